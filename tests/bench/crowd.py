@@ -77,7 +77,11 @@ def claim_files(claims: Path, count: int) -> Iterator[list[int]]:
     """So many files of another user's that look like records."""
     for _ in range(count):
         token = secrets.token_hex(16)
-        (claims / f"GPU-{token[:8]}-aaaa-bbbb-cccc-{token[:12]}@1234.{token}.claim").touch(0o644)
+        path = claims / f"GPU-{token[:8]}-aaaa-bbbb-cccc-{token[:12]}@1234.{token}.claim"
+        path.touch(0o644)
+        # (Our own dead ones would be removed.)
+        with contextlib.suppress(PermissionError):
+            os.chown(path, 1234, 1234)
     yield []
 
 

@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from e2e.conftest import GPUTUI, Start
@@ -89,6 +90,22 @@ def test_a_terminal_that_has_no_size_gets_a_screen(start: Start, base_environmen
         argv=["sh", "-c", f"stty rows 0 cols 0; exec {' '.join(GPUTUI)} --demo"], environment=base_environment
     )
     terminal.until("○ free")
+    left(terminal)
+
+
+def test_a_size_in_the_environment_that_no_terminal_has_is_not_believed(
+    start: Start, base_environment: dict[str, str]
+) -> None:
+    """To paint 100,000 columns and lines takes a gigabyte within seconds, and no key is answered."""
+    environment = base_environment | {"COLUMNS": "100000", "LINES": "100000"}
+    terminal = start("--demo", environment=environment, size=(100, 30))
+    terminal.until("○ free").until("? help")
+    assert len(terminal.lines[-1]) > 20, "the bottom line is at the bottom"
+    terminal.send("?")
+    terminal.until(lambda t: "? help" not in t.lines[-1])
+    assert psutil.Process(terminal.pid).memory_info().rss < 100 * 2**20
+    terminal.send("\x1b")
+    terminal.until("? help")
     left(terminal)
 
 

@@ -32,6 +32,35 @@ def test_a_signal_ends_it_with_the_screen_restored(start: Start, number: int, st
     assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
 
 
+NOTES_IMPORTS = """
+import os, sys, threading
+class Notes:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("gputui."):
+            with open(os.environ["IMPORTS"], "a") as file:
+                file.write(f"{threading.current_thread() is threading.main_thread()} {name}\\n")
+sys.meta_path.insert(0, Notes())
+"""
+
+
+def test_no_key_waits_for_the_modules_that_compose_a_launch(
+    start: Start, base_environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NOTES_IMPORTS)
+    imports = tmp_path / "imports"
+    imports.touch()
+    terminal = start(
+        "--demo", environment=base_environment | {"PYTHONPATH": str(tmp_path), "IMPORTS": str(imports)}
+    )
+    terminal.until(lambda _: "False gputui.launching.launchers" in imports.read_text())
+    terminal.until("○ free")
+    terminal.send("4")
+    terminal.until("cuda:0 = GPU 4")
+    assert "True gputui.launching.compose" not in imports.read_text()
+    terminal.send("q")
+    assert terminal.end() == 0
+
+
 def test_it_ends_when_the_terminal_is_gone_though_hangups_are_ignored(start: Start) -> None:
     terminal = start(argv=["sh", "-c", f"trap '' HUP; exec {' '.join(GPUTUI)} --demo"])
     terminal.until("○ free")

@@ -7,6 +7,7 @@ import os
 import signal
 import stat
 import sys
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,8 @@ import pytest
 from gputui.allocating.claims import files
 from gputui.allocating.claims.files import MOST_OF_ONE_USER, list_matching, new_token
 from gputui.allocating.claims.lease import TakenError, take
-from gputui.allocating.claims.read import ANNOUNCED, NAME, claims
+from gputui.allocating.claims.read import ANNOUNCED, NAME, any_waiting, claims
+from gputui.allocating.queue import waiters
 from gputui.system.namespaces import pid_namespace
 from messages import numbers
 from simnvml import SimulatedNvml
@@ -262,3 +264,61 @@ def test_a_folder_that_somebody_has_filled_takes_little_memory(tmp_path: Path) -
         tracemalloc.stop()
     assert (len(found), cut, left_out) == (MOST_OF_ONE_USER, False, 4000 - MOST_OF_ONE_USER)
     assert [int(match["token"], 16) for match in found] == list(range(4000 - MOST_OF_ONE_USER, 4000))
+
+
+class _Listings:
+    """Counts how often a folder is read, by a clock on which some minutes have passed since now."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number, self._scandir, self._time = 0, os.scandir, time.time
+        self.later = 600.0
+        monkeypatch.setattr(files.os, "scandir", self.scandir)
+        monkeypatch.setattr(files.time, "time", lambda: self._time() + self.later)
+
+    def scandir(self, folder: str) -> object:
+        self.number += 1
+        return self._scandir(folder)
+
+
+def test_a_folder_in_which_nothing_came_or_went_is_listed_once(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of files of somebody else's would cost every reading of a screen a tenth of a second."""
+    shared = box.make_folder()
+    for number in range(MOST_OF_ONE_USER + 10):
+        # (Ours that have ended would be removed.)
+        (shared / record_name(f"GPU-{number}-none")).touch(0o600)
+    listings = _Listings(monkeypatch)
+    before = claims(box.environ)
+    assert not any_waiting(box.environ) and not waiters(box.environ)
+    assert listings.number == 3, "once for each kind of file and reader"
+    assert claims(box.environ) == before and not any_waiting(box.environ) and not waiters(box.environ)
+    assert listings.number == 3
+
+
+def test_a_claim_that_ends_or_comes_is_seen_at_the_next_look_although_the_folder_is_not_listed_again(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = box.hold(1)
+    listings = _Listings(monkeypatch)
+    assert [claim.key for claim in claims(box.environ)[0]] == [box.uuids[1]]
+    number = listings.number
+    holder.kill()
+    until(lambda: holder.over)
+    assert not claims(box.environ)[0]
+    assert listings.number == number, "its lock is gone: the folder is as it was"
+    box.hold(2)
+    assert [claim.key for claim in claims(box.environ)[0]] == [box.uuids[2]]
+
+
+def test_a_folder_that_has_changed_a_moment_ago_is_listed_again(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something may have come within the same step of its time stamp."""
+    box.make_folder()
+    listings = _Listings(monkeypatch)
+    for listings.later in (0.0, -86_400.0):
+        number = listings.number
+        claims(box.environ)
+        claims(box.environ)
+        assert listings.number == number + 2

@@ -19,6 +19,8 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import uniform
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.processes import ProcessTable
+from gputui.tui.app_state import AppState
+from gputui.vendors.box import BoxSource
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SHUTDOWN_WHILE_INSIDE, SimulatedNvml
 from unit.fault_matrix import CHANGED, FULL, PLAIN, WIRED, Ticks, try_all
@@ -74,6 +76,49 @@ def test_the_links_of_a_gpu_that_was_lost_are_back_soon_after_it(desk: Desk) -> 
     desk.driver.heal()
     desk.read(PLAIN)
     assert desk.read(PLAIN).links == links
+
+
+@pytest.mark.parametrize("jump", [365 * 86_400, -86_400])
+@pytest.mark.parametrize("jumps_at", ["lost", "healed"])
+def test_a_clock_that_jumps_keeps_no_healed_gpu_away_and_makes_none_cool(
+    nvml_here: SimulatedNvml, jump: int, jumps_at: str
+) -> None:
+    """The day that the machine believes it is changes; what lasts is told by the clock that nobody sets."""
+    nvml_here.show_box(BOXES["idle"])
+    ticks, clock = Ticks(), Ticks()
+    clock.now = 1_750_000_000.0
+    nvml = NvmlSource(ProcessTable(host_pids=False), clock, ticks=ticks)
+    source, seen = BoxSource([nvml], ticks=ticks), AppState({}, rules=Rules(window=10))
+
+    def states(seconds: float = 1, jump: float = 0) -> list[str]:
+        nonlocal seen
+        ticks.now += seconds
+        clock.now += seconds + jump
+        snapshot = source.read(PLAIN)
+        seen = seen.with_snapshot(snapshot)
+        return [seen.verdicts[device.key].state for device in snapshot.devices]
+
+    def lasts(place: int) -> float:
+        return seen.seconds_in_state(keys[place])
+
+    try:
+        before = [states() for _ in range(30)][-1]
+        keys = [device.key for device in seen.snapshot.devices] if seen.snapshot else []
+        nvml_here.error("*", 15, device=1)
+        others = ["free"] * (len(before) - 2)
+        assert states() == ["free", "lost", *others]
+        assert states(jump=jump if jumps_at == "lost" else 0) == ["free", "lost", *others]
+        assert lasts(1) == 1
+        nvml_here.heal()
+        states(jump=jump if jumps_at == "healed" else 0)
+        assert states() == ["free", "cooling", *others]
+        assert states(7) == ["free", "cooling", *others]
+        assert states(3) == ["free", "free", *others]
+        assert lasts(0) == 43
+        assert seen.snapshot is not None and seen.snapshot.time == clock.now
+    finally:
+        nvml_here.heal()
+        source.close()
 
 
 # What an administrator changes while we run.

@@ -146,6 +146,22 @@ def test_a_line_is_of_all_users(simulated_nvml: SimulatedNvml) -> None:
         ]
 
 
+@pytest.mark.parametrize("jump", [365 * 86_400, -86_400])
+def test_a_clock_that_is_set_silences_nobody_and_revives_nobody(
+    box: Box, draw: Draw, monkeypatch: pytest.MonkeyPatch, jump: int
+) -> None:
+    first, second = draw(1), draw(2)
+    day, boot = time.time, time.monotonic
+    monkeypatch.setattr(time, "time", lambda: day() + jump)
+    assert [(w.count, w.silent) for w in waiters(box.environ)] == [(1, False), (2, False)]
+    assert [w.count for w in second.ahead(box.environ)] == [1] and not first.ahead(box.environ)
+    # Of these seconds it is told who has said nothing; the other one has just done so.
+    monkeypatch.setattr(time, "monotonic", lambda: boot() + 20)
+    second.beat()
+    assert [(w.count, w.silent) for w in waiters(box.environ)] == [(2, False), (1, True)]
+    assert not second.ahead(box.environ)
+
+
 def _plant(box: Box, name: str, text: bytes, locked: bool = True) -> int:
     """A file as if of a ticket; the answer is its open descriptor, locked."""
     path = box.claims_folder / name

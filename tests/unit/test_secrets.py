@@ -126,6 +126,34 @@ TOKENS = ["hf_" + "AbCdEfGh1" * 4, "sk-proj-" + "a1B2" * 8, "ghp_" + "A1b2" * 9]
         ("curl -H 'Authorization: Bearer SSSSSSSSS'", "curl -H 'Authorization: Bearer ***'"),
         ("bash -c 'export HF_TOKEN=S; ./t.sh'", "bash -c 'export HF_TOKEN=***; ./t.sh'"),
         ("bash -c 'a && python t.py --api-key S --lr 1'", "bash -c 'a && python t.py --api-key *** --lr 1'"),
+        ("huggingface-cli login --token S --x", "huggingface-cli login --token *** --x"),
+        ("hf auth login --token=S", "hf auth login --token=***"),
+        ("wandb login S", "wandb login ***"),
+        ("wandb login --relogin --host https://h:8080 S", "wandb login --relogin --host https://h:8080 ***"),
+        ("wandb login --relogin", None),
+        ("env A=1 /opt/bin/wandb login S", "env A=1 /opt/bin/wandb login ***"),
+        ("python -m wandb login S", "python -m wandb login ***"),
+        ("bash -c 'wandb login S && python t.py -p 3'", "bash -c 'wandb login *** && python t.py -p 3'"),
+        ("docker login -u me -p S host", "docker login -u me -p *** host"),
+        ("podman login -pS host", "podman login -p*** host"),
+        ("docker run -p 80:80 image", None),
+        ("az login --service-principal -u me -p S", "az login --service-principal -u me -p ***"),
+        ("helm registry login h -u me -p S", "helm registry login h -u me -p ***"),
+        ("skopeo login -u me -p=S h", "skopeo login -u me -p=*** h"),
+        ("mysql -u me -pS db", "mysql -u me -p*** db"),
+        ("mysqldump -h h -pS db", "mysqldump -h h -p*** db"),
+        ("mysql -u me -p db", None),
+        ("mongosh -u me -p S db", "mongosh -u me -p *** db"),
+        ("redis-cli -a S get x", "redis-cli -a *** get x"),
+        ("sshpass -p S ssh -p 22 h", "sshpass -p *** ssh -p 22 h"),
+        ("curl -u me:S https://h:8080/x", "curl -u me:*** https://h:8080/x"),
+        ("curl -sSu me:S h", "curl -sSu me:*** h"),
+        ("curl -L --user=me:S h", "curl -L --user=me:*** h"),
+        ("bash -c 'curl -u \"me:S\" h; ls -u a:b'", "bash -c 'curl -u \"me:***\" h; ls -u a:b'"),
+        ("curl -fsSL -A ua https://h:8080/x", None),
+        ("http -a me:S h", "http -a me:*** h"),
+        ("aws configure set aws_secret_access_key S", "aws configure set aws_secret_access_key ***"),
+        ("python t.py -p 3 -u a:b login x", None),
         ("curl -H 'X-Api-Key: SSSSSS' h", "curl -H 'X-Api-Key: ***' h"),
         ("curl -H 'Authorization: token SSSSSS' h", "curl -H 'Authorization: token ***' h"),
         ("git clone https://0123456789abcdefghij@host/x", "git clone https://***@host/x"),
@@ -164,7 +192,23 @@ def test_a_mark_stands_for_each_secret_and_everything_else_stays(line: str, kept
     assert without_secrets(found)[0] == found
 
 
-@given(st.lists(st.text(max_size=30) | st.sampled_from(["--token", "A_KEY=", "x=y", "a://b:c@d", "-p 1"])))
+FRAGMENTS = [
+    "--token",
+    "A_KEY=",
+    "x=y",
+    "a://b:c@d",
+    "-p 1",
+    "wandb",
+    "login",
+    "curl",
+    "-u",
+    "a:b",
+    "'",
+    "\x1f",
+]
+
+
+@given(st.lists(st.text(max_size=30) | st.sampled_from(FRAGMENTS)))
 @settings(deadline=None)
 def test_whatever_the_words_only_values_change(words: list[str]) -> None:
     found, names = without_secrets(words)

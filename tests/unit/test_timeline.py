@@ -75,6 +75,10 @@ def test_a_clock_that_is_set_back_leaves_nothing_in_the_future() -> None:
     assert _read(timelines, 60, 60)[-3:] == [90, 10, 10]
     later = timelines.store.after(box(gpu(0, utilization=20), time=NOW + 80), 1.0)
     assert _read(later, 60, 60)[-40:] == [10, *[None] * 38, 20]
+    ahead = later.store.after(box(gpu(0, utilization=40), time=NOW + 365 * 86_400), 1.0)
+    assert [value for value in _read(ahead, 12 * 3600, 50) if value is not None] == [40]
+    later = ahead.store.after(box(gpu(0, utilization=20), time=NOW + 81), 1.0)
+    assert _read(later, 60, 60)[-1] == 20
     far_back = later.store.after(box(gpu(0, utilization=30), time=NOW - 10**6), 1.0)
     assert [value for value in _read(far_back, 12 * 3600, 50) if value is not None] == [30]
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputui.choosing.people import idle_seconds
 from gputui.choosing.verdict import Cooling, Verdict, verdicts
 from gputui.choosing.watch import Watch, with_cooling
 from gputui.inventory.device import Device
@@ -124,3 +127,24 @@ def test_time_without_readings_is_no_idle_time(gap: int, idle_since: int) -> Non
     """Nobody knows what ran while the screen was stopped."""
     watch = _watched((0, gpu(0)), (gap, gpu(0)))
     assert watch.idle_since == {KEY: NOW + idle_since}
+
+
+@pytest.mark.parametrize("jump", [86_400 * 365, -86_400])
+def test_a_clock_that_jumps_makes_no_time_longer_or_shorter(jump: int) -> None:
+    """Somebody sets the clock, or a machine has slept: by the other clock some seconds have passed."""
+
+    def at(moment: float, device: Device, jump: int = 0) -> Snapshot:
+        return replace(box(device, gpu(1), time=NOW + moment + jump), ticks=moment)
+
+    watch = Watch()
+    film = (at(0, gpu(0)), at(1, busy(gpu(0))), at(2, gpu(0)), at(3, gpu(0)), at(4, gpu(0), jump))
+    for snapshot in film:
+        watch = _after(watch, snapshot)
+    now = film[-1].time
+    assert watch.seconds_in_state(KEY, now) == 2
+    assert watch.seconds_in_state(gpu(1).key, now) == 4
+    assert idle_seconds(watch, film[-1]) == {KEY: 2, gpu(1).key: 4}
+    found = with_cooling(verdicts(film[-1]), watch, now, 10)
+    assert (found[KEY].state, found[gpu(1).key].state) == ("cooling", "free")
+    watch = _after(watch, last := at(12, gpu(0), jump))
+    assert with_cooling(verdicts(last), watch, last.time, 10)[KEY].free

@@ -28,6 +28,7 @@ from gputui.allocating.claims.files import (
     UntrustedFileError,
     create_locked,
     list_matching,
+    listed,
     new_token,
     open_untrusted,
 )
@@ -58,7 +59,7 @@ def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
     found = []
     for folder in shared_folders(environ):
         try:
-            matches, *_ = list_matching(folder, TICKET, _MOST_OF_ONE_USER)
+            matches, *_ = listed(folder, TICKET, _MOST_OF_ONE_USER)
         except OSError:
             continue
         for match in matches:

@@ -12,16 +12,23 @@ from gputui.inventory.snapshot import Snapshot
 _LOOKED_AWAY = 60.0
 """Seconds without a reading after which nothing is assumed of the time between (the screen was stopped)."""
 
+_SET = 1.0
+"""Seconds by which the time of day must differ from the clock that nobody sets, for it to have been set (or
+for the machine to have slept): less is adjusted all the time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Watch:
     """What is remembered of past snapshots, by device key; times are epoch seconds.
+
+    Where somebody sets the clock, all times are moved with it: what has lasted ten seconds has lasted those.
 
     seen         a device's state, and the time since which every snapshot has had it in that state
     idle_since   the time since which every snapshot has had it at 0 %
     pcie         the PCIe classes of pairs of devices, as they were known last: a lost device has none
     wired        the matrix that they were last updated from
     began, last  the times of the first and the last snapshot
+    ticks        the last one's time by the clock that nobody sets
     """
 
     seen: Mapping[str, tuple[State, float]] = field(default_factory=dict)
@@ -30,9 +37,31 @@ class Watch:
     wired: LinkMatrix = ()
     began: float | None = None
     last: float | None = None
+    ticks: float | None = None
 
     def after(self, snapshot: Snapshot, verdicts: Mapping[str, Verdict]) -> Watch:
         """The watch after one more snapshot with its verdicts."""
+        return self._moved(self._set_by(snapshot))._after(snapshot, verdicts)
+
+    def _set_by(self, snapshot: Snapshot) -> float:
+        """By how many seconds the clock has been set since the last snapshot."""
+        if self.last is None or self.ticks is None or snapshot.ticks is None:
+            return 0.0
+        seconds = snapshot.time - self.last - (snapshot.ticks - self.ticks)
+        return seconds if abs(seconds) > _SET else 0.0
+
+    def _moved(self, seconds: float) -> Watch:
+        if not seconds:
+            return self
+        return replace(
+            self,
+            seen={key: (state, since + seconds) for key, (state, since) in self.seen.items()},
+            idle_since={key: since + seconds for key, since in self.idle_since.items()},
+            began=None if self.began is None else self.began + seconds,
+            last=None if self.last is None else self.last + seconds,
+        )
+
+    def _after(self, snapshot: Snapshot, verdicts: Mapping[str, Verdict]) -> Watch:
         now = snapshot.time
         kept = self.idle_since if self.last is not None and now - self.last <= _LOOKED_AWAY else {}
         return Watch(
@@ -52,6 +81,7 @@ class Watch:
             wired=snapshot.pcie,
             began=now if self.began is None else self.began,
             last=now,
+            ticks=snapshot.ticks,
         )
 
     def seconds_in_state(self, key: str, now: float) -> float | None:

@@ -63,7 +63,8 @@ class Snapshot:
     `link_bandwidths` in MB/s.
     `errors` are of the box as a whole; a device's own trouble is in `Device.fault`. `claims` are those that
     are alive. `waiters` are in line for devices, the first one first; `jobs` are the user's own. `missing` is
-    one of the errors: why a vendor's devices cannot be read, where no other vendor's are offered.
+    one of the errors: why a vendor's devices cannot be read, where no other vendor's are offered. `ticks` is
+    the moment by a clock that nobody sets (`time.monotonic`); None where it was not read here and now.
     """
 
     host: Host
@@ -80,6 +81,7 @@ class Snapshot:
     waiters: tuple[Waiter, ...] = ()
     jobs: tuple[JobSummary, ...] = ()
     missing: str | None = None
+    ticks: float | None = field(default=None, compare=False)
 
     @cached_property
     def claimed(self) -> dict[str, Claim]:

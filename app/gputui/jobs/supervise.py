@@ -354,7 +354,9 @@ class _Watch:
     def __init__(self, folder: str, command: int, cap: _Cap, tie: int | None) -> None:
         self._folder, self._command, self._cap, self._tie = folder, command, cap, tie
         self._ended: int | None = None
-        self._began = self._when = time.time()
+        self._when = time.time()
+        # (How long it took is told by the clock that nobody sets.)
+        self._began = self._over_at = time.monotonic()
         self._stop: int | None = None
         self._rest_told = False
         self._killed: set[int] = set()
@@ -379,7 +381,7 @@ class _Watch:
             f' "killed": {len(self._killed)}, "left": {len(_descendants())},'
             f' "peak_process_memory": {_peak_process_memory()}}}',
             how if self._stop or by == "null" else f"ended by signal {by}",
-            self._when - self._began,
+            self._over_at - self._began,
         )
 
     def _next_signal(self) -> int | None:
@@ -440,7 +442,7 @@ class _Watch:
             if pid == 0:
                 return True
             if pid == self._command:
-                self._ended, self._when = status, time.time()
+                self._ended, self._when, self._over_at = status, time.time(), time.monotonic()
 
     def _begin_to_stop(self) -> None:
         """Send the signal that was asked for, and start the grace; a later request replaces both."""

@@ -6,6 +6,7 @@ Other users read only the program and the script of a command.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -70,6 +71,45 @@ Slack, AWS, Google, and JWT, by how they begin."""
 _LEAST_TOKEN = 20
 """Characters of the shortest token that a launch is not saved for: AWS's have 20, and names are shorter."""
 _KNOWN_WITHIN = re.compile(rf"(?<![^\s=:,'\"`(\[{{<>|;&@]){_KNOWN_TOKEN.pattern}(?![^\s'\"`,;&|<>)\]}}\\])")
+_BETWEEN = "\x1f"
+"""Stands between the words of a command where they are read as one text, as a shell's text is."""
+_GAP, _WORD = rf"[\s{_BETWEEN}]+", rf"""(?:'[^'{_BETWEEN}]*'|"[^"{_BETWEEN}]*"|[^\s{_BETWEEN}'";&|]+)"""
+_BEFORE = rf"(?:(?![;&|]).){{0,300}}?{_GAP}"
+"""Other options of the same call."""
+_OF_PROGRAMS = tuple(
+    (name, re.compile(rf"(?<![\w.-]){pattern}", re.DOTALL))
+    for name, pattern in (
+        (
+            "wandb login",
+            rf"wandb{_GAP}login(?:{_GAP}(?:--(?:host|base-url){_GAP}{_WORD}|-{_WORD})){{0,9}}{_GAP}(?!-)({_WORD})",
+        ),
+        (
+            "login -p",
+            rf"(?:docker|podman|nerdctl|buildah|skopeo|helm{_GAP}registry|oras|oc|az){_GAP}login{_BEFORE}-p"
+            rf"(?:{_GAP}|=)?({_WORD})",
+        ),
+        (
+            "mysql -p",
+            rf"(?:mysql|mariadb)(?:-?(?:dump|admin|import|show|check|sh))?(?={_GAP}){_BEFORE}-p({_WORD})",
+        ),
+        ("mongo -p", rf"mongo(?:sh|dump|restore|import|export)?(?={_GAP}){_BEFORE}-p{_GAP}?({_WORD})"),
+        ("redis-cli -a", rf"redis-cli(?={_GAP}){_BEFORE}(?:-a|--pass){_GAP}({_WORD})"),
+        ("sshpass -p", rf"sshpass(?={_GAP}){_BEFORE}-p{_GAP}?({_WORD})"),
+        (
+            "curl -u",
+            rf"curl(?={_GAP}){_BEFORE}(?:-[A-Za-z#]*?[uU]{_GAP}?|--(?:proxy-)?user(?:{_GAP}|=))"
+            rf"""['"]?[^\s{_BETWEEN}'":]*:({_WORD})""",
+        ),
+        (
+            "http -a",
+            rf"(?:https?|xhs?)(?={_GAP}){_BEFORE}(?:-a{_GAP}?|--auth(?:{_GAP}|=))"
+            rf"""['"]?[^\s{_BETWEEN}'":]*:({_WORD})""",
+        ),
+        ("aws configure set", rf"aws{_GAP}configure{_GAP}set{_GAP}\S*(?:secret|token)[a-z_]*{_GAP}({_WORD})"),
+    )
+)
+"""What programs are given without a name that says so, or by a letter that is something else to others: as
+their own documentation has it."""
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(.*)", re.DOTALL)
 _TOKEN = re.compile(rf"{_KNOWN_TOKEN.pattern}|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{{24,}}")
 """What other users do not read: also any long mixture of letters and digits without a dot."""
@@ -129,7 +169,19 @@ def _found(command: Sequence[str]) -> list[_Found]:
             found.append(_Found(option.spelling, place, start, len(command[place])))
     for place, word in enumerate(command):
         found += [_Found(name, place, *span) for name, span in (*_assignments(word), *_within(word))]
+    found += _given_to_programs(command)
     return sorted(set(found), key=lambda each: (each.place, each.start, -each.end))
+
+
+def _given_to_programs(command: Sequence[str]) -> Iterator[_Found]:
+    """What the command's programs take as a secret although nothing names it so."""
+    text, starts = _BETWEEN.join(command), [0]
+    for word in command:
+        starts.append(starts[-1] + len(word) + 1)
+    for name, pattern in _OF_PROGRAMS:
+        for match in pattern.finditer(text):
+            place = bisect_right(starts, match.start(1)) - 1
+            yield _Found(name, place, match.start(1) - starts[place], match.end(1) - starts[place])
 
 
 def _names_secret(name: str) -> bool:

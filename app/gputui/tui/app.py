@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib
 import os
 import re
 import signal
@@ -26,12 +27,14 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
 from gputui.tui.actions import in_groups, in_palette, key_of
 from gputui.tui.app_state import AppState
+from gputui.tui.background import in_background
 from gputui.tui.early_signals import EarlySignals
 from gputui.tui.messages import NewReading
 from gputui.tui.outcome import Outcome
 from gputui.tui.readings import Mailbox, Reading
 from gputui.tui.screens.main import MainScreen
 from gputui.tui.screens.page import Page
+from gputui.tui.terminal_size import terminal_size
 from gputui.tui.theme import DARK, THEMES, default_theme
 from gputui.tui.typed_ahead import TypedAhead
 
@@ -78,6 +81,8 @@ class GputuiApp(App[Outcome]):
         signals: EarlySignals | None = None,
     ) -> None:
         super().__init__(driver_class=driver_class)
+        # (Until the terminal has told its size, the screen has Rich's, which believes COLUMNS and LINES.)
+        self.console.size = terminal_size()
         self.sampler = sampler
         self._first_state, self._mailbox, self._write = app_state, mailbox, write
         self._clock = clock
@@ -105,7 +110,7 @@ class GputuiApp(App[Outcome]):
         return DARK.variables
 
     def on_mount(self) -> None:
-        self.call_after_refresh(_collect_garbage_again)
+        self.call_after_refresh(in_background, "import what the first selection needs", _settle)
         self._mailbox.listener = self._post_reading
         if self._mailbox.latest is not None:
             self._post_reading(self._mailbox.latest)
@@ -267,7 +272,11 @@ class GputuiApp(App[Outcome]):
             )
 
 
-def _collect_garbage_again() -> None:
-    """What was imported is there to stay: it need not be looked through again and again."""
+def _settle() -> None:
+    """Import what the first selection would else wait for (50 ms), and collect garbage again."""
+    # (One that fails fails again where it is needed, and is told there.)
+    with contextlib.suppress(ImportError):
+        importlib.import_module("gputui.launching.compose")
+    # What was imported is there to stay: it need not be looked through again and again.
     gc.freeze()
     gc.enable()

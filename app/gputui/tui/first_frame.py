@@ -6,7 +6,6 @@ The frame has the lines that the screen shows a moment later. Nothing here impor
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 import threading
 from io import TextIOWrapper
@@ -15,6 +14,7 @@ from typing import Any
 
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
+from gputui.tui.terminal_size import terminal_size
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J", "\x1b[?25h\x1b[?1049l"
 
@@ -81,7 +81,7 @@ class FirstFrame:
         # (Imported late: the first reading goes on meanwhile.)
         from gputui.tui.views.first_frame import frame
 
-        width, height = shutil.get_terminal_size()
+        width, height = terminal_size()
         text = frame(self._app_state.with_snapshot(snapshot), width, height)
         with self._lock, contextlib.suppress(OSError):
             if not self._over:

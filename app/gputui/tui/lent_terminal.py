@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any, TextIO
 
 from gputui.inventory.formatting import printable
 from gputui.tui.first_frame import terminal_stream
+from gputui.tui.terminal_size import terminal_size
 
 _TAKE_BACK = (
     "\x1b[<u"  # keys as they always were (kitty's protocol)
@@ -73,7 +73,7 @@ class LentTerminal:
         if self._stream is None:
             return
         # Blanks to the end of the line, and beyond it where the command did not end its last one.
-        width = shutil.get_terminal_size().columns
+        width = terminal_size().columns
         with contextlib.suppress(OSError):
             self._stream.write(f"{_TAKE_BACK}{' ' * width}\r\x1b[K")
             self._stream.flush()

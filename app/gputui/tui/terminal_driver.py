@@ -15,6 +15,7 @@ from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
 from gputui.tui.first_frame import FirstFrame, terminal_stream
+from gputui.tui.terminal_size import terminal_size
 
 _READ_AT_ONCE = 4096
 """Bytes."""
@@ -30,6 +31,10 @@ class PatientDriver(LinuxDriver):
     """Whether the terminal is given up only to be taken again."""
     _starting = _again = False
     """Whether a start goes on, and whether the program was continued meanwhile."""
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        # (Textual's believes COLUMNS and LINES, however large: a gigabyte within seconds.)
+        return terminal_size()
 
     def start_application_mode(self) -> None:
         # (This is a signal handler too: SIGCONT may come while it runs.)

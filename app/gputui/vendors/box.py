@@ -5,7 +5,8 @@ from __future__ import annotations
 # ruff: noqa: PTH112,PTH119 - quick: pathlib alone takes milliseconds
 import contextlib
 import os
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,13 +58,19 @@ class BoxSource:
     A vendor whose source does not open has no devices here, as long as another one's does. Graphics devices
     that are no vendor's stand behind them, apart, once names have been read. How busy the
     machine itself is, is read here; a vendor's source need not know. `nothing`: what to say where none opens,
-    of a machine that is not ours.
+    of a machine that is not ours. `ticks` gives seconds of a clock that nobody sets.
     """
 
     def __init__(
-        self, sources: Sequence[Source], root: Root = HERE, label: str = "", nothing: str | None = None
+        self,
+        sources: Sequence[Source],
+        root: Root = HERE,
+        label: str = "",
+        nothing: str | None = None,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sources, self._root, self.label, self._nothing = tuple(sources), root, label, nothing
+        self._ticks = ticks
         self._open: list[Source] = []
         self._missing: NoSourceError | None = None
         self._load_reader: HostLoadReader | None = None
@@ -93,6 +100,7 @@ class BoxSource:
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
         read = [source.read(want, among) for source in self._open]
+        ticks = self._ticks()
         box = read[0] if len(read) == 1 else joined(read)
         if self._others is None and Want.NAMES in want:
             self._others = self._other_cards(box)
@@ -104,7 +112,8 @@ class BoxSource:
             box = replace(box, errors=(*box.errors, why), missing=why)
         if Want.HOST in want:
             self._load = self._read_load()
-        return replace(box, host=replace(box.host, load=self._load)) if self._load else box
+        host = replace(box.host, load=self._load) if self._load else box.host
+        return replace(box, host=host, ticks=ticks)
 
     def _other_cards(self, box: Snapshot) -> tuple[Device, ...]:
         """The cards that nobody reads: not for `pick`, which never offers them."""

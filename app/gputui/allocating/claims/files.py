@@ -35,6 +35,16 @@ MOST_OF_ONE_USER = 512
 TOKEN = "[0-9a-f]{32}"
 """What `new_token` makes, as a pattern."""
 
+_SETTLED = 2.0
+"""Seconds after which a folder's time stamp (ctime, which nobody can set) tells whether anything came or went
+since it was listed: stamps have steps, of up to two seconds."""
+
+Listing = tuple[list[re.Match[str]], bool, int]
+"""The matches, whether there are more entries than are read, and how many matches are left out."""
+
+_remembered: dict[tuple[str, re.Pattern[str], int], tuple[tuple[int, int, int], Listing]] = {}
+"""What `listed` has found, with the folder's device, inode and time stamp."""
+
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -42,9 +52,25 @@ class UntrustedFileError(Exception):
     """At this name is something that gputui does not make; the message says what."""
 
 
-def list_matching(
-    folder: str, pattern: re.Pattern[str], most: int = MOST_OF_ONE_USER
-) -> tuple[list[re.Match[str]], bool, int]:
+def listed(folder: str, pattern: re.Pattern[str], most: int = MOST_OF_ONE_USER) -> Listing:
+    """As `list_matching`, for those who look again and again: what was found last, if nothing came or went.
+
+    Not for who is about to take devices. Raises OSError.
+    """
+    facts, now, place = os.lstat(folder), time.time(), (folder, pattern, most)
+    state = facts.st_dev, facts.st_ino, facts.st_ctime_ns
+    known = _remembered.get(place)
+    if known is not None and known[0] == state:
+        return known[1]
+    found = list_matching(folder, pattern, most)
+    if now - facts.st_ctime >= _SETTLED:
+        _remembered[place] = state, found
+    else:
+        _remembered.pop(place, None)
+    return found
+
+
+def list_matching(folder: str, pattern: re.Pattern[str], most: int = MOST_OF_ONE_USER) -> Listing:
     """The matches of the names in a folder, sorted; whether it has more entries than are read; how many
     matches are left out because their owners have too many.
 

@@ -30,6 +30,7 @@ from gputui.allocating.claims.files import (
     TOKEN,
     UntrustedFileError,
     list_matching,
+    listed,
     open_untrusted,
 )
 from gputui.allocating.claims.folder import removable_on, shared_folders
@@ -101,7 +102,7 @@ def any_waiting(environ: Mapping[str, str]) -> bool:
     """Whether somebody may be in the queue: there is a ticket, alive or not."""
     for folder in shared_folders(environ):
         with contextlib.suppress(OSError):
-            if list_matching(folder, TICKET)[0]:
+            if listed(folder, TICKET)[0]:
                 return True
     return False
 
@@ -126,7 +127,7 @@ def records(
     missing, ignored = problems or Problems([], [])
     for folder in shared_folders(environ):
         try:
-            matches, cut, left_out = list_matching(folder, NAME)
+            matches, cut, left_out = (listed if keys is None else list_matching)(folder, NAME)
         except OSError as error:
             missing.append(f"claims cannot be read: {folder}: {error.strerror}")
             continue

@@ -1,0 +1,26 @@
+"""The size of the terminal, as the terminal itself has it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+
+MOST = os.terminal_size((1000, 400))
+"""Columns and lines that are painted: each cell takes memory, and who says 100,000 has no such terminal."""
+
+
+def terminal_size() -> os.terminal_size:
+    """Columns and lines, `MOST` at most.
+
+    COLUMNS and LINES of the environment count only where the terminal does not tell: they say what it was
+    when they were set.
+    """
+    columns, lines = 0, 0
+    for number in (0, 1, 2):
+        with contextlib.suppress(OSError):
+            columns, lines = os.get_terminal_size(number)
+            break
+    if not (columns and lines):
+        columns, lines = shutil.get_terminal_size()
+    return os.terminal_size((min(columns, MOST.columns), min(lines, MOST.lines)))
