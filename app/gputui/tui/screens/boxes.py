@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from gputui.choosing.verdict import verdicts
@@ -25,13 +26,13 @@ class BoxesScreen(ListPage):
         shown("escape,q,O", "dismiss", "back", "esc"),
         *cursor_bindings("row"),
         shown("enter", "unfold", "devices", "⏎", "Show or fold the devices of the box"),
-        shown("enter", "connect", "connect", "⏎", "Let ssh ask for a password or host key here, and connect"),
+        hidden("enter", "connect", "Let ssh ask for a password or host key here, and connect"),
         shown("space", "select", "select", about="Select or deselect the device"),
         hidden("space", "fold", "Show or fold the devices of the box"),
         hidden("right", "open(True)", "Show the devices of the box"),
         hidden("left", "open(False)", "Fold them"),
         shown("b", "choose('best')", "best", about="Select the best devices of the box, one more each time"),
-        shown("enter", "run", "run", "⏎", "Run the command there, followed in this terminal"),
+        hidden("enter", "run", "Run the command there, followed in this terminal"),
         shown("r", "start(False)", "run", about="Run the command there, followed in this terminal"),
         shown("d", "start(True)", "detach", about="Run the command there as a job that nobody follows"),
         shown("y", "copy", "copy", about="Copy the call of gputui that r starts"),
@@ -90,7 +91,8 @@ class BoxesScreen(ListPage):
             place += row.key is not None
             places.append(place if row.key is not None else None)
         visible = self.window([row.line(width) for row in self._rows], places, room, above=1)
-        return [headline(self._all, self._only_free, width), *visible]
+        hidden_rows = self.top, len(self._rows) - self.top - len(visible)
+        return [headline(self._all, self._only_free, hidden_rows, width), *visible]
 
     def notes(self, width: int) -> list[Line]:
         state = self._state
@@ -98,7 +100,10 @@ class BoxesScreen(ListPage):
             return needs_a_person(state, width)
         box = self._state_of(self.selection.box)
         why = why_not(box) if box is not None else None
-        return selected_lines(self.selection.box, self.selection.selected, self.launch.line, why, width)
+        selected = self.selection.selected
+        if self.key != (self.selection.box, selected.cursor):
+            selected = replace(selected, cursor=None)
+        return selected_lines(self.selection.box, selected, self.launch.line, why, width)
 
     def _shown(self, state: BoxState) -> ShownBox:
         snapshot = state.reading.snapshot if state.reading else None

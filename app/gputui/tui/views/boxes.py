@@ -47,10 +47,12 @@ class ShownBox:
         return sum(verdict.state == "free" for verdict in self.verdicts.values())
 
 
-def headline(shown: Sequence[ShownBox], only_free: bool, width: int) -> Line:
-    """The rule at the top."""
+def headline(shown: Sequence[ShownBox], only_free: bool, hidden: tuple[int, int], width: int) -> Line:
+    """The rule at the top; `hidden` are the numbers of lines above and below what is seen."""
     free = sum(box.free for box in shown)
     tail = f"{free} free on {sum(box.free > 0 for box in shown)} of {len(shown)}"
+    more = " ".join(f"{mark} {count}" for mark, count in zip("▲▼", hidden, strict=True) if count > 0)
+    tail = f"{tail}  {more}" if more else tail
     return title("boxes with free devices" if only_free else "boxes", width, tail)
 
 
@@ -103,7 +105,7 @@ def selected_lines(
 
 def needs_a_person(state: BoxState, width: int) -> list[Line]:
     """What can be done where ssh would ask something."""
-    words = f" {state.alias}: ⏎ lends this terminal to ssh, which asks what it has to know"
+    words = f" {state.alias}: ⏎ lends this terminal to ssh, which asks or says what it lacks"
     return [clip(((words, "warn"),), width)]
 
 
