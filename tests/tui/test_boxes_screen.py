@@ -120,6 +120,15 @@ async def test_devices_of_one_box_are_selected_in_order_and_the_line_says_what_w
         assert page.launch.words == () and marks(s) == {}
 
 
+async def test_the_command_is_edited_and_as_many_as_asked_for_are_selected_on_the_page() -> None:
+    async with session("idle", size=(200, 40)) as s:
+        page = opened(s, four("a"))
+        await s.press("n", "3", "enter")
+        assert len(marks(s)) == 3
+        await s.press("e", *"xy", "enter")
+        assert s.app.screen is page and page.launch.words[-2:] == ("python", "train.pyxy")
+
+
 async def test_the_best_of_a_box_are_selected_as_on_the_main_screen() -> None:
     async with session("idle", size=(200, 40)) as s:
         page = opened(s, four("a"), four("b"))

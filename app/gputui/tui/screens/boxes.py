@@ -16,7 +16,7 @@ from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.boxes import Row, ShownBox, box_rows, headline, needs_a_person, selected_lines
-from gputui.tui.views.text import Line
+from gputui.tui.views.text import Line, clip
 
 
 class BoxesScreen(ListPage):
@@ -90,9 +90,10 @@ class BoxesScreen(ListPage):
         for row in self._rows:
             place += row.key is not None
             places.append(place if row.key is not None else None)
-        visible = self.window([row.line(width) for row in self._rows], places, room, above=1)
+        visible = self.window([row.line for row in self._rows], places, room, above=1)
         hidden_rows = self.top, len(self._rows) - self.top - len(visible)
-        return [headline(self._all, self._only_free, hidden_rows, width), *visible]
+        head = headline(self._all, self._only_free, hidden_rows, width)
+        return [head, *(clip(line, width) for line in visible)]
 
     def notes(self, width: int) -> list[Line]:
         state = self._state
@@ -110,7 +111,7 @@ class BoxesScreen(ListPage):
         if snapshot is None:
             return ShownBox(state)
         kept = self._judged.get(state.alias)
-        if kept is not None and kept[0] is snapshot:
+        if kept is not None and _same_devices(kept[0], snapshot):
             return kept[1].now(state)
         made = ShownBox(state, verdicts(snapshot, self.view.app_state.rules), _mine(snapshot))
         self._judged[state.alias] = snapshot, made
@@ -244,6 +245,15 @@ class BoxesScreen(ListPage):
     def action_perform(self, action_id: str) -> None:
         """The command is the main screen's."""
         self.view.perform(action_id)
+
+
+def _same_devices(before: Snapshot, now: Snapshot) -> bool:
+    """Whether there is nothing to judge that was not there before. (The same objects, not equal ones: a
+    reading keeps those that are as they were.)"""
+    if before is now:
+        return True
+    alike = before.claims is now.claims and len(before.devices) == len(now.devices)
+    return alike and all(a is b for a, b in zip(before.devices, now.devices, strict=True))
 
 
 def _mine(snapshot: Snapshot) -> int:

@@ -61,11 +61,7 @@ class Row(NamedTuple):
     for what is only read."""
 
     key: tuple[str, str] | None
-    spans: Line
-
-    def line(self, width: int) -> Line:
-        """Cut at the end of the line."""
-        return clip(self.spans, width)
+    line: Line
 
 
 def box_rows(
