@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +16,7 @@ from e2e.terminal import Terminal
 from gputui.jobs.on_box import start_detached, words_on
 from gputui.launching.launch_options import LaunchOptions
 from simnvml import SimulatedNvml
-from ssh_boxes import PROGRAMS, SshBoxes
+from ssh_boxes import KEYGEN, PROGRAMS, SshBoxes
 from unit.builders import box, gpu
 from unit.claims_support import Elsewhere
 
@@ -51,6 +54,48 @@ def there(
         "XDG_STATE_HOME": str(tmp_path / "state"),
     }
     yield There(name, claims, boxes.environment(ours))
+
+
+@pytest.fixture
+def locked(boxes: SshBoxes, there: There) -> Iterator[There]:
+    """The same, with a key that has a passphrase, and a master that is kept."""
+    key = boxes.folder / f"locked-{there.name}"
+    made = [str(KEYGEN), "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)]
+    subprocess.run(made, check=True, stdin=subprocess.DEVNULL)
+    authorized = boxes.folder / "authorized"
+    authorized.write_bytes(authorized.read_bytes() + key.with_suffix(".pub").read_bytes())
+    with tempfile.TemporaryDirectory() as folder:
+        # (A path of a socket must be short.)
+        master = f"  ControlMaster auto\n  ControlPath {folder}/m\n  ControlPersist 60\n"
+        name = f"locked-{there.name}"
+        home = boxes.add(name, options=f"  IdentityFile {key}\n{master}")
+        shutil.copy(boxes.folder / f"{there.name}.env", boxes.folder / f"{name}.env")
+        with (boxes.folder / f"{name}.env").open("a") as file:
+            file.write(f"export HOME={home} PATH={home}/bin:/usr/bin:/bin\n")
+        config = Path(there.environ["XDG_CONFIG_HOME"]) / "gputui" / "config.toml"
+        config.write_text(f'[hosts]\nconnect_timeout = 5\nboxes = ["{name}"]\n')
+        yield there
+        argv = [str(boxes.path / "ssh"), "-S", f"{folder}/m", "-O", "exit", "any"]
+        subprocess.run(argv, capture_output=True, check=False)
+
+
+def test_what_ssh_asks_is_answered_in_the_lent_terminal_and_then_the_box_is_live(
+    locked: There, tmp_path: Path
+) -> None:
+    argv = [sys.executable, "-m", "gputui", "--demo", "idle", "--", *COMMAND]
+    terminal = Terminal(argv, locked.environ, (120, 30), cwd=tmp_path)
+    try:
+        terminal.until("○ free")
+        terminal.send("O")
+        terminal.until("dead").until("c connect")
+        terminal.send("c")
+        terminal.until("Enter passphrase")
+        terminal.send("secret\r")
+        terminal.until("press Enter")
+        terminal.send("\r")
+        terminal.until("2 free")
+    finally:
+        terminal.close()
 
 
 @pytest.fixture
