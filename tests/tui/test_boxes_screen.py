@@ -116,7 +116,7 @@ async def test_devices_of_one_box_are_selected_in_order_and_the_line_says_what_w
         # In another box a new selection begins, and that is said.
         await s.press("end", "space", "down", "down", "down", "space")
         assert page.launch.words[2] == "b" and marks(s) == {"1": "2"} and "a is given up" in s.main.message
-        await s.press("u")
+        await s.press("x")
         assert page.launch.words == () and marks(s) == {}
 
 

@@ -43,7 +43,7 @@ class BoxesScreen(ListPage):
         hidden("o", "choose('order')", "Order the selected devices"),
         hidden("J", "choose('later')", "The selected device later in the order"),
         hidden("K", "choose('earlier')", "The selected device earlier in the order"),
-        hidden("u", "choose('clear')", "Clear the selection"),
+        hidden("x", "choose('clear')", "Clear the selection"),
         hidden("e", "perform('edit')", "Edit the command"),
         hidden("l", "perform('launcher')", "Change the launcher"),
         *(hidden(str(n), f"number({n})", "Select the GPU of that number of the box") for n in range(10)),
