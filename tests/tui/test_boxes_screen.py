@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from gputui.inventory.snapshot import Snapshot
+from gputui.launching.launch import Launch
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading
 from gputui.sources.hosts.ssh import Way
 from gputui.tui.screens.boxes import BoxesScreen
+from gputui.tui.start_launch import Returned
 from tui.support import Session, session
 from tui.test_people_screen import lit, texts
 from unit.builders import box, busy, gpu, job
@@ -29,7 +31,7 @@ class Told(Channels):
 
 
 def live(alias: str, snapshot: Snapshot, **more: object) -> BoxState:
-    return BoxState(alias, "live", Reading(alias, snapshot), None, snapshot.time, **more)  # type: ignore[arg-type]
+    return BoxState(alias, "live", Reading(alias, snapshot, {}), None, snapshot.time, **more)  # type: ignore[arg-type]
 
 
 def two() -> Snapshot:
@@ -40,7 +42,7 @@ DEAD = BoxState("gone", "dead", None, "connection refused", 1.0)
 
 
 def opened(s: Session, *states: BoxState) -> BoxesScreen:
-    page = BoxesScreen(s.main, Told(*states))
+    page = BoxesScreen(s.main, Told(*states), s.main.launch, dict(s.main.app_state.environ))
     s.main.open(page)
     return page
 
@@ -79,9 +81,119 @@ async def test_hostile_text_does_nothing_to_the_terminal() -> None:
     evil = box(busy(gpu(0, name="\x1b]0;x\x07"), job(7, user="\x1b[2J")))
     async with session("idle") as s:
         page = opened(s, live("gpu1", evil))
-        await s.press("enter")
+        await s.press("enter", "down", "space")
         page.draw()
-        assert all(line.isprintable() for line in texts(s))
+        shown = [*texts(s), *texts(s, "#page-footer")]
+        assert page.launch.words and all(line.isprintable() for line in shown)
+
+
+def marks(s: Session) -> dict[str, str]:
+    """The device rows that have a place in the selection: their label by that place."""
+    rows = (line[1:].split() for line in texts(s) if line[1:].strip().startswith("["))
+    return {row[0].strip("[]"): row[1] for row in rows}
+
+
+def four(alias: str) -> BoxState:
+    """A box of four devices, the second one busy, with UUIDs of its own."""
+    devices = [gpu(n, uuid=f"GPU-{alias}-{n}") for n in range(4)]
+    devices[1] = busy(devices[1], job(7, user="mira"))
+    return live(alias, box(*devices))
+
+
+async def test_devices_of_one_box_are_selected_in_order_and_the_line_says_what_would_run() -> None:
+    async with session("idle", size=(200, 40)) as s:
+        page = opened(s, four("a"), four("b"))
+        await s.press("3", "0")
+        assert marks(s) == {"1": "3", "2": "0"} and lit(s).split()[1] == "0"
+        assert page.launch.words == (
+            *("run", "--on", "a", "--if-free", "--gpus", "GPU-a-3,GPU-a-0", "--", "python", "train.py"),
+        )
+        assert any(page.launch.line in line for line in texts(s, "#page-footer"))
+        await s.press("K")
+        assert marks(s) == {"1": "0", "2": "3"}
+        await s.press("space")
+        assert marks(s) == {"1": "3"}
+        # In another box a new selection begins, and that is said.
+        await s.press("end", "space", "down", "down", "down", "space")
+        assert page.launch.words[2] == "b" and marks(s) == {"1": "2"} and "a is given up" in s.main.message
+        await s.press("x")
+        assert page.launch.words == () and marks(s) == {}
+
+
+async def test_the_command_is_edited_and_as_many_as_asked_for_are_selected_on_the_page() -> None:
+    async with session("idle", size=(200, 40)) as s:
+        page = opened(s, four("a"))
+        await s.press("n", "3", "enter")
+        assert len(marks(s)) == 3
+        await s.press("e", *"xy", "enter")
+        assert s.app.screen is page and page.launch.words[-2:] == ("python", "train.pyxy")
+
+
+async def test_the_best_of_a_box_are_selected_as_on_the_main_screen() -> None:
+    async with session("idle", size=(200, 40)) as s:
+        page = opened(s, four("a"), four("b"))
+        await s.press("down", "b", "b")
+        assert page.launch.words[2] == "b" and len(marks(s)) == 2 and "1" not in marks(s).values()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        DEAD,
+        BoxState("gone", "stale", Reading("gone", two()), "no news from it", 1.0),
+        BoxState("gone", "live", Reading("gone", two()), None, 1.0),
+    ],
+    ids=["dead", "stale", "no gputui there"],
+)
+async def test_nothing_is_selected_where_nothing_can_start(state: BoxState) -> None:
+    async with session("idle") as s:
+        page = opened(s, state)
+        await s.press("b", "0")
+        assert page.launch.words == () and "gone" in s.main.message
+
+
+async def test_a_busy_device_is_selected_with_a_warning_that_stays() -> None:
+    async with session("idle", size=(200, 40)) as s:
+        page = opened(s, four("a"))
+        await s.press("1")
+        assert "mira" in s.main.message and page.launch.words
+        assert any(line.strip().startswith("!") and "mira" in line for line in texts(s, "#page-footer"))
+
+
+async def test_devices_that_vanish_are_deselected_and_a_box_that_dies_starts_nothing() -> None:
+    async with session("idle", size=(200, 40)) as s:
+        page = opened(s, four("a"))
+        await s.press("3", "0")
+        channels = page._channels
+        assert isinstance(channels, Told)
+        channels.told = (live("a", box(gpu(0, uuid="GPU-a-0"))),)
+        page.draw()
+        assert marks(s) == {"1": "0"} and page.launch.words[5] == "GPU-a-0"
+        channels.told = (BoxState("a", "dead", channels.told[0].reading, "connection refused", 1.0),)
+        page.draw()
+        await s.press("r")
+        assert "connection refused" in s.main.message
+
+
+async def test_the_terminal_is_lent_to_the_line_that_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    lent: list[tuple[tuple[str, ...], str | None]] = []
+
+    def lend(launch: Launch, line: str | None = None) -> Returned:
+        lent.append((launch.argv, line))
+        return Returned("gputui done", True)
+
+    async with session("idle", size=(200, 40)) as s:
+        asks = BoxState("shy", "dead", None, "permission denied", 1.0, "denied")
+        page = opened(s, four("a"), asks)
+        monkeypatch.setattr(s.main.launch, "lend_terminal", lend)
+        await s.press("3", "enter")
+        await s.press("r")
+        assert [line for _, line in lent] == [page.launch.line] * 2
+        assert lent[0][0][-len(page.launch.words) :] == page.launch.words
+        # ssh may ask for what a box lacks, where a person sees it.
+        await s.press("end", "enter", "c")
+        assert [argv[0] for argv, _ in lent[2:]] == ["ssh"] * 2
+        assert not any("BatchMode" in word for word in lent[2][0]) and lent[2][0][-2:] == ("shy", "true")
 
 
 async def test_without_boxes_in_the_settings_it_says_so() -> None:

@@ -113,6 +113,29 @@ def test_a_named_device_that_is_busy_by_the_time_it_is_held_stays_with_a_warning
     allocation.release()
 
 
+def test_named_devices_are_taken_only_if_free_where_that_is_asked_for(environ: dict[str, str]) -> None:
+    strict = Request(names="1,0", if_free=True)
+    allocation = _allocated(environ, strict)
+    assert _indices(allocation.devices) == [1, 0] and not allocation.notices
+    allocation.release()
+    later = replace(FREE, devices=(busy(gpu(0)), *FREE.devices[1:]))
+    # Busy at the first look, and by the time that it is held.
+    for snapshots in ((later,), (FREE, later)):
+        with pytest.raises(NotEnoughError):
+            _allocated(environ, strict, *snapshots)
+    other = Elsewhere([FREE.devices[0].key], environ, "other.py")
+    with pytest.raises(NotEnoughError):
+        _allocated(environ, strict)
+    other.release()
+    for wants in (None, frozenset({FREE.devices[0].key})):
+        ticket = Ticket.draw(environ, 1, wants, "other.py")
+        assert ticket is not None
+        with pytest.raises(NotEnoughError):
+            _allocated(environ, strict)
+        ticket.leave()
+    assert FREE.devices[1].key not in _claimed(environ)
+
+
 def test_a_request_is_for_whole_groups_before_any_box_is_looked_at() -> None:
     with pytest.raises(RequestError):
         Request(3, group=Grouping(2))

@@ -268,6 +268,14 @@ def test_of_unified_memory_the_host_tells_what_is_free(call: Call) -> None:
 # Naming devices is a decision.
 
 
+def test_a_busy_device_that_is_named_is_refused_where_that_is_asked_for(call: Call, record: Record) -> None:
+    run = ("run", "--dry-run", "--if-free", "--from", record(box(gpu(0), busy(gpu(1)))))
+    call(*run, "--gpus", "1,0", "--", "true").refused(4)
+    assert call(*run, "--gpus", "0", "--", "true").status == 0
+    for more in ("--force", "--wait"):
+        call(*run, "--gpus", "0", more, "--", "true").refused(2)
+
+
 def test_a_busy_device_that_is_named_is_a_warning(call: Call, record: Record) -> None:
     ended = call("pick", "--gpus", "1,0", "--from", record(box(gpu(0), busy(gpu(1)))))
     assert (ended.status, ended.out) == (0, "1,0\n")

@@ -308,6 +308,30 @@ def test_what_is_as_it_was_is_the_same_without_being_read_again() -> None:
     assert read("a", json.dumps(document).encode(), "run", 0.0, first).snapshot is None
 
 
+@pytest.mark.parametrize("name", ["shared", "a100-mig", "lost", "idle"])
+def test_what_has_changed_is_read_as_if_nothing_had_been_read_before(name: str) -> None:
+    last = None
+    for seconds in range(60, 180, 15):
+        snapshot = at(BOXES[name], float(seconds), 1_750_000_000.0 + seconds % 2)
+        text = document_text(snapshot, verdicts(snapshot)).encode()
+        last = read("a", text, "run", 0.0, last)
+        assert last.snapshot is not None and last == read("a", text, "run", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("power", True), ("memory_used", False), ("memory_used", -1), ("temperature", "hot"), ("uuid", 7)],
+)
+def test_what_has_changed_is_read_as_strictly_as_before(key: str, value: object) -> None:
+    snapshot = at(BOXES["shared"], 100.0, 1_750_000_000.0)
+    text = document_text(snapshot, verdicts(snapshot))
+    first = read("a", text.encode(), "run", 0.0)
+    document = json.loads(text)
+    document["devices"][2][key] = value
+    found = read("a", json.dumps(document).encode(), "run", 0.0, first)
+    assert found.snapshot is None and f"devices[2].{key}" in str(found.error)
+
+
 @contextmanager
 def following(boxes: SshBoxes, names: str, *words: str) -> Iterator[Callable[[], dict[str, dict[str, Any]]]]:
     """The boxes by name, document by document."""

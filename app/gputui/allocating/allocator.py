@@ -217,8 +217,8 @@ class Allocator:
                 allocation, taken = self._leased(chosen, waited_for=only is not None)
                 if allocation is not None:
                     return self._noticed(allocation)
-                if not self.request.picks:
-                    raise NotEnoughError("; ".join(taken.values()))
+            if not self.request.picks:
+                raise NotEnoughError("; ".join(taken.values()))
             avoid |= taken
             chosen = self.choose(avoid, only)
         raise NotEnoughError("other launches claimed the devices first, several times in a row: try again")
@@ -241,7 +241,7 @@ class Allocator:
             allocation.release()
             raise
         gone = allocation.recheck(later, self.verdicts(later), self.verdicts(allocation.snapshot))
-        stays = not self.request.picks and not waited_for
+        stays = self.request.insists and not waited_for
         for conflict in gone:
             self._notice(conflict.text(allocation.snapshot), "warning" if stays else "note")
         if not gone or stays:
@@ -335,7 +335,10 @@ class Allocator:
         return Allocation(request, devices, snapshot, alternatives)
 
     def _checked(self, devices: Sequence[Device], snapshot: Snapshot) -> tuple[Device, ...]:
-        """Devices named one by one: a decision. Conditions asked for must hold; all else is a warning."""
+        """Devices named one by one: a decision. Conditions asked for must hold; all else is a warning.
+
+        With `if_free` nothing is: the first that is not free is why. Raises NotEnoughError.
+        """
         request = self.request
         judged = self.verdicts(snapshot)
         if not all(judged[device.key].free for device in devices):
@@ -349,6 +352,8 @@ class Allocator:
             verdict, name = judged[device.key], f"GPU {snapshot.label(device)}"
             if verdict.state == "lost":
                 raise NotEnoughError(f"{name} is {state_and_reason(verdict, snapshot.time)}")
+            if not verdict.free and request.if_free:
+                raise NotEnoughError(f"{name} is {state_and_reason(verdict, snapshot.time)} (--if-free)")
             if not verdict.free and not (self.holds and verdict.state == "claimed"):
                 # (A claim is refused when the devices are held, or passed over with a warning then.)
                 self._notice(f"{name} is {state_and_reason(verdict, snapshot.time)}")
@@ -371,7 +376,7 @@ class Allocator:
         queue = self._queue(chosen)
         if queue is None:
             return {}
-        if not self.request.picks:
+        if self.request.insists:
             self._notice(queue.text())
             return {}
         why = f"{queue.text()}: --wait joins the queue, --force skips it"

@@ -39,6 +39,8 @@ class Request:
     rules      what counts as free
     wait       seconds to wait in line for the devices, `math.inf` for ever, None not at all
     force      take devices also where others have claimed them or wait for them
+    if_free    devices that are named are taken only if they are free and nobody waits for one of them; else
+               that is a warning, because naming is a decision
     explain    read the links also where they decide nothing, because the caller shows the reason
     by_index   the caller names the devices by index only, so that UUIDs need not be read
     facts      what the caller has to know of the devices
@@ -56,6 +58,7 @@ class Request:
     rules: Rules = DEFAULT_RULES
     wait: float | None = None
     force: bool = False
+    if_free: bool = False
     explain: bool = False
     by_index: bool = False
     facts: Want = Want.VERDICT
@@ -72,6 +75,11 @@ class Request:
     def picks(self) -> bool:
         """Whether it is left to us which devices."""
         return self.count is not None
+
+    @property
+    def insists(self) -> bool:
+        """Whether the devices are named, and taken although they are not free."""
+        return not self.picks and not self.if_free
 
     @property
     def cpu_only(self) -> bool:

@@ -250,6 +250,7 @@ def request_of(
         rules=rules_of(args),
         wait=getattr(args, "wait", None),
         force=getattr(args, "force", False),
+        if_free=getattr(args, "if_free", False),
         explain=explain or args.why,
         by_index=args.ids == "index",
         facts=facts,

@@ -90,6 +90,12 @@ def parser() -> Parser:
     )
     add_wait_option(made)
     add_force(made)
+    made.add_argument(
+        "--if-free",
+        action="store_true",
+        help="start on devices that are named only if all of them are free; else status 4 (without it a busy"
+        " one is a warning)",
+    )
     made.add_argument("-q", "--quiet", action="store_true", help="do not print the launch line on stderr")
     add_launch_options(made)
     return made
@@ -107,6 +113,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.cli.run_slurm import run_in_slurm
 
         return run_in_slurm(args, command or ())
+    if args.if_free and (args.force or args.wait is not None):
+        raise WrongCallError("--if-free excludes --force and --wait")
     if args.attach and args.detach:
         raise WrongCallError("--attach and --detach exclude each other")
     if args.on is not None:

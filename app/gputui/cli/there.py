@@ -15,7 +15,7 @@ from gputui.cli.jobs import write
 from gputui.inventory.formatting import printable
 from gputui.sources.hosts.calls import ask
 from gputui.sources.hosts.remote_script import command as remote_command
-from gputui.sources.hosts.sent_core import digest, zipped
+from gputui.sources.hosts.sent_core import digest
 from gputui.sources.hosts.session import Session
 from gputui.sources.hosts.ssh import LOST, Way, ssh_argv
 from gputui.sources.source import NoSourceError
@@ -54,7 +54,7 @@ def start_there(box: str, call: Sequence[str], how: Way, quiet: bool = False) ->
 
 def become_ssh(box: str, call: Sequence[str], how: Way) -> NoReturn:
     """Become the ssh that shows the job in this terminal: what ends this process ends the connection."""
-    there = remote_command(call, digest(), len(zipped()), marks=False)
+    there = remote_command(call, digest(), marks=False)
     words = ssh_argv(box, there, how, terminal=True, quiet=True)
     sys.stdout.flush()
     os.execvp(words[0], words)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import fields
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar, cast
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import (
@@ -31,6 +31,8 @@ from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.topology import Locality, Nic, Topology, from_ranges
 from gputui.inventory.untrusted_json import MOST_NUMBER, DocumentError, JsonValue
 from gputui.inventory.waiter import Waiter
+
+T = TypeVar("T")
 
 MOST_BYTES = 32 * 1024 * 1024
 """A recording of 72 busy devices is 200 KiB; a larger file than this is not a recording."""
@@ -55,45 +57,89 @@ def from_json(text: str | bytes) -> Snapshot:
     return from_document(document)
 
 
-def from_document(document: Any) -> Snapshot:
-    """The snapshot in JSON-ready values. Raises DocumentError when they are not one."""
+def from_document(document: Any, before: tuple[dict[str, Any], Snapshot] | None = None) -> Snapshot:
+    """The snapshot in JSON-ready values. Raises DocumentError when they are not one.
+
+    `before` is an earlier document of that box and what was read from it: what is as it was is not read once
+    more.
+    """
     root = JsonValue(document, "file")
     schema = root["schema"]
     if schema.value != SCHEMA or type(schema.value) is not int:
         raise schema.wrong(f"schema {SCHEMA} of this gputui")
     faults, errors = _errors(root["errors"])
-    devices = tuple(
-        _device(node, faults.pop(place, None), place)
-        for place, node in enumerate(root["devices"].items(MOST_DEVICES))
-    )
+    nodes = root["devices"].items(MOST_DEVICES)
+    if before is not None and len(nodes) != len(before[1].devices):
+        before = None
+    devices = _devices(nodes, faults, before)
     if faults:
         raise DocumentError(f"errors: there is no device {min(faults)}")
-    keys = {device.key for device in devices}
-    if len(keys) < len(devices):
+    keys = [device.key for device in devices]
+    if len(set(keys)) < len(keys):
         raise DocumentError("devices: two of them have the same uuid")
     _check_family(devices)
-    claims = (
-        _claim(node.get("claim", None), device)
-        for node, device in zip(root["devices"].items(MOST_DEVICES), devices, strict=True)
-    )
+    if before is not None and keys != [device.key for device in before[1].devices]:
+        before = None
+
+    def unless_same(key: str, read: Callable[[], T]) -> T:
+        if before is not None and key in document and document[key] == before[0].get(key):
+            return cast(T, getattr(before[1], key))
+        return read()
+
+    def matrix(key: str, check: Callable[[JsonValue], object]) -> LinkMatrix:
+        return unless_same(key, lambda: _matrix(root.get(key, []), len(devices), len(devices), check))
+
+    def numbers(key: str) -> NumberMatrix:
+        return unless_same(key, lambda: _number_matrix(root.get(key, []), len(devices)))
+
     texts = (root[key] for key in ("host", "driver", "cuda"))
     name, driver, cuda = (node.text() if node.known else None for node in texts)
     return Snapshot(
         host=Host(name, driver, cuda, _load(root.get("host_load", None))),
         time=root["time"].moment(),
         devices=devices,
-        links=_matrix(root["links"], len(devices), len(devices), _link),
+        links=unless_same("links", lambda: _matrix(root["links"], len(devices), len(devices), _link)),
         errors=errors,
-        pcie=_matrix(root.get("pcie", []), len(devices), len(devices), _link),
-        peers=_matrix(root.get("peers", []), len(devices), len(devices), _peer),
-        link_weights=_number_matrix(root.get("link_weights", []), len(devices)),
-        link_bandwidths=_number_matrix(root.get("link_bandwidths", []), len(devices)),
-        topology=_topology(root.get("topology", None), len(devices)),
-        claims=tuple(claim for claim in claims if claim is not None),
-        waiters=tuple(
-            _waiter(node, place) for place, node in enumerate(root.get("waiters", []).items(MOST_WAITERS), 1)
-        ),
+        pcie=matrix("pcie", _link),
+        peers=matrix("peers", _peer),
+        link_weights=numbers("link_weights"),
+        link_bandwidths=numbers("link_bandwidths"),
+        topology=unless_same("topology", lambda: _topology(root.get("topology", None), len(devices))),
+        claims=_claims(nodes, devices, before),
+        waiters=unless_same("waiters", lambda: _waiters(root)),
     )
+
+
+def _devices(
+    nodes: Sequence[JsonValue], faults: dict[int, Fault], before: tuple[dict[str, Any], Snapshot] | None
+) -> tuple[Device, ...]:
+    """All devices; what is wrong with them is taken out of `faults`."""
+    if before is None:
+        return tuple(_device(node, faults.pop(place, None), place) for place, node in enumerate(nodes))
+    known = zip(before[0]["devices"], before[1].devices, strict=True)
+    return tuple(
+        _device_after(values, device, node, faults.pop(place, None), place)
+        for place, (node, (values, device)) in enumerate(zip(nodes, known, strict=True))
+    )
+
+
+def _claims(
+    nodes: Sequence[JsonValue],
+    devices: Sequence[Device],
+    before: tuple[dict[str, Any], Snapshot] | None,
+) -> tuple[Claim, ...]:
+    found = [node.get("claim", None) for node in nodes]
+    if before is not None and [node.value for node in found] == [
+        values.get("claim") for values in before[0]["devices"]
+    ]:
+        return before[1].claims
+    claims = (_claim(node, device) for node, device in zip(found, devices, strict=True))
+    return tuple(claim for claim in claims if claim is not None)
+
+
+def _waiters(root: JsonValue) -> tuple[Waiter, ...]:
+    nodes = root.get("waiters", []).items(MOST_WAITERS)
+    return tuple(_waiter(node, place) for place, node in enumerate(nodes, 1))
 
 
 def _check_family(devices: tuple[Device, ...]) -> None:
@@ -118,22 +164,55 @@ _BUS_ID = re.compile(r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9A-F]")
 """Of the GPU that a partition is a part of; a MIG instance has its GPU's UUID in the same place."""
 
 
+_MOVES: dict[str, Callable[[JsonValue], int | float]] = {
+    **dict.fromkeys(
+        ("memory_used", "memory_free", "utilization", "memory_utilization", "sm_clock"), JsonValue.whole
+    ),
+    "temperature": lambda node: node.whole(least=-273),
+    "power": JsonValue.number,
+}
+"""The keys of a device that change from reading to reading while nothing happens to it."""
+_NOT_OF_DEVICE = frozenset(("verdict", "claim"))
+
+
+def _device_after(
+    before: dict[str, Any], device: Device, node: JsonValue, fault: Fault | None, place: int
+) -> Device:
+    """The device as `_device` reads it; `before` are the values that the same place had, and `device` is what
+    was read from them."""
+    values = node.value
+    if not isinstance(values, dict) or values.keys() != before.keys() or fault != device.fault:
+        return _device(node, fault, place)
+    changed = {key for key, value in values.items() if value != before[key]} - _NOT_OF_DEVICE
+    if not changed:
+        return device
+    if not changed <= _MOVES.keys():
+        return _device(node, fault, place)
+    moved: dict[str, Any] = {key: None if values[key] is None else _MOVES[key](node[key]) for key in changed}
+    return replace(device, **moved)
+
+
 def _device(node: JsonValue, fault: Fault | None, place: int) -> Device:
     def maybe_text(key: str) -> str | None:
-        return node[key].text() if node[key].known else None
+        found = node[key]
+        return found.text() if found.known else None
 
     def maybe_whole(key: str) -> int | None:
-        return node[key].whole() if node[key].known else None
+        found = node[key]
+        return found.whole() if found.known else None
 
     def maybe_number(key: str) -> float | None:
-        return node[key].number() if node[key].known else None
+        found = node[key]
+        return found.number() if found.known else None
 
     def later_whole(key: str) -> int | None:
         """A fact that recordings of older versions do not have."""
-        return node.get(key, None).whole() if node.get(key, None).known else None
+        found = node.get(key, None)
+        return found.whole() if found.known else None
 
     def later_text(key: str) -> str | None:
-        return node.get(key, None).text() if node.get(key, None).known else None
+        found = node.get(key, None)
+        return found.text() if found.known else None
 
     mig, processes = node.get("mig", None), node["processes"]
     telemetry = _telemetry(node.get("telemetry", None))

@@ -23,8 +23,21 @@ class DocumentError(ValueError):
 class JsonValue:
     """A value of a JSON document and where it stands ("devices[3].uuid"). Reads raise DocumentError."""
 
-    def __init__(self, value: Any, place: str) -> None:
-        self.value, self.place = value, place
+    __slots__ = ("_inside", "_name", "value")
+
+    def __init__(self, value: Any, name: str | int, inside: JsonValue | None = None) -> None:
+        """`name` is its key or its place in the list that it stands `inside` of, or what the document is."""
+        self.value, self._name, self._inside = value, name, inside
+
+    @property
+    def place(self) -> str:
+        """Where it stands. (Made when it is asked for: of thousands of values none is wrong, mostly.)"""
+        if self._inside is None:
+            return str(self._name)
+        above = self._inside.place
+        if isinstance(self._name, int):
+            return f"{above}[{self._name}]"
+        return f"{above}.{self._name}" if above != "file" else self._name
 
     def wrong(self, want: str) -> DocumentError:
         if isinstance(self.value, (dict, list)):
@@ -43,14 +56,14 @@ class JsonValue:
         value = self.value.get(key, default)
         if value is _REQUIRED:
             raise DocumentError(f"{self.place}: '{key}' is missing")
-        return JsonValue(value, f"{self.place}.{key}" if self.place != "file" else key)
+        return JsonValue(value, key, self)
 
     def items(self, most: int) -> list[JsonValue]:
         if not isinstance(self.value, list):
             raise self.wrong("a list")
         if len(self.value) > most:
             raise DocumentError(f"{self.place}: {len(self.value)} entries, at most {most} are read")
-        return [JsonValue(value, f"{self.place}[{place}]") for place, value in enumerate(self.value)]
+        return [JsonValue(value, place, self) for place, value in enumerate(self.value)]
 
     def text(self) -> str:
         if not isinstance(self.value, str) or len(self.value) > MOST_TEXT:

@@ -20,14 +20,20 @@ from gputui.launching.launch_options import words_of as option_words
 
 _PACKAGES = str(Path(__file__).parents[2])
 """The folder that has gputui, which our interpreter alone may not know (a zip that has unpacked itself)."""
-_GPUTUI = (
+_GPUTUI_WITH = (
     "import sys; places = [place for place in sys.path if place];"
     " others = [n for n, place in enumerate(places) if place.endswith('-packages')];"
     f" places.insert(others[0] if others else len(places), {_PACKAGES!r}); sys.path = places;"
-    " from gputui.cli.main import queued_entry; queued_entry()"
+    " from gputui.cli.main import {entry}; {entry}()"
 )
 """gputui by our own interpreter, and the very one that runs. (`-m` would look for modules in the project's
 folder first: a json.py there would be ours.)"""
+_GPUTUI = _GPUTUI_WITH.format(entry="queued_entry")
+
+
+def this_gputui(words: Sequence[str]) -> tuple[str, ...]:
+    """The command that is a call of this very gputui with these words."""
+    return (sys.executable, "-c", _GPUTUI_WITH.format(entry="entry"), *words)
 
 
 def queue_job(
@@ -109,9 +115,13 @@ def words_of(
     """The words of `gputui run` that wait for so many devices, or for those with these `keys` in this order,
     and then start that launch."""
     words = ["--wait", *(["-n", str(count)] if keys is None else ["--gpus", ",".join(keys)])]
-    words += constraint_words(grouping)
-    words += option_words(replace(options, python=_python(options)))
-    return (*words, "--", *options.command)
+    return (*words, *launch_words(options, grouping))
+
+
+def launch_words(options: LaunchOptions, grouping: Grouping = ALL_REDUCE) -> tuple[str, ...]:
+    """The words of `gputui run` that start that launch on whatever devices: all but which ones."""
+    words = option_words(replace(options, python=_python(options)))
+    return (*constraint_words(grouping), *words, "--", *options.command)
 
 
 def _python(options: LaunchOptions) -> str | None:

@@ -15,8 +15,8 @@ from gputui.tui.message_log import Message
 Result = TypeVar("Result")
 
 
-class MainView(Protocol):
-    """The main screen, as the others see it: it holds the app state, and shows it and one message."""
+class SelectionView(Protocol):
+    """What shows a box whose devices are selected: it holds the app state, and shows it and one message."""
 
     @property
     def app(self) -> App[object]:
@@ -28,6 +28,28 @@ class MainView(Protocol):
 
     def set_app_state(self, app_state: AppState) -> None:
         """Show another app state. Where it changes the launch, a launch that is pending is cancelled."""
+
+    def show_message(
+        self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
+    ) -> None:
+        """Show a message until the next key, a `lasting` one for some seconds at least, in a style of
+        `widgets/lines.py`; None changes nothing. A `passing` one is not among the messages that are kept."""
+
+    def clear_message(self) -> None:
+        """Show no message."""
+
+    def save_screen(self, screen: ScreenSettings) -> None:
+        """Show the screen in another way, and keep that in the user's settings."""
+
+    def redraw_page(self) -> None:
+        """Draw the page that is open over the main screen, if any: the app state has changed."""
+
+    def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
+        """Push a screen over this one. A launch that is pending is cancelled."""
+
+
+class MainView(SelectionView, Protocol):
+    """The main screen, as the others see it."""
 
     @property
     def table_width(self) -> int:
@@ -45,20 +67,8 @@ class MainView(Protocol):
     def messages(self) -> Sequence[Message]:
         """The last messages, the newest last."""
 
-    def show_message(
-        self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
-    ) -> None:
-        """Show a message until the next key, a `lasting` one for some seconds at least, in a style of
-        `widgets/lines.py`; None changes nothing. A `passing` one is not among the messages that are kept."""
-
-    def clear_message(self) -> None:
-        """Show no message."""
-
     def repaint(self) -> None:
         """Paint every cell: something else has written on the terminal."""
-
-    def save_screen(self, screen: ScreenSettings) -> None:
-        """Show the screen in another way, and keep that in the user's settings."""
 
     def perform(self, action_id: str) -> None:
         """Do one of the actions of `tui/actions.py`."""
@@ -72,11 +82,5 @@ class MainView(Protocol):
     def forget_digits(self) -> bool:
         """Forget the digits that wait for another one; whether there were any."""
 
-    def redraw_page(self) -> None:
-        """Draw the page that is open over the main screen, if any: the app state has changed."""
-
     def look_at(self, keys: Sequence[str]) -> None:
         """Have these devices (`Device.key`) read in full as long as a page shows them, () for none."""
-
-    def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
-        """Push a screen over this one. A launch that is pending is cancelled."""

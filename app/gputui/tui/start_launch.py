@@ -74,15 +74,17 @@ def run_and_return(
     environ: Mapping[str, str],
     lease: Lease | None,
     end_without_terminal: Callable[[], NoReturn],
+    line: str | None = None,
 ) -> Returned:
-    """Give the terminal to the command and take it back when it has ended.
+    """Give the terminal to the command and take it back when it has ended. `line` is how the command is
+    shown, None for the launch line.
 
     Where the terminal has been closed meanwhile, `end_without_terminal` is called: there is nothing to go
     back to.
     """
     try:
         with app.suspend():
-            ended = _on_our_terminal(launch, environ, lease.passed_on if lease else ())
+            ended = _on_our_terminal(launch, environ, lease.passed_on if lease else (), line or launch.line)
             if ended.gone:
                 end_without_terminal()
             return ended
@@ -90,13 +92,15 @@ def run_and_return(
         return Returned("this terminal cannot be lent to a command: ⏎ becomes the command, d starts a job")
 
 
-def _on_our_terminal(launch: Launch, environ: Mapping[str, str], descriptors: Sequence[int]) -> Returned:
+def _on_our_terminal(
+    launch: Launch, environ: Mapping[str, str], descriptors: Sequence[int], line: str
+) -> Returned:
     from gputui.tui.lent_terminal import LentTerminal
 
     began = time.monotonic()
     terminal = LentTerminal()
     with terminal.signals():
-        terminal.say(launch.line)
+        terminal.say(line)
         try:
             status = run_child(launch, environ, descriptors)
         except StartError as error:
@@ -109,7 +113,8 @@ def _on_our_terminal(launch: Launch, environ: Mapping[str, str], descriptors: Se
             terminal.wait_for_enter()
         else:
             terminal.say(text)
-    name = launch.argv[0].rsplit("/", 1)[-1]
+    program = launch.argv[0] if line == launch.line else line.partition(" ")[0]
+    name = program.rsplit("/", 1)[-1]
     return Returned(f"{name} {text}", status == 0, terminal.ended, terminal.gone)
 
 

@@ -14,7 +14,7 @@ from gputui.inventory.document_reader import MOST_BYTES
 from gputui.sources.hosts.calls import AT_ONCE
 from gputui.sources.hosts.reading import Reading, read, reason
 from gputui.sources.hosts.session import Session
-from gputui.sources.hosts.ssh import Way
+from gputui.sources.hosts.ssh import TroubleKind, Way, ssh_argv
 
 State = Literal["connecting", "live", "stale", "dead"]
 
@@ -33,6 +33,7 @@ class BoxState:
 
     reading  its last good one, None before the first
     error    why it is not live, None where it is or is being connected to for the first time
+    kind     what kind of trouble ssh has with a dead one, None where it has none
     since    when it got into this state; of a stale or dead one that was live: when it was last heard of
              (seconds since the epoch)
     """
@@ -42,6 +43,12 @@ class BoxState:
     reading: Reading | None = None
     error: str | None = None
     since: float = 0.0
+    kind: TroubleKind | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person may be what it lacks: a password, a passphrase, a yes to its host key."""
+        return self.state == "dead" and self.kind in ("denied", "host key")
 
 
 class Channels:
@@ -49,6 +56,7 @@ class Channels:
 
     def __init__(self, boxes: Sequence[str], way: Way, interval: float) -> None:
         slots = threading.BoundedSemaphore(AT_ONCE)
+        self._way = way
         self._channels = [Channel(box, way, slots, interval) for box in boxes]
 
     def start(self) -> None:
@@ -68,6 +76,16 @@ class Channels:
         for channel in self._channels:
             channel.set_interval(interval)
 
+    def connect_now(self, alias: str) -> None:
+        """Make the connection to a dead box again without waiting for its time."""
+        for channel in self._channels:
+            if channel.alias == alias:
+                channel.connect_now()
+
+    def asking(self, alias: str) -> tuple[str, ...]:
+        """The command that connects to a box and ends, for a terminal on which ssh may ask questions."""
+        return ssh_argv(alias, "true", replace(self._way, prompts=True))
+
     @property
     def states(self) -> tuple[BoxState, ...]:
         """The boxes as they are now, in their order."""
@@ -78,11 +96,12 @@ class Channel:
     """One box, read on a thread of its own."""
 
     def __init__(self, alias: str, way: Way, slots: threading.Semaphore, interval: float) -> None:
-        self._alias, self._way, self._slots, self._interval = alias, way, slots, interval
+        self.alias, self._way, self._slots, self._interval = alias, way, slots, interval
         self._state = BoxState(alias, since=time.time())
         self._own = False
         """Whether gputui there is too old to be followed, so that a copy of ours is sent."""
         self._stopped = threading.Event()
+        self._now = threading.Event()
         self._wake, self._woken = os.pipe()
         self._heard = 0.0
         self._thread = threading.Thread(target=self._run, name=f"gputui {alias}", daemon=True)
@@ -94,11 +113,16 @@ class Channel:
     def stop(self) -> None:
         """End, soon."""
         self._stopped.set()
+        self._now.set()
         self._nudge()
 
     def join(self) -> None:
         """Wait a little for the end."""
         self._thread.join(1.0)
+
+    def connect_now(self) -> None:
+        """Pause no longer before the connection is made again."""
+        self._now.set()
 
     def set_interval(self, interval: float) -> None:
         """The pace from now on."""
@@ -125,7 +149,8 @@ class Channel:
             if self._own != knew:
                 continue
             pause = _FIRST_PAUSE if was_live else min(2 * pause, _LONGEST_PAUSE)
-            self._stopped.wait(pause)
+            self._now.wait(pause)
+            self._now.clear()
 
     def _connected(self) -> bool:
         """Read until the connection ends; whether a reading has come."""
@@ -143,7 +168,7 @@ class Channel:
         try:
             words = ("ls", "--json", "--follow", f"--interval={self._interval:g}")
             session = Session(
-                self._alias, words, self._way, follows=True, views=True, apart=True, own=self._own
+                self.alias, words, self._way, follows=True, views=True, apart=True, own=self._own
             )
         except OSError as error:
             connected()
@@ -161,16 +186,16 @@ class Channel:
             trouble = session.trouble()
             if wrong is None:
                 wrong = trouble.text if trouble is not None else reason(session.said)
-            self._dead(wrong)
+            self._dead(wrong, trouble.kind if trouble is not None else None)
         return came
 
-    def _dead(self, error: str) -> None:
+    def _dead(self, error: str, kind: TroubleKind | None = None) -> None:
         # (Of one that was live it matters when it was heard of last; of another, since when it is not there.)
         state = self._state
         since = state.since if state.state == "dead" else time.time()
         if state.state == "live" and state.reading is not None and state.reading.snapshot is not None:
             since = state.reading.snapshot.time
-        self._state = replace(state, state="dead", error=error, since=since)
+        self._state = replace(state, state="dead", error=error, since=since, kind=kind)
 
     def _listen(self, session: Session, connected: Callable[[], None]) -> tuple[bool, str | None]:
         """Take readings until the connection ends, or nothing readable comes. Whether any came, and what was
@@ -202,7 +227,7 @@ class Channel:
             if whole:
                 # (Of several that came at once only the last one counts.)
                 error = self._take(
-                    read(self._alias, whole[-1], session.mode, time.time(), self._state.reading)
+                    read(self.alias, whole[-1], session.mode, time.time(), self._state.reading)
                 )
                 if error is not None and not came:
                     return came, error
@@ -216,7 +241,7 @@ class Channel:
             self._state = replace(self._state, state="stale", error=reading.error)
             return reading.error
         since = self._state.since if self._state.state == "live" else time.time()
-        self._state = BoxState(self._alias, "live", reading, None, since)
+        self._state = BoxState(self.alias, "live", reading, None, since)
         return None
 
     def _woken_up(self) -> None:

@@ -30,8 +30,14 @@ KEPT_DAYS = 30
 
 _RECEIVE = f"""\
 import glob, io, os, re, shutil, sys, tempfile, time, zipfile
-folder, left = sys.argv[1], int(sys.argv[2])
-data = b""
+folder = sys.argv[1]
+head = b""
+while not head.endswith(b"\\n"):
+    part = os.read(0, 1)
+    if not part:
+        sys.exit("gputui could not be received")
+    head += part
+data, left = b"", int(head)
 while len(data) < left:
     part = os.read(0, min(65536, left - len(data)))
     if not part:
@@ -70,7 +76,7 @@ for name in os.listdir(above):
     if gone and calls and not any(name in call for call in calls):
         shutil.rmtree(old, ignore_errors=True)
 """
-"""Runs there. It reads no byte more than the file: what follows is for gputui.
+"""Runs there. It reads a line with the size and no byte more than the file: what follows is for gputui.
 
 Of the copies that were sent before, those go that nothing has started for so many days and no process runs
 from: whatever does (a call, a job that waits, a sweep) has its path on its command line. Where there is no
@@ -94,7 +100,7 @@ find_gputui() {{
   [ -n "$program" ] || return 1
   if [ ! -f "$core/{start}" ]; then
     tell send
-    "$program" -c {receive} "$core" {size} || return 1
+    "$program" -c {receive} "$core" || return 1
   fi
 }}
 become_gputui() {{
@@ -147,7 +153,6 @@ tell none
 def command(
     words: Sequence[str],
     digest: str,
-    size: int,
     tied: bool = False,
     follows: bool = False,
     views: bool = False,
@@ -156,7 +161,7 @@ def command(
 ) -> str:
     """The command for ssh that runs gputui with these words there.
 
-    words    of gputui;  digest, size  of the core that is sent where it is missing, in bytes
+    words    of gputui;  digest  of the core that is sent where it is missing
     tied     it is ended when the connection ends, and a line of input interrupts it; else input is its own
     marks    whether it tells how it goes on; not on a terminal, where it has been looked for before
     views    where it cannot run, nvidia-smi is asked instead, with `follows` again and again
@@ -168,7 +173,6 @@ def command(
     script = _FIND.format(
         tell=f"printf '%s\\n' \"{MARK} $1\"" if marks else ":",
         digest=digest,
-        size=size,
         start=START,
         receive=shlex.quote(_RECEIVE),
         installed="false" if own else "true",

@@ -7,8 +7,13 @@ import importlib.util
 import io
 import sys
 import zipfile
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
 from pathlib import Path
+from threading import Lock
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _START = b"""\
 import contextlib
@@ -36,6 +41,18 @@ which is tomli by another name."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
+def _once(made: Callable[[], T]) -> Callable[[], T]:
+    """`made`, called once, and then by one thread only: those of twenty boxes want it at the same moment."""
+    lock, kept = Lock(), lru_cache(maxsize=1)(made)
+
+    @wraps(made)
+    def asked() -> T:
+        with lock:
+            return kept()
+
+    return asked
+
+
 @lru_cache(maxsize=1)
 def _files() -> dict[str, Path]:
     """The files, by their names there."""
@@ -60,7 +77,7 @@ def _add(found: dict[str, Path], place: Path, name: str) -> None:
             found[f"{name}/{inside.as_posix()}"] = file
 
 
-@lru_cache(maxsize=1)
+@_once
 def digest() -> str:
     """A name for this very content: 16 hexadecimal digits."""
     made = hashlib.sha256(_START)
@@ -70,7 +87,7 @@ def digest() -> str:
     return made.hexdigest()[:16]
 
 
-@lru_cache(maxsize=1)
+@_once
 def zipped() -> bytes:
     """The zip file: the same bytes for the same content."""
     made = io.BytesIO()

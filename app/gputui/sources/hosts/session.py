@@ -54,7 +54,7 @@ class Session:
         self._said = self._news = b""
         self._before = b""
         self.process = subprocess.Popen(
-            ssh_argv(alias, command(words, digest(), len(zipped()), tied, follows, views, own=own), way),
+            ssh_argv(alias, command(words, digest(), tied, follows, views, own=own), way),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -125,7 +125,8 @@ class Session:
         if self.mode == "send":
             with contextlib.suppress(BrokenPipeError):
                 # (What went wrong is in its messages.)
-                self.send(zipped())
+                core = zipped()
+                self.send(b"%d\n" % len(core) + core)
 
     def _give_up(self) -> None:
         self.foreign = True

@@ -26,6 +26,8 @@ from gputui.tui.outcome import Outcome
 
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation, Queue
+    from gputui.launching.launch import Launch
+    from gputui.tui.start_launch import Returned
 
 
 def select_first(keymap: Mapping[str, str]) -> str:
@@ -337,6 +339,21 @@ class LaunchController:
                 # The devices are that job's from now on, and the next launch is for others.
                 self._view.set_app_state(self._view.app_state.clear())
         self._view.show_message(f"{text}; {warning}" if warning else text, "" if good else "lost")
+
+    def lend_terminal(self, launch: Launch, line: str | None = None) -> Returned | None:
+        """Let a command that needs none of our devices have the terminal, shown as `line`. How it ended; None
+        where we end, too."""
+        from gputui.tui import start_launch
+
+        app = self._view.app
+        ended = start_launch.run_and_return(
+            app, launch, self._environ, None, self._end_without_terminal, line
+        )
+        if ended.signal is not None:
+            app.exit(Outcome(status=128 + ended.signal), return_code=128 + ended.signal)
+            return None
+        self._view.repaint()
+        return ended
 
     # Waiting
 

@@ -81,7 +81,8 @@ class PageController:
         from gputui.sources.hosts.ssh import Way
         from gputui.tui.screens.boxes import BoxesScreen
 
-        self._view.open(BoxesScreen(self._view, Channels(hosts.boxes, Way(hosts.timeout), 1.0)))
+        channels = Channels(hosts.boxes, Way(hosts.timeout), 1.0)
+        self._view.open(BoxesScreen(self._view, channels, self._launch, self._environ))
 
     def open_slurm(self, clock: Callable[[], float], end_without_terminal: Callable[[], NoReturn]) -> None:
         from gputui.tui.controllers.slurm import SlurmController

@@ -12,7 +12,7 @@ from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 from gputui.tui.device_rows import SORTS
-from gputui.tui.main_view import MainView
+from gputui.tui.main_view import SelectionView
 
 SECOND_DIGIT = 0.5
 """Seconds for which a digit waits for another one, on boxes where two make the number of a GPU."""
@@ -40,7 +40,7 @@ class SelectionController:
     `select_enough` selects as many devices as the model of the command needs.
     """
 
-    def __init__(self, view: MainView, select_enough: Callable[[], None]) -> None:
+    def __init__(self, view: SelectionView, select_enough: Callable[[], None]) -> None:
         self._view, self._select_enough = view, select_enough
         self._reading_command = False
         self._digits = ""

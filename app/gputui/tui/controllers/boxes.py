@@ -1,0 +1,222 @@
+"""BoxSelection and BoxLaunch: devices of another box are selected, and the command is started there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from textual.app import App
+from textual.screen import Screen
+
+from gputui.allocating.settings import ScreenSettings
+from gputui.inventory.formatting import printable
+from gputui.jobs.on_box import line, start_detached, words_on
+from gputui.jobs.queued import this_gputui
+from gputui.launching.launch import Launch
+from gputui.sources.hosts.channel import BoxState, Channels
+from gputui.tui.actions import key_of
+from gputui.tui.app_state import AppState
+from gputui.tui.background import in_background
+from gputui.tui.controllers.launch import LaunchController
+from gputui.tui.controllers.selection import SelectionController
+from gputui.tui.main_view import MainView
+
+Result = TypeVar("Result")
+
+
+def why_not(state: BoxState | None) -> str | None:
+    """Why nothing can be started on a box now, None where it can."""
+    if state is None:
+        return "no box at the cursor"
+    if state.state != "live" or state.reading is None:
+        return f"{state.alias} is {state.state}{f': {state.error}' if state.error else ''}"
+    if state.reading.document is None:
+        return f"nothing can start on {state.alias}: it has no gputui"
+    return None
+
+
+class BoxSelection:
+    """The selected devices, all of one box: what a main screen is to `SelectionController`.
+
+    box   the box that has them, None before any was selected
+    at    the box that the keys are for: the first device that is selected there begins a selection of its own
+    """
+
+    def __init__(self, view: MainView) -> None:
+        self._view = view
+        self.box: str | None = None
+        self.at: str | None = None
+        self._selected = self._other = self._empty()
+        self._said = ""
+        self.moved_to: tuple[str, str] | None = None
+        """The box and the device that a key has gone to, until the page follows."""
+        self.keys = SelectionController(self, lambda: self.show_message(_ONLY_HERE, "warn"))
+
+    def _empty(self) -> AppState:
+        # (Devices of this machine are never or always preferred; and what runs there judges by one reading.)
+        rules = replace(self._view.app_state.rules, never=(), prefer=(), window=0.0)
+        return AppState({}, rules=rules)
+
+    def follow(self, states: Sequence[BoxState]) -> None:
+        """The box of the selection as it is now."""
+        for state in states:
+            snapshot = state.reading.snapshot if state.reading else None
+            if state.alias == self.box and snapshot is not None and snapshot is not self._selected.snapshot:
+                self._selected = self._selected.with_snapshot(snapshot)
+
+    def aim(self, state: BoxState, device: str | None) -> None:
+        """The keys are for this box, with the cursor on the device with this key."""
+        self.at = state.alias
+        if self.at != self.box:
+            snapshot = state.reading.snapshot if state.reading else None
+            self._other = self._empty().with_snapshot(snapshot) if snapshot else self._empty()
+        if device != self.app_state.cursor:
+            self._keep(replace(self.app_state, cursor=device))
+
+    def aim_at_selected(self) -> None:
+        """The keys are for the selected devices."""
+        self.at = self.box
+
+    @property
+    def selected(self) -> AppState:
+        """The app state of the box with the selection."""
+        return self._selected
+
+    def rank(self, alias: str, key: str) -> int | None:
+        """The place of a device in the selection."""
+        return self._selected.selection.rank(key) if alias == self.box else None
+
+    # What a `SelectionController` asks of a view
+
+    @property
+    def app(self) -> App[object]:
+        """The running application."""
+        return self._view.app
+
+    @property
+    def app_state(self) -> AppState:
+        """That of the box that the keys are for."""
+        return self._selected if self.at == self.box else self._other
+
+    def _keep(self, app_state: AppState) -> None:
+        if self.at == self.box:
+            self._selected = app_state
+        else:
+            self._other = app_state
+
+    def set_app_state(self, app_state: AppState) -> None:
+        """Keep another app state of the box that the keys are for."""
+        if self.at is not None and app_state.cursor and app_state.cursor != self.app_state.cursor:
+            self.moved_to = self.at, app_state.cursor
+        if self.at != self.box and app_state.selection.keys:
+            if self._selected.selection.keys:
+                self._said = f"a selection on {self.at}; that on {self.box} is given up"
+                self._view.show_message(self._said)
+            self.box = self.at
+        self._keep(app_state)
+        self.redraw_page()
+
+    def show_message(
+        self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
+    ) -> None:
+        """Show a message, behind the one that another box's selection is given up."""
+        said, self._said = self._said, ""
+        if text:
+            text = f"{said}; {text}" if said else text
+            self._view.show_message(text, style, lasting, passing)
+            self.redraw_page()
+
+    def clear_message(self) -> None:
+        """Show no message."""
+        self._view.clear_message()
+
+    def save_screen(self, screen: ScreenSettings) -> None:
+        """(How the main screen's rows are sorted and filtered.)"""
+        self._view.save_screen(screen)
+
+    def redraw_page(self) -> None:
+        """Draw the page."""
+        self._view.redraw_page()
+
+    def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
+        """Push a screen over the page."""
+        self._view.open(screen, answered)
+
+
+_ONLY_HERE = "auto is for this machine: type a number"
+
+
+class BoxLaunch:
+    """Starts the main screen's command on the selected devices of another box, by `gputui run --on`.
+
+    The box picks nothing: it has the UUIDs, and refuses those that are not free when it is asked.
+    """
+
+    def __init__(
+        self, view: MainView, launch: LaunchController, environ: Mapping[str, str], selection: BoxSelection
+    ) -> None:
+        self._view, self._launch, self._environ, self._selection = view, launch, environ, selection
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the call; () where nothing is selected."""
+        box, selected = self._selection.box, self._selection.selected
+        if box is None or not selected.selection.keys:
+            return ()
+        return words_on(box, selected.selection.keys, self._view.app_state.options, selected.grouping)
+
+    @property
+    def line(self) -> str:
+        """The call as it is shown, copied and started; "" where nothing is selected."""
+        return line(self.words) if self.words else ""
+
+    def copy(self) -> None:
+        """Put the call on the clipboard."""
+        self._launch.copy_text(self.line)
+
+    def start(self, state: BoxState | None, detached: bool) -> None:
+        """Start it on that box: in this terminal, or as a job that nobody follows."""
+        app_state = self._view.app_state
+        if not self.words:
+            self._view.show_message("select devices of one box first (space, 0-9, b)", "warn")
+        elif not app_state.options.command:
+            self._launch.edit()
+        elif app_state.is_example:
+            edit = key_of("edit", app_state.screen.keymap)
+            self._view.show_message(
+                f"this command is the demo's example: press {edit} to type your own", "warn"
+            )
+        elif (why := why_not(state)) is not None:
+            self._view.show_message(why, "lost")
+        elif detached:
+            self._detach()
+        else:
+            ended = self._launch.lend_terminal(Launch(this_gputui(self.words)), self.line)
+            if ended is not None:
+                self._view.show_message(ended.text, "" if ended.good else "lost")
+
+    def _detach(self) -> None:
+        words, box, keys = self.words, self._selection.box, self._selection.selected.selection
+        app = self._view.app
+        self._view.show_message(f"starting on {box} …", passing=True)
+
+        def told(text: str, good: bool) -> None:
+            if good and (self._selection.box, self._selection.selected.selection) == (box, keys):
+                # The devices are that job's from now on, and the next launch is for others.
+                self._selection.aim_at_selected()
+                self._selection.set_app_state(self._selection.selected.clear())
+            self._view.show_message(text, "" if good else "lost")
+            self._view.redraw_page()
+
+        def work() -> None:
+            app.call_later(told, *start_detached(words, self._environ))
+
+        in_background("start on another box", work)
+
+    def connect(self, alias: str, channels: Channels) -> None:
+        """Let ssh ask in this terminal what it has to know, and connect again."""
+        ended = self._launch.lend_terminal(Launch(channels.asking(alias)), f"ssh {alias}")
+        channels.connect_now(alias)
+        if ended is not None:
+            self._view.show_message(printable(ended.text), "" if ended.good else "lost")

@@ -1,0 +1,149 @@
+"""The page of other boxes over a real ssh: what is selected there starts there, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.terminal import Terminal
+from gputui.jobs.on_box import start_detached, words_on
+from gputui.launching.launch_options import LaunchOptions
+from simnvml import SimulatedNvml
+from ssh_boxes import KEYGEN, PROGRAMS, SshBoxes
+from unit.builders import box, gpu
+from unit.claims_support import Elsewhere
+
+pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
+
+DEVICES = gpu(0), gpu(1)
+COMMAND = ("sh", "-c", "echo given-$CUDA_VISIBLE_DEVICES")
+
+
+class There:
+    """A box with two free devices: its name, its claims, and the variables of a gputui on this side."""
+
+    def __init__(self, name: str, claims: Path, environ: dict[str, str]) -> None:
+        self.name, self.claims, self.environ = name, {"GPUTUI_CLAIMS": str(claims)}, environ
+
+
+@pytest.fixture
+def there(
+    boxes: SshBoxes, simulated_nvml: SimulatedNvml, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[There]:
+    simulated_nvml.show(box(*DEVICES))
+    found = simulated_nvml.environment()
+    claims = tmp_path / "claims-there"
+    names = ("LD_LIBRARY_PATH", "SIMNVML_BOX", "SIMNVML_CONTROL", "SIMNVML_COUNTS")
+    environ = {name: found[name] for name in names} | {"GPUTUI_CLAIMS": str(claims)}
+    name = f"page-{abs(hash(request.node.nodeid))}"
+    home = boxes.add(name, environ)
+    config = Path(os.environ["XDG_CONFIG_HOME"]) / "gputui" / "config.toml"
+    config.write_text(f'[hosts]\nconnect_timeout = 5\nboxes = ["{name}"]\n')
+    # (The directory of the same name is there.)
+    ours = {
+        **os.environ,
+        "HOME": str(home),
+        "TERM": "xterm-256color",
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+    yield There(name, claims, boxes.environment(ours))
+
+
+@pytest.fixture
+def locked(boxes: SshBoxes, there: There) -> Iterator[There]:
+    """The same, with a key that has a passphrase, and a master that is kept."""
+    key = boxes.folder / f"locked-{there.name}"
+    made = [str(KEYGEN), "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)]
+    subprocess.run(made, check=True, stdin=subprocess.DEVNULL)
+    authorized = boxes.folder / "authorized"
+    authorized.write_bytes(authorized.read_bytes() + key.with_suffix(".pub").read_bytes())
+    with tempfile.TemporaryDirectory() as folder:
+        # (A path of a socket must be short.)
+        master = f"  ControlMaster auto\n  ControlPath {folder}/m\n  ControlPersist 60\n"
+        name = f"locked-{there.name}"
+        home = boxes.add(name, options=f"  IdentityFile {key}\n{master}")
+        shutil.copy(boxes.folder / f"{there.name}.env", boxes.folder / f"{name}.env")
+        with (boxes.folder / f"{name}.env").open("a") as file:
+            file.write(f"export HOME={home} PATH={home}/bin:/usr/bin:/bin\n")
+        config = Path(there.environ["XDG_CONFIG_HOME"]) / "gputui" / "config.toml"
+        config.write_text(f'[hosts]\nconnect_timeout = 5\nboxes = ["{name}"]\n')
+        yield there
+        argv = [str(boxes.path / "ssh"), "-S", f"{folder}/m", "-O", "exit", "any"]
+        subprocess.run(argv, capture_output=True, check=False)
+
+
+def test_what_ssh_asks_is_answered_in_the_lent_terminal_and_then_the_box_is_live(
+    locked: There, tmp_path: Path
+) -> None:
+    argv = [sys.executable, "-m", "gputui", "--demo", "idle", "--", *COMMAND]
+    terminal = Terminal(argv, locked.environ, (120, 30), cwd=tmp_path)
+    try:
+        terminal.until("○ free")
+        terminal.send("O")
+        terminal.until("dead").until("c connect")
+        terminal.send("c")
+        terminal.until("Enter passphrase")
+        terminal.send("secret\r")
+        terminal.until("press Enter")
+        terminal.send("\r")
+        terminal.until("2 free")
+    finally:
+        terminal.close()
+
+
+@pytest.fixture
+def page(there: There, tmp_path: Path) -> Iterator[Terminal]:
+    argv = [sys.executable, "-m", "gputui", "--demo", "idle", "--", *COMMAND]
+    terminal = Terminal(argv, there.environ, (120, 30), cwd=tmp_path)
+    try:
+        terminal.until("○ free")
+        terminal.send("O")
+        terminal.until("2 free")
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def test_the_command_runs_there_on_the_selected_devices_in_their_order(page: Terminal) -> None:
+    page.send("1")
+    page.until("[1]   1")
+    page.send("0")
+    page.until("[2]   0")
+    page.until(f"{DEVICES[1].uuid},{DEVICES[0].uuid} --")
+    page.send("r")
+    page.until("given-1,0").until("press Enter")
+    page.send("\r")
+    page.until("selected on")
+
+
+def test_a_device_that_is_claimed_there_by_then_is_refused(page: Terminal, there: There) -> None:
+    page.send("1")
+    page.until("[1]   1")
+    other = Elsewhere([DEVICES[1].key], there.claims, "other.py")
+    try:
+        page.send("r")
+        page.until("status 4")
+        assert "given-1" not in page.text
+    finally:
+        other.release()
+
+
+def test_a_job_is_started_there_or_it_is_said_why_not(there: There) -> None:
+    options = LaunchOptions(COMMAND, directory=".")
+    words = words_on(there.name, [DEVICES[0].key], options)
+    text, good = start_detached(words, there.environ)
+    assert good and f"{there.name}:" in text
+    other = Elsewhere([DEVICES[1].key], there.claims, "other.py")
+    try:
+        text, good = start_detached(words_on(there.name, [DEVICES[1].key], options), there.environ)
+    finally:
+        other.release()
+    assert not good and "GPU 1" in text
+    assert not start_detached(words_on("no-such-box", ["GPU-1"], options), there.environ)[1]
