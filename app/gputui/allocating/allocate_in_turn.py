@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Protocol
 
 from gputui.allocating.allocation import Allocation
@@ -18,6 +17,7 @@ from gputui.choosing.most_ever import most_ever, waits_for_ever
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.pick import Constraints
 from gputui.inventory.formatting import duration
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
 

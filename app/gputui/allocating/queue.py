@@ -19,7 +19,6 @@ import json
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from gputui.allocating.claims.folder import make_folder, shared_folders
 from gputui.allocating.claims.read import TICKET
 from gputui.choosing.most_ever import can_never_start
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.system.record_locks import END, locked, unlock

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from gputui.allocating.errors import RequestError
@@ -11,6 +10,7 @@ from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.named_devices import NONE
 from gputui.choosing.order import Order
 from gputui.choosing.rules import DEFAULT_RULES, Rules
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.sources.source import Want
 
 

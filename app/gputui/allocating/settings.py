@@ -36,13 +36,13 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gputui.choosing.named_devices import could_name
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import read_size
+from gputui.inventory.light_dataclasses import replace
 from gputui.sources.hosts.alias import alias
 from gputui.system.users import own_name
 

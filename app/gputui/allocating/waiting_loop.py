@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from gputui.allocating.queue import BEAT, Ticket, is_waiting, names_in_line, nth
 from gputui.choosing.pick import Constraints, available
@@ -18,6 +17,7 @@ from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 

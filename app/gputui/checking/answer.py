@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.untrusted_json import JsonValue
 from gputui.vendors.vendor import Vendor
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from gputui.checking import answer
 from gputui.checking import interpreter_process as process
 from gputui.checking.framework import framework_of
 from gputui.checking.report import Report, Variable
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import DocumentError
 from gputui.launching.interpreter import InterpreterError, interpreter

@@ -18,9 +18,9 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 
 MOST_ANSWER = 4 * 1024 * 1024

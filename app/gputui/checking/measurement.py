@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +19,7 @@ from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.formatting import GIB
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.launching.interpreter import InterpreterError, interpreter

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.checking import interpreter_process as process
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.planning.model import Model, PlanningError
 from gputui.planning.reading import configuration, shaped

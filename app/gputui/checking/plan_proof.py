@@ -6,12 +6,13 @@ import json
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 from gputui.checking import interpreter_process as process
 from gputui.checking.check import SECONDS
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch

@@ -7,11 +7,11 @@ there may be eight alike. The only one of its vendor can be no other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from gputui.checking.answer import Seen, SeenDevice, same_bus
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.vendors.registry import vendor_named
 from gputui.vendors.vendor import Vendor

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from gputui.choosing.verdict import State, Verdict
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 
 IN_USE: tuple[State, ...] = ("busy", "held", "claimed", "cooling")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
@@ -15,6 +14,7 @@ from gputui.choosing.pair_scores import PairScores
 from gputui.choosing.reasons import reason, why_behind
 from gputui.choosing.sets import RankedSet, ranked
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 
 MAX_ALTERNATIVES = 6

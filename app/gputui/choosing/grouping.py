@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass
 
 
 class GroupingError(ValueError):

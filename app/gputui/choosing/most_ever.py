@@ -3,11 +3,10 @@ waits for more holds nobody up. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gputui.choosing.pick import Constraints, available
 from gputui.choosing.verdict import Divided, Idle, Verdict
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 from gputui.choosing.speed import memory_tiers, slowness_weights
 from gputui.inventory.device import Device, has_display
 from gputui.inventory.formatting import GIB
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import LinkMatrix, PeerMatrix, connected_components, direct_links, strength, worth
 from gputui.inventory.snapshot import Snapshot
 

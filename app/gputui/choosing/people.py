@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gputui.choosing.claimed_use import ClaimedUse, differing
 from gputui.choosing.watch import Watch
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 

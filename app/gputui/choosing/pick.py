@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gputui.choosing.best import MAX_ALTERNATIVES, Alternative, best, describe_order
@@ -12,6 +11,7 @@ from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.order import SORT_KEYS, Order, sorted_by
 from gputui.choosing.verdict import Verdict
 from gputui.inventory.device import GROUP_SIZES, Device
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 
 

@@ -7,7 +7,6 @@ is cooling down.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from gputui.choosing.most_ever import can_never_start
 from gputui.choosing.people import IDLE_AFTER
@@ -15,6 +14,7 @@ from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy,
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.formatting import duration, gpus, printable, size
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gputui.inventory.formatting import GIB, MIB
+from gputui.inventory.light_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

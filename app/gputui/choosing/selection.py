@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from gputui.choosing.verdict import State, Verdict
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.vendors.registry import vendor_of, vendors_of
 

@@ -12,7 +12,6 @@ sets remain. Otherwise it has the best of many sets that were grown greedily and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from gputui.choosing.grouping import Grouping
@@ -27,6 +26,7 @@ from gputui.choosing.ring_search import (
     strongest_chain,
     strongest_ring,
 )
+from gputui.inventory.light_dataclasses import dataclass
 
 _MAX_PER_NEIGHBOURHOOD = 3
 """The best so many sets of each neighbourhood of a large box are compared."""

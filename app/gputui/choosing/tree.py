@@ -6,10 +6,10 @@ It is derived from the PCIe class of every pair, as NVML and recordings tell not
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, permutations
 
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import PCIE_CLASSES, connected_components, direct_links, family, strength
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Nic, Topology

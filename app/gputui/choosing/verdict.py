@@ -7,11 +7,11 @@ still shows 0 %. What people read is made from a verdict in `verdict_text`, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.device import Apart, Device, Fault
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 

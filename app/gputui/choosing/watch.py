@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from gputui.choosing.verdict import Cooling, State, Verdict
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputui.allocating.claims.folder import distrust, setup, shared_folder
@@ -25,6 +24,7 @@ from gputui.cli.common import (
 from gputui.inventory.claim import Claim
 from gputui.inventory.document import as_text, iso
 from gputui.inventory.formatting import duration, printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.sources.source import NoSourceError, Want

@@ -6,13 +6,13 @@ import argparse
 import copy
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NamingError
 from gputui.cli.common import Parser, WrongCallError, duration_type
 from gputui.cli.launch_call import NEAR, add_force, add_launch_options, options_of, own_job, request_for
 from gputui.cli.request_options import add_wait_option, count, request_of
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
 from gputui.launching.launch_options import LaunchOptions, OptionError, table
 from gputui.launching.read_intent import read_intent

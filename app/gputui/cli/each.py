@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.allocating.allocation import Allocation
@@ -41,6 +40,7 @@ from gputui.cli.launch_call import (
 )
 from gputui.cli.request_options import add_window_option, constraints_of, memory
 from gputui.inventory.formatting import duration, printable
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.text_table import cut
 from gputui.jobs import FOLDER
 from gputui.jobs.job import JobError

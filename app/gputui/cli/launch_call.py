@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from gputui.allocating.allocate import allocate
 from gputui.allocating.allocation import Allocation
@@ -18,6 +17,7 @@ from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, add_source_options, opened, say
 from gputui.cli.request_options import AUTO, add_request_options, count, request_of
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import aligned
 from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import THREADS, hints, threads_near

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputui.choosing.rules import Rules
@@ -18,6 +17,7 @@ from gputui.cli.common import DONE, NO_SOURCE, say
 from gputui.cli.hosts_options import answers, way, why_not
 from gputui.cli.ls import table
 from gputui.inventory.document import SCHEMA, iso, to_document
+from gputui.inventory.light_dataclasses import replace
 from gputui.sources.hosts.calls import Answer
 from gputui.sources.hosts.reading import Reading, read
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from gputui.choosing.verdict import Verdict
@@ -13,6 +12,7 @@ from gputui.cli.common import WrongCallError
 from gputui.cli.status_line import Figures
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.ray import RayNode, address_of, read_nodes
 

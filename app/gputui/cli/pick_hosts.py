@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.cli.common import NOT_ENOUGH, WRONG_CALL, WrongCallError, say
 from gputui.cli.hosts_options import answers, why_not
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import is_link, strength
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.sources.hosts.calls import Answer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from gputui.cli.common import (
@@ -22,6 +21,7 @@ from gputui.cli.launch_call import add_launch_options, noted, options_of
 from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
 from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.launch_options import LaunchOptions
 from gputui.planning.box import Box, box_of
 from gputui.planning.document import to_document

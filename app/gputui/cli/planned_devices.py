@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gputui.allocating.allocator import Allocator
@@ -20,6 +19,7 @@ from gputui.cli.request_options import AUTO, request_of
 from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import size
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.intent import NO_INTENT, Intent
 from gputui.launching.launch_options import LaunchOptions

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
@@ -13,6 +12,7 @@ from gputui.choosing.verdict import verdicts
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, say, starting_nothing
 from gputui.cli.ls import document_text
 from gputui.cli.request_options import rules_of
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
 

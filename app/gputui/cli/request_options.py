@@ -6,7 +6,6 @@ import argparse
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse
@@ -15,6 +14,7 @@ from gputui.choosing.order import ORDERS
 from gputui.choosing.rules import Rules
 from gputui.cli.common import WrongCallError, duration_type
 from gputui.inventory.formatting import read_size
+from gputui.inventory.light_dataclasses import replace
 from gputui.sources.source import Want
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputui.allocating.allocator import Allocator, Approve
@@ -33,6 +32,7 @@ from gputui.cli.launch_call import (
 )
 from gputui.cli.request_options import add_wait_option, constraints_of
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.model_memory import memory_warning

@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import entries_of
@@ -14,6 +13,7 @@ from gputui.cli.become import become
 from gputui.cli.common import DONE, WrongCallError, elsewhere, print_line, say
 from gputui.cli.launch_call import NEAR, noted, options_of, remember_typed, request_for
 from gputui.cli.request_options import AUTO
+from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.slurm import place_in, slurm_launch, submit
 from gputui.launching.launch import Launch
 from gputui.launching.read_intent import read_intent

@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import FrameType
 
 from gputui.choosing.named_devices import NONE
@@ -27,6 +26,7 @@ from gputui.cli.hosts_options import way, without_options
 from gputui.cli.launch_call import options_of
 from gputui.cli.prefixed_output import PrefixedOutput
 from gputui.cli.there import pass_on
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.untrusted_json import DocumentError
 from gputui.sources.hosts.calls import PATIENCE, ask, of_each
 from gputui.sources.hosts.session import Session

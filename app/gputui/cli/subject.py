@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.cli.common import WrongCallError, say
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from gputui.launching.launch_options import LaunchOptions

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.process import Identity
 
 

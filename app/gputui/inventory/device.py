@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Process
 
 if TYPE_CHECKING:

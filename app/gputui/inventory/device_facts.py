@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, UNKNOWN, duration, printable, size
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.xid import MEANINGS

@@ -13,12 +13,12 @@ device `telemetry`, and a process `sm`, `host_cpu` and `host_memory`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
+from gputui.inventory.light_dataclasses import fields
 from gputui.inventory.link import LinkMatrix, NumberMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot

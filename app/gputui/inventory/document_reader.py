@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
 from typing import Any, TypeVar, cast
 
 from gputui.inventory.claim import Claim
@@ -24,6 +23,7 @@ from gputui.inventory.device import (
     FaultKind,
 )
 from gputui.inventory.document import ACTIVITY_FACTS, LOAD_FACTS, SCHEMA
+from gputui.inventory.light_dataclasses import fields, replace
 from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, NumberMatrix, is_link
 from gputui.inventory.process import KINDS, Ancestor, Kind, Process
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot

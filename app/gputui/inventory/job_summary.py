@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+
+from gputui.inventory.light_dataclasses import dataclass
 
 ENDED = frozenset(("done", "failed", "stopped", "ended"))
 """The states of `gputui.jobs.job.State` in which nothing more happens."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.link import SELF, LinkMatrix, direct_links, family, is_link
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality, from_ranges, ranges

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+from gputui.inventory.light_dataclasses import dataclass
 
 Kind = Literal["compute", "graphics", "compute+graphics", "mps"]
 """What a process uses a device for (NVML has a list for each): one on the first two is `compute+graphics`."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import short_name
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix
 
 if TYPE_CHECKING:

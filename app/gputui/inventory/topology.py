@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import LinkMatrix
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+
+from gputui.inventory.light_dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Collection
-from dataclasses import replace
 from typing import NamedTuple
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.order import Order
+from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.job import Job
 from gputui.launching.history import PastLaunch, here
 from gputui.launching.launch_options import LaunchOptions

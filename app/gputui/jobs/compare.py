@@ -7,10 +7,10 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.jobs.job import Job
 from gputui.jobs.log_file import read_data
 from gputui.jobs.start import start_job

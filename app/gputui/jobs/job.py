@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from gputui.inventory.errors import GputuiError
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Identity
 
 State = Literal["starting", "waiting", "running", "done", "failed", "stopped", "ended", "elsewhere"]

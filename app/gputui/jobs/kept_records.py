@@ -8,11 +8,11 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Identity
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.jobs.job import JobError, PidScope

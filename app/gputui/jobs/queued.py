@@ -5,12 +5,12 @@ from __future__ import annotations
 import os.path
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from gputui.allocating.claims.own_lease import own_lease
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
+from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.again import constraint_words
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.start import Queued, start_job

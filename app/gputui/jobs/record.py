@@ -6,10 +6,10 @@ import json
 import os
 import signal
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Identity
 from gputui.inventory.untrusted_json import LAST_MOMENT, MOST_TEXT, DocumentError, JsonValue
 from gputui.jobs.job import (

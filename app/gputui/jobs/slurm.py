@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.jobs.start import detached
 from gputui.launching.compose import compose, launcher_of
 from gputui.launching.launch import Launch

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
 from gputui.system.files import NoHomeError, state_folder

@@ -8,10 +8,10 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.jobs import FOLDER
 from gputui.jobs.again import as_kept
 from gputui.jobs.job import Job, JobDevice, JobError, Trouble

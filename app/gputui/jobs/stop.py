@@ -6,8 +6,8 @@ import contextlib
 import os
 import signal
 import time
-from dataclasses import dataclass
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Identity
 from gputui.jobs.job import STOP, Job, JobError
 from gputui.jobs.process_tree import alive, family, here, session, writers

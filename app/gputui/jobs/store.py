@@ -7,9 +7,9 @@ import errno
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.process_tree import here
 from gputui.jobs.record import RecordError, read_job

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 from threading import Thread
 from typing import Protocol
 
@@ -25,6 +24,7 @@ from gputui.allocating.errors import NotEnoughError, RequestError
 from gputui.allocating.queue import in_line_for, waiters
 from gputui.allocating.request import Request
 from gputui.choosing.sharing import tasks_that_fit
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.kept_records import KeptError

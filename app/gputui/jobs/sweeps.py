@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.untrusted_json import JsonValue
 from gputui.jobs.job import Job
 from gputui.jobs.kept_records import (

@@ -11,9 +11,9 @@ import select
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Identity
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.log_file import missing, read_data

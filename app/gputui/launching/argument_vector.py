@@ -10,9 +10,10 @@ known: each launcher, wrapper, shell and container engine in its own module.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
+
+from gputui.inventory.light_dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

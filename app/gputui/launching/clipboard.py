@@ -11,9 +11,10 @@ import base64
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+
+from gputui.inventory.light_dataclasses import dataclass
 
 _PATIENCE = 2.0
 """Seconds that a tool may take; xclip on a dead X server never answers."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from gputui.choosing.grouping import MAX_DEVICES
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import program_name
 from gputui.launching.container_command import ContainerCommand, read_container
 from gputui.launching.container_launch import PORT, complete_container

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.argument_vector import (
     Arguments,
     Option,

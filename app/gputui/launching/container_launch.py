@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.argument_vector import program_name, whole_number
 from gputui.launching.container_command import ContainerCommand, gives_devices
 from gputui.launching.intent import DeviceCount, Intent

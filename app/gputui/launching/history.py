@@ -6,9 +6,9 @@ Values that look like secrets are not kept. `remembered_file.py` has the file.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import is_secret, secret_word
 from gputui.vendors.registry import vendors

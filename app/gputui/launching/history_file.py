@@ -8,10 +8,11 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from gputui.inventory.light_dataclasses import fields
 from gputui.inventory.untrusted_json import LAST_MOMENT
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, here, with_launch
 from gputui.launching.launch_options import MOST, LaunchOptions, table

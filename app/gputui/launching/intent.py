@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TypeVar
 
 from gputui.choosing.grouping import MAX_DEVICES, Grouping
 from gputui.choosing.named_devices import NONE
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.launching.host_environment import HostEnvironment
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Visibility

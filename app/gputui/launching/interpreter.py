@@ -10,9 +10,9 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.argument_vector import program_name, read_options
 from gputui.launching.launchers import recognised
 from gputui.launching.python_command import OPTIONS, is_python, read_python

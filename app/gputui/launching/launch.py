@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.launching.quoting import Quoting, assignment, quote, quote_program
 from gputui.vendors.registry import vendor_named, vendor_of
 from gputui.vendors.vendor import Vendor

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
 from gputui.vendors.visibility import Ids
 
 AUTO = "auto"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.compose import launcher_of, started_by_another
 from gputui.launching.container_command import read_container
 from gputui.launching.exports.accelerate import section_of

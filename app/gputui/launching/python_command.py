@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.argument_vector import option_table, program_name, read_options
 from gputui.launching.wrappers import uv_starting_module
 

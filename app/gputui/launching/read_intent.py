@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import program_name
 from gputui.launching.container_command import ContainerCommand, gives_devices, read_container
 from gputui.launching.container_launch import InsideContainer, numbered_inside, started_inside

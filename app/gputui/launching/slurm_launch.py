@@ -12,8 +12,8 @@ elsewhere each task orders its own list.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.exports.form import other_changes
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import posix

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.argument_vector import program_name, whole_number
 from gputui.launching.container_command import read_container
 from gputui.launching.host_environment import HostEnvironment, ThisHost

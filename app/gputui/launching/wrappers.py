@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.argument_vector import (
     Option,
     OptionTable,

@@ -6,7 +6,6 @@ The command line and the library both ask here; the screen, where a person selec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Approve
@@ -14,6 +13,7 @@ from gputui.allocating.errors import RequestError
 from gputui.allocating.request import CommandList, Request
 from gputui.choosing.named_devices import NONE, NamingError, entries_of
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import compose, refusal
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
 from gputui.launching.launch import Launch

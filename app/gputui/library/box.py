@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from gputui.inventory.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     # (To import `read` costs a caller next to nothing: what it needs is imported when it is called.)

@@ -117,10 +117,9 @@ def launch(
     Raises StartError (the command could not be started), JobError, and what `pick` raises; RequestError also
     where the command asks for other devices. Warns as `pick` does.
     """
-    from dataclasses import replace
-
     from gputui.allocating.allocate import allocate
     from gputui.allocating.errors import RequestError
+    from gputui.inventory.light_dataclasses import replace
     from gputui.launching.intent import Asked
     from gputui.launching.read_intent import read_intent
     from gputui.launching.secrets import program_and_script

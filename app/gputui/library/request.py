@@ -7,7 +7,6 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gputui.allocating.allocation import Allocation
@@ -18,6 +17,7 @@ from gputui.choosing.order import ORDERS, Order
 from gputui.choosing.rules import Rules
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import read_size
+from gputui.inventory.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from gputui.allocating.waiting_loop import Progress

@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from gputui.allocating.named_source import named_source, opened_in_time
 from gputui.inventory.claim import Claim
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
 from gputui.system.users import own_name

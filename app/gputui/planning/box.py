@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from gputui.choosing.bandwidth import bandwidth
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.link import LinkMatrix, direct_links
 from gputui.inventory.snapshot import Snapshot
 

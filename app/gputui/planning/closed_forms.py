@@ -8,9 +8,9 @@ that is missing has the default of the family's configuration class, as there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.planning.fields import Fields
 from gputui.planning.model import Model, PlanningError, UnknownArchitectureError
 from gputui.planning.modules import Block, Module, Modules, embedding, linear, norm

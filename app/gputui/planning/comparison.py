@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from statistics import median
 from typing import Any, Literal, NamedTuple
 
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.planning.comparison_axes import label
 
 SCHEMA = 1

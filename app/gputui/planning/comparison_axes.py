@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from gputui.inventory.light_dataclasses import dataclass
 
 Kind = Literal["option", "env", "arg", "switch", "word", "n", "gpus"]
 """option   a launch option of `gputui run` ("launcher"), whose value is what the option takes

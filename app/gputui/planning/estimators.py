@@ -6,8 +6,9 @@ zero_init and a buffer factor of 1.5. They count no activations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from gputui.inventory.light_dataclasses import dataclass
 
 Offload = Literal["none", "optimizer", "all"]
 

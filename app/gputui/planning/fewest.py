@@ -7,11 +7,11 @@ and pipelines need a program that is made for them, and the host's memory is slo
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from gputui.choosing.best import best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.device import GROUP_SIZES, Device
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.planning.box import Box, box_of
 from gputui.planning.memory import needed

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.planning.workload import Precision
 
 YAML_NAME = "accelerate.yaml"

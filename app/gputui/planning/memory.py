@@ -12,8 +12,7 @@ tensor parallelism divides. Where the peak falls:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.planning.model import Compute, Model
 from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Workload

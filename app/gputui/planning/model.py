@@ -5,8 +5,9 @@ Bytes and parameters are exact where `counted` says so; see `closed_forms.py` an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from gputui.inventory.light_dataclasses import dataclass
 
 Compute = Literal["bf16", "autocast", "fp32"]
 """How a layer computes: all in 16 bits, in 16 bits beside weights of 32 (torch.autocast), all in 32 bits."""

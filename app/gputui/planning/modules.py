@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.planning.model import SavedBytes
 
 

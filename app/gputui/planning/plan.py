@@ -11,10 +11,10 @@ like.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 from gputui.inventory.formatting import size
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.planning.box import Box
 from gputui.planning.estimators import Estimate, estimates
 from gputui.planning.memory import Bytes, host_needed, needed

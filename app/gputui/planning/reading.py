@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.planning.closed_forms import closed_form
 from gputui.planning.fields import MOST_LAYERS, Fields
 from gputui.planning.model import Model, PlanningError

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import stat
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from gputui.inventory.formatting import printable, size
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.planning.model import PlanningError
 
 MOST_JSON = 16 * 1024 * 1024

@@ -9,8 +9,7 @@ divides are counted by the heads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.planning.model import SavedBytes
 
 Saved = tuple[SavedBytes, SavedBytes, SavedBytes]

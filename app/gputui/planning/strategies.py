@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.planning.box import Box
 from gputui.planning.model import Model
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import PurePath
 from typing import Any, Literal
 
 from gputui.inventory.formatting import UNKNOWN, duration, printable
 from gputui.inventory.job_summary import how_it_failed
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.text_table import aligned, cut
 
 SCHEMA = 1

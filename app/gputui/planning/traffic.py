@@ -7,9 +7,8 @@ offloading moves between device and host are not counted: the seconds are those 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gputui.inventory.formatting import UNKNOWN
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.planning.box import Box
 from gputui.planning.model import Model
 from gputui.planning.strategies import Strategy

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.planning.model import Compute, Model, PlanningError
 
 Precision = Literal["bf16", "autocast", "fp16", "fp32"]

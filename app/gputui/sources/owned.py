@@ -4,10 +4,10 @@ pids."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Process
 from gputui.system.processes import HostUse, Owner
 from gputui.system.root import Root

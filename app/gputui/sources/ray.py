@@ -14,9 +14,9 @@ import re
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.sources.source import NoSourceError
 

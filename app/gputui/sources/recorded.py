@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 
 from gputui.inventory.device import Device
 from gputui.inventory.document_reader import MOST_BYTES, from_json
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.matrix_text import MatrixError, looks_like_one, read
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.untrusted_json import DocumentError

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.system.pci_tree import FUNCTION
 from gputui.system.root import Root, whole
 

@@ -11,9 +11,9 @@ import contextlib
 import os
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Any
 
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Ancestor, Process
 from gputui.system.containers import container
 from gputui.system.namespaces import in_initial_namespace

@@ -6,12 +6,12 @@ A device takes 33 KiB (72 of them 2.4 MiB); a figure that it never has takes not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import ceil, floor, nan
 from typing import Literal
 
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.timeline.ring import Ring
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, get_args
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.vendors.registry import default_vendor
 
 Group = Literal["Select", "Launch", "Look", "Box & people", "Program"]

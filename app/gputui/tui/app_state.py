@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_b
 from gputui.choosing.watch import Watch, with_cooling
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus, short_name
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch

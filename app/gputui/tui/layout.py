@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from gputui.inventory.light_dataclasses import dataclass
 
 WIDE = 120
 """Cells from which on there are two columns: the table and what is below it, and the other panels."""

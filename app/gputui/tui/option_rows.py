@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import Literal
 
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import hints
 from gputui.launching.launch_options import OptionError, next_choice, table, with_home, with_value

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.launch import Launch
 
 if TYPE_CHECKING:

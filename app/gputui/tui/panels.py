@@ -6,9 +6,9 @@ A new panel is one row here: its name (in the settings), its title, and two pure
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import VERY_WIDE, WIDE, Part, Size, column_of_device, side_width
 from gputui.tui.process_rows import groups

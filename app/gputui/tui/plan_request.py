@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from gputui.checking.trained_model import said_of, workload_of
@@ -13,6 +12,7 @@ from gputui.choosing.pick import available, pick
 from gputui.choosing.verdict import State, Verdict
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.training_words import NO_TRAINING, Training
 from gputui.planning.box import box_of

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 from gputui.choosing.verdict_text import NO_PROCESS, state_and_brief, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size, without_path
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 
 

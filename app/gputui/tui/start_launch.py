@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from textual.app import App, SuspendNotSupported
@@ -14,6 +13,7 @@ from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.formatting import duration, gpus, printable
 from gputui.inventory.job_summary import signal_name
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions

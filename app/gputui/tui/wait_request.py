@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gputui.allocating.queue import devices as in_number
 from gputui.allocating.queue import names_in_line, nth, wanting
@@ -15,6 +14,7 @@ from gputui.choosing.most_ever import most_ever, waits_for_ever
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.pick import Constraints, of_own_lease
 from gputui.inventory.formatting import gpus
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.launching.intent import Asked, ContradictionError, settle

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import replace
 from gputui.vendors.visibility import Changes, Visibility
 
 if TYPE_CHECKING:

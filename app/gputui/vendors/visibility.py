@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
 from gputui.inventory.device import Device, one_model
+from gputui.inventory.light_dataclasses import dataclass
 
 Ids = Literal["index", "uuid"]
 """How devices are named to a program: by the vendor's own index, or by UUID."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from gputui.allocating.claims.read import records
 from gputui.inventory.claim import Claim
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.system.file_locks import File, holders, locked_by, name_of
 
 

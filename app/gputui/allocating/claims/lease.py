@@ -34,7 +34,6 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from gputui.allocating.claims.files import create_locked, new_token
@@ -53,6 +52,7 @@ from gputui.allocating.claims.read import (
 from gputui.choosing.verdict_text import claimed
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import is_uuid
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.descriptors import move_to_high_number
 from gputui.system.namespaces import pid_namespace

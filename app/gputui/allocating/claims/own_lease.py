@@ -18,12 +18,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 
 from gputui.allocating.claims.files import UntrustedFileError, list_matching, open_untrusted
 from gputui.allocating.claims.folder import shared_folders
 from gputui.allocating.claims.read import NAME, open_descriptors, range_of
 from gputui.inventory.claim import Claim
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.system.file_locks import File, ancestors, locked_by
 from gputui.system.record_locks import locked
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from gputui.allocating.claims.folder import shared_folders
 from gputui.allocating.claims.read import NAME
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Identity, Process
 from gputui.system.descriptors import LEAST
 from gputui.system.namespaces import in_initial_namespace

@@ -271,9 +271,9 @@ def _alive(path: str, key: str, step: int, token: str) -> Record | None:
     finally:
         os.close(descriptor)
     import json
-    from dataclasses import replace
 
     from gputui.inventory.claim import Claim
+    from gputui.inventory.light_dataclasses import replace
 
     user = user_name(facts.st_uid)
     try:

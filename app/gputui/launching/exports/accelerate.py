@@ -8,8 +8,8 @@ every other value overrides it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import Arguments, read_options
 from gputui.launching.exports.form import (
     DEFAULT,

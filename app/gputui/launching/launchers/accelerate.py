@@ -12,10 +12,10 @@ a key of `fsdp_config` that it does not know is ignored without a word.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
 from gputui.choosing.grouping import Grouping
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import Arguments, option_table, write_options
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices, list_of
 from gputui.launching.launchers.accelerate_config import SECTIONS, Config, configuration

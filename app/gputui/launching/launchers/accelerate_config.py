@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.launching.host_environment import HostEnvironment
 
 

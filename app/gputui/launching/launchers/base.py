@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.launching.argument_vector import Arguments, OptionTable, read_options, whole_number
 from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import CommandContext, DeviceCount, Intent

@@ -18,8 +18,8 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.argument_vector import Arguments, Option, option_table, read_options, write_options
 from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices

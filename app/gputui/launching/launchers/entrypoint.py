@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.python_command import particular_interpreter, read_python
 
 Kind = Literal["script", "module", "program"]

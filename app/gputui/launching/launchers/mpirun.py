@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from itertools import takewhile
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import (
     Arguments,
     Option,

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from math import prod
 from typing import Literal
 
 from gputui.choosing.grouping import MAX_DEVICES, Grouping
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.launching.argument_vector import OptionTable, program_name, read_options, whole_number
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
 from gputui.launching.python_command import is_python, started_program

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.container_launch import InsideContainer
 from gputui.launching.intent import (
     CommandContext,

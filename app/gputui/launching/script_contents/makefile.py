@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import option_table, read_options
 from gputui.launching.intent import CommandContext
 from gputui.launching.script_contents.started import StartedScript

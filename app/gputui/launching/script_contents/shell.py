@@ -14,9 +14,10 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from gputui.inventory.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

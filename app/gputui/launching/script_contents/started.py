@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.argument_vector import program_name
 from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.launchers import recognised

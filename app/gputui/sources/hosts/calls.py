@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from gputui.inventory.document_reader import MOST_BYTES
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.sources.hosts.remote_script import Mode
 from gputui.sources.hosts.session import Session
 from gputui.sources.hosts.ssh import Trouble, Way

@@ -7,10 +7,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 from gputui.inventory.document_reader import MOST_BYTES
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.sources.hosts.calls import AT_ONCE
 from gputui.sources.hosts.reading import Reading, read, reason
 from gputui.sources.hosts.session import Session

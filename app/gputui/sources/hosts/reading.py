@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from gputui.inventory.document_reader import from_document
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import DocumentError
 from gputui.sources.hosts.nvidia_smi import snapshot_of

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass
 
 _ALIVE_EVERY, _ALIVE_TIMES = 5, 3
 """A connection on which nothing has come back for 15 seconds is over."""

@@ -5,8 +5,7 @@ Users and commands are invented; sizes, clocks, limits and links are those of th
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import SELF, XGMI
 from gputui.sources.simulated.models import (
     A100,

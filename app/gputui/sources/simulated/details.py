@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import fields, replace
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB
+from gputui.inventory.light_dataclasses import fields, replace
 from gputui.inventory.link import direct_links
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot

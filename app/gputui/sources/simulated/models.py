@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from gputui.inventory.light_dataclasses import replace
 from gputui.sources.simulated.spec import Gpu
 
 NO_NUMA = frozenset({"numa_node"})

@@ -7,11 +7,11 @@ machine, and moments may be asked for in any order.
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.matrix_text import MOST_BYTES, MatrixError, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES, DEFAULT

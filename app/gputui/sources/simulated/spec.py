@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from gputui.inventory.device import Apart, Device, FaultKind
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix
 from gputui.inventory.process import Kind
 from gputui.inventory.topology import Locality

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix, PeerMatrix, direct_links
 from gputui.inventory.topology import Locality, Nic, Topology
 from gputui.sources.simulated.spec import Box, Gpu

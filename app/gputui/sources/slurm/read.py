@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.untrusted_json import DocumentError
 from gputui.sources.slurm import json_form, text_form
 from gputui.sources.slurm.cluster import Cluster, Job, Node

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from textual.app import App
@@ -11,6 +10,7 @@ from textual.screen import Screen
 
 from gputui.allocating.settings import ScreenSettings
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.on_box import line, start_detached, words_on
 from gputui.jobs.queued import this_gputui
 from gputui.launching.launch import Launch

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.selection import Selection
 from gputui.inventory.formatting import gpus
 from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shell_words import split

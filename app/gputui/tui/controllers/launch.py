@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from gputui.choosing.grouping import GroupingError
 from gputui.choosing.selection import not_free
 from gputui.choosing.verdict_text import not_free_lines
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import WordsError, assignments, command_line, shell_syntax, split
 from gputui.launching.start import missing_program

@@ -6,10 +6,10 @@ Each is imported when it is first opened: all together they take 0.24 s of CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.controllers.launch import LaunchController, select_first

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.inventory.formatting import printable, size
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.launch_options import LaunchOptions, OptionError, with_home
 from gputui.tui.actions import key_of
 from gputui.tui.background import in_background

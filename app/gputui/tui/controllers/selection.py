@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.grouping import GroupingError, parse_request
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import replace
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import NoReturn
 
 from textual.app import App
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.slurm import place_in, slurm_launch, submit
 from gputui.launching.history_file import remember
 from gputui.launching.launch import Launch

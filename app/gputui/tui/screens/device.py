@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from gputui.inventory.light_dataclasses import replace
 from gputui.tui.main_view import MainView
 from gputui.tui.process_rows import Row, device_rows
 from gputui.tui.screens.page import cursor_bindings, hidden, shown

@@ -9,8 +9,8 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.history import (
     KeepError,
     Launches,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -21,6 +20,7 @@ from textual.screen import Screen
 
 from gputui.allocating.settings import ScreenSettings, SettingsError
 from gputui.inventory.formatting import duration, printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import GLANCE_EVERY, Sampler
 from gputui.sources.source import NoSourceError, Want

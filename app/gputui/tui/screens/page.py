@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from textual import events
@@ -16,6 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.tui.actions import ACTIONS, keys_of, written
 from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line

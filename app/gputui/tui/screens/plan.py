@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import launcher_of
 from gputui.launching.launch_options import AUTO
 from gputui.launching.planned import FilesDifferError, Prepared, prepared, write

@@ -6,11 +6,11 @@ The device is the one at the main screen's cursor.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 
 from textual import events
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.timeline.store import METRICS, Metric
 from gputui.tui.controllers.timelines import TimelineController
 from gputui.tui.main_view import MainView

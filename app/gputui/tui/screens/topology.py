@@ -7,7 +7,6 @@ here that cannot be done there.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 
 from textual import events
 from textual.binding import Binding
@@ -15,6 +14,7 @@ from textual.binding import Binding
 from gputui.choosing.bandwidth import bandwidth
 from gputui.choosing.links import numa_nodes, weakest, weakest_ring
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import direct_links
 from gputui.tui.actions import ACTIONS, BY_ID
 from gputui.tui.app_state import AppState

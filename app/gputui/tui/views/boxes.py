@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from time import localtime, strftime
 from typing import NamedTuple
 
 from gputui.choosing.verdict import GLYPHS, Verdict
 from gputui.choosing.verdict_text import brief
 from gputui.inventory.formatting import UNKNOWN, printable, short_name, size
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.channel import BoxState
 from gputui.tui.app_state import AppState

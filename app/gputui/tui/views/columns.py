@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_bus_id, short_name
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Span, bar, fit, shorten

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from rich.cells import cell_len, chop_cells
 
@@ -12,6 +11,7 @@ from gputui.choosing.queue_outlook import wants
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.inventory.formatting import duration, gpus, peak_size, printable, size
 from gputui.inventory.job_summary import JobSummary, signal_name
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.job import Job
 from gputui.system.users import own_name

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import SELF, LinkMatrix, direct_links, family, is_counted
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
 from gputui.inventory.formatting import UNKNOWN, size
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import Fold, Row, folded, groups

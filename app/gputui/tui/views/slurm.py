@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gputui.inventory.formatting import UNKNOWN, printable
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.launch import Launch
 from gputui.sources.slurm.cluster import Cluster, Gpus, Node, Partition, free_of
 from gputui.tui.views.text import Line, clip, fit, title, wrap

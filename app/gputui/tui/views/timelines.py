@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from math import floor, log10
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.timeline.store import METRICS, Metric, Timelines
 from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.app_state import AppState

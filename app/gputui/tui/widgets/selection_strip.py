@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from textual import events
 from textual.message import Message
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import strip
 from gputui.tui.views.text import Line

@@ -8,8 +8,8 @@ container whose device cgroup leaves a GPU out, its node cannot be read (kfd_dev
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.system.root import Root, whole
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology"

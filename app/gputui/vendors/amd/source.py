@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Apart, Device
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import Want
 from gputui.system.drm import Card, Client, card_of, cards

@@ -124,7 +124,7 @@ def _list_of(environ: Mapping[str, str], name: str) -> str | None:
 
 
 def _renumbered(device: Device, index: int) -> Device:
-    from dataclasses import replace
+    from gputui.inventory.light_dataclasses import replace
 
     return replace(device, index=index)
 

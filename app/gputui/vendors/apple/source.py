@@ -8,9 +8,9 @@ need root rights. What a process has of the memory nobody tells.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import Want

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device, Fault
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import SELF
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot

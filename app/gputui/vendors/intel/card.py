@@ -6,9 +6,9 @@ tell as a counter is a rate only from the second reading on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.system.drm import Card, Sensors, asleep
 from gputui.system.root import Root
 from gputui.vendors.intel.names import MAX

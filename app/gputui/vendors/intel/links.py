@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import SELF, TILES, LinkMatrix, direct_links
 from gputui.system.pci_tree import PciPlace, pci_class
 from gputui.vendors.intel.xpu_smi import Wires

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Apart, Device
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import Want

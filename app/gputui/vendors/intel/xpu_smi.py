@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.system.pci_tree import FUNCTION
 
 MIB = 1024 * 1024

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import COMPUTE_MODES, UUID, Device, Fault, FaultKind
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Kind, Process
 from gputui.sources.source import Want
 from gputui.system.memory import host_memory

@@ -10,8 +10,8 @@ What is only inferred (all but the second) is given up where the driver denies N
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import SELF, LinkMatrix
 
 UNREADABLE_BUS_ID = "FFFFFFFF:FF:FF.0"

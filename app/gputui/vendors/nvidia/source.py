@@ -9,10 +9,10 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Device, one_model
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.link import LinkMatrix, PeerMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
