@@ -107,6 +107,7 @@ _SCREENS: dict[str, tuple[str, ...]] = {
     "people": ("P",),
     "processes": ("p", "tab"),
     "queue": ("Q",),
+    "slurm": ("S", *["down"] * 5, "4"),
     "timelines": ("h",),
     "topology": ("t",),
 }
@@ -307,7 +308,9 @@ async def take(picture: Picture) -> None:
     (model / "config.json").write_text(json.dumps(_LLAMA))
     os.chdir(state)
     screen = ScreenSettings(theme=picture.theme)
-    app_state = AppState(environ, LaunchOptions(picture.command), screen=screen)
+    # (Of this machine the real Slurm would be asked.)
+    label = source.label if picture.name.startswith("slurm") else ""
+    app_state = AppState(environ, LaunchOptions(picture.command), label, screen=screen)
     app = GputuiApp(app_state, sampler, mailbox, clock=clock)
     async with app.run_test(size=picture.size) as pilot:
         main = app.screen_stack[0]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gputui.inventory.formatting import UNKNOWN, printable
 from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.topology import ranges
 from gputui.launching.launch import Launch
 from gputui.sources.slurm.cluster import Cluster, Gpus, Node, Partition, free_of
 from gputui.tui.views.text import Line, clip, fit, title, wrap
@@ -112,7 +113,7 @@ def _in_use(place: Place) -> str:
         return f"at most {printable(limit)}" if limit and limit != "UNLIMITED" else ""
     indices = place.gpus.indices
     used = f"{place.gpus.used} in use"
-    return used + (f" ({','.join(map(str, indices))})" if place.gpus.used and indices else "")
+    return used + (f" ({ranges(indices)})" if place.gpus.used and indices else "")
 
 
 def job_lines(cluster: Cluster, width: int) -> list[Line]:
@@ -123,7 +124,7 @@ def job_lines(cluster: Cluster, width: int) -> list[Line]:
     lines = [title("your jobs", width, "squeue and scancel act on them")]
     for job in jobs:
         where = " ".join(
-            f"{name}:{','.join(str(index) for each in gpus for index in each.indices or ())}".rstrip(":")
+            f"{name}:{ranges(index for each in gpus for index in each.indices or ())}".rstrip(":")
             for name, gpus in job.devices
         ) or ",".join(job.nodes)
         count = UNKNOWN if job.count is None else str(job.count)
@@ -142,8 +143,8 @@ def launch_lines(launch: Launch | str, count: int, width: int) -> list[Line]:
     lines = [title(f"launch: {how}, {count} device{'s' * (count != 1)}", width)]
     if isinstance(launch, str):
         return [*lines, *(((f" {piece}", "warn"),) for piece in wrap(launch, width - 2))]
-    pieces = wrap(f"$ {printable(launch.line)}", width - 2)
+    pieces = wrap(printable(launch.line), width - 4)
     if len(pieces) > _LAUNCH_LINES:
-        pieces = [*pieces[: _LAUNCH_LINES - 1], f"{pieces[_LAUNCH_LINES - 1][: max(0, width - 4)]} …"]
-    lines += [((f" {piece}", ""),) for piece in pieces]
+        pieces = [*pieces[: _LAUNCH_LINES - 1], f"{pieces[_LAUNCH_LINES - 1][: max(0, width - 6)]} …"]
+    lines += [((" $ " if not place else "   ", "prompt"), (piece, "")) for place, piece in enumerate(pieces)]
     return [*lines, *(clip(((f" {printable(remark)}", "dim"),), width) for remark in launch.remarks[-1:])]
