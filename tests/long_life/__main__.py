@@ -97,10 +97,11 @@ async def _readings(s: Session, source: NvmlSource) -> AsyncIterator[None]:
     second = 0
     while True:
         second += 1
-        snapshot = replace(source.read(_EVERYTHING), time=began + second)
+        snapshot, before = replace(source.read(_EVERYTHING), time=began + second), s.main.app_state.snapshot
         s.main.post_message(NewReading(Reading(snapshot, time.monotonic())))
-        # (A machine that others use stands still at times.)
-        await s.until(lambda snapshot=snapshot: s.main.app_state.snapshot is snapshot, _PATIENCE)
+        # (The sampler's own comes in between where the screen looks at something else. And a machine that others
+        # use stands still at times.)
+        await s.until(lambda before=before: s.main.app_state.snapshot is not before, _PATIENCE)
         yield
 
 

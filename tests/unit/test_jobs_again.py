@@ -36,6 +36,7 @@ NOT_KEPT = {
     "help": "prints the help",
     "n": "the number of devices that it had counts",
     "gpus": "a rerun is on as many of the best free devices",
+    "if_free": "of devices that are named, and a rerun names none",
     "force": "what others have claimed is taken once, and not again without being asked for",
     "name": "it means one job",
     "why": "says something once",
