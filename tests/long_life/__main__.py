@@ -99,8 +99,8 @@ async def _readings(s: Session, source: NvmlSource) -> AsyncIterator[None]:
         second += 1
         snapshot, before = replace(source.read(_EVERYTHING), time=began + second), s.main.app_state.snapshot
         s.main.post_message(NewReading(Reading(snapshot, time.monotonic())))
-        # (The sampler's own comes in between where the screen looks at something else. And a machine that others
-        # use stands still at times.)
+        # (The sampler's own comes in between where the screen looks at something else. And a machine that
+        # others use stands still at times.)
         await s.until(lambda before=before: s.main.app_state.snapshot is not before, _PATIENCE)
         yield
 
