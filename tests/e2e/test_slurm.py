@@ -249,7 +249,8 @@ def test_the_screen_starts_the_command_on_the_node_at_the_cursor(
         terminal.send("d")
         terminal.until("is in Slurm's queue")
         job = slurm.call("squeue", "-h", "--states=all", "--format=%A", "--sort=-i").split()[0]
-        until(slurm.idle, lambda: slurm.call("squeue"))
+        told = ("squeue", "-h", "--states=all", "-j", job, "-o", "%T")
+        until(lambda: slurm.call(*told).strip() == "COMPLETED", lambda: slurm.call(*told))
         assert [file.read_text() for file in tmp_path.glob(f"*-{job}.out")] == ["0 2,3\n"]
         terminal.send("qq")
         assert terminal.end() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -41,7 +42,7 @@ def launch_line(s: Session) -> str:
     begin = next(place for place, line in enumerate(lines) if line.startswith(" $ "))
     wrapped = []
     for line in lines[begin:]:
-        if line.startswith(" Slurm selects"):
+        if line.startswith(" Slurm decides"):
             break
         wrapped.append(line.strip())
     return " ".join(wrapped).removeprefix("$ ")
@@ -100,14 +101,51 @@ async def test_there_are_as_many_devices_as_a_node_has(tmp_path: Path) -> None:
         assert "--gpus-per-node=h100:2" in launch_line(s)
 
 
-async def test_the_order_inside_is_typed(tmp_path: Path) -> None:
+async def test_the_order_inside_is_typed_and_belongs_to_its_number_of_devices(tmp_path: Path) -> None:
     async with opened(tmp_path) as s:
         await to(s, "h1:h100")
-        await s.press("2", "o", "ctrl+u", *"1,1", "enter")
+        await s.press("2", "o", *"1,1", "enter")
         # (Each place once: this is not taken.)
         assert s.app.screen is not s.main and not isinstance(s.app.screen, SlurmScreen)
         await s.press("ctrl+u", *"1,0", "enter")
         assert "CUDA_VISIBLE_DEVICES=${d[1]},${d[0]}" in launch_line(s)
+        assert "in the order 1,0" in "\n".join(footer(s))
+        await s.press("3")
+        assert "order" in s.main.message and "d[1]" not in launch_line(s)
+
+
+async def test_tab_shows_the_line_of_sbatch_and_enter_then_submits_it(tmp_path: Path) -> None:
+    submits(tmp_path, f'echo "$@" >{tmp_path}/asked; echo 4712')
+    async with opened(tmp_path) as s:
+        await to(s, "h1:h100")
+        await s.press("tab")
+        assert " sbatch " in launch_line(s)
+        await s.press("enter")
+        await s.until(lambda: "4712" in s.main.message)
+    assert "--gpus-per-node=h100:1" in (tmp_path / "asked").read_text()
+
+
+async def test_what_is_short_is_said_of_a_partition_too(tmp_path: Path) -> None:
+    async with opened(tmp_path) as s:
+        await to(s, "any node of small")
+        await s.press("4")
+        assert "queue" in "\n".join(footer(s)) and "a100, h100" in "\n".join(footer(s))
+
+
+async def test_the_command_of_the_page_leaves_the_selection_of_this_machine_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path) as s:
+        await s.press("escape", "1", "0", "S")
+        await s.until(lambda: "--gpus-per-node" in "\n".join(footer(s)))
+        assert s.selected == ["1", "0"]
+        # (As many as are selected on this machine.)
+        assert ":2" in launch_line(s) or "=2" in launch_line(s)
+        await s.press("e", "ctrl+u", *"CUDA_VISIBLE_DEVICES=2 python t.py", "enter")
+        assert launch_line(s).endswith("python t.py") and "CUDA_VISIBLE_DEVICES" in s.main.message
+        await s.press("escape")
+        assert s.selected == ["1", "0"] and s.main.app_state.options.command == ("python", "train.py")
+        await s.press("S")
+        await s.until(lambda: "$ srun" in "\n".join(footer(s)))
+        assert launch_line(s).endswith("python t.py")
 
 
 async def test_enter_becomes_srun_and_the_launch_is_remembered(tmp_path: Path) -> None:
@@ -133,12 +171,28 @@ async def test_a_batch_job_is_submitted_and_its_id_is_shown(tmp_path: Path) -> N
     assert "--gpus-per-node=h100:3" in asked and "train.py" in asked
 
 
-async def test_a_submission_that_fails_is_no_end(tmp_path: Path) -> None:
-    submits(tmp_path, "echo no such account; exit 1")
+async def test_a_submission_that_fails_says_why_and_paints_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    submits(tmp_path, "echo sbatch: error: no such account >&2; exit 1")
     async with opened(tmp_path) as s:
         await s.press("d")
         await s.until(lambda: "no such account" in s.main.message)
         assert s.app.is_running
+    assert "account" not in capfd.readouterr().err
+
+
+async def test_while_sbatch_works_nothing_is_submitted_again(tmp_path: Path) -> None:
+    submits(tmp_path, f"echo >>{tmp_path}/calls; read -r go <{tmp_path}/gate; echo 4713")
+    os.mkfifo(tmp_path / "gate")
+    async with opened(tmp_path) as s:
+        await s.press("d", "d")
+        await s.until(lambda: (tmp_path / "calls").exists())
+        await s.press("d")
+        assert "not answered" in s.main.message
+        (tmp_path / "gate").write_text("go\n")
+        await s.until(lambda: "4713" in s.main.message)
+    assert (tmp_path / "calls").read_text() == "\n"
 
 
 async def test_without_a_command_one_is_asked_for(tmp_path: Path) -> None:

@@ -73,6 +73,8 @@ def run_in_slurm(args: argparse.Namespace, command: Sequence[str]) -> int:
 def _submit(launch: Launch, quiet: bool) -> int:
     """Print the job id as sbatch does, and say how to follow the job. Raises StartError."""
     submitted = submit(launch, given_environment())
+    for line in submitted.errors:
+        say(line)
     if submitted.text:
         print_line(submitted.text)
     if submitted.advice and not quiet:

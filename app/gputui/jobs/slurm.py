@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.inventory.device import Device
@@ -25,13 +26,17 @@ _SUBMITTED = re.compile(r"([0-9]+)(?:;([A-Za-z0-9_.-]+))?")
 _MOST_TEXT = 64 * 1024
 
 
-def place_in(cluster: Cluster, text: str, count: int) -> tuple[SlurmRequest, tuple[str, ...]]:
+def place_in(
+    cluster: Cluster, text: str, count: int, partition_only: bool = False
+) -> tuple[SlurmRequest, tuple[str, ...]]:
     """Where "[NODE|PARTITION][:TYPE]" is, and notes for whoever asks for `count` devices there.
+
+    A name that a node and a partition have is the node's, unless `partition_only`.
 
     Raises SlurmError for what is not there, NotEnoughError where no node there has so many.
     """
     where, _, kind = text.partition(":")
-    node, partition = cluster.node(where), cluster.partition(where)
+    node, partition = None if partition_only else cluster.node(where), cluster.partition(where)
     notes: list[str] = []
     if where and node is None and partition is None:
         places = [*(each.name for each in cluster.partitions), *(each.name for each in cluster.nodes)]
@@ -49,6 +54,8 @@ def place_in(cluster: Cluster, text: str, count: int) -> tuple[SlurmRequest, tup
     able = [each for each in nodes if each.total(kind) >= count]
     if not able:
         best = max((each.total(kind) for each in nodes), default=0)
+        if node is not None:
+            raise NotEnoughError(f"{count} devices asked for, and {node.name} has {best}")
         there = where or (partition.name if partition else "Slurm")
         raise NotEnoughError(f"{count} devices asked for, and no node of {there} has more than {best}")
     if partition is not None and not partition.up:
@@ -58,7 +65,7 @@ def place_in(cluster: Cluster, text: str, count: int) -> tuple[SlurmRequest, tup
     if not kind and len(known) == 1 and all(gpus.type for each in able for gpus in each.gpus):
         kind = known[0]
     elif not kind and len(known) > 1:
-        notes.append(f"Slurm has {', '.join(known)} there, and takes any: --slurm {where}:TYPE names one")
+        notes.append(f"any type will do ({', '.join(known)}): PLACE:TYPE names one")
     request = SlurmRequest(
         node=node.name if node is not None else "",
         partition=partition.name if partition is not None and not partition.default else "",
@@ -77,14 +84,12 @@ def _partition_of(node: Node, cluster: Cluster) -> Partition | None:
 
 def _shortage(nodes: Sequence[Node], kind: str, count: int) -> str:
     """Why none of these nodes has so many free."""
-    if len(nodes) == 1:
-        node = nodes[0]
-        why = f"{node.free(kind)} of its {node.total(kind)} devices free"
-        if not node.usable:
-            why = "no job started there"
-        reason = f" ({node.reason})" if node.reason and not node.usable else ""
-        return f"{node.name} is {node.state}{reason}, with {why}"
-    return f"none of {len(nodes)} nodes has {count} devices free"
+    if len(nodes) > 1:
+        return f"none of the {len(nodes)} nodes has {count} devices free"
+    node = nodes[0]
+    if node.usable:
+        return f"{node.name} has {node.free(kind)} of {node.total(kind)} devices free"
+    return f"{node.name} is {node.state}{f' ({node.reason})' if node.reason else ''}"
 
 
 def slurm_launch(
@@ -109,28 +114,35 @@ class Submitted:
 
     status  sbatch's own exit status
     text    what it printed, for a screen: the job id
+    errors  what it wrote to stderr, for a screen, a line each
     advice  how to follow the job and to end it, "" where it has no id
     """
 
     status: int
     text: str
+    errors: tuple[str, ...] = ()
     advice: str = ""
 
 
 def submit(launch: Launch, environ: Mapping[str, str]) -> Submitted:
     """Run the sbatch of a launch. Raises StartError."""
-    with tempfile.TemporaryFile() as file:
-        status = run_child(launch, environ, stdout=file.fileno())
-        file.seek(0)
-        text = file.read(_MOST_TEXT).decode(errors="replace").strip()
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        status = run_child(launch, environ, outputs=(output.fileno(), errors.fileno()))
+        text, said = (_read(file).strip() for file in (output, errors))
     # (--parsable: the id, and the cluster where there are several.)
     job = _SUBMITTED.fullmatch(text)
+    lines = tuple(printable(line) for line in said.splitlines() if line.strip())
     if status != 0 or job is None:
-        return Submitted(status if status >= 0 else 128 - status, printable(text))
+        return Submitted(status if status >= 0 else 128 - status, printable(text), lines)
     which = f"-M {job[2]} " if job[2] else ""
     log = quote(str(Path(launch.directory or "", output_of(launch, job[1]))))
     advice = (
         f"job {job[1]} is in Slurm's queue: `squeue {which}-j {job[1]}` shows it,"
         f" `tail -F {log}` follows its output, `scancel {which}{job[1]}` ends it"
     )
-    return Submitted(status, printable(text), advice)
+    return Submitted(status, printable(text), lines, advice)
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(_MOST_TEXT).decode(errors="replace")

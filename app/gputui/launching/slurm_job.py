@@ -34,9 +34,7 @@ def names_devices(launch: Launch, scheduler: str) -> str | None:
     None."""
     container = read_container(unwrap(launch.argv)[1])
     if container is not None and any(gives_devices(each, launch.vendor) for each in container.options):
-        return (
-            f"the {container.engine} command names devices of this box itself, and {scheduler} chooses others"
-        )
+        return f"the {container.engine} command names devices of this machine, and {scheduler} selects others"
     return None
 
 

@@ -73,10 +73,15 @@ def through_slurm(launch: Launch, request: SlurmRequest) -> Launch:
         started = words if own is not None else ["srun", *of_a_task, *bound, *words]
         script = "exec " + " ".join(map(posix, started))
         argv = ["sbatch", "--parsable", *job, *of_a_task, "--output=%x-%j.out", f"--wrap={script}"]
-    remark = (
-        f"Slurm selects the devices: {len(launch.devices)} {request.type or 'of any type'}"
-        f" on {request.node or 'a node of its choice'}; indices cannot be chosen"
+    devices = f"{len(launch.devices)} {f'{request.type} ' if request.type else ''}"
+    devices += "device" if len(launch.devices) == 1 else "devices"
+    where = f"which {devices} of {request.node}" if request.node else f"which node, and which {devices} of it"
+    order = (
+        f"; the command counts them in the order {','.join(map(str, request.order))}"
+        if _reordered(request)
+        else ""
     )
+    remark = f"Slurm decides {where}: they cannot be chosen by index{order}"
     return replace(
         launch,
         argv=tuple(argv),
@@ -107,7 +112,9 @@ def _check(launch: Launch, request: SlurmRequest) -> None:
     if tasks_of(launch) is None:
         return
     if not request.detach:
-        raise SlurmError(f"{launch.argv[0]} starts Slurm's tasks itself, in a job that is there: --detach")
+        raise SlurmError(
+            f"{launch.argv[0]} starts Slurm's tasks itself, inside a job: sbatch (--detach) makes one"
+        )
     if _reordered(request):
         raise SlurmError(f"{launch.argv[0]} starts the tasks itself: the order inside is its own")
 

@@ -44,25 +44,28 @@ class StartError(GputuiError):
 
 
 def run_child(
-    launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int] = (), stdout: int | None = None
+    launch: Launch,
+    environ: Mapping[str, str],
+    pass_fds: Sequence[int] = (),
+    outputs: tuple[int | None, int | None] = (None, None),
 ) -> int:
     """Start `launch` on our terminal and wait for it; its status, -n after signal n. Raises StartError.
 
-    `pass_fds` are open descriptors that it inherits (a lease on its devices), `stdout` the one that it writes
-    to in place of ours.
+    `pass_fds` are open descriptors that it inherits (a lease on its devices), `outputs` those that it writes
+    to in place of our stdout and stderr.
     """
     program = launch.argv[0]
     environment = launch.environment(environ)
     words = list(launch.argv)
     try:
         try:
-            return _status_of(words, environment, launch.directory, pass_fds, stdout)
+            return _status_of(words, environment, launch.directory, pass_fds, outputs)
         except OSError as error:
             script = _shell_script(program, environment) if error.errno == errno.ENOEXEC else None
             if script is None:
                 raise
             words = ["/bin/sh", script, *words[1:]]
-            return _status_of(words, environment, launch.directory, pass_fds, stdout)
+            return _status_of(words, environment, launch.directory, pass_fds, outputs)
     except FileNotFoundError as error:
         if error.filename == launch.directory and launch.directory is not None:
             raise StartError(f"cannot change to {launch.directory!r}: {error.strerror}", 126) from None
@@ -93,7 +96,7 @@ def _status_of(
     environment: Mapping[str, str],
     directory: str | None,
     pass_fds: Sequence[int],
-    stdout: int | None,
+    outputs: tuple[int | None, int | None],
 ) -> int:
     """Start a program and wait for it. Raises OSError, ValueError.
 
@@ -103,7 +106,9 @@ def _status_of(
     import subprocess
 
     with _no_interrupt() as interrupted:
-        process = subprocess.Popen(words, env=environment, cwd=directory, pass_fds=pass_fds, stdout=stdout)
+        process = subprocess.Popen(
+            words, env=environment, cwd=directory, pass_fds=pass_fds, stdout=outputs[0], stderr=outputs[1]
+        )
     try:
         if interrupted:
             raise KeyboardInterrupt

@@ -85,6 +85,6 @@ def need_variable(launch: Launch, where: str) -> None:
     """Raises ExportError where the command itself names devices, which are others elsewhere."""
     if launch.names:
         raise ExportError(
-            f"the {launch.launcher} command names devices of this box itself, and {where};"
+            f"the {launch.launcher} command names devices of this machine, and {where};"
             " --launcher torchrun names none"
         )

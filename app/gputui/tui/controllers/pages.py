@@ -17,6 +17,7 @@ from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
     from gputui.checking.measurement import Measured
+    from gputui.tui.controllers.slurm import SlurmController
     from gputui.tui.controllers.timelines import TimelineController
 
 
@@ -27,6 +28,7 @@ class PageController:
         self, view: MainView, launch: LaunchController, jobs: JobsController, environ: Mapping[str, str]
     ) -> None:
         self._view, self._launch, self._jobs, self._environ = view, launch, jobs, environ
+        self._slurm: SlurmController | None = None
 
     def open_help(self) -> None:
         from gputui.tui.screens.help import HelpScreen
@@ -88,9 +90,10 @@ class PageController:
         from gputui.tui.controllers.slurm import SlurmController
         from gputui.tui.screens.slurm import SlurmScreen
 
-        copy_text = self._launch.copy_text
-        controller = SlurmController(self._view, self._environ, clock, copy_text, end_without_terminal)
-        self._view.open(SlurmScreen(controller))
+        if self._slurm is None:
+            copy_text = self._launch.copy_text
+            self._slurm = SlurmController(self._view, self._environ, clock, copy_text, end_without_terminal)
+        self._view.open(SlurmScreen(self._slurm))
 
     def open_timelines(self, timelines: TimelineController) -> None:
         from gputui.tui.screens.timelines import TimelinesScreen

@@ -1,18 +1,19 @@
-"""SlurmController: reads the cluster, and hands the launch line's command over to Slurm."""
+"""SlurmController: what is asked of a Slurm cluster, and how the command gets there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NoReturn
+from collections.abc import Callable, Hashable, Mapping
+from typing import Literal, NoReturn
 
 from textual.app import App
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.slurm import place_in, slurm_launch, submit
+from gputui.jobs.slurm import Submitted, place_in, slurm_launch, submit
 from gputui.launching.history_file import remember
 from gputui.launching.launch import Launch
+from gputui.launching.shell_words import assignments, command_line, split
 from gputui.launching.slurm_launch import SlurmError
 from gputui.launching.start import StartError
 from gputui.sources.simulated.cluster import SIMULATED
@@ -22,11 +23,18 @@ from gputui.sources.source import NoSourceError
 from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 from gputui.tui.outcome import Outcome
+from gputui.tui.views.slurm import Place
 from gputui.vendors.registry import default_vendor
+
+Form = Literal["srun", "sbatch"]
 
 
 class SlurmController:
-    """What the page of a cluster does. In a demo the cluster is simulated, and nothing is started."""
+    """What the page of a cluster does. It outlives the page: what was asked is there when it opens again.
+
+    The command is the main screen's until it is edited on the page: devices that are selected on this machine
+    have nothing to do with those of the cluster. In a demo the cluster is simulated, and nothing is started.
+    """
 
     def __init__(
         self,
@@ -35,11 +43,26 @@ class SlurmController:
         clock: Callable[[], float],
         copy_text: Callable[[str], None],
         end_without_terminal: Callable[[], NoReturn],
-        slurm: Slurm | None = None,
     ) -> None:
         self.view, self._environ, self._clock = view, environ, clock
         self.copy_text, self._end_without_terminal = copy_text, end_without_terminal
-        self._slurm = slurm
+        self._slurm: Slurm | None = None
+        self._of_main = view.app_state.options
+        self._selected = 0
+        self.options = self._of_main
+        self.count, self.order = 1, tuple[int, ...]()
+        self.form: Form = "srun"
+        self.key: Hashable | None = None
+        self.submitting = False
+
+    def opened(self) -> None:
+        """Begin with the main screen's command and number of devices, where they are others than before."""
+        app_state = self.view.app_state
+        if app_state.options != self._of_main or not self.options.command:
+            self._of_main = self.options = app_state.options
+        selected = len(app_state.selection)
+        if selected != self._selected:
+            self._selected, self.count, self.order = selected, max(1, selected), ()
 
     def read(self, told: Callable[[Cluster | str], object]) -> None:
         """Read the cluster in the background; `told` is called in the app, with why there is none as text."""
@@ -50,48 +73,68 @@ class SlurmController:
             return
 
         def work() -> None:
-            found: Cluster | str
+            found: Cluster | str = "Slurm could not be read"
             try:
                 self._slurm = self._slurm or Slurm()
                 found = self._slurm.read()
             except NoSourceError as error:
                 found = str(error)
-            app.call_later(told, found)
+            finally:
+                app.call_later(told, found)
 
         in_background("slurm", work)
 
-    def launch(
-        self, cluster: Cluster, place: str, count: int, order: tuple[int, ...], detach: bool
-    ) -> tuple[Launch | str, str]:
-        """The launch of the command there, or why there is none; and a note on it, "" for none."""
-        options = self.view.app_state.options
-        if not options.command:
-            return "no command yet: e types it", ""
+    # The command
+
+    @property
+    def line(self) -> str:
+        """The command as it is typed."""
+        return command_line(self.options.additions, self.options.command)
+
+    def set_line(self, line: str) -> str | None:
+        """Another command; what is to be said of it."""
+        additions, command = assignments(split(line))
+        own = default_vendor().visibility.names
+        dropped = [name for name, _ in additions if name in own]
+        kept = tuple((name, value) for name, value in additions if name not in own)
+        self.options = replace(self.options, command=command, additions=kept)
+        return f"{', '.join(dropped)} is left out: Slurm selects the devices" if dropped else None
+
+    def next_launcher(self) -> None:
+        """The next launcher in the list."""
+        self.options = replace(self.view.app_state, options=self.options).next_launcher().options
+
+    def launch(self, cluster: Cluster, place: Place, form: Form) -> tuple[Launch | str, tuple[str, ...]]:
+        """The launch of the command there, or why there is none; and notes on it."""
+        if not self.options.command:
+            return "no command yet: e types it", ()
         try:
-            request, notes = place_in(cluster, place, count)
-            request = replace(request, order=order, detach=detach)
-            made = slurm_launch(options, count, request, self._environ, default_vendor())
+            request, notes = place_in(cluster, place.text, self.count, place.partition is not None)
+            request = replace(request, order=self.order, detach=form == "sbatch")
+            made = slurm_launch(self.options, self.count, request, self._environ, default_vendor())
         except (SlurmError, NotEnoughError) as error:
-            return printable(str(error)), ""
-        return made, printable(notes[-1]) if notes else ""
+            return printable(str(error)), ()
+        return made, tuple(map(printable, notes))
+
+    # Starting
 
     def refusal(self) -> str | None:
         """Why nothing can be started from here, None where it can."""
         if self.view.app_state.label:
             return f"{self.view.app_state.label}: the cluster is simulated, and nothing is started"
-        if self.view.app_state.is_example:
-            return "this command is the demo's example: press e to type your own"
+        if self.submitting:
+            return "sbatch has not answered yet"
         return None
 
-    def become(self, launch: Launch, count: int) -> None:
+    def become(self, launch: Launch) -> None:
         """Close the screen and become srun."""
-        self.view.app.exit(Outcome(launch=launch, warning=self._remembered(count)))
+        self.view.app.exit(Outcome(launch=launch, warning=self._remembered()))
 
-    def run_and_return(self, launch: Launch, count: int) -> None:
+    def run_and_return(self, launch: Launch) -> None:
         """Give the terminal to srun, and come back when it has ended."""
         from gputui.tui import start_launch
 
-        self._remembered(count)
+        self._remembered()
         app: App[object] = self.view.app
         ended = start_launch.run_and_return(app, launch, self._environ, None, self._end_without_terminal)
         if ended.signal is not None:
@@ -100,22 +143,36 @@ class SlurmController:
         self.view.show_message(ended.text, "" if ended.good else "lost", lasting=True)
         self.view.repaint()
 
-    def submit(self, launch: Launch, count: int, done: Callable[[], object]) -> None:
-        """Submit the batch job in the background; `done` is called in the app when it is in Slurm's queue."""
-        self._remembered(count)
+    def submit(self, launch: Launch, done: Callable[[], object]) -> None:
+        """Submit the batch job in the background; `done` is called in the app when sbatch has ended."""
+        self._remembered()
+        self.submitting = True
         app = self.view.app
 
         def work() -> None:
+            words, good = "sbatch could not be run", False
             try:
-                submitted = submit(launch, self._environ)
+                words, good = _told(submit(launch, self._environ))
             except StartError as error:
-                app.call_later(self.view.show_message, printable(str(error)), "lost")
-                return
-            words = submitted.advice or submitted.text or f"sbatch ended with status {submitted.status}"
-            app.call_later(self.view.show_message, words, "" if submitted.status == 0 else "lost", True)
-            app.call_later(done)
+                words = printable(str(error))
+            finally:
+                app.call_later(self._submitted, words, good, done)
 
         in_background("sbatch", work)
 
-    def _remembered(self, count: int) -> str | None:
-        return remember(self._environ, self.view.app_state.options, count, self._clock())
+    def _submitted(self, words: str, good: bool, done: Callable[[], object]) -> None:
+        self.submitting = False
+        self.view.show_message(words, "" if good else "lost", lasting=True)
+        done()
+
+    def _remembered(self) -> str | None:
+        return remember(self._environ, self.options, self.count, self._clock())
+
+
+def _told(submitted: Submitted) -> tuple[str, bool]:
+    """What became of a submission, in a sentence, and whether it is good."""
+    said = " ".join(submitted.errors)
+    if submitted.status == 0:
+        return submitted.advice or submitted.text or said, True
+    words = ": ".join(each for each in (submitted.text, said) if each)
+    return words or f"sbatch ended with status {submitted.status}", False

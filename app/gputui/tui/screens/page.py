@@ -77,8 +77,14 @@ def page_keys(bindings: Sequence[Any]) -> PageKeys:
         meaning = binding.tooltip or binding.description
         keys = rows.setdefault(meaning[:1].upper() + meaning[1:], [])
         keys += [written(key) for key in binding.key.split(",")]
-    found = (("0-9" if len(keys) == 10 else " ".join(keys), meaning) for meaning, keys in rows.items())
+    found = ((_together(keys), meaning) for meaning, keys in rows.items())
     return PageKeys(tuple(found), frozenset(actions))
+
+
+def _together(keys: Sequence[str]) -> str:
+    """The keys of one meaning; digits in a row as "1-9"."""
+    digits = len(keys) > 2 and "".join(keys) in "0123456789"
+    return f"{keys[0]}-{keys[-1]}" if digits else " ".join(keys)
 
 
 class Page(ModalScreen[None]):

@@ -6,8 +6,9 @@ import time
 from collections.abc import Hashable, Sequence
 
 from gputui.launching.launch import Launch
+from gputui.launching.shell_words import WordsError, split
 from gputui.sources.slurm.cluster import Cluster
-from gputui.tui.controllers.slurm import SlurmController
+from gputui.tui.controllers.slurm import Form, SlurmController
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.slurm import Place, headline, job_lines, launch_lines, place_lines, places_of
 from gputui.tui.views.text import Line, wrap
@@ -22,16 +23,18 @@ class SlurmScreen(ListPage):
     BINDINGS = [
         shown("escape,q,S", "dismiss", "back", "esc"),
         *cursor_bindings("place"),
-        shown("1", "count(1)", "devices", "1-9", "So many devices"),
+        shown("1", "count(1)", "devices", "1-9 + -", "So many devices"),
         *(hidden(str(count), f"count({count})", "So many devices") for count in range(2, 10)),
         hidden("plus,equals_sign,right", "more(1)", "One device more"),
         hidden("minus,left", "more(-1)", "One device fewer"),
-        shown("enter", "run", "srun", "⏎", "Run the command there, in place of the screen"),
-        shown("d", "submit", "sbatch", about="Submit the command as a batch job"),
-        shown("r", "run_and_return", "run & return", about="Run the command there and come back"),
+        shown("enter", "run", "run", "⏎", "Run the line: become srun, or submit by sbatch"),
+        shown("tab", "other_form", "srun/sbatch", about="The line for srun, or for sbatch"),
+        shown("d", "submit", "submit", about="Submit the command as a batch job, by sbatch"),
+        shown("r", "run_and_return", "run & return", about="Run the command by srun and come back"),
         shown("y", "copy", "copy", about="Copy the launch line"),
         shown("e", "edit", "command", about="Edit the command"),
-        shown("o", "order", "order", about="The order of the devices that Slurm gives"),
+        shown("o", "order", "order", about="The order of the devices that Slurm selects"),
+        shown("l", "launcher", "launcher", about="Change the launcher"),
         shown("f", "only_free", "free only", about="Only places with free devices, or all"),
     ]
 
@@ -41,23 +44,25 @@ class SlurmScreen(ListPage):
         self._cluster: Cluster | None = None
         self._error = ""
         self._only_free = False
-        self._count = 1
-        self._order: tuple[int, ...] = ()
         self._reading = False
         self._due = 0.0
+        controller.opened()
+        self.key = controller.key
 
     def item_keys(self) -> Sequence[Hashable]:
-        return [place.text for place in self._places()]
+        return [place.key for place in self._places()]
+
+    def follow(self) -> None:
+        if self._cluster is not None:
+            super().follow()
+            self._controller.key = self.key
 
     def lines(self, width: int, height: int) -> list[Line]:
         self._read_when_due()
         head = headline(self._cluster, self._only_free, width)
         if self._cluster is None:
-            words = self._error or "asking Slurm …"
-            return [
-                head,
-                *(((f" {piece}", "lost" if self._error else "dim"),) for piece in wrap(words, width - 2)),
-            ]
+            words, look = self._error or "asking Slurm …", "lost" if self._error else "dim"
+            return [head, *(((f" {piece}", look),) for piece in wrap(words, width - 2))]
         places = self._places()
         jobs = job_lines(self._cluster, width)[: max(0, height // 2 - 1)]
         room = max(1, height - 2 - len(jobs))
@@ -74,106 +79,143 @@ class SlurmScreen(ListPage):
 
     def notes(self, width: int) -> list[Line]:
         place = self._place
-        if self._cluster is None or place is None:
+        if place is None:
             return []
-        launch, note = self._launch(place, detach=False)
-        lines = launch_lines(launch, self._count, width)
-        return [*lines, *(((f" {piece}", "warn"),) for piece in wrap(note, width - 2) if note)]
+        launch, notes = self._launch(place, self._controller.form)
+        return launch_lines(
+            launch, self._controller.form, self._controller.count, self._controller.order, notes, width
+        )
 
-    # Keys
+    # What is asked of Slurm
 
     def action_count(self, count: int) -> None:
-        self._set_count(count)
+        place = self._place
+        if place is None:
+            return
+        if count > place.most:
+            whose = f"no node of {place.text}" if place.partition else place.text
+            has = "has more than" if place.partition else "has only"
+            self.view.show_message(f"{whose} {has} {place.most}")
+        asked = self._controller
+        count = min(max(1, count), place.most)
+        if count != asked.count:
+            if asked.order:
+                self.view.show_message(
+                    f"the order {','.join(map(str, asked.order))} was of {asked.count} devices"
+                )
+            asked.count, asked.order = count, ()
+        self.draw()
 
     def action_more(self, by: int) -> None:
-        self._set_count(self._count + by)
+        self.action_count(self._controller.count + by)
+
+    def action_other_form(self) -> None:
+        self._controller.form = "sbatch" if self._controller.form == "srun" else "srun"
+        self.draw()
 
     def action_only_free(self) -> None:
         self._only_free = not self._only_free
         self.draw()
 
+    def action_launcher(self) -> None:
+        self._controller.next_launcher()
+        self.draw()
+
     def action_edit(self) -> None:
-        self.view.perform("edit")
+        from gputui.tui.screens.line_input import LineScreen
+
+        def error_in(line: str) -> str | None:
+            try:
+                split(line)
+            except WordsError as error:
+                return str(error)
+            return None
+
+        def answered(line: str | None) -> None:
+            said = self._controller.set_line(line) if line is not None else None
+            if said is not None:
+                self.view.show_message(said, "warn")
+            self.draw()
+
+        prompt, example = "command   (⏎ accept, esc cancel)", "for example: python train.py"
+        self.view.open(LineScreen(prompt, self._controller.line, example, error_in), answered)
 
     def action_order(self) -> None:
         from gputui.tui.screens.line_input import LineScreen
 
-        count = self._count
+        asked, count = self._controller, self._controller.count
 
         def wrong(line: str) -> str | None:
-            places = line.replace(",", " ").split()
-            if sorted(places) == [str(place) for place in range(count)]:
+            if sorted(line.replace(",", " ").split()) == sorted(map(str, range(count))):
                 return None
             return f"each of 0 to {count - 1} once, such as {','.join(map(str, reversed(range(count))))}"
 
         def answered(line: str | None) -> None:
-            if line is not None and self._count == count:
-                self._order = tuple(int(place) for place in line.replace(",", " ").split())
+            if line is not None and asked.count == count:
+                order = tuple(int(place) for place in line.replace(",", " ").split())
+                asked.order = order if list(order) != sorted(order) else ()
                 self.draw()
 
-        now = ",".join(map(str, self._order or range(count)))
-        self.view.open(LineScreen("order of the devices that Slurm gives", now, "1,0", wrong), answered)
+        now = ",".join(map(str, asked.order or range(count)))
+        prompt = "which of the devices that Slurm selects comes first, second, …   (⏎ accept, esc cancel)"
+        self.view.open(LineScreen(prompt, now, "1,0", wrong, replaces=True), answered)
+
+    # Copying and starting
 
     def action_copy(self) -> None:
-        launch = self._ready(detach=False)
+        launch = self._ready(self._controller.form)
         if launch is not None:
             self._controller.copy_text(launch.line)
 
     def action_run(self) -> None:
-        launch = self._startable(detach=False)
+        if self._controller.form == "sbatch":
+            self.action_submit()
+            return
+        launch = self._startable("srun")
         if launch is not None:
-            self._controller.become(launch, self._count)
+            self._controller.become(launch)
 
     def action_run_and_return(self) -> None:
-        launch = self._startable(detach=False)
+        launch = self._startable("srun")
         if launch is not None:
-            self._controller.run_and_return(launch, self._count)
+            self._controller.run_and_return(launch)
             self._read_again()
 
     def action_submit(self) -> None:
-        launch = self._startable(detach=True)
+        self._controller.form = "sbatch"
+        launch = self._startable("sbatch")
         if launch is not None:
             self.show_message("submitting …")
-            self._controller.submit(launch, self._count, self._read_again)
-
-    # What is selected
+            self._controller.submit(launch, self._read_again)
+        self.draw()
 
     @property
     def _place(self) -> Place | None:
-        return next((place for place in self._places() if place.text == self.key), None)
+        return next((place for place in self._places() if place.key == self.key), None)
 
     def _places(self) -> tuple[Place, ...]:
         return places_of(self._cluster, self._only_free) if self._cluster is not None else ()
 
-    def _set_count(self, count: int) -> None:
-        most = self._place.most if self._place is not None else 1
-        if count > most:
-            self.show_message(f"no node of {self._place.text if self._place else 'it'} has more than {most}")
-        count = min(max(1, count), most)
-        if count != self._count:
-            self._count, self._order = count, ()
-        self.draw()
-
-    def _launch(self, place: Place, detach: bool) -> tuple[Launch | str, str]:
+    def _launch(self, place: Place, form: Form) -> tuple[Launch | str, tuple[str, ...]]:
         assert self._cluster is not None
-        return self._controller.launch(self._cluster, place.text, self._count, self._order, detach)
+        return self._controller.launch(self._cluster, place, form)
 
-    def _ready(self, detach: bool) -> Launch | None:
+    def _ready(self, form: Form) -> Launch | None:
         """The launch at the cursor; None where there is none, and why is shown."""
-        if not self.view.app_state.options.command:
-            self.action_edit()
-            return None
         if self._place is None:
             self.show_message("there is no place at the cursor")
             return None
-        launch, _ = self._launch(self._place, detach)
+        if not self._controller.options.command:
+            self.action_edit()
+            return None
+        launch, _ = self._launch(self._place, form)
         if isinstance(launch, str):
             self.show_message(launch)
             return None
         return launch
 
-    def _startable(self, detach: bool) -> Launch | None:
-        launch, refusal = self._ready(detach), self._controller.refusal()
+    def _startable(self, form: Form) -> Launch | None:
+        launch, refusal = self._ready(form), self._controller.refusal()
         if launch is not None and refusal is not None:
             self.show_message(refusal)
             return None
@@ -188,7 +230,8 @@ class SlurmScreen(ListPage):
 
     def _read_again(self) -> None:
         self._due = 0.0
-        self.draw()
+        if self.is_attached:
+            self.draw()
 
     def _told(self, found: Cluster | str) -> None:
         self._reading, self._due = False, time.monotonic() + _EVERY
@@ -197,5 +240,5 @@ class SlurmScreen(ListPage):
             self._error = found
         else:
             self._cluster, self._error = found, ""
-        if self.is_mounted:
+        if self.is_attached:
             self.draw()

@@ -12,7 +12,7 @@ from gputui.sources.slurm.cluster import Cluster, Gpus, Node, Partition, free_of
 from gputui.tui.views.text import Line, clip, fit, title, wrap
 
 _WIDEST = 24
-"""The columns of names at most."""
+"""The column of places at most."""
 _LAUNCH_LINES = 4
 """Of the launch line, before it is cut."""
 
@@ -33,12 +33,16 @@ class Place:
     node: Node | None = None
     gpus: Gpus | None = None
 
+    @property
+    def key(self) -> tuple[bool, str]:
+        """What tells it from others: a node may have the name of a partition."""
+        return self.partition is not None, self.text
+
 
 def places_of(cluster: Cluster, only_free: bool) -> tuple[Place, ...]:
     """The partitions, the default one first, then the nodes with a place for each type of device."""
-    found = [
-        _any_node(each, cluster) for each in sorted(cluster.partitions, key=lambda each: not each.default)
-    ]
+    partitions = sorted(cluster.partitions, key=lambda each: not each.default)
+    found = [_any_node(each, cluster) for each in partitions]
     for node in cluster.nodes:
         for gpus in node.gpus:
             text = f"{node.name}:{gpus.type}" if gpus.type else node.name
@@ -65,28 +69,19 @@ def headline(cluster: Cluster | None, only_free: bool, width: int) -> Line:
 def place_lines(places: Sequence[Place], width: int) -> list[Line]:
     """The heads of the columns, then a line for each place."""
     wide = min(_WIDEST, max((len(_name(each)) for each in places), default=0))
-    heads = f"   {fit('PLACE', wide)}  {fit('FREE', 20)}  {fit('STATE', 10)}  IN USE"
+    heads = f"   {fit('PLACE', wide)}  {fit('FREE', 8)}  {fit('STATE', 10)}  {fit('IN USE', 8)}  NOTE"
     previous, lines = "", [clip(((heads, "dim"),), width)]
     for each in places:
-        name = _name(each)
-        state, why = _state(each, previous)
+        state, note = _state(each, previous)
         previous = each.node.name if each.node is not None else ""
-        counts = f"{each.free:>3} free of {each.most:<3}"
-        if each.partition is not None:
-            counts = f"{each.free:>3} free on one node" if each.free else f"  0 free of {each.most:<3}"
-        look = "free" if each.free else "dim"
-        lines.append(
-            clip(
-                (
-                    (f"   {fit(name, wide)}  ", ""),
-                    (fit(counts, 20), look),
-                    (f"  {fit(state, 10)}", "dim"),
-                    (f"  {_in_use(each)}", "dim"),
-                    (f"  {why}" if why else "", "warn"),
-                ),
-                width,
-            )
+        free = f"{each.free} of {each.most}" if each.gpus is not None else f"up to {each.free}"
+        line = (
+            (f"   {fit(_name(each), wide)}  ", ""),
+            (fit(free, 8), "free" if each.free else "dim"),
+            (f"  {fit(state, 10)}  {fit(_in_use(each), 8)}", "dim"),
+            (f"  {note}", "dim" if each.free or each.partition else "warn"),
         )
+        lines.append(clip(line, width))
     return lines
 
 
@@ -97,10 +92,13 @@ def _name(place: Place) -> str:
 
 
 def _state(place: Place, previous: str) -> tuple[str, str]:
-    """In Slurm's words, and why somebody has taken the node out; once for each node."""
+    """The state in Slurm's words, and a note: a partition's limit, or why somebody has taken the node out.
+    Once for each node."""
     if place.partition is not None:
-        words = "default" if place.partition.default else ""
-        return (words, "") if place.partition.up else ("down", "the partition is not up")
+        limit = printable(place.partition.limit)
+        notes = ["default"] if place.partition.default else []
+        notes += [f"limit {limit}"] if limit and limit != "UNLIMITED" else []
+        return "up" if place.partition.up else "down", ", ".join(notes)
     assert place.node is not None
     if place.node.name == previous:
         return "", ""
@@ -108,12 +106,10 @@ def _state(place: Place, previous: str) -> tuple[str, str]:
 
 
 def _in_use(place: Place) -> str:
-    if place.gpus is None:
-        limit = place.partition.limit if place.partition is not None else ""
-        return f"at most {printable(limit)}" if limit and limit != "UNLIMITED" else ""
-    indices = place.gpus.indices
-    used = f"{place.gpus.used} in use"
-    return used + (f" ({ranges(indices)})" if place.gpus.used and indices else "")
+    """Which ones jobs have, or how many."""
+    if place.gpus is None or not place.gpus.used:
+        return ""
+    return ranges(place.gpus.indices) if place.gpus.indices else f"{place.gpus.used}"
 
 
 def job_lines(cluster: Cluster, width: int) -> list[Line]:
@@ -128,23 +124,28 @@ def job_lines(cluster: Cluster, width: int) -> list[Line]:
             for name, gpus in job.devices
         ) or ",".join(job.nodes)
         count = UNKNOWN if job.count is None else str(job.count)
-        waits = f"  {printable(job.reason)}" if job.reason and not job.nodes else ""
         state = printable(job.state.lower())
         facts = (
             f"   {fit(printable(job.id), 10)} {fit(printable(job.name), 20)} {fit(state, 10)} {count:>3} GPUs"
         )
-        lines.append(clip(((facts, ""), (f"  {printable(where)}", "dim"), (waits, "warn")), width))
+        waits = (printable(job.reason), "warn") if job.reason and not job.nodes else (printable(where), "dim")
+        lines.append(clip(((f"{facts}  ", ""), waits), width))
     return lines
 
 
-def launch_lines(launch: Launch | str, count: int, width: int) -> list[Line]:
-    """What would run, or why nothing would, with how many devices."""
-    how = "sbatch" if isinstance(launch, Launch) and launch.argv[0] == "sbatch" else "srun"
-    lines = [title(f"launch: {how}, {count} device{'s' * (count != 1)}", width)]
+def launch_lines(
+    launch: Launch | str, form: str, count: int, order: Sequence[int], notes: Sequence[str], width: int
+) -> list[Line]:
+    """What would run in this form (srun or sbatch), or why nothing would, on so many devices."""
+    ordered = f", in the order {','.join(map(str, order))}" if list(order) != sorted(order) else ""
+    other = "sbatch" if form == "srun" else "srun"
+    what = f"launch: {form}, {count} device{'s' * (count != 1)}{ordered}"
+    lines = [title(what, width, f"tab {other}")]
     if isinstance(launch, str):
         return [*lines, *(((f" {piece}", "warn"),) for piece in wrap(launch, width - 2))]
     pieces = wrap(printable(launch.line), width - 4)
     if len(pieces) > _LAUNCH_LINES:
         pieces = [*pieces[: _LAUNCH_LINES - 1], f"{pieces[_LAUNCH_LINES - 1][: max(0, width - 6)]} …"]
     lines += [((" $ " if not place else "   ", "prompt"), (piece, "")) for place, piece in enumerate(pieces)]
-    return [*lines, *(clip(((f" {printable(remark)}", "dim"),), width) for remark in launch.remarks[-1:])]
+    lines += [((f" {piece}", "dim"),) for piece in wrap(printable(launch.remarks[-1]), width - 2)]
+    return [*lines, *(((f" {piece}", "warn"),) for note in notes for piece in wrap(note, width - 2))]
