@@ -104,8 +104,17 @@ def test_without_slurm_there_is_no_source(
     assert call(*words).status == 3
 
 
-def test_the_nodes_of_slurm_are_not_a_demo_box(call: Call) -> None:
-    assert call("ls", "--slurm", "--demo").status == 2
+def test_a_demo_has_a_cluster_that_can_be_looked_at(call: Call) -> None:
+    found = call("ls", "--slurm", "--demo", "--json").json
+    assert len(found["boxes"]) > 3 and found["slurm"]["jobs"]
+    assert "a1" not in {box["host"] for box in found["boxes"]}
+    assert call("ls", "--slurm", "--root", "/").status == 2
+
+
+def test_why_slurm_cannot_be_asked_is_said_in_its_own_words(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "sinfo").write_text("#!/bin/sh\necho 'sinfo: fatal: no \033[2Jconfiguration' >&2\nexit 1\n")
+    ended = call("ls", "--slurm")
+    assert ended.status == 3 and "configuration" in ended.err and "\x1b" not in ended.err
 
 
 # Batch jobs

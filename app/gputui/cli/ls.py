@@ -17,7 +17,6 @@ from gputui.cli.common import (
     WrongCallError,
     add_source_options,
     duration_type,
-    elsewhere,
     opened,
     output_width,
     print_line,
@@ -88,12 +87,12 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.interval is not None and not args.follow:
         raise WrongCallError("--interval goes with --follow")
     if args.slurm:
-        others = (args.details, args.format, args.follow, args.hosts, args.ray)
-        if elsewhere(args) or any(each not in (None, False) for each in others):
-            raise WrongCallError("--slurm shows Slurm's nodes: nothing but --json goes with it")
+        others = [args.details, args.format, args.follow, args.hosts, args.ray, args.recording, args.root]
+        if any(each not in (None, False) for each in others):
+            raise WrongCallError("--slurm shows Slurm's nodes: nothing but --json and --demo goes with it")
         from gputui.cli.ls_slurm import list_nodes
 
-        return list_nodes(args.json, _terminal()[0])
+        return list_nodes(args.json, _terminal()[0], args.demo is not None)
     if args.ray is not None:
         if args.follow or any(each is not None for each in (args.format, args.hosts)):
             raise WrongCallError("--ray is for one reading of this machine: --json and --details go with it")
