@@ -7,6 +7,7 @@ from time import localtime, strftime
 
 import pytest
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
 from gputui.sources.hosts.channel import BoxState, Channels
@@ -210,6 +211,45 @@ async def test_without_boxes_in_the_settings_it_says_so() -> None:
     async with session("idle") as s:
         await s.press("O")
         assert s.app.screen is s.main and s.main.message
+
+
+@pytest.fixture
+def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Settings with a box, and an `ssh` that leaves a trace when it is called: variables."""
+    folder = tmp_path / "config" / "gputui"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text('[hosts]\nboxes = ["a"]\n')
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ssh").write_text(f"#!/bin/sh\n: > {tmp_path}/called\n")
+    (tmp_path / "bin" / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    return {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+
+async def test_in_a_demo_the_boxes_are_simulated_and_nothing_is_started(
+    named: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with session("idle", environ=named) as s:
+        lent: list[object] = []
+        monkeypatch.setattr(s.main.launch, "lend_terminal", lambda *given: lent.append(given))
+        s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
+        await s.press("O")
+        page = s.app.screen
+        assert isinstance(page, BoxesScreen)
+        states = [line.split(" since ")[0].split()[-1] for line in texts(s)[1:] if " since " in line]
+        assert len(page.item_keys()) == 5 and sorted(states) == ["dead", "stale"]
+        await s.press("b", "r")
+        assert page.launch.words and "demo idle" in s.main.message
+        await s.press("d", "end", "k", "left", "c", "enter")
+        assert lent == [] and not (tmp_path / "called").exists()
+
+
+async def test_a_recording_has_no_other_boxes(named: dict[str, str], tmp_path: Path) -> None:
+    async with session("idle", environ=named) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="box.json"))
+        await s.press("O")
+        assert s.app.screen is s.main and "box.json" in s.main.message
+        assert not (tmp_path / "called").exists()
 
 
 async def test_the_boxes_of_the_settings_are_connected_to(
