@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 
+from textual import events
 from textual.binding import Binding
 
 from gputui.choosing.verdict import verdicts
@@ -20,8 +21,9 @@ from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.boxes import Row, ShownBox, box_rows, headline, launch_lines, trouble_lines
 from gputui.tui.views.text import Line, clip
 
-_ENTER = "On a box: show or fold its devices, or connect to it; on a device: as r"
-_SPACE = "Select or deselect the device; on a box: show or fold its devices"
+_ENTER = "Box: show or fold its devices, or connect. Device: as r"
+_SPACE = "Box: show or fold its devices. Device: select or deselect"
+_JOBS_THERE = "this machine's jobs: `gputui jobs --hosts all` lists those of other boxes"
 _OTHER_LINES = 3
 """The rule at the top, the message and the keys."""
 
@@ -76,6 +78,12 @@ class BoxesScreen(ListPage):
     def on_unmount(self) -> None:
         # (It waits for each of them a little.)
         threading.Thread(target=self._channels.stop, daemon=True).start()
+
+    def on_key(self, event: events.Key) -> None:
+        to_jobs = self._openers().get(event.key) == "jobs"
+        super().on_key(event)
+        if to_jobs:
+            self.view.show_message(_JOBS_THERE)
 
     # What is painted
 
