@@ -71,29 +71,37 @@ def box_rows(
     shown: Sequence[ShownBox], unfolded: frozenset[str], rank: Callable[[str, str], int | None]
 ) -> list[Row]:
     """The rows; `rank` says which place of the selection a device of a box has."""
+    # (Below one that is unfolded the marks of the devices are seen.)
+    folded = {box.state.alias: _selected(box, rank) for box in shown if box.state.alias not in unfolded}
     columns = _Columns(
         min(_WIDEST, max((len(box.state.alias) for box in shown), default=0)),
         max((len(_free(box)) for box in shown), default=0),
+        max(map(len, folded.values()), default=0),
         max((len(_yours(box)) for box in shown), default=0),
     )
     rows: list[Row] = []
     for box in shown:
         alias = box.state.alias
-        # (Below one that is unfolded the marks of the devices are seen.)
-        folded = [] if alias in unfolded or box.snapshot is None else box.snapshot.devices
-        selected = sum(rank(alias, device.key) is not None for device in folded)
-        rows.append(Row((alias, ""), _summary(box, alias in unfolded, columns, selected)))
+        rows.append(Row((alias, ""), _summary(box, alias in unfolded, columns, folded.get(alias, ""))))
         if alias in unfolded:
             rows += _devices(box, rank)
     return rows
 
 
 class _Columns(NamedTuple):
-    """The cells of the columns of the boxes."""
+    """The cells of the columns of the boxes; 0 for one that no box needs."""
 
     name: int
     free: int
+    selected: int
     yours: int
+
+
+def _selected(box: ShownBox, rank: Callable[[str, str], int | None]) -> str:
+    """How many devices of a box are selected, "[2]"; "" for none."""
+    devices = box.snapshot.devices if box.snapshot else ()
+    count = sum(rank(box.state.alias, device.key) is not None for device in devices)
+    return f"[{count}]" if count else ""
 
 
 def launch_lines(
@@ -148,11 +156,9 @@ def trouble_lines(state: BoxState, width: int) -> list[Line]:
     if state.asks:
         words = f"{brief_error}. ⏎ runs `ssh {state.alias} true` here, so that you can answer what it asks"
     elif state.kind == "changed key":
-        words = (
-            f"{brief_error}. If that is expected, `ssh-keygen -R HOST` removes the old one (its real name)"
-        )
+        words = f"{brief_error}. If that is expected, `ssh-keygen -R HOST` removes the old one"
     elif state.state == "dead":
-        words = f"{words}. ⏎ connects again now"
+        words = f"{words}. ⏎ tries again now"
     return [((f" {piece}", "warn"),) for piece in wrap(printable(words), width - 2)]
 
 
@@ -173,10 +179,10 @@ def _yours(box: ShownBox) -> str:
     return f"{box.mine} yours" if box.mine else ""
 
 
-def _summary(box: ShownBox, unfolded: bool, columns: _Columns, selected: int) -> Line:
+def _summary(box: ShownBox, unfolded: bool, columns: _Columns, selected: str) -> Line:
     state, snapshot = box.state, box.snapshot
     known = state.state == "live"
-    mark = f"[{selected}]" if selected else ""
+    mark = f"  {fit(selected, columns.selected)}" if columns.selected else ""
     yours = f"  {fit(_yours(box), columns.yours)}" if columns.yours else ""
     facts: tuple[Span, ...]
     if known and snapshot is not None:
@@ -187,9 +193,9 @@ def _summary(box: ShownBox, unfolded: bool, columns: _Columns, selected: int) ->
         look = _STATE_LOOKS[state.state]
         facts = (fit(f"{state.state}{since}", _SINCE), look), (f"  {error}" if error else "", "dim")
     return (
-        (f" {'-' if unfolded else '+'} {fit(state.alias, columns.name)} ", ""),
-        (f"{mark:<4} ", "slot"),
+        (f" {'-' if unfolded else '+'} {fit(state.alias, columns.name)}  ", ""),
         (fit(_free(box), columns.free, right=True), "free" if box.free else "dim"),
+        (mark, "slot"),
         (f"{yours}  ", "" if known else "dim"),
         *facts,
     )
