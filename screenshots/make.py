@@ -13,7 +13,6 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,12 +31,8 @@ from gputui.jobs.record import write_finished, write_given
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.planning.comparison import Comparison, Row, Run
-from gputui.sources.hosts import channel, reading
-from gputui.sources.hosts.channel import BoxState, Channels
-from gputui.sources.hosts.ssh import Way
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
-from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.sources.simulated.spec import Box, sockets
@@ -259,29 +254,6 @@ def _proved(launch: Launch, snapshot: Snapshot, *_: object, **__: object) -> Rep
     )
 
 
-class _ToldChannels(Channels):
-    """The boxes of the pictures: some as they are now, one silent, and two that are not reached."""
-
-    _LIVE = {"gpu1": "shared", "gpu2": "rtx3090", "gpu3": "rtx4090", "gpu4": "a100-mig", "lab": "dgx-2"}
-
-    def __init__(self, boxes: Sequence[str], way: Way, interval: float) -> None:
-        super().__init__((), way, interval)
-        readings = {
-            alias: reading.Reading(alias, at(BOXES[name], 300.0, NOON), {})
-            for alias, name in self._LIVE.items()
-        }
-        states = {alias: BoxState(alias, "live", found, None, NOON) for alias, found in readings.items()}
-        states["gpu4"] = replace(states["gpu4"], state="stale", error="no news from it")
-        changed = "its host key has changed; `ssh gpu5` says more"
-        states["gpu5"] = BoxState("gpu5", "dead", None, changed, NOON, "host key")
-        states["gpu6"] = BoxState("gpu6", "dead", None, "no answer in time", NOON, "unreachable")
-        self._told = tuple(states[alias] for alias in boxes)
-
-    @property
-    def states(self) -> tuple[BoxState, ...]:
-        return self._told
-
-
 async def take(picture: Picture) -> None:
     """Run the program up to the moment of the picture, and write it."""
     clock = _Clock()
@@ -296,11 +268,6 @@ async def take(picture: Picture) -> None:
     environ["GPUTUI_CLAIMS"] = str(state / "claims")
     if picture.name.startswith("jobs"):
         _jobs(state, {device.index: device.uuid for device in source.read().devices})
-    if picture.name.startswith("boxes"):
-        settings = state / "gputui" / "config.toml"
-        settings.parent.mkdir()
-        settings.write_text('[hosts]\nboxes = ["gpu1", "gpu2", "gpu3", "gpu4", "gpu5", "gpu6", "lab"]\n')
-        environ["XDG_CONFIG_HOME"] = str(state)
     if picture.name.startswith("comparisons"):
         _comparison(environ)
     model = state / "Llama-2-7b"
@@ -308,8 +275,8 @@ async def take(picture: Picture) -> None:
     (model / "config.json").write_text(json.dumps(_LLAMA))
     os.chdir(state)
     screen = ScreenSettings(theme=picture.theme)
-    # (Of this machine the real Slurm would be asked.)
-    label = source.label if picture.name.startswith("slurm") else ""
+    # (Of this machine the real Slurm and the real boxes would be asked.)
+    label = source.label if picture.name.startswith(("boxes", "slurm")) else ""
     app_state = AppState(environ, LaunchOptions(picture.command), label, screen=screen)
     app = GputuiApp(app_state, sampler, mailbox, clock=clock)
     async with app.run_test(size=picture.size) as pilot:
@@ -340,7 +307,6 @@ def main() -> None:
     # The load of whoever makes the pictures is not to be in them.
     setattr(psutil, "cpu_percent", lambda *_: 12.0)  # noqa: B010 - its type has overloads
     setattr(check, "check", _proved)  # noqa: B010 - it starts a program that is not here
-    setattr(channel, "Channels", _ToldChannels)  # noqa: B010 - no ssh goes anywhere
     time.tzset()
     wanted = sys.argv[1:]
     for picture in PICTURES:

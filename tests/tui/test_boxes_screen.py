@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import localtime, strftime
 
 import pytest
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading
 from gputui.sources.hosts.ssh import Way
 from gputui.tui.screens.boxes import BoxesScreen
+from gputui.tui.screens.jobs import JobsScreen
+from gputui.tui.screens.page import page_keys
 from gputui.tui.start_launch import Returned
 from tui.support import Session, session
 from tui.test_people_screen import lit, texts
@@ -41,6 +45,10 @@ def two() -> Snapshot:
 DEAD = BoxState("gone", "dead", None, "connection refused", 1.0)
 
 
+def clock(state: BoxState) -> str:
+    return strftime("%H:%M:%S", localtime(state.since))
+
+
 def opened(s: Session, *states: BoxState) -> BoxesScreen:
     page = BoxesScreen(s.main, Told(*states), s.main.launch, dict(s.main.app_state.environ))
     s.main.open(page)
@@ -48,16 +56,19 @@ def opened(s: Session, *states: BoxState) -> BoxesScreen:
 
 
 async def test_boxes_fold_and_say_what_is_free_and_what_is_wrong() -> None:
-    stale = BoxState("quiet", "stale", Reading("quiet", two()), "no news from it", two().time)
+    stale = BoxState("quiet", "stale", Reading("quiet", two()), "no news from it", two().time + 7)
     async with session("idle") as s:
         page = opened(s, live("gpu1", two()), DEAD, stale)
         await s.press()
         page.draw()
         lines = texts(s)
         assert "1 free on 1 of 3" in lines[0]
-        assert "1 free" in lines[1] and "1 not" in lines[1]
-        assert "dead" in lines[2] and "connection refused" in lines[2]
-        assert "stale since" in lines[3] and not any(lines[4:])
+        assert "1 of 2 free" in lines[1]
+        # One that is not live says since when and why, in columns.
+        assert f"dead since {clock(DEAD)}" in lines[2] and "connection refused" in lines[2]
+        assert f"? of 2 free  stale since {clock(stale)}" in lines[3] and not any(lines[4:])
+        assert lines[2].index("dead") == lines[3].index("stale") == lines[1].index("2×")
+        assert lines[2].index("connection") == lines[3].index("no news")
         await s.press("enter")
         assert "mira" in texts(s)[3] and lit(s).startswith("- gpu1")
         await s.press("enter", "down")
@@ -115,7 +126,8 @@ async def test_devices_of_one_box_are_selected_in_order_and_the_line_says_what_w
         assert marks(s) == {"1": "3"}
         # In another box a new selection begins, and that is said.
         await s.press("end", "space", "down", "down", "down", "space")
-        assert page.launch.words[2] == "b" and marks(s) == {"1": "2"} and "a is given up" in s.main.message
+        assert page.launch.words[2] == "b" and marks(s) == {"1": "2"}
+        assert "selection on a" in s.main.message and "(1 GPU) was cleared" in s.main.message
         await s.press("x")
         assert page.launch.words == () and marks(s) == {}
 
@@ -202,6 +214,45 @@ async def test_without_boxes_in_the_settings_it_says_so() -> None:
         assert s.app.screen is s.main and s.main.message
 
 
+@pytest.fixture
+def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Settings with a box, and an `ssh` that leaves a trace when it is called: variables."""
+    folder = tmp_path / "config" / "gputui"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text('[hosts]\nboxes = ["a"]\n')
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ssh").write_text(f"#!/bin/sh\n: > {tmp_path}/called\n")
+    (tmp_path / "bin" / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    return {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+
+async def test_in_a_demo_the_boxes_are_simulated_and_nothing_is_started(
+    named: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with session("idle", environ=named) as s:
+        lent: list[object] = []
+        monkeypatch.setattr(s.main.launch, "lend_terminal", lambda *given: lent.append(given))
+        s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
+        await s.press("O")
+        page = s.app.screen
+        assert isinstance(page, BoxesScreen)
+        states = [line.split(" since ")[0].split()[-1] for line in texts(s)[1:] if " since " in line]
+        assert len(page.item_keys()) == 5 and sorted(states) == ["dead", "stale"]
+        await s.press("b", "r")
+        assert page.launch.words and "demo idle" in s.main.message
+        await s.press("d", "end", "k", "left", "c", "enter")
+        assert lent == [] and not (tmp_path / "called").exists()
+
+
+async def test_a_recording_has_no_other_boxes(named: dict[str, str], tmp_path: Path) -> None:
+    async with session("idle", environ=named) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="box.json"))
+        await s.press("O")
+        assert s.app.screen is s.main and "box.json" in s.main.message
+        assert not (tmp_path / "called").exists()
+
+
 async def test_the_boxes_of_the_settings_are_connected_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,3 +270,149 @@ async def test_the_boxes_of_the_settings_are_connected_to(
         await s.press("O")
         assert isinstance(s.app.screen, BoxesScreen)
         await s.until(lambda: "connection refused" in "".join(texts(s)))
+
+
+def footer(s: Session) -> list[str]:
+    return texts(s, "#page-footer")
+
+
+def keys(s: Session) -> str:
+    return footer(s)[-1]
+
+
+QUIET = BoxState("quiet", "stale", Reading("quiet", two()), "no news from it", 1.0)
+
+
+async def test_devices_of_a_box_that_is_not_live_are_unknown_and_never_free() -> None:
+    async with session("idle") as s:
+        opened(s, QUIET)
+        await s.press("enter")
+        assert all("? unknown" in line for line in texts(s)[2:4])
+        assert not any("free" in line for line in texts(s)[2:4])
+
+
+async def test_enter_is_named_where_it_starts_something_and_only_there() -> None:
+    async with session("idle", size=(200, 40)) as s:
+        opened(s, four("a"))
+        await s.press("3")
+        assert "⏎ r run" in keys(s)
+        await s.press("home")
+        assert "⏎ devices" in keys(s) and "r run" in keys(s) and "⏎ r run" not in keys(s)
+        await s.press("x")
+        assert "run" not in keys(s) and "copy" not in keys(s)
+
+
+async def test_the_number_that_n_asks_for_selects_nothing_where_n_cannot() -> None:
+    async with session("idle", size=(200, 40)) as s:
+        page = opened(s, four("a"), QUIET)
+        await s.press("3", "end", "n", "0", "enter")
+        assert s.app.screen is not page
+        await s.press("escape")
+        assert s.app.screen is page and page.launch.words[5] == "GPU-a-3" and page.launch.words[2] == "a"
+
+
+async def test_a_folded_box_shows_how_many_of_its_devices_are_selected() -> None:
+    async with session("idle", size=(200, 40)) as s:
+        opened(s, four("a"), four("b"))
+        await s.press("3", "0", "left")
+        assert "[2]" in texts(s)[1] and "[" not in texts(s)[2]
+
+
+async def test_the_call_is_seen_before_anything_is_selected_with_the_launcher_and_what_is_missing() -> None:
+    async with session("idle", size=(200, 40)) as s:
+        opened(s, four("a"))
+        await s.press("l")
+        assert "launch: torchrun" in footer(s)[0] and "select devices" in footer(s)[0]
+        assert "gputui run --on a --if-free --gpus LIST" in footer(s)[1] and "train.py" in footer(s)[1]
+
+
+async def test_without_a_command_there_is_no_call_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with session("idle", command=(), size=(200, 40)) as s:
+        page = opened(s, four("a"))
+        copied: list[str] = []
+        monkeypatch.setattr(s.main.launch, "copy_text", copied.append)
+        await s.press("3", "y")
+        assert page.launch.words == () and copied == [] and "no command" in s.main.message
+        assert not any("--" in line for line in footer(s))
+
+
+@pytest.mark.parametrize("key", ["r", "d", "y"])
+async def test_keys_that_need_a_selection_say_so(key: str) -> None:
+    async with session("idle") as s:
+        opened(s, four("a"))
+        await s.press(key)
+        assert "select devices" in s.main.message
+
+
+async def test_uuids_are_as_short_as_they_are_unambiguous_and_never_broken() -> None:
+    uuids = [f"GPU-1a2b3c4{n}-9d0f-4c1e-8e51-000000000000" for n in range(8)]
+    devices = [gpu(n, uuid=uuid) for n, uuid in enumerate(uuids)]
+    async with session("idle", size=(80, 40)) as s:
+        page = opened(s, live("a", box(*devices)))
+        await s.press("n", "8", "enter")
+        names = page.launch.words[5].split(",")
+        assert sorted(names) == sorted(uuid[:12] for uuid in uuids)
+        shown = " ".join(footer(s))
+        assert all(name in shown for name in names)
+
+
+async def test_the_box_says_how_a_command_there_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with session("idle", size=(200, 40)) as s:
+        opened(s, four("a"))
+        ended = Returned("gputui ended with status 127", how="ended with status 127")
+        monkeypatch.setattr(s.main.launch, "lend_terminal", lambda *_: ended)
+        await s.press("3", "r")
+        assert s.main.message == "a: ended with status 127"
+
+
+class Connecting(Told):
+    """Notes which boxes are to be connected to again."""
+
+    def __init__(self, *states: BoxState) -> None:
+        super().__init__(*states)
+        self.tried: list[str] = []
+
+    def connect_now(self, alias: str) -> None:
+        self.tried.append(alias)
+
+
+async def test_enter_connects_to_a_dead_box_and_lends_the_terminal_only_where_ssh_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lent: list[str | None] = []
+
+    def lend(_: Launch, line: str | None = None) -> Returned:
+        lent.append(line)
+        return Returned("ssh ended with status 255", how="ended with status 255")
+
+    async with session("idle") as s:
+        monkeypatch.setattr(s.main.launch, "lend_terminal", lend)
+        changed = BoxState(
+            "new", "dead", None, "its host key has changed; `ssh new` says more", 1.0, "changed key"
+        )
+        channels = Connecting(
+            DEAD, BoxState("shy", "dead", None, "permission denied", 1.0, "denied"), changed
+        )
+        s.main.open(BoxesScreen(s.main, channels, s.main.launch, dict(s.main.app_state.environ)))
+        await s.press("enter")
+        assert channels.tried == ["gone"] and lent == []
+        await s.press("down", "enter")
+        assert channels.tried == ["gone", "shy"] and lent == ["ssh shy true"]
+        assert "shy true" in s.main.message and "255" in s.main.message
+        # Of a key that has changed ssh asks nothing: what can be done is said.
+        await s.press("down")
+        assert any("ssh-keygen -R" in line for line in footer(s))
+
+
+async def test_the_help_lists_each_key_of_the_page_once() -> None:
+    rows = page_keys(BoxesScreen.BINDINGS).rows
+    keys = [key for row, _ in rows for key in row.split()]
+    assert sorted(keys) == sorted(set(keys))
+
+
+async def test_the_jobs_page_says_how_jobs_of_other_boxes_are_listed() -> None:
+    async with session("idle") as s:
+        opened(s, four("a"))
+        await s.press("D")
+        assert isinstance(s.app.screen, JobsScreen) and "jobs --hosts" in s.main.message
+        assert any("jobs --hosts" in line for line in texts(s))

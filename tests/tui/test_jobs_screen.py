@@ -78,7 +78,7 @@ async def test_without_jobs_it_says_how_to_start_one_and_no_key_does_harm(desk: 
     async with session(environ=environ(desk)) as s:
         await s.press("D")
         assert "no jobs" in texts(s)[1] and "gputui run --detach" in texts(s)[1]
-        assert not any(texts(s)[2:])
+        assert "jobs --hosts" in texts(s)[2] and not any(texts(s)[3:])
         await s.press("S", "S", "x", "y", "j", "k", "g", "G", "pageup", "pagedown")
         await s.press("escape")
         assert s.app.screen is s.main

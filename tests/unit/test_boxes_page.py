@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from e2e.terminal import Terminal
+from gputui.choosing.named_devices import short_names
 from gputui.jobs.on_box import start_detached, words_on
 from gputui.launching.launch_options import LaunchOptions
 from simnvml import SimulatedNvml
@@ -49,6 +50,7 @@ def there(
     # (The directory of the same name is there.)
     ours = {
         **os.environ,
+        **{name: found[name] for name in names},
         "HOME": str(home),
         "TERM": "xterm-256color",
         "XDG_STATE_HOME": str(tmp_path / "state"),
@@ -82,30 +84,30 @@ def locked(boxes: SshBoxes, there: There) -> Iterator[There]:
 def test_what_ssh_asks_is_answered_in_the_lent_terminal_and_then_the_box_is_live(
     locked: There, tmp_path: Path
 ) -> None:
-    argv = [sys.executable, "-m", "gputui", "--demo", "idle", "--", *COMMAND]
+    argv = [sys.executable, "-m", "gputui", "--", *COMMAND]
     terminal = Terminal(argv, locked.environ, (120, 30), cwd=tmp_path)
     try:
         terminal.until("○ free")
         terminal.send("O")
-        terminal.until("dead").until("c connect")
+        terminal.until("dead").until("c ssh")
         terminal.send("c")
         terminal.until("Enter passphrase")
         terminal.send("secret\r")
         terminal.until("press Enter")
         terminal.send("\r")
-        terminal.until("2 free")
+        terminal.until("2 of 2 free")
     finally:
         terminal.close()
 
 
 @pytest.fixture
 def page(there: There, tmp_path: Path) -> Iterator[Terminal]:
-    argv = [sys.executable, "-m", "gputui", "--demo", "idle", "--", *COMMAND]
+    argv = [sys.executable, "-m", "gputui", "--", *COMMAND]
     terminal = Terminal(argv, there.environ, (120, 30), cwd=tmp_path)
     try:
         terminal.until("○ free")
         terminal.send("O")
-        terminal.until("2 free")
+        terminal.until("2 of 2 free")
         yield terminal
     finally:
         terminal.close()
@@ -116,11 +118,12 @@ def test_the_command_runs_there_on_the_selected_devices_in_their_order(page: Ter
     page.until("[1]   1")
     page.send("0")
     page.until("[2]   0")
-    page.until(f"{DEVICES[1].uuid},{DEVICES[0].uuid} --")
+    names = short_names([DEVICES[1].key, DEVICES[0].key], box(*DEVICES))
+    page.until(f"{','.join(names)} --")
     page.send("r")
     page.until("given-1,0").until("press Enter")
     page.send("\r")
-    page.until("selected on")
+    page.until("launch:")
 
 
 def test_a_device_that_is_claimed_there_by_then_is_refused(page: Terminal, there: There) -> None:

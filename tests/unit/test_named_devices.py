@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.named_devices import NamingError, devices_named
+from gputui.choosing.named_devices import NamingError, devices_named, short_names
 from unit.builders import box, gpu, instance
 
 DIVIDED = gpu(2, mig=True)
@@ -135,3 +135,17 @@ def test_whatever_is_typed_gives_distinct_devices_or_a_wrong_call(text: str) -> 
     assert len({device.key for device in devices}) == len(devices)
     assert not any(device.mig for device in devices)
     assert bool(devices) == (text.strip() != "none")
+
+
+@given(st.lists(st.from_regex(r"[ab]{7}[ab][-a]b{3}", fullmatch=True), min_size=1, max_size=6, unique=True))
+def test_a_short_name_is_at_least_eight_digits_and_names_its_device_alone(digits: list[str]) -> None:
+    found = box(*(gpu(n, uuid=f"GPU-{each}") for n, each in enumerate(digits)))
+    keys = [device.key for device in found.devices]
+    names = short_names(keys, found)
+    assert [device.key for device in devices_named(",".join(names), found)] == keys
+    assert all(len(name) >= len("GPU-") + 8 and not name.endswith("-") for name in names)
+
+
+def test_a_device_without_a_usable_uuid_is_named_by_its_key() -> None:
+    found = box(gpu(0, uuid=None, uuid_usable=False, pci_bus_id="0000:03:00.0"))
+    assert short_names([found.devices[0].key], found) == (found.devices[0].key,)

@@ -9,6 +9,8 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.vendors.registry import vendors
 
 NONE = "none"
+_LEAST_DIGITS = 8
+"""Of a UUID that is shortened: a device that is built in later hardly begins with the same."""
 
 
 class NamingError(ValueError):
@@ -50,6 +52,25 @@ def keys_named(words: Iterable[str], snapshot: Snapshot) -> tuple[str, ...]:
         found = {device.key for device in _matches(word, snapshot)}
         keys += [device.key for device in snapshot.devices if device.key in found or device.parent in found]
     return tuple(dict.fromkeys(keys))
+
+
+def short_names(keys: Iterable[str], snapshot: Snapshot) -> tuple[str, ...]:
+    """What names the devices with these keys, and no other of the box, in a call: the beginning of a UUID,
+    with at least eight digits, or the key of what has no UUID."""
+    return tuple(_short_name(snapshot.by_key[key], snapshot) for key in keys)
+
+
+def _short_name(device: Device, snapshot: Snapshot) -> str:
+    uuid = device.uuid
+    if device.key != uuid:
+        return device.key
+    others = [each.uuid for each in snapshot.devices if each is not device]
+    length = uuid.find("-") + 1 + _LEAST_DIGITS
+    while uuid[:length].endswith("-") or any(other.startswith(uuid[:length]) for other in others):
+        if length >= len(uuid):
+            break
+        length += 1
+    return uuid[:length]
 
 
 def could_name(word: str) -> bool:

@@ -16,6 +16,8 @@ _PCIE_WORDS: dict[str, str] = {
     "NODE": "on one CPU socket",
 }
 
+_UNKNOWN_LINKS = "links unknown"
+
 
 def reason(pairs: PairScores, found: RankedSet, grouping: Grouping, named: bool = False) -> str:
     """The set in words: what it is, its weakest link, and what it leaves to others.
@@ -29,7 +31,7 @@ def reason(pairs: PairScores, found: RankedSet, grouping: Grouping, named: bool 
         parts.append("no display attached")
     if grouping.independent:
         parts.append("independent processes")
-    elif found.weakest is not None:
+    elif found.weakest is not None and what != _UNKNOWN_LINKS:
         parts.append(_weakest(pairs, found, grouping))
     parts.append(_left(found.members, whole))
     return "; ".join(filter(None, parts))
@@ -73,7 +75,7 @@ def _what(pairs: PairScores, found: RankedSet, whole: Sequence[tuple[int, ...]],
     if all(map(direct_links, words)):
         return f"{'all ' if len(members) > 2 else ''}connected by {family(worst or '')}"
     if worst is None:
-        return "links unknown"
+        return _UNKNOWN_LINKS
     return _PCIE_WORDS.get(worst, "")
 
 

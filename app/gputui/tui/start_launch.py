@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 class Returned:
     """How a command ended that had the terminal: a sentence, whether well, and the signal that ends us too.
 
-    `gone` says that there is no terminal any more.
+    `gone` says that there is no terminal any more; `how` is the sentence without the program, "" where none
+    has run.
     """
 
     text: str
     good: bool = False
     signal: int | None = None
     gone: bool = False
+    how: str = ""
 
 
 def count_of(app_state: AppState) -> int:
@@ -115,7 +117,7 @@ def _on_our_terminal(
             terminal.say(text)
     program = launch.argv[0] if line == launch.line else line.partition(" ")[0]
     name = program.rsplit("/", 1)[-1]
-    return Returned(f"{name} {text}", status == 0, terminal.ended, terminal.gone)
+    return Returned(f"{name} {text}", status == 0, terminal.ended, terminal.gone, text)
 
 
 def _ended(status: int) -> str:

@@ -34,8 +34,8 @@ class BoxState:
     reading  its last good one, None before the first
     error    why it is not live, None where it is or is being connected to for the first time
     kind     what kind of trouble ssh has with a dead one, None where it has none
-    since    when it got into this state; of a stale or dead one that was live: when it was last heard of
-             (seconds since the epoch)
+    since    when it got into this state; of a stale or dead one that was live: when its last reading came
+             (seconds since the epoch, by our clock)
     """
 
     alias: str
@@ -47,7 +47,8 @@ class BoxState:
 
     @property
     def asks(self) -> bool:
-        """Whether a person may be what it lacks: a password, a passphrase, a yes to its host key."""
+        """Whether a person may be what it lacks: a password, a passphrase, a yes to its host key. (Of a host
+        key that has changed ssh asks nothing.)"""
         return self.state == "dead" and self.kind in ("denied", "host key")
 
 
@@ -104,6 +105,7 @@ class Channel:
         self._now = threading.Event()
         self._wake, self._woken = os.pipe()
         self._heard = 0.0
+        self._last_good = 0.0
         self._thread = threading.Thread(target=self._run, name=f"gputui {alias}", daemon=True)
 
     def start(self) -> None:
@@ -134,7 +136,7 @@ class Channel:
         """As it is now: one that is silent is stale."""
         state = self._state
         if state.state == "live" and time.monotonic() - self._heard > max(SILENT, 3 * self._interval):
-            return replace(state, state="stale", error="no news from it")
+            return replace(state, state="stale", error="no news from it", since=self._last_good)
         return state
 
     def _nudge(self) -> None:
@@ -190,12 +192,14 @@ class Channel:
         return came
 
     def _dead(self, error: str, kind: TroubleKind | None = None) -> None:
-        # (Of one that was live it matters when it was heard of last; of another, since when it is not there.)
+        self._state = replace(self._state, state="dead", error=error, since=self._lost_since(), kind=kind)
+
+    def _lost_since(self) -> float:
+        """Since when it is not live: from its last good reading on; of one without any, since it is so."""
         state = self._state
-        since = state.since if state.state == "dead" else time.time()
-        if state.state == "live" and state.reading is not None and state.reading.snapshot is not None:
-            since = state.reading.snapshot.time
-        self._state = replace(state, state="dead", error=error, since=since, kind=kind)
+        if state.reading is not None:
+            return self._last_good
+        return state.since if state.state in ("dead", "stale") else time.time()
 
     def _listen(self, session: Session, connected: Callable[[], None]) -> tuple[bool, str | None]:
         """Take readings until the connection ends, or nothing readable comes. Whether any came, and what was
@@ -238,8 +242,9 @@ class Channel:
         """Keep a reading; what is wrong with it."""
         self._heard = time.monotonic()
         if reading.snapshot is None:
-            self._state = replace(self._state, state="stale", error=reading.error)
+            self._state = replace(self._state, state="stale", error=reading.error, since=self._lost_since())
             return reading.error
+        self._last_good = time.time()
         since = self._state.since if self._state.state == "live" else time.time()
         self._state = BoxState(self.alias, "live", reading, None, since)
         return None

@@ -14,7 +14,7 @@ _ALIVE_EVERY, _ALIVE_TIMES = 5, 3
 LOST = 255
 """The status of ssh itself, where it could not connect or has lost the connection."""
 
-TroubleKind = Literal["host key", "denied", "unreachable", "no gputui", "failed"]
+TroubleKind = Literal["host key", "changed key", "denied", "unreachable", "no gputui", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def ssh_argv(
 _MEANINGS: tuple[tuple[str, TroubleKind, str], ...] = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "host key",
+        "changed key",
         "its host key has changed; `ssh {alias}` says more",
     ),
     ("Host key verification failed", "host key", "its host key is not known yet; `ssh {alias}` asks for it"),

@@ -9,13 +9,13 @@ from textual.app import App
 from textual.screen import Screen
 
 from gputui.allocating.settings import ScreenSettings
+from gputui.choosing.named_devices import short_names
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.on_box import line, start_detached, words_on
 from gputui.jobs.queued import this_gputui
 from gputui.launching.launch import Launch
 from gputui.sources.hosts.channel import BoxState, Channels
-from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 from gputui.tui.controllers.launch import LaunchController
@@ -110,8 +110,9 @@ class BoxSelection:
         if self.at is not None and app_state.cursor and app_state.cursor != self.app_state.cursor:
             self.moved_to = self.at, app_state.cursor
         if self.at != self.box and app_state.selection.keys:
-            if self._selected.selection.keys:
-                self._said = f"a selection on {self.at}; that on {self.box} is given up"
+            count = len(self._selected.selection.keys)
+            if count:
+                self._said = f"the selection on {self.box} ({count} GPU{'s' * (count > 1)}) was cleared"
                 self._view.show_message(self._said)
             self.box = self.at
         self._keep(app_state)
@@ -120,11 +121,13 @@ class BoxSelection:
     def show_message(
         self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
     ) -> None:
-        """Show a message, behind the one that another box's selection is given up."""
+        """Show a message; that another box's selection was cleared takes its place. (What is in the way of
+        the new one stands below the call.)"""
         said, self._said = self._said, ""
         if text:
-            text = f"{said}; {text}" if said else text
             self._view.show_message(text, style, lasting, passing)
+            if said:
+                self._view.show_message(said)
             self.redraw_page()
 
     def clear_message(self) -> None:
@@ -145,6 +148,9 @@ class BoxSelection:
 
 
 _ONLY_HERE = "auto is for this machine: type a number"
+_LIST = "LIST"
+"""In place of the devices that are not selected yet, as in the help of `gputui run`."""
+SELECT_FIRST = "select devices of one box first (space, 0-9, b)"
 
 
 class BoxLaunch:
@@ -160,33 +166,52 @@ class BoxLaunch:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of the call; () where nothing is selected."""
+        """The words of the call; () where nothing is selected, or there is no command."""
         box, selected = self._selection.box, self._selection.selected
-        if box is None or not selected.selection.keys:
+        if box is None or selected.snapshot is None or self.missing:
             return ()
-        return words_on(box, selected.selection.keys, self._view.app_state.options, selected.grouping)
+        names = short_names(selected.selection.keys, selected.snapshot)
+        return words_on(box, names, self._view.app_state.options, selected.grouping)
 
     @property
     def line(self) -> str:
-        """The call as it is shown, copied and started; "" where nothing is selected."""
+        """The call as it is shown, copied and started; "" where there is none."""
         return line(self.words) if self.words else ""
+
+    def outline(self, box: str | None) -> str:
+        """The call on that box as far as it is known before devices are selected; "" without a command."""
+        options = self._view.app_state.options
+        if not options.command or box is None:
+            return ""
+        return line(words_on(box, (_LIST,), options))
+
+    @property
+    def launcher(self) -> str:
+        """The name of the launcher, "" without a command."""
+        return self._view.app_state.launcher if self._view.app_state.options.command else ""
+
+    @property
+    def missing(self) -> str:
+        """What it takes until there is a call, "" for nothing."""
+        if not self._selection.selected.selection.keys:
+            return SELECT_FIRST
+        return "" if self._view.app_state.options.command else "no command yet: e types it"
 
     def copy(self) -> None:
         """Put the call on the clipboard."""
-        self._launch.copy_text(self.line)
+        if self.missing:
+            self._view.show_message(self.missing, "warn")
+        else:
+            self._launch.copy_text(self.line)
 
     def start(self, state: BoxState | None, detached: bool) -> None:
         """Start it on that box: in this terminal, or as a job that nobody follows."""
-        app_state = self._view.app_state
-        if not self.words:
-            self._view.show_message("select devices of one box first (space, 0-9, b)", "warn")
-        elif not app_state.options.command:
+        if not self._selection.selected.selection.keys:
+            self._view.show_message(SELECT_FIRST, "warn")
+        elif not self._view.app_state.options.command:
             self._launch.edit()
-        elif app_state.is_example:
-            edit = key_of("edit", app_state.screen.keymap)
-            self._view.show_message(
-                f"this command is the demo's example: press {edit} to type your own", "warn"
-            )
+        elif self._simulated():
+            return
         elif (why := why_not(state)) is not None:
             self._view.show_message(why, "lost")
         elif detached:
@@ -194,7 +219,15 @@ class BoxLaunch:
         else:
             ended = self._launch.lend_terminal(Launch(this_gputui(self.words)), self.line)
             if ended is not None:
-                self._view.show_message(ended.text, "" if ended.good else "lost")
+                text = f"{self._selection.box}: {ended.how}" if ended.how else ended.text
+                self._view.show_message(text, "" if ended.good else "lost")
+
+    def _simulated(self) -> bool:
+        """Whether the boxes are a demo's; what is shown."""
+        label = self._view.app_state.label
+        if label:
+            self._view.show_message(f"{label}: these boxes are simulated, and nothing is started", "warn")
+        return bool(label)
 
     def _detach(self) -> None:
         words, box, keys = self.words, self._selection.box, self._selection.selected.selection
@@ -214,9 +247,20 @@ class BoxLaunch:
 
         in_background("start on another box", work)
 
-    def connect(self, alias: str, channels: Channels) -> None:
-        """Let ssh ask in this terminal what it has to know, and connect again."""
-        ended = self._launch.lend_terminal(Launch(channels.asking(alias)), f"ssh {alias}")
+    def connect(self, state: BoxState, channels: Channels, in_terminal: bool) -> None:
+        """Connect again; `in_terminal`: after ssh could ask in this terminal what it has to know."""
+        alias = state.alias
+        if self._simulated():
+            return
+        if not in_terminal:
+            channels.connect_now(alias)
+            self._view.show_message(f"connecting to {printable(alias)} …", passing=True)
+            return
+        words = f"ssh {alias} true"
+        ended = self._launch.lend_terminal(Launch(channels.asking(alias)), words)
         channels.connect_now(alias)
-        if ended is not None:
-            self._view.show_message(printable(ended.text), "" if ended.good else "lost")
+        if ended is None:
+            return
+        text = f"{words}: {ended.how}" if ended.how else ended.text
+        text = f"{words} is done: connecting to {alias} …" if ended.good else text
+        self._view.show_message(printable(text), "" if ended.good else "lost")

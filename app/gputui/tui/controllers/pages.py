@@ -17,6 +17,7 @@ from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
     from gputui.checking.measurement import Measured
+    from gputui.sources.hosts.channel import Channels
     from gputui.tui.controllers.slurm import SlurmController
     from gputui.tui.controllers.timelines import TimelineController
 
@@ -68,23 +69,39 @@ class PageController:
 
         self._view.open(PeopleScreen(self._view, self.open_processes))
 
-    def open_boxes(self) -> None:
-        from gputui.allocating.settings import SettingsError, settings
+    def open_boxes(self, clock: Callable[[], float]) -> None:
+        from gputui.allocating.settings import SettingsError
 
         try:
-            hosts = settings(self._environ).hosts
+            channels = self._channels(clock)
         except SettingsError as error:
             self._view.show_message(str(error), "warn")
             return
-        if not hosts.boxes:
-            self._view.show_message("no other boxes: `[hosts]` in the settings names them", "warn")
+        if isinstance(channels, str):
+            self._view.show_message(channels, "warn")
             return
-        from gputui.sources.hosts.channel import Channels
-        from gputui.sources.hosts.ssh import Way
         from gputui.tui.screens.boxes import BoxesScreen
 
-        channels = Channels(hosts.boxes, Way(hosts.timeout), 1.0)
         self._view.open(BoxesScreen(self._view, channels, self._launch, self._environ))
+
+    def _channels(self, clock: Callable[[], float]) -> Channels | str:
+        """Those to the boxes of the settings, or of the demo; or why there are none."""
+        label = self._view.app_state.label
+        if label.startswith("demo "):
+            from gputui.sources.simulated.hosts import SimulatedChannels
+
+            return SimulatedChannels(clock)
+        if label:
+            return f"{label}: a recording has no other boxes"
+        from gputui.allocating.settings import settings
+
+        hosts = settings(self._environ).hosts
+        if not hosts.boxes:
+            return "no other boxes: `[hosts]` in the settings names them"
+        from gputui.sources.hosts.channel import Channels
+        from gputui.sources.hosts.ssh import Way
+
+        return Channels(hosts.boxes, Way(hosts.timeout), 1.0)
 
     def open_slurm(self, clock: Callable[[], float], end_without_terminal: Callable[[], NoReturn]) -> None:
         from gputui.tui.controllers.slurm import SlurmController

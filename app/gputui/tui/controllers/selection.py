@@ -246,8 +246,9 @@ class SelectionController:
     def next_best(self) -> None:
         self._show(*self._view.app_state.next_best())
 
-    def ask_for_best(self) -> None:
-        """Ask how many devices, and for which grouping; then select the best."""
+    def ask_for_best(self, refused: Callable[[], str | None] = lambda: None) -> None:
+        """Ask how many devices, and for which grouping; then select the best. `refused` says why no number is
+        taken now, None where one is."""
         from gputui.tui.screens.line_input import LineScreen
 
         def answered(line: str | None) -> None:
@@ -256,9 +257,11 @@ class SelectionController:
             elif line and line.strip():
                 self._show(*self._view.app_state.select_best(*parse_request(line)))
 
-        self._view.open(
-            LineScreen(BEST_PROMPT, placeholder="how many", check=count_error, replaces=True), answered
-        )
+        def error_in(line: str) -> str | None:
+            return refused() or count_error(line)
+
+        prompt = refused() or BEST_PROMPT
+        self._view.open(LineScreen(prompt, placeholder="how many", check=error_in, replaces=True), answered)
 
     def next_order(self) -> None:
         self._show(*self._view.app_state.next_order())

@@ -6,6 +6,9 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 
+from textual import events
+from textual.binding import Binding
+
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -15,8 +18,14 @@ from gputui.tui.controllers.boxes import BoxLaunch, BoxSelection, why_not
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
-from gputui.tui.views.boxes import Row, ShownBox, box_rows, headline, needs_a_person, selected_lines
+from gputui.tui.views.boxes import Row, ShownBox, box_rows, headline, launch_lines, trouble_lines
 from gputui.tui.views.text import Line, clip
+
+_ENTER = "Box: show or fold its devices, or connect. Device: as r"
+_SPACE = "Box: show or fold its devices. Device: select or deselect"
+_JOBS_THERE = "this machine's jobs: `gputui jobs --hosts all` lists those of other boxes"
+_OTHER_LINES = 3
+"""The rule at the top, the message and the keys."""
 
 
 class BoxesScreen(ListPage):
@@ -25,19 +34,19 @@ class BoxesScreen(ListPage):
     BINDINGS = [
         shown("escape,q,O", "dismiss", "back", "esc"),
         *cursor_bindings("row"),
-        shown("enter", "unfold", "devices", "⏎", "Show or fold the devices of the box"),
-        hidden("enter", "connect", "Let ssh ask for a password or host key here, and connect"),
-        shown("space", "select", "select", about="Select or deselect the device"),
-        hidden("space", "fold", "Show or fold the devices of the box"),
+        shown("enter", "unfold", "devices", "⏎", _ENTER),
+        shown("enter", "connect(False)", "connect", "⏎", _ENTER),
+        shown("enter", "run", "run", "⏎ r", _ENTER),
+        shown("space", "select", "select", about=_SPACE),
+        hidden("space", "fold", _SPACE),
         hidden("right", "open(True)", "Show the devices of the box"),
         hidden("left", "open(False)", "Fold them"),
         shown("b", "choose('best')", "best", about="Select the best devices of the box, one more each time"),
-        hidden("enter", "run", "Run the command there, followed in this terminal"),
         shown("r", "start(False)", "run", about="Run the command there, followed in this terminal"),
         shown("d", "start(True)", "detach", about="Run the command there as a job that nobody follows"),
         shown("y", "copy", "copy", about="Copy the call of gputui that r starts"),
-        shown("c", "connect", "connect", about="Let ssh ask for a password or host key here, and connect"),
-        shown("f", "only_free", "free anywhere", about="Only boxes with free devices, or all"),
+        shown("c", "connect(True)", "ssh", about="Let ssh ask for a password or host key here, and connect"),
+        shown("f", "only_free", "free only", about="Only boxes with free devices, or all"),
         hidden("B", "choose('other')", "Select the next best set of the box"),
         hidden("n", "choose('ask')", "Select the best N devices of the box"),
         hidden("o", "choose('order')", "Order the selected devices"),
@@ -70,6 +79,12 @@ class BoxesScreen(ListPage):
         # (It waits for each of them a little.)
         threading.Thread(target=self._channels.stop, daemon=True).start()
 
+    def on_key(self, event: events.Key) -> None:
+        to_jobs = self._openers().get(event.key) == "jobs"
+        super().on_key(event)
+        if to_jobs:
+            self.view.show_message(_JOBS_THERE)
+
     # What is painted
 
     def item_keys(self) -> Sequence[Hashable]:
@@ -96,15 +111,18 @@ class BoxesScreen(ListPage):
         return [head, *(clip(line, width) for line in visible)]
 
     def notes(self, width: int) -> list[Line]:
-        state = self._state
-        if state is not None and state.asks and not self._device:
-            return needs_a_person(state, width)
         box = self._state_of(self.selection.box)
         why = why_not(box) if box is not None else None
-        selected = self.selection.selected
+        selected, launch = self.selection.selected, self.launch
         if self.key != (self.selection.box, selected.cursor):
             selected = replace(selected, cursor=None)
-        return selected_lines(self.selection.box, selected, self.launch.line, why, width)
+        call = launch.line or launch.outline(self.selection.box if selected.selection.keys else self._box)
+        lines = launch_lines(self.selection.box, selected, launch.launcher, call, launch.missing, why, width)
+        if launch.missing and len(lines) + len(self._rows) + _OTHER_LINES > self.size.height:
+            # (The boxes come before a call that cannot start.)
+            lines = lines[:1]
+        state = self._state
+        return [*lines, *(trouble_lines(state, width) if state is not None and not self._device else ())]
 
     def _shown(self, state: BoxState) -> ShownBox:
         snapshot = state.reading.snapshot if state.reading else None
@@ -136,17 +154,24 @@ class BoxesScreen(ListPage):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         on_device, state = self._device is not None, self._state
+        dead = not on_device and state is not None and state.state == "dead"
         if action in ("select", "run"):
             return on_device
         if action == "fold":
             return not on_device
         if action == "unfold":
-            return not on_device and not (state is not None and state.asks)
+            return not on_device and not dead
         if action == "connect":
-            return not on_device and state is not None and state.state == "dead"
-        if action in ("start", "copy"):
-            return bool(self.launch.words)
+            return dead
         return super().check_action(action, parameters)
+
+    def _does(self, binding: Binding) -> bool:
+        # (Without a selection they say what they lack; r is named beside ⏎ where both do the same.)
+        if binding.action in ("run", "start(False)", "start(True)", "copy") and not self.launch.words:
+            return False
+        if binding.action == "start(False)" and self._device is not None:
+            return False
+        return super()._does(binding)
 
     # Folding
 
@@ -193,6 +218,16 @@ class BoxesScreen(ListPage):
         self.selection.aim(state, self._device)
         return True
 
+    def _refused(self, alias: str | None) -> str | None:
+        """Why nothing can be selected on a box, None where the keys are for it now. (A number that is typed
+        where none can be taken is not to select devices.)"""
+        state = self._state_of(alias)
+        why = why_not(state)
+        if why is None and state is not None:
+            self._unfolded |= {state.alias}
+            self.selection.aim(state, self._device)
+        return why
+
     def action_select(self) -> None:
         if self._device is not None and self._aimed():
             self.selection.keys.click(self._device)
@@ -203,11 +238,11 @@ class BoxesScreen(ListPage):
 
     def action_choose(self, what: str) -> None:
         keys = self.selection.keys
-        there: dict[str, Callable[[], None]] = {
-            "best": keys.add_best,
-            "other": keys.next_best,
-            "ask": keys.ask_for_best,
-        }
+        there: dict[str, Callable[[], None]] = {"best": keys.add_best, "other": keys.next_best}
+        if what == "ask":
+            keys.finish_digits()
+            keys.ask_for_best(partial(self._refused, self._box))
+            return
         if what in there:
             if self._aimed():
                 self._unfolded |= {self._box or ""}
@@ -237,14 +272,17 @@ class BoxesScreen(ListPage):
         self.selection.keys.finish_digits()
         self.launch.copy()
 
-    def action_connect(self) -> None:
-        if self._box is not None:
-            self.launch.connect(self._box, self._channels)
+    def action_connect(self, in_terminal: bool) -> None:
+        """`in_terminal`: ssh may ask here, as it has to where a person is what it lacks."""
+        state = self._state
+        if state is not None:
+            self.launch.connect(state, self._channels, in_terminal or state.asks)
             self.draw()
 
     def action_perform(self, action_id: str) -> None:
         """The command is the main screen's."""
         self.view.perform(action_id)
+        self.draw()
 
 
 def _same_devices(before: Snapshot, now: Snapshot) -> bool:

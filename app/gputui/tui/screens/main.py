@@ -189,7 +189,7 @@ class MainScreen(Screen[None]):
             "topology": pages.open_topology,
             "processes": pages.open_processes,
             "people": pages.open_people,
-            "boxes": pages.open_boxes,
+            "boxes": partial(pages.open_boxes, self._clock),
             "slurm": partial(pages.open_slurm, self._clock, self._end_without_terminal),
             "timelines": partial(pages.open_timelines, self.timelines),
             "device": pages.open_device,

@@ -76,7 +76,7 @@ def page_keys(bindings: Sequence[Any]) -> PageKeys:
             continue
         meaning = binding.tooltip or binding.description
         keys = rows.setdefault(meaning[:1].upper() + meaning[1:], [])
-        keys += [written(key) for key in binding.key.split(",")]
+        keys += [key for key in map(written, binding.key.split(",")) if key not in keys]
     found = ((_together(keys), meaning) for meaning, keys in rows.items())
     return PageKeys(tuple(found), frozenset(actions))
 

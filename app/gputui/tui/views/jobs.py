@@ -32,7 +32,10 @@ SIGNS: dict[str, tuple[str, str]] = {
 }
 """A glyph and a style for each state; the word stands beside it."""
 
-_NONE = " no jobs: d on the main screen or gputui run --detach starts one"
+_NONE = (
+    " no jobs: d on the main screen or gputui run --detach starts one",
+    " gputui jobs --hosts all lists those of other boxes",
+)
 _WITH_PEAK = 72
 """Cells from which on a line has the peak memory."""
 _LOG_LINES = 4
@@ -68,7 +71,7 @@ def listed(
     """A line a job; `cursor` None for a list without one. Two texts by the job's id: `unclaimed`, what some
     claimed and run on (`unclaimed_uses_of`); `devices`, what they run on (`on_devices`)."""
     if not jobs:
-        return [clip(((_NONE, "dim"),), width)]
+        return [clip(((words, "dim"),), width) for words in _NONE]
     return [clip(row, width) for row in _rows(jobs, cursor, width, now, unclaimed, devices or {})]
 
 
