@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,161 @@ def test_a_mark_stands_for_each_secret_and_everything_else_stays(line: str, kept
     assert found == tuple(shlex.split(kept or line)) and bool(names) == (kept is not None)
     assert bool(secret_word(words)) == bool(names)
     assert without_secrets(found)[0] == found
+
+
+GIVEN = [
+    ("wandb login S", "wandb login ***"),
+    ("docker login -u me -pS h", "docker login -u me -p*** h"),
+    ("docker login -u me -p S h", "docker login -u me -p *** h"),
+    ("helm registry login -u me -pS h", "helm registry login -u me -p*** h"),
+    ("mysql -pS db", "mysql -p*** db"),
+    ("mariadb-dump -u me -pS db", "mariadb-dump -u me -p*** db"),
+    ("mongosh -pS db", "mongosh -p*** db"),
+    ("mongosh -p S db", "mongosh -p *** db"),
+    ("redis-cli -aS get x", "redis-cli -a*** get x"),
+    ("redis-cli -a S get x", "redis-cli -a *** get x"),
+    ("redis-cli --pass=S get x", "redis-cli --pass=*** get x"),
+    ("sshpass -pS ssh -p 22 h", "sshpass -p*** ssh -p 22 h"),
+    ("sshpass -v -p S ssh h", "sshpass -v -p *** ssh h"),
+    ("curl -ume:S h", "curl -ume:*** h"),
+    ("curl -sSume:S h", "curl -sSume:*** h"),
+    ("curl -u me:S h", "curl -u me:*** h"),
+    ("curl -o f -U me:S h", "curl -o f -U me:*** h"),
+    ("curl --proxy-user=me:S h", "curl --proxy-user=me:*** h"),
+    ("http -ame:S h", "http -ame:*** h"),
+    ("http -v --auth me:S h", "http -v --auth me:*** h"),
+    ("aws configure set --profile p x_secret_key S", "aws configure set --profile p x_secret_key ***"),
+]
+PASSWORDS = ["hunter2", "p w", "a;b|c", "a&b", "$a`b", "x<y>", "a(b)c", "pä\nss"]
+
+
+def _with(password: str, line: str) -> list[str]:
+    return [word.removesuffix("S") + password * word.endswith("S") for word in line.split()]
+
+
+@pytest.mark.parametrize(("line", "kept"), GIVEN)
+def test_a_word_that_a_program_takes_as_a_secret_is_marked_as_a_whole(line: str, kept: str) -> None:
+    for password in PASSWORDS:
+        words = _with(password, line)
+        for before in [(), ("env", "A=1"), ("timeout", "5"), ("docker", "exec", "-it", "db")]:
+            assert without_secrets((*before, *words))[0] == (*before, *kept.split())
+        others = ("--url", "https://x/?a=1&b=2", "-o", "f;g", *(f"--option-{n}" for n in range(40)))
+        if words[0] in ("curl", "http", "redis-cli"):
+            assert without_secrets((words[0], *others, *words[1:]))[0][-len(words) + 1 :] == tuple(
+                kept.split()[1:]
+            )
+
+
+@pytest.mark.parametrize(("line", "kept"), GIVEN)
+def test_the_same_within_the_text_of_a_shell(line: str, kept: str) -> None:
+    for password in PASSWORDS:
+        words = _with(password, line)
+        call = shlex.join(words)
+        for text in (call, f"cd 'a;b' && {call} >f 2>&1; echo x", f"x=$({call})", f"a |\\\n  {call}"):
+            for command in (("sh", "-c", text), ("sh", "-c", shlex.join(("bash", "-c", text)))):
+                found, names = without_secrets(command)
+                assert names and password not in found[2] and "***" in found[2]
+                assert without_secrets(found)[0] == found
+        assert shlex.split(without_secrets(("sh", "-c", call))[0][2]) == kept.split()
+    assert without_secrets(("sh", "-c", f"a; {line}"))[0] == ("sh", "-c", f"a; {kept}")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("sshpass -p 'my pass word' ssh h", "sshpass -p '***' ssh h"),
+        ("mysql '-pab;cd' db", "mysql '-p***' db"),
+        ("mysql -p'ab;cd' db", "mysql -p'***' db"),
+        ('mysql -pa"b c"d db', "mysql *** db"),
+        ("sshpass \\\n -p S ssh h", "sshpass \\\n -p *** ssh h"),
+        ("don't; curl -u me:S h", "don't; curl -u me:*** h"),
+        ("# don't\ncurl 'x' -u me:S", "# don't\ncurl 'x' -u me:***"),
+        ("a # curl -u me:S don't\nb", "a # curl -u me:*** don't\nb"),
+        ("cat <<E\nit's\nE\ncurl 'x' -u me:S", "cat <<E\nit's\nE\ncurl 'x' -u me:***"),
+        ("wandb login >log 2>&1 S", "wandb login >log 2>&1 ***"),
+        ("curl x 2>&1 -u me:S", "curl x 2>&1 -u me:***"),
+    ],
+)
+def test_the_rest_of_a_shells_text_stays(text: str, kept: str) -> None:
+    assert without_secrets(("sh", "-c", text))[0] == ("sh", "-c", kept)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "docker run -p 8080:80 image",
+        "docker run --name mysql -p3306:3306 mysql",
+        "docker run --name mongo -p 127.0.0.1:27017:27017/tcp mongo",
+        "mysql -P 3306 -h h db",
+        "mysql -p db",
+        "mongosh -p --host h",
+        "ssh -p 22 h",
+        "sshpass -e ssh -p 22 h",
+        "sshpass -f file scp -p a h:b",
+        "python train.py -p 3 -a x:y -u a:b",
+        "python train.py --user 1000:1000",
+        "curl -o u:x https://h:8080/x",
+        "curl -u me h",
+        "ls -u a:b",
+        "wandb login --relogin --host https://h",
+        "aws configure set region eu",
+        "docker login h",
+        "sh -c 'curl h; ls -u a:b'",
+        "sh -c 'wandb login 2>/dev/null >log'",
+        "sh -c 'mysql db <a; python t.py -p3'",
+    ],
+)
+def test_what_is_no_secret_stays(line: str) -> None:
+    assert without_secrets(shlex.split(line)) == (tuple(shlex.split(line)), ())
+
+
+def test_a_header_has_any_characters() -> None:
+    words = ("curl", "-H", "X-Api-Key: a;b 'c'", "--header", "Authorization: Basic a;b", "-H", "Accept: */*")
+    kept = ("curl", "-H", "X-Api-Key: ***", "--header", "Authorization: Basic ***", "-H", "Accept: */*")
+    assert without_secrets(words)[0] == kept
+
+
+LENGTH = 2**16
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "a",
+        " ",
+        "-",
+        "curl ",
+        "curl -u ",
+        "curl -u'",
+        "-p",
+        "'\"",
+        "\\'",
+        'a="',
+        "a='",
+        "token: ",
+        "token=",
+        "--token ",
+        "a://",
+        "a://a:",
+        "hf_a",
+        "$(",
+        "docker login ",
+        "wandb login -a ",
+        "a-",
+        "2>&1",
+        " #a",
+        "<<a\n",
+        "\\\n",
+        "'sh -c ",
+    ],
+)
+def test_a_long_word_takes_a_moment(part: str) -> None:
+    """64 KiB are read in a fraction of a second, whatever they repeat; a quadratic reading takes many."""
+    word = (part * LENGTH)[:LENGTH]
+    begun = time.process_time()
+    without_secrets(("sh", "-c", f"curl {word}", f"--{word}"))
+    without_secrets(("curl", *word.split(" ")[:8000]))
+    assert time.process_time() - begun < 10
 
 
 FRAGMENTS = [

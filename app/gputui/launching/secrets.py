@@ -6,9 +6,9 @@ Other users read only the program and the script of a command.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from gputui.launching.argument_vector import likely_options, program_name
 from gputui.launching.launchers import recognised
@@ -54,6 +54,11 @@ _SAID_WITHIN = re.compile(
 _OPTION_WITHIN = re.compile(r"""(?<!\S)(--?[\w.-]{1,99})[=\s]\s*('[^']*'|"[^"]*"|[^\s'";&|-][^\s'";&|]*)""")
 _HEADER = re.compile(r"\b(?:Bearer|Basic)\s+([^\s'\"]{8,})", re.IGNORECASE)
 """The same within a word that is a shell's text, and a header of HTTP."""
+_HEADER_OPTION = re.compile("-H|--(?:proxy-)?header")
+_WHOLE_HEADER = re.compile(
+    r"([A-Za-z_][\w.-]{0,99}):\s*(?:(?:Bearer|Basic|Token)\s+)?(.+)", re.IGNORECASE | re.DOTALL
+)
+"""A header that is a word of its own: its value may have any characters."""
 _IN_ADDRESS = re.compile(
     r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://(?:[^/\s:@]*:)?((?<=:)[^/\s@]+|(?<=/)[^/\s:@]{20,})@",
     re.IGNORECASE,
@@ -71,45 +76,89 @@ Slack, AWS, Google, and JWT, by how they begin."""
 _LEAST_TOKEN = 20
 """Characters of the shortest token that a launch is not saved for: AWS's have 20, and names are shorter."""
 _KNOWN_WITHIN = re.compile(rf"(?<![^\s=:,'\"`(\[{{<>|;&@]){_KNOWN_TOKEN.pattern}(?![^\s'\"`,;&|<>)\]}}\\])")
-_BETWEEN = "\x1f"
-"""Stands between the words of a command where they are read as one text, as a shell's text is."""
-_GAP, _WORD = rf"[\s{_BETWEEN}]+", rf"""(?:'[^'{_BETWEEN}]*'|"[^"{_BETWEEN}]*"|[^\s{_BETWEEN}'";&|]+)"""
-_BEFORE = rf"(?:(?![;&|]).){{0,300}}?{_GAP}"
-"""Other options of the same call."""
-_OF_PROGRAMS = tuple(
-    (name, re.compile(rf"(?<![\w.-]){pattern}", re.DOTALL))
-    for name, pattern in (
-        (
-            "wandb login",
-            rf"wandb{_GAP}login(?:{_GAP}(?:--(?:host|base-url){_GAP}{_WORD}|-{_WORD})){{0,9}}{_GAP}(?!-)({_WORD})",
-        ),
-        (
-            "login -p",
-            rf"(?:docker|podman|nerdctl|buildah|skopeo|helm{_GAP}registry|oras|oc|az){_GAP}login{_BEFORE}-p"
-            rf"(?:{_GAP}|=)?({_WORD})",
-        ),
-        (
-            "mysql -p",
-            rf"(?:mysql|mariadb)(?:-?(?:dump|admin|import|show|check|sh))?(?={_GAP}){_BEFORE}-p({_WORD})",
-        ),
-        ("mongo -p", rf"mongo(?:sh|dump|restore|import|export)?(?={_GAP}){_BEFORE}-p{_GAP}?({_WORD})"),
-        ("redis-cli -a", rf"redis-cli(?={_GAP}){_BEFORE}(?:-a|--pass){_GAP}({_WORD})"),
-        ("sshpass -p", rf"sshpass(?={_GAP}){_BEFORE}-p{_GAP}?({_WORD})"),
-        (
-            "curl -u",
-            rf"curl(?={_GAP}){_BEFORE}(?:-[A-Za-z#]*?[uU]{_GAP}?|--(?:proxy-)?user(?:{_GAP}|=))"
-            rf"""['"]?[^\s{_BETWEEN}'":]*:({_WORD})""",
-        ),
-        (
-            "http -a",
-            rf"(?:https?|xhs?)(?={_GAP}){_BEFORE}(?:-a{_GAP}?|--auth(?:{_GAP}|=))"
-            rf"""['"]?[^\s{_BETWEEN}'":]*:({_WORD})""",
-        ),
-        ("aws configure set", rf"aws{_GAP}configure{_GAP}set{_GAP}\S*(?:secret|token)[a-z_]*{_GAP}({_WORD})"),
-    )
+
+
+class _Program(NamedTuple):
+    """What a program is given as a secret without a name that says so, or by a letter that is something else
+    to others: as its own documentation has it.
+
+    name     what the secret is called
+    called   the program's name
+    verbs    the words that stand behind the program's name
+    option   the option, with what is glued to it as "value"
+    next     whether the next word is the value where nothing is glued: "" never, "-" even one with a dash
+    pair     whether the value is NAME:SECRET
+    valued   other options whose value is the next word; needed where `operand` is
+    operand  what the first word is that is no option: "" an argument like others, "secret", or the "command"
+             with options of its own
+    """
+
+    name: str
+    called: re.Pattern[str]
+    verbs: tuple[str, ...] = ()
+    option: re.Pattern[str] = re.compile("(?!)")
+    next: str = "-"
+    pair: bool = False
+    valued: re.Pattern[str] = re.compile("(?!)")
+    operand: str = ""
+
+
+def _program(name: str, called: str, option: str = "(?!)", **more: Any) -> _Program:
+    return _Program(name, re.compile(called), option=re.compile(option, re.DOTALL), **more)
+
+
+_OF_PROGRAMS = (
+    _program(
+        "wandb login",
+        "wandb",
+        verbs=("login",),
+        valued=re.compile("--(?:host|base-url)"),
+        operand="secret",
+    ),
+    _program(
+        "login -p", "docker|podman|nerdctl|buildah|skopeo|oras|oc|az", "-p=?(?P<value>.*)", verbs=("login",)
+    ),
+    _program("login -p", "helm", "-p=?(?P<value>.*)", verbs=("registry", "login")),
+    _program(
+        "mysql -p", "(?:mysql|mariadb)(?:-?(?:dump|admin|import|show|check|sh))?", "-p(?P<value>.+)", next=""
+    ),
+    _program("mongo -p", "mongo(?:sh|dump|restore|import|export)?", "-p(?P<value>.*)", next="word"),
+    _program("redis-cli -a", "redis-cli", r"(?:-a|--pass(?:=|\Z))(?P<value>.*)"),
+    _program(
+        "sshpass -p",
+        "sshpass",
+        "-[ehvV]*p(?P<value>.*)",
+        valued=re.compile("-[ehvV]*[fdP]"),
+        operand="command",
+    ),
+    _program(
+        "curl -u",
+        "curl",
+        r"(?:-[#:0-46aBfgGiIjJklLMnNOpqRsSvVZ]*[uU]|--(?:proxy-)?user(?:=|\Z))(?P<value>.*)",
+        pair=True,
+    ),
+    _program("http -a", "https?|xhs?", r"(?:-[bcdfFhIjmSv]*a|--auth(?:=|\Z))(?P<value>.*)", pair=True),
+    _program(
+        "aws configure set",
+        "aws",
+        r"\S*(?:secret|token)[a-z_]*(?P<value>)",
+        verbs=("configure", "set"),
+    ),
 )
-"""What programs are given without a name that says so, or by a letter that is something else to others: as
-their own documentation has it."""
+_NAMED_ANYWHERE = re.compile("wandb|login|mysql|mariadb|mongo|redis-cli|sshpass|curl|http|xh|aws")
+_ENGINES = frozenset(("docker", "podman", "nerdctl"))
+_PORTS = re.compile(r"[\d.]*:?[\d-]{1,11}:[\d-]{1,11}(?:/[a-z]{1,4})?")
+"""`docker run --name mysql -p3306:3306` publishes a port."""
+
+_PIECE = re.compile(
+    r"""'(?P<single>[^']*)'?|"(?P<double>(?:[^"\\]|\\.)*)"?|(?P<redirection>(?:\d+|&)?[<>]+[&|]?)|(?P<blank>(?:[^\S\n]|\\\n)+)|(?P<comment>(?<![^\s;&|(){])#[^\n]*)"""
+    r"""|(?P<plain>[^\s'"\\;&|()<>`]+)|\\(?P<escaped>.)|(?P<end>[\n;&|()`])|\\""",
+    re.DOTALL,
+)
+"""What a shell's text consists of. A quote that is not closed goes on to the end."""
+_LEVELS = 6
+"""Shells within the quotes of shells that are read."""
+
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(.*)", re.DOTALL)
 _TOKEN = re.compile(rf"{_KNOWN_TOKEN.pattern}|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{{24,}}")
 """What other users do not read: also any long mixture of letters and digits without a dot."""
@@ -150,9 +199,9 @@ def without_secrets(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
     """The command with `MARK` for all that looks like a secret, and what that was called, each name once."""
     found = _found(command)
     words = list(command)
-    for place in {each.place for each in found}:
+    for place, own in groupby(found, key=lambda each: each.place):
         kept, at = "", 0
-        for _, _, start, end in sorted(each for each in found if each.place == place):
+        for _, _, start, end in own:
             if start >= at:
                 kept += words[place][at:start] + MARK
             at = max(at, end)
@@ -169,19 +218,137 @@ def _found(command: Sequence[str]) -> list[_Found]:
             found.append(_Found(option.spelling, place, start, len(command[place])))
     for place, word in enumerate(command):
         found += [_Found(name, place, *span) for name, span in (*_assignments(word), *_within(word))]
+    for place, word in enumerate(command[1:], start=1):
+        header = _HEADER_OPTION.fullmatch(command[place - 1]) and _WHOLE_HEADER.fullmatch(word)
+        if header and _is_named(header[1], "x"):
+            found.append(_Found(header[1], place, *header.span(2)))
     found += _given_to_programs(command)
     return sorted(set(found), key=lambda each: (each.place, each.start, -each.end))
 
 
+class _Word(NamedTuple):
+    """A word of a command, or one within a shell's text that is a word of it.
+
+    place  the place of the command's word
+    text   as the program reads it, without quotes
+    at     where each of its characters stands in the command's word
+    span   where it stands there, with its quotes
+    """
+
+    place: int
+    text: str
+    at: Sequence[int]
+    span: tuple[int, int]
+
+    def secret(self, name: str, start: int) -> Iterator[_Found]:
+        """What it is from that character on; the whole word where quotes stand in between."""
+        if start < len(self.text):
+            first, end = self.at[start], self.at[-1] + 1
+            whole = end - first == len(self.text) - start
+            yield _Found(name, self.place, *((first, end) if whole else self.span))
+
+
 def _given_to_programs(command: Sequence[str]) -> Iterator[_Found]:
     """What the command's programs take as a secret although nothing names it so."""
-    text, starts = _BETWEEN.join(command), [0]
-    for word in command:
-        starts.append(starts[-1] + len(word) + 1)
-    for name, pattern in _OF_PROGRAMS:
-        for match in pattern.finditer(text):
-            place = bisect_right(starts, match.start(1)) - 1
-            yield _Found(name, place, match.start(1) - starts[place], match.end(1) - starts[place])
+    calls = [[_Word(place, word, range(len(word)), (0, len(word))) for place, word in enumerate(command)]]
+    for level in range(_LEVELS):
+        for call in calls:
+            names = [_program_of(word.text) for word in call]
+            if level and call:
+                # (`--wrap=curl` begins the text of another program's option.)
+                names[0] = names[0].rpartition("=")[2]
+            for program in _OF_PROGRAMS:
+                yield from _given_to(program, call, names)
+        # Whatever has blanks may be the text of a shell: of `sh -c`, `su -c`, `ssh HOST`, `sbatch --wrap`.
+        texts = [
+            word
+            for call in calls
+            for word in call
+            if len(word.text.split(None, 1)) > 1 and _NAMED_ANYWHERE.search(word.text)
+        ]
+        calls = [call for text in texts for call in _calls_in(text)]
+
+
+def _program_of(text: str) -> str:
+    return "" if "://" in text else text.rpartition("/")[2]
+
+
+def _given_to(program: _Program, call: Sequence[_Word], names: Sequence[str]) -> Iterator[_Found]:
+    """The secrets of a program that stands anywhere among the words: wrappers may stand before it."""
+    place, reads, publishes = 0, False, not _ENGINES.isdisjoint(names)
+    while place < len(call):
+        word, here = call[place], place
+        place += 1
+        if reads:
+            option = program.option.fullmatch(word.text)
+            if option:
+                start = option.start("value")
+                if not option["value"]:
+                    taken = call[place : place + 1] if program.next else []
+                    if not taken or (program.next != "-" and taken[0].text.startswith("-")):
+                        continue
+                    word, start, place = taken[0], 0, place + 1
+                if program.pair:
+                    start = (word.text.find(":", start) + 1) or len(word.text)
+                if not (publishes and _PORTS.fullmatch(word.text, start)):
+                    yield from word.secret(program.name, start)
+                continue
+            if program.valued.fullmatch(word.text):
+                place += 1
+                continue
+            if program.operand and not word.text.startswith("-"):
+                if program.operand == "secret":
+                    yield from word.secret(program.name, 0)
+                reads = False
+                continue
+        if program.called.fullmatch(names[here]):
+            verbs = tuple(each.text for each in call[place : place + len(program.verbs)])
+            if verbs == program.verbs:
+                reads, place = True, place + len(verbs)
+
+
+def _calls_in(text: _Word) -> list[list[_Word]]:
+    """The words of each call in a shell's text."""
+    calls: list[list[_Word]] = [[]]
+    pieces: list[tuple[int, int]] = []
+    start = end = 0
+    to_file = False
+
+    def end_word() -> None:
+        nonlocal to_file
+        if pieces and not to_file:
+            at = [each for first, last in pieces for each in text.at[first:last]]
+            own = "".join(text.text[first:last] for first, last in pieces)
+            calls[-1].append(_Word(text.place, own, at, (text.at[start], text.at[end - 1] + 1)))
+        to_file = to_file and not pieces
+        pieces.clear()
+
+    def apart(start: int, end: int) -> list[_Word]:
+        """What is read as a text of its own, where that has blanks."""
+        own, at = text.text[start:end], text.at[start:end]
+        return [_Word(text.place, own, at, (at[0], at[-1] + 1))] if own else []
+
+    if "<<" in text.text and "\n" in text.text:
+        # (An apostrophe in a here-document is no quote.)
+        calls += [apart(*match.span()) for match in re.finditer(r"[^\n]+", text.text)] + [[]]
+    for match in _PIECE.finditer(text.text):
+        kind = match.lastgroup
+        if kind == "comment":
+            end_word()
+            calls += [apart(match.start() + 1, match.end()), []]
+            continue
+        if kind in ("blank", "end", "redirection"):
+            end_word()
+            to_file = kind == "redirection" or (to_file and kind == "blank")
+            if kind == "end":
+                calls.append([])
+            continue
+        if not pieces:
+            start = match.start()
+        end = match.end()
+        pieces.append(match.span(kind or 0))
+    end_word()
+    return calls
 
 
 def _names_secret(name: str) -> bool:
