@@ -173,8 +173,9 @@ class Channel:
         while not self._slots.acquire(timeout=_LOOK):
             if self._stopped.is_set():
                 return False
+        interval = self._interval
         try:
-            words = ("ls", "--json", "--follow", f"--interval={self._interval:g}")
+            words = ("ls", "--json", "--follow", f"--interval={interval:g}")
             session = Session(
                 self.alias,
                 words,
@@ -190,7 +191,7 @@ class Channel:
             self._dead(f"ssh cannot be started: {error.strerror}")
             return False
         try:
-            came, wrong = self._listen(session)
+            came, wrong = self._listen(session, interval)
         finally:
             session.close()
         if session.lacks("--follow"):
@@ -211,10 +212,10 @@ class Channel:
             since = state.reading.snapshot.time
         self._state = replace(state, state="dead", error=error, since=since, kind=kind)
 
-    def _listen(self, session: Session) -> tuple[bool, str | None]:
+    def _listen(self, session: Session, interval: float) -> tuple[bool, str | None]:
         """Take readings until the connection ends, or nothing readable comes. Whether any came, and what was
-        wrong, where it was not the connection."""
-        interval, buffer = self._interval, b""
+        wrong, where it was not the connection. `interval` is the pace that the box has been told."""
+        buffer = b""
         deadline = time.monotonic() + self._way.timeout + FIRST_WITHIN
         came = False
         while not self._stopped.is_set():

@@ -64,7 +64,7 @@ class Session:
         self.reached = False
         self._connected = connected
         self._connects_until = time.monotonic() + way.timeout
-        # (A person who is asked for a password takes the time that he needs.)
+        # (A person who is asked for a password may take his time.)
         self._login_until = None if way.prompts else self._connects_until + LOGIN_WITHIN
         self._said = self._news = b""
         self._before = b""
