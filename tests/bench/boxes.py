@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from bench.screen import let_run
 from e2e.terminal import Terminal
 from gputui.choosing.verdict import verdicts
 from gputui.cli.ls import document_text
-from gputui.sources.hosts.calls import of_each
+from gputui.sources.hosts.calls import AT_ONCE
 from gputui.sources.hosts.remote_script import MARK
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
@@ -125,7 +126,12 @@ def rows(seconds: float) -> Iterator[str]:
             for name in NAMES:
                 boxes.add(name, of_box)
             began = time.perf_counter()
-            of_each(NAMES, lambda name: subprocess.run([boxes.path / "ssh", name, "true"], check=True))
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                [
+                    *pool.map(
+                        lambda name: subprocess.run([boxes.path / "ssh", name, "true"], check=True), NAMES
+                    )
+                ]
             yield row("`ssh BOX true` of all boxes", f"{time.perf_counter() - began:.2f} s")
             yield from _report("over the loopback", measured(boxes.environment(environ), seconds))
         finally:

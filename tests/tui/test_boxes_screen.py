@@ -79,6 +79,15 @@ async def test_boxes_fold_and_say_what_is_free_and_what_is_wrong() -> None:
         assert s.app.screen is s.main
 
 
+async def test_what_is_ours_there_is_by_the_name_that_we_have_there() -> None:
+    there = BoxState("gpu1", "live", Reading("gpu1", two(), {"user": "mira"}), None, two().time)
+    async with session("idle") as s:
+        page = opened(s, there, live("gpu2", two()))
+        await s.press()
+        page.draw()
+        assert "1 yours" in texts(s)[1] and "yours" not in texts(s)[2]
+
+
 async def test_twenty_boxes_are_seen_at_once_at_80_columns() -> None:
     async with session("idle", size=(80, 24)) as s:
         page = opened(s, *(live(f"gpu{n:02}", two()) for n in range(20)))

@@ -1,44 +1,76 @@
-"""A channel to a box that lacks a person's answer, by a stand-in for `ssh`."""
+"""A box that hangs, lacks a person's answer or asks for too much, by a stand-in for `ssh`."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from gputui.choosing.verdict import verdicts
 from gputui.cli.ls import document_text
-from gputui.sources.hosts import channel
+from gputui.sources.hosts import channel, session
+from gputui.sources.hosts.calls import AT_ONCE, ask, of_each
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.remote_script import MARK
 from gputui.sources.hosts.ssh import Way, trouble_of
 from unit.builders import box, gpu
 from unit.jobs_support import until
 
-_SSH = """#!/bin/sh
-if [ ! -e {folder}/answered ]; then
+T = TypeVar("T")
+
+_ANSWERS = (
+    f"echo '{MARK} there'; echo '{MARK} run'; cat {{folder}}/line; read -r line; echo $line > {{folder}}/pace"
+)
+_ASKS = f"""\
+if [ ! -e {{folder}}/answered ]; then
   echo 'me@box: Permission denied (publickey,password).' >&2
   exit 255
 fi
-echo {mark} run
-cat {folder}/line
-read -r line
-"""
+{_ANSWERS}"""
+_HANGS = "exec sleep 600"
+_WANTS = f"for each in 1 2 3 4 5 6; do echo '{MARK} send'; done; {_HANGS}"
+_CHATS = "while echo x; do :; done"
+
+Ssh = Callable[[str], None]
 
 
 @pytest.fixture
-def channels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Channels:
-    """Of a box that takes nobody until somebody has answered; only a person is quicker than its next try."""
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ssh:
+    """Make a script of sh what `ssh` is; `box` there is the box, `{folder}` has the `line` of a reading."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "ssh").write_text(_SSH.format(folder=tmp_path, mark=MARK))
-    (programs / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
-    monkeypatch.setattr(channel, "_FIRST_PAUSE", 600.0)
-    monkeypatch.setattr(channel, "_LONGEST_PAUSE", 600.0)
     snapshot = box(gpu(0))
     (tmp_path / "line").write_text(document_text(snapshot, verdicts(snapshot)) + "\n")
+
+    def is_now(script: str) -> None:
+        alias = 'while [ "$1" != -- ]; do shift; done; box=$2'
+        (programs / "ssh").write_text(f"#!/bin/sh\n{alias}\n{script.format(folder=tmp_path)}\n")
+        (programs / "ssh").chmod(0o755)
+
+    return is_now
+
+
+@pytest.fixture
+def channels(ssh: Ssh, monkeypatch: pytest.MonkeyPatch) -> Channels:
+    """Of a box that takes nobody until somebody has answered; only a person is quicker than its next try."""
+    ssh(_ASKS)
+    monkeypatch.setattr(channel, "_FIRST_PAUSE", 600.0)
+    monkeypatch.setattr(channel, "_LONGEST_PAUSE", 600.0)
     return Channels(("box",), Way(1), 0.1)
+
+
+def in_time(work: Callable[[], T]) -> T:
+    """What it gives, without hanging where it hangs."""
+    given: list[T] = []
+    thread = threading.Thread(target=lambda: given.append(work()), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert given, "it hangs"
+    return given[0]
 
 
 def test_a_box_that_asks_says_so_and_is_connected_to_when_it_was_answered(
@@ -109,3 +141,93 @@ def test_a_box_that_was_never_live_is_dead_since_the_first_failure(
 def test_ssh_asks_for_a_key_that_is_new_and_not_for_one_that_has_changed(said: str, asks: bool) -> None:
     trouble = trouble_of("box", said.encode())
     assert BoxState("box", "dead", None, trouble.text, 1.0, trouble.kind).asks is asks
+
+
+@pytest.mark.parametrize("script", [_WANTS, _CHATS, _HANGS])
+def test_whatever_a_box_does_instead_of_answering_it_is_given_up(
+    ssh: Ssh, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    ssh(script)
+    monkeypatch.setattr(session, "LOGIN_WITHIN", 0.2)
+    answer = in_time(lambda: ask("box", ("ls",), Way(0), patience=0.4))
+    assert answer.trouble is not None and answer.trouble.kind == "unreachable"
+    assert "time" in answer.trouble.text and answer.status is None
+
+
+def test_a_channel_to_a_box_that_takes_nothing_ends_when_it_is_told_to(ssh: Ssh, tmp_path: Path) -> None:
+    ssh(f"touch {{folder}}/asked; {_WANTS}")
+    channels = Channels(("box",), Way(600), 0.1)
+    before = {*threading.enumerate()}
+    channels.start()
+    until((tmp_path / "asked").exists)
+    in_time(lambda: [channels.stop()])
+    until(lambda: {*threading.enumerate()} <= before)
+
+
+MANY = (*(f"hung{number}" for number in range(AT_ONCE)), "well")
+
+
+def test_boxes_whose_login_hangs_keep_no_other_from_connecting(
+    ssh: Ssh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh(f'[ "$box" = well ] || {_HANGS}; {_ANSWERS}')
+    monkeypatch.setattr(session, "LOGIN_WITHIN", 3.0)
+    channels = Channels(MANY, Way(0), 0.1)
+    channels.start()
+    try:
+        until(lambda: channels.states[-1].state == "live")
+        assert {state.state for state in channels.states[:-1]} == {"connecting"}
+        until(lambda: all(state.state == "dead" for state in channels.states[:-1]))
+    finally:
+        channels.stop()
+    monkeypatch.setattr(session, "LOGIN_WITHIN", 0.2)
+    ssh(f'[ "$box" = well ] || {_HANGS}; echo "{MARK} run"; echo hello')
+    answers = in_time(lambda: of_each(MANY, lambda each: ask(each, ("ls",), Way(0))))
+    assert [answer.trouble is None for answer in answers] == [False] * AT_ONCE + [True]
+    assert answers[-1].out == b"hello\n"
+
+
+def test_no_more_than_eight_connect_at_a_time(ssh: Ssh, tmp_path: Path) -> None:
+    (tmp_path / "connecting").mkdir()
+    ssh(
+        "cd {folder}/connecting; : > $$; ls | wc -l >> ../counts; sleep 0.1; rm $$\n"
+        f"echo '{MARK} there'; echo '{MARK} run'; exit 0"
+    )
+    answers = of_each([f"box{number}" for number in range(20)], lambda each: ask(each, ("ls",), Way(30)))
+    assert {answer.status for answer in answers} == {0}
+    assert max(map(int, (tmp_path / "counts").read_text().split())) <= AT_ONCE
+
+
+def test_channels_that_are_opened_and_stopped_leave_no_descriptors(ssh: Ssh) -> None:
+    ssh(_ANSWERS)
+
+    def descriptors() -> int:
+        return len([*Path("/proc/self/fd").iterdir()])
+
+    before = descriptors()
+    for _ in range(3):
+        channels = Channels(("a", "b", "c"), Way(1), 0.1)
+        channels.start()
+        until(lambda channels=channels: all(each.state == "live" for each in channels.states))
+        channels.stop()
+    until(lambda: descriptors() <= before)
+    Channels(("a",), Way(1), 0.1)
+    assert descriptors() <= before
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_new_pace_is_told_to_the_box(ssh: Ssh, tmp_path: Path, early: bool) -> None:
+    ssh(f"touch {{folder}}/asked; while [ ! -e {{folder}}/go ]; do sleep 0.05; done; {_ANSWERS}")
+    channels = Channels(("box",), Way(30), 0.1)
+    channels.start()
+    try:
+        if early:
+            until((tmp_path / "asked").exists)
+            channels.set_interval(0.5)
+        (tmp_path / "go").touch()
+        until(lambda: channels.states[0].state == "live")
+        if not early:
+            channels.set_interval(0.5)
+        until(lambda: (tmp_path / "pace").exists() and (tmp_path / "pace").read_text() == "0.5\n")
+    finally:
+        channels.stop()

@@ -17,6 +17,7 @@ from gputui.cli.follow import follow
 from gputui.inventory.document_reader import from_document
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.users import own_name
 from simnvml import SimulatedNvml
 from unit.builders import box, gpu
 from unit.calling import Call
@@ -53,6 +54,7 @@ def test_each_line_is_a_document_that_can_be_read_back_and_the_end_of_input_ends
         rest, said = process.communicate()
         assert (process.returncode, said) == (0, b"")
         assert all(json.loads(line)["schema"] == 1 for line in rest.splitlines())
+        assert all(json.loads(line)["user"] == own_name() for line in rest.splitlines())
 
 
 def test_a_line_of_standard_input_is_the_pace_from_then_on() -> None:

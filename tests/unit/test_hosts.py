@@ -134,6 +134,20 @@ def test_a_box_without_gputui_is_sent_one_once(
     assert (core / "start.py").stat().st_ino == sent
 
 
+def test_a_copy_that_has_lost_a_file_is_sent_again(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str
+) -> None:
+    name = fresh(boxes, "damaged")
+    home = boxes.add(name, idle, gputui=False, path=no_packages)
+    core = home / ".cache" / "gputui" / sent_core.digest()
+    core.mkdir(parents=True)
+    for lost in ("names", "start.py", "gputui/cli/main.py"):
+        (core / lost).unlink(missing_ok=True)
+        assert len(entry(call, name)["devices"]) == 2
+        assert [each.name for each in core.parent.iterdir()] == [core.name]
+        assert all((core / each).is_file() for each in (core / "names").read_text().splitlines())
+
+
 def test_copies_that_nothing_uses_any_more_go_when_another_is_sent(
     boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str
 ) -> None:
@@ -330,6 +344,29 @@ def test_what_has_changed_is_read_as_strictly_as_before(key: str, value: object)
     document["devices"][2][key] = value
     found = read("a", json.dumps(document).encode(), "run", 0.0, first)
     assert found.snapshot is None and f"devices[2].{key}" in str(found.error)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [("devices", 0, "index"), ("devices", 0, "mig"), ("link_weights", 0, 1), ("waiters", 0, "ours")],
+)
+def test_a_truth_is_no_number_also_where_it_equals_what_was_there(
+    place: tuple[Any, ...],
+) -> None:
+    snapshot = at(BOXES["shared"], 100.0, 1_750_000_000.0)
+    document = json.loads(document_text(snapshot, verdicts(snapshot)))
+    count = len(document["devices"])
+    document["link_weights"] = [[1] * count for _ in range(count)]
+    first = read("a", json.dumps(document).encode(), "run", 0.0)
+    assert first.snapshot is not None
+    *above, key = place
+    node = document
+    for each in above:
+        node = node[each]
+    node[key] = int(node[key]) if isinstance(node[key], bool) else bool(node[key])
+    text = json.dumps(document).encode()
+    assert read("a", text, "run", 0.0).snapshot is None
+    assert read("a", text, "run", 0.0, first).snapshot is None
 
 
 @contextmanager

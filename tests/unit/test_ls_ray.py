@@ -19,7 +19,7 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.process import Ancestor
 from gputui.sources import ray as ray_source
-from gputui.sources.ray import RayNode, address_of, nodes_of
+from gputui.sources.ray import RayNode, address_of, netloc, nodes_of
 from unit.builders import box, busy, gpu, job, recording
 from unit.calling import Call, Ended
 from unit.test_json_schema import CHECK
@@ -159,6 +159,10 @@ def test_the_address_is_rays_own(call: Call, dashboard: Dashboard, monkeypatch: 
     monkeypatch.setenv("RAY_ADDRESS", "192.0.2.2:6379")
     assert address_of("", {"RAY_ADDRESS": "192.0.2.2:6379"}) == ("127.0.0.1", 8265)
     assert address_of("http://[::1]:9/", {}) == ("::1", 9)
+    with pytest.raises(ValueError, match="https"):
+        # (No other one is asked in its place.)
+        address_of("", {"RAY_ADDRESS": "https://ray.example:443"})
+    assert (netloc("::1", 9), netloc("h", 9)) == ("[::1]:9", "h:9")
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", f"http://{dashboard()}")
     assert call("ls", "--demo", "--ray", "--json").json["ray"]["here"] is None
 

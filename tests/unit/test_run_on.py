@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -160,6 +161,19 @@ def test_a_client_that_is_killed_leaves_the_job_running(remote: Remote, tmp_path
     assert remote.state() == "running"
     gate.write_text("go\n")
     until(lambda: remote.state() == "done")
+
+
+def test_a_client_that_is_killed_at_any_moment_leaves_a_whole_job_or_none(remote: Remote) -> None:
+    drawn = random.Random(29)
+    for words in 2 * ((), ("--detach",)):
+        with remote.start("--directory", ".", *words, "-n", "2", "--", "true") as process:
+            try:
+                process.wait(drawn.uniform(0.1, 1.2))
+            except subprocess.TimeoutExpired:
+                process.kill()
+    # Each that has started has come to its end, and devices are held for nobody.
+    until(lambda: {job.state for job in remote.known()} <= {"done"})
+    until(lambda: remote.run("-n", "2", "--", "true")[0] == 0)
 
 
 def test_a_client_that_is_killed_in_line_leaves_no_waiter(remote: Remote, tmp_path: Path) -> None:

@@ -92,6 +92,17 @@ def test_who_fails_stops_the_others_and_its_status_counts(pair: BoxPair) -> None
 
 
 @needs_ssh
+@pytest.mark.parametrize("end", ["kill -9 $$", "exit 0"])
+def test_who_ends_without_a_job_stops_the_others(pair: BoxPair, end: str) -> None:
+    pair.torchrun("while :; do sleep 0.05; done")
+    (pair.homes[1] / "bin" / "gputui").write_text(
+        """#!/bin/sh\necho '{"devices": [], "address": "127.0.0.1", "port": 1}'\nread -r line\n""" + end
+    )
+    assert pair.run("-n", "1", *TORCHRUN)[0] == 3
+    assert [job["state"] for job in pair.jobs(0)] == ["stopped"]
+
+
+@needs_ssh
 def test_who_cannot_start_leaves_no_other_running(pair: BoxPair) -> None:
     pair.torchrun("while :; do sleep 0.05; done")
     (pair.homes[1] / "bin" / "torchrun").unlink()

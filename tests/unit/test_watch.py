@@ -29,6 +29,13 @@ def _watched(*film: tuple[float, Device]) -> Watch:
     return watch
 
 
+@pytest.mark.parametrize("back", [0.3, 0.99])
+def test_a_clock_that_is_set_back_a_little_makes_no_device_cool(back: float) -> None:
+    watch = _watched((0, gpu(0)), (-back, gpu(0)), (1, gpu(0)))
+    free = verdicts(box(gpu(0)))
+    assert with_cooling(free, watch, NOW + 1, 30.0) == free
+
+
 def test_a_device_that_was_never_seen_has_no_time() -> None:
     assert Watch().seconds_in_state(KEY, NOW) is None
 

@@ -79,7 +79,7 @@ class Watch:
             },
             pcie=self.pcie if snapshot.pcie is self.wired else {**self.pcie, **_classes(snapshot)},
             wired=snapshot.pcie,
-            began=now if self.began is None else self.began,
+            began=now if self.began is None else min(self.began, now),
             last=now,
             ticks=snapshot.ticks,
         )

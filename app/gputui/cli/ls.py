@@ -145,10 +145,15 @@ def _status_line(args: argparse.Namespace) -> int:
 
 def _follow(args: argparse.Namespace) -> int:
     from gputui.cli.follow import INTERVAL, follow
+    from gputui.system.users import own_name
 
     rules = rules_of(None)
     source = named_source(args.demo, args.recording, args.root)
-    return follow(source, lambda read: document_text(read, verdicts(read, rules)), args.interval or INTERVAL)
+    # (Who follows from another machine has another name there.)
+    more = {"user": own_name()}
+    return follow(
+        source, lambda read: document_text(read, verdicts(read, rules), more=more), args.interval or INTERVAL
+    )
 
 
 def document_text(

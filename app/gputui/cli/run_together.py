@@ -28,7 +28,7 @@ from gputui.cli.prefixed_output import PrefixedOutput
 from gputui.cli.there import pass_on
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.untrusted_json import DocumentError
-from gputui.sources.hosts.calls import PATIENCE, ask, of_each
+from gputui.sources.hosts.calls import PATIENCE, ask, connect, of_each
 from gputui.sources.hosts.session import Session
 from gputui.sources.hosts.ssh import LOST, Way
 
@@ -199,7 +199,7 @@ def _hold(
 ) -> _Box | _Refused:
     """Have a box claim its devices. Raises ValueError for words that cannot be sent."""
     try:
-        session = sessions.add(Session(name, words, how, apart=True, own=own))
+        session = sessions.add(connect(name, words, how, apart=True, own=own))
     except OSError as error:
         return _Refused(name, NO_SOURCE, f"ssh cannot be started: {error.strerror}")
     box = _Box(name, session)
@@ -322,11 +322,14 @@ def _follow(ends: _Ends, how: Way) -> None:
             # (Nobody reads our output any more. The jobs go on, as they do without us.)
             raise status
         del ends.left[box.name]
+        if box.job is None and status in (DONE, LOST):
+            # (There is nothing there that could go on, or be done.)
+            say(f"{box.name} has ended without a job")
+            status = NO_SOURCE
         failed = status not in (DONE, LOST)
         if failed and ends.status in (DONE, LOST) and ends.left:
             say(f"{box.name} has ended with status {status}: the others are stopped")
-            for other in ends.left.values():
-                threading.Thread(target=_stop, args=(other, how), daemon=True).start()
+            of_each([*ends.left], lambda name: _stop(ends.left[name], how))
         if status != DONE and ends.status in (DONE, LOST):
             ends.status = status
 

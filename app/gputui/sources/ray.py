@@ -24,6 +24,7 @@ ADDRESS = "127.0.0.1:8265"
 """Where the dashboard is if nothing says otherwise (DEFAULT_DASHBOARD_PORT of ray_constants.py)."""
 _VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 """As `ray job submit` reads them; the second may also be Ray's own address, which has no "http://"."""
+_WEB = ("http://", "https://")
 _ADDRESS = re.compile(
     r"(?:http://)?(?P<host>[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})/?"
 )
@@ -55,12 +56,19 @@ class RayNode:
 def address_of(text: str, environ: Mapping[str, str]) -> tuple[str, int]:
     """Host and port of a dashboard: as given, else as Ray's own variables say. Raises ValueError."""
     if not text:
-        told = [environ[name] for name in _VARIABLES if environ.get(name, "").startswith("http://")]
+        told = [environ[name] for name in _VARIABLES if environ.get(name, "").startswith(_WEB)]
         text = told[0] if told else ADDRESS
     match = _ADDRESS.fullmatch(text)
     if match is None or not 1 <= int(match["port"]) <= 65535:
-        raise ValueError(f"{text!r} is not the address of Ray's dashboard: HOST:PORT or http://HOST:PORT")
+        raise ValueError(
+            f"{text!r} is not the address of Ray's dashboard: HOST:PORT or http://HOST:PORT (no https)"
+        )
     return match["host"].strip("[]"), int(match["port"])
+
+
+def netloc(host: str, port: int) -> str:
+    """As URLs and the header Host write it: an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def read_nodes(host: str, port: int) -> tuple[RayNode, ...]:
@@ -71,7 +79,9 @@ def read_nodes(host: str, port: int) -> tuple[RayNode, ...]:
     try:
         return nodes_of(status, summary)
     except DocumentError as error:
-        raise NoSourceError(f"what answers at {host}:{port} is no dashboard of Ray's: {error}") from None
+        raise NoSourceError(
+            f"what answers at {netloc(host, port)} is no dashboard of Ray's: {error}"
+        ) from None
 
 
 def nodes_of(status: bytes, summary: bytes) -> tuple[RayNode, ...]:
@@ -126,12 +136,11 @@ class _Answer:
 
 def _asked(host: str, port: int, path: str, end: float) -> bytes:
     """The answer of a dashboard, without a proxy, no later than at `end`. Raises NoSourceError."""
-    where = f"Ray's dashboard at {host}:{port}"
+    where = f"Ray's dashboard at {netloc(host, port)}"
     try:
         with socket.create_connection((host, port), max(0.1, end - time.monotonic())) as connection:
-            connection.sendall(
-                f"GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n".encode()
-            )
+            head = (f"GET {path} HTTP/1.0", f"Host: {netloc(host, port)}", "Accept: application/json", "", "")
+            connection.sendall("\r\n".join(head).encode())
             data = bytearray()
             while True:
                 left = end - time.monotonic()
@@ -155,7 +164,7 @@ def _asked(host: str, port: int, path: str, end: float) -> bytes:
             " ray[default] has one, and --ray HOST:PORT names another"
         ) from None
     except (http.client.HTTPException, ValueError):
-        raise NoSourceError(f"what answers at {host}:{port} is no dashboard of Ray's") from None
+        raise NoSourceError(f"what answers at {netloc(host, port)} is no dashboard of Ray's") from None
     if answer.status != 200:
         raise NoSourceError(f"{where} refuses: HTTP status {answer.status}")
     return body

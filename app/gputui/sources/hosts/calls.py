@@ -1,10 +1,11 @@
-"""One call of gputui on each of several boxes, at most eight connecting at a time."""
+"""One call of gputui on each of several boxes, of which at most eight are connecting at a time."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.light_dataclasses import dataclass
@@ -17,8 +18,11 @@ T = TypeVar("T")
 AT_ONCE = 8
 """Connections that are made at the same time: of more, sshd's MaxStartups (10:30:100) drops some where all go
 through one jump host."""
+_MOST_THREADS = 64
 PATIENCE = 60.0
-"""Seconds after which a box that is connected and does not answer is given up."""
+"""Seconds after the connect timeout within which gputui must answer there: starting a driver may take many.
+(A login that hangs is given up earlier, `session.LOGIN_WITHIN`.)"""
+_SLOTS = threading.BoundedSemaphore(AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,17 @@ class Answer:
     mode: Mode | None = None
 
 
+def connect(alias: str, words: Sequence[str], way: Way, **options: Any) -> Session:
+    """A session, when fewer than eight are still connecting. `options` are Session's; it raises what that
+    does."""
+    _SLOTS.acquire()
+    try:
+        return Session(alias, words, way, connected=_SLOTS.release, **options)
+    except BaseException:
+        _SLOTS.release()
+        raise
+
+
 def ask(
     alias: str,
     words: Sequence[str],
@@ -50,7 +65,7 @@ def ask(
     """The answer of one box; whatever happens to the connection is in it. `views` and `own` are those of
     `remote_script.command`. Raises ValueError for words that cannot be sent."""
     try:
-        session = Session(alias, words, way, tied=True, views=views, own=own)
+        session = connect(alias, words, way, tied=True, views=views, own=own)
     except OSError as error:
         return Answer(alias, None, b"", "", Trouble("failed", f"ssh cannot be started: {error.strerror}"))
     deadline = time.monotonic() + way.timeout + patience
@@ -65,7 +80,7 @@ def ask(
     if size > MOST_BYTES:
         trouble: Trouble | None = Trouble("failed", "it prints more than an answer")
     elif late:
-        trouble = Trouble("unreachable", "no answer in time")
+        trouble = Trouble("unreachable", "gputui there does not answer in time")
     else:
         trouble = session.trouble()
         if trouble is None and status is None:
@@ -74,10 +89,11 @@ def ask(
 
 
 def of_each(boxes: Sequence[str], work: Callable[[str], T]) -> list[T]:
-    """What `work` gives for each box, in their order, eight at a time."""
+    """What `work` gives for each box, in their order. It connects by `connect` or `ask`, and so to eight at a
+    time; one that has connected and does not answer holds up no other."""
     if len(boxes) == 1:
         return [work(boxes[0])]
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(min(AT_ONCE, len(boxes) or 1)) as pool:
+    with ThreadPoolExecutor(min(_MOST_THREADS, len(boxes) or 1)) as pool:
         return list(pool.map(work, boxes))

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from gputui.inventory.document_reader import MOST_BYTES
@@ -103,13 +103,18 @@ class Channel:
         """Whether gputui there is too old to be followed, so that a copy of ours is sent."""
         self._stopped = threading.Event()
         self._now = threading.Event()
-        self._wake, self._woken = os.pipe()
+        self._nudging = threading.Lock()
+        self._wake = self._woken = -1
+        """A pipe, as long as the thread runs: what is written wakes it."""
         self._heard = 0.0
         self._last_good = 0.0
         self._thread = threading.Thread(target=self._run, name=f"gputui {alias}", daemon=True)
 
     def start(self) -> None:
         """Begin to connect."""
+        self._wake, self._woken = os.pipe()
+        for end in (self._wake, self._woken):
+            os.set_blocking(end, False)
         self._thread.start()
 
     def stop(self) -> None:
@@ -140,10 +145,21 @@ class Channel:
         return state
 
     def _nudge(self) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._woken, b"x")
+        # (Where the pipe is full, the thread is awake soon.)
+        with self._nudging, contextlib.suppress(BlockingIOError):
+            if self._woken >= 0:
+                os.write(self._woken, b"x")
 
     def _run(self) -> None:
+        try:
+            self._connect_again_and_again()
+        finally:
+            with self._nudging:
+                os.close(self._wake)
+                os.close(self._woken)
+                self._wake = self._woken = -1
+
+    def _connect_again_and_again(self) -> None:
         pause = _FIRST_PAUSE
         while not self._stopped.is_set():
             knew = self._own
@@ -159,27 +175,26 @@ class Channel:
         while not self._slots.acquire(timeout=_LOOK):
             if self._stopped.is_set():
                 return False
-        holds = [True]
-
-        def connected() -> None:
-            # (From then on others may connect.)
-            if holds:
-                holds.clear()
-                self._slots.release()
-
+        interval = self._interval
         try:
-            words = ("ls", "--json", "--follow", f"--interval={self._interval:g}")
+            words = ("ls", "--json", "--follow", f"--interval={interval:g}")
             session = Session(
-                self.alias, words, self._way, follows=True, views=True, apart=True, own=self._own
+                self.alias,
+                words,
+                self._way,
+                follows=True,
+                views=True,
+                apart=True,
+                own=self._own,
+                connected=self._slots.release,
             )
         except OSError as error:
-            connected()
+            self._slots.release()
             self._dead(f"ssh cannot be started: {error.strerror}")
             return False
         try:
-            came, wrong = self._listen(session, connected)
+            came, wrong = self._listen(session, interval)
         finally:
-            connected()
             session.close()
         if session.lacks("--follow"):
             self._own = True
@@ -201,10 +216,10 @@ class Channel:
             return self._last_good
         return state.since if state.state in ("dead", "stale") else time.time()
 
-    def _listen(self, session: Session, connected: Callable[[], None]) -> tuple[bool, str | None]:
+    def _listen(self, session: Session, interval: float) -> tuple[bool, str | None]:
         """Take readings until the connection ends, or nothing readable comes. Whether any came, and what was
-        wrong, where it was not the connection."""
-        interval, buffer = self._interval, b""
+        wrong, where it was not the connection. `interval` is the pace that the box has been told."""
+        buffer = b""
         deadline = time.monotonic() + self._way.timeout + FIRST_WITHIN
         came = False
         while not self._stopped.is_set():
@@ -212,16 +227,14 @@ class Channel:
             data = session.receive(left, self._wake)
             if data is None:
                 return came, None
-            if session.mode in ("run", "nvidia-smi"):
-                connected()
+            if interval != self._interval and session.mode == "run":
+                interval = self._interval
+                with contextlib.suppress(OSError):
+                    session.send(f"{interval:g}\n".encode())
             if not data:
                 if left == 0.0:
-                    return came, "no answer in time"
+                    return came, "gputui there does not answer in time"
                 self._woken_up()
-                if interval != self._interval and session.mode == "run":
-                    interval = self._interval
-                    with contextlib.suppress(OSError):
-                        session.send(f"{interval:g}\n".encode())
                 continue
             buffer += data
             ends = b"\n\n" if session.mode == "nvidia-smi" else b"\n"
@@ -250,6 +263,5 @@ class Channel:
         return None
 
     def _woken_up(self) -> None:
-        with contextlib.suppress(OSError):
-            os.set_blocking(self._wake, False)
+        with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 4096)

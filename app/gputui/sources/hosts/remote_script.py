@@ -2,7 +2,8 @@
 
 The login shell there may be any (fish and csh too), so it is given words without anything that one of them
 reads differently: `exec sh -c 'eval "$(printf %b "$0")"' 'SCRIPT'`, every unusual byte of the script in octal
-form. Its first line of output that begins with `MARK` says how it goes on; a .bashrc may print before.
+form. Lines of its output that begin with `MARK` say how it goes on, the first that the login is over; a
+.bashrc may print before.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from gputui.sources.hosts.nvidia_smi import QUERY
-from gputui.sources.hosts.sent_core import START
+from gputui.sources.hosts.sent_core import NAMES, START
 
 MARK = "gputui-hosts:"
 Mode = Literal["run", "send", "nvidia-smi", "none"]
@@ -47,7 +48,20 @@ above = os.path.dirname(folder)
 os.makedirs(above, 0o700, exist_ok=True)
 made = tempfile.mkdtemp(dir=above)
 zipfile.ZipFile(io.BytesIO(data)).extractall(made)
+
+def whole():
+    try:
+        with open(os.path.join(folder, "{NAMES}")) as names:
+            return all(os.path.isfile(os.path.join(folder, name)) for name in names.read().split())
+    except OSError:
+        return False
+
 try:
+    if os.path.lexists(folder) and not whole():
+        # Somebody has tidied up in it. What runs from it finds the new one at the same place.
+        aside = tempfile.mkdtemp(dir=above)
+        os.rename(folder, os.path.join(aside, "old"))
+        shutil.rmtree(aside, ignore_errors=True)
     os.rename(made, folder)
 except OSError:
     # Another connection was quicker.
@@ -80,11 +94,18 @@ for name in os.listdir(above):
 
 Of the copies that were sent before, those go that nothing has started for so many days and no process runs
 from: whatever does (a call, a job that waits, a sweep) has its path on its command line. Where there is no
-/proc nothing is removed. A folder of a transfer that was cut off goes after a day.
+/proc nothing is removed. A folder of a transfer that was cut off goes after a day. A copy is put into its
+place in one step, so one that lacks a file has been damaged since, and gives way to a new one.
 """
 
 _FIND = """\
 tell() {{ {tell}; }}
+is_whole() {{
+  [ -f "$core/{names}" ] || return 1
+  while read -r name; do
+    [ -f "$core/$name" ] || return 1
+  done <"$core/{names}"
+}}
 find_gputui() {{
   if {installed} && command -v gputui >/dev/null 2>&1; then
     program=gputui
@@ -98,7 +119,7 @@ find_gputui() {{
     fi
   done
   [ -n "$program" ] || return 1
-  if [ ! -f "$core/{start}" ]; then
+  if ! is_whole; then
     tell send
     "$program" -c {receive} "$core" || return 1
   fi
@@ -109,6 +130,7 @@ become_gputui() {{
   fi
   exec "$program" "$core/{start}" "$@"
 }}
+tell there
 program=
 if find_gputui; then
   tell run
@@ -174,6 +196,7 @@ def command(
         tell=f"printf '%s\\n' \"{MARK} $1\"" if marks else ":",
         digest=digest,
         start=START,
+        names=NAMES,
         receive=shlex.quote(_RECEIVE),
         installed="false" if own else "true",
         run=_TIED if tied else _BECOME,

@@ -28,6 +28,8 @@ entry()
 """
 START = "start.py"
 """The file in it that is gputui."""
+NAMES = "names"
+"""The file in it that lists the others, one a line."""
 
 _NOT_SENT = ("tui", "__pycache__")
 _DEPENDENCIES = {
@@ -95,4 +97,5 @@ def zipped() -> bytes:
         for name, file in _files().items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), file.read_bytes(), zipfile.ZIP_DEFLATED)
         archive.writestr(zipfile.ZipInfo(START, _EPOCH), _START)
+        archive.writestr(zipfile.ZipInfo(NAMES, _EPOCH), "".join(f"{name}\n" for name in (*_files(), START)))
     return made.getvalue()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import subprocess
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from gputui.inventory.formatting import printable
 from gputui.sources.hosts.remote_script import MARK, MODES, Mode, command
@@ -25,11 +27,16 @@ _ENDS_WITHIN = 5.0
 """Seconds for which an ssh is waited for whose output has ended."""
 _GRACE = 0.3
 """Seconds that an ssh whose input has ended is waited for. Longer ones end by themselves: an ssh may be the
-master of the user's other connections, and is never killed once it is connected."""
+master of the user's other connections, and is not killed once gputui runs at its other end."""
+LOGIN_WITHIN = 15.0
+"""Seconds after the connect timeout in which a login there must come as far as our script: a home on a dead
+file server never does."""
+_RUNS: tuple[Mode, ...] = ("run", "nvidia-smi")
 
 
 class Session:
-    """The connection. `mode` is None until gputui runs there, or nvidia-smi in its place.
+    """The connection. `mode` is None until gputui runs there, or nvidia-smi in its place; `reached`, whether
+    the login there has come as far as our script.
 
     Raises OSError where there is no `ssh` here, and ValueError for words that cannot be sent.
     """
@@ -45,12 +52,20 @@ class Session:
         views: bool = False,
         apart: bool = False,
         own: bool = False,
+        connected: Callable[[], None] | None = None,
     ) -> None:
         """`tied`, `follows`, `views`, `own`: as `remote_script.command` has them. `apart`: not in our process
-        group, so that Ctrl-C does not reach it."""
+        group, so that Ctrl-C does not reach it. `connected` is called once: when the login there has come as
+        far as our script, when the connect timeout is over (ssh itself has given up connecting by then), or
+        at the end."""
         self.alias = alias
         self.own = own
         self.mode: Mode | None = None
+        self.reached = False
+        self._connected = connected
+        self._connects_until = time.monotonic() + way.timeout
+        # (A person who is asked for a password may take his time.)
+        self._login_until = None if way.prompts else self._connects_until + LOGIN_WITHIN
         self._said = self._news = b""
         self._before = b""
         self.process = subprocess.Popen(
@@ -69,7 +84,10 @@ class Session:
         for descriptor in (self._out, self._err):
             self._poll.register(descriptor, select.POLLIN)
         self._open = {self._out, self._err}
-        self.foreign = self._closed = False
+        # A box that reads nothing must not hold us up.
+        os.set_blocking(self._in, False)
+        self._unsent: deque[bytes] = deque()
+        self.foreign = self.hung = self._closed = False
 
     def receive(
         self, seconds: float | None, wake: int | None = None, or_messages: bool = False
@@ -80,17 +98,46 @@ class Session:
             self._poll.register(wake, select.POLLIN)
         deadline = None if seconds is None else time.monotonic() + seconds
         while self._out in self._open:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
-            ready = [descriptor for descriptor, _ in self._poll.poll(left)]
-            if not ready or wake in ready:
+            ready = self._ready(deadline)
+            if wake in ready:
                 return b""
             for descriptor in ready:
+                if descriptor == self._in:
+                    self._write()
+                    continue
                 data = self._some(descriptor)
                 if descriptor == self._out and data and (data := self._after_mark(data)):
                     return data
                 if descriptor == self._err and data and or_messages:
                     return b""
+            # (Also where something comes all the time.)
+            if deadline is not None and time.monotonic() >= deadline:
+                return b""
         return None
+
+    def _ready(self, deadline: float | None) -> list[int]:
+        """The descriptors at which there is something to do, none after the deadline."""
+        if self._unsent and not self._input_ended:
+            self._poll.register(self._in, select.POLLOUT)
+        ends = [deadline, self._connects_until if self._connected else None]
+        ends.append(None if self.reached else self._login_until)
+        known = [end for end in ends if end is not None]
+        # (Rounded up: a poll that ends too early would be repeated until it is time.)
+        wait = math.ceil(max(0.0, min(known) - time.monotonic()) * 1000) if known else None
+        ready = [descriptor for descriptor, _ in self._poll.poll(wait)]
+        now = time.monotonic()
+        if now >= self._connects_until:
+            self._is_connected()
+        if not self.reached and self._login_until is not None and now >= self._login_until:
+            self.hung = True
+            self._give_up()
+            return []
+        return ready
+
+    def _is_connected(self) -> None:
+        connected, self._connected = self._connected, None
+        if connected is not None:
+            connected()
 
     def _some(self, descriptor: int) -> bytes:
         data = os.read(descriptor, _PIECE)
@@ -104,13 +151,14 @@ class Session:
 
     def _after_mark(self, data: bytes) -> bytes:
         """What of the output is gputui's own."""
-        if self.mode in ("run", "nvidia-smi"):
+        if self.mode in _RUNS:
             return data
         self._before += data
-        while self.mode not in ("run", "nvidia-smi"):
+        while self.mode not in _RUNS:
             line, newline, rest = self._before.partition(b"\n")
             if not newline:
                 if len(self._before) > _MOST_BEFORE:
+                    self.foreign = True
                     self._give_up()
                 return b""
             self._before = rest
@@ -121,23 +169,50 @@ class Session:
         return rest
 
     def _begin(self, word: bytes) -> None:
-        self.mode = next((mode for mode in MODES if word == mode.encode()), self.mode)
-        if self.mode == "send":
-            with contextlib.suppress(BrokenPipeError):
-                # (What went wrong is in its messages.)
-                core = zipped()
-                self.send(b"%d\n" % len(core) + core)
+        self.reached = True
+        self._is_connected()
+        mode = next((mode for mode in MODES if word == mode.encode()), self.mode)
+        # (It is sent once, however often somebody there asks.)
+        if mode == "send" and self.mode is None:
+            core = zipped()
+            self._unsent.append(b"%d\n" % len(core) + core)
+        self.mode = mode
 
     def _give_up(self) -> None:
-        self.foreign = True
         self.process.kill()
         self._poll.unregister(self._out)
         self._open.discard(self._out)
 
     def send(self, data: bytes) -> None:
-        """Write to the input there. Raises BrokenPipeError."""
-        while data:
-            data = data[os.write(self._in, data) :]
+        """Write to the input there, after what is still on its way, and without waiting: what the pipe does
+        not take goes while `receive` waits. Raises BrokenPipeError."""
+        if self._input_ended:
+            raise BrokenPipeError
+        if not self._unsent:
+            with contextlib.suppress(BlockingIOError):
+                data = data[os.write(self._in, data) :]
+        if data:
+            self._unsent.append(data)
+
+    def _write(self) -> None:
+        """As much of what is on its way as the pipe takes."""
+        try:
+            while self._unsent and not self._input_ended:
+                # (Its place is kept meanwhile, so that a `send` does not come before it.)
+                rest = self._unsent[0]
+                self._unsent[0] = rest[os.write(self._in, rest[:_PIECE]) :]
+                if not self._unsent[0]:
+                    self._unsent.popleft()
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            # (What went wrong is in its messages.)
+            self._unsent.clear()
+        self._poll.unregister(self._in)
+
+    @property
+    def _input_ended(self) -> bool:
+        return self.process.stdin is None or self.process.stdin.closed
 
     def end_input(self) -> None:
         """Tell that nothing more comes: what runs there ends."""
@@ -171,11 +246,12 @@ class Session:
         if self._closed:
             return self.process.returncode
         self._closed = True
+        self._is_connected()
         self.end_input()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_GRACE)
-        if self.process.poll() is None and self.mode is None:
-            # Still connecting: nobody else can use that connection.
+        if self.process.poll() is None and self.mode not in _RUNS:
+            # Still connecting, or at a box where nothing has come to run.
             self.process.kill()
             self.process.wait()
         if self.process.poll() is not None:
@@ -186,11 +262,13 @@ class Session:
         return self.process.returncode
 
     def _rest_of_messages(self) -> None:
-        while self._err in self._open and self._poll.poll(0):
-            if not self._some(self._err):
+        # (A master that goes on in the background may keep either of them open.)
+        while self._err in self._open:
+            ready = [descriptor for descriptor, _ in self._poll.poll(0)]
+            found = next((each for each in (self._err, self._out) if each in ready), None)
+            if found is None:
                 return
-            if self._out in self._open and not self._some(self._out):
-                continue
+            self._some(found)
 
     def lacks(self, option: str) -> bool:
         """Whether gputui there has refused an option that it does not know, because it is older than ours.
@@ -202,6 +280,8 @@ class Session:
 
     def trouble(self) -> Trouble | None:
         """Why there is no gputui at the other end, of a session that has ended; None where one has run."""
+        if self.hung:
+            return Trouble("unreachable", "no answer in time: its login may hang")
         if self.foreign:
             return Trouble("failed", "its login shell prints too much before a command starts")
         if self.mode == "none":

@@ -131,7 +131,7 @@ class BoxesScreen(ListPage):
         kept = self._judged.get(state.alias)
         if kept is not None and _same_devices(kept[0], snapshot):
             return kept[1].now(state)
-        made = ShownBox(state, verdicts(snapshot, self.view.app_state.rules), _mine(snapshot))
+        made = ShownBox(state, verdicts(snapshot, self.view.app_state.rules), _mine(snapshot, _user(state)))
         self._judged[state.alias] = snapshot, made
         return made
 
@@ -294,9 +294,15 @@ def _same_devices(before: Snapshot, now: Snapshot) -> bool:
     return alike and all(a is b for a, b in zip(before.devices, now.devices, strict=True))
 
 
-def _mine(snapshot: Snapshot) -> int:
-    """How many of the devices we use or have claimed."""
-    own, claimed = own_name(), snapshot.claimed
+def _user(state: BoxState) -> object:
+    """Our name there; an older gputui does not tell it, and it is the one that we have here."""
+    document = state.reading.document if state.reading else None
+    return (document or {}).get("user") or own_name()
+
+
+def _mine(snapshot: Snapshot, own: object) -> int:
+    """How many of the devices we use or have claimed, by our name there."""
+    claimed = snapshot.claimed
     return sum(
         (device.key in claimed and claimed[device.key].own)
         or any(process.user == own for process in device.processes or ())
