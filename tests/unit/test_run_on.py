@@ -140,6 +140,16 @@ def test_a_detached_job_is_named_with_its_box(remote: Remote) -> None:
     assert status == 0 and b"CUDA_VISIBLE_DEVICES=" in out and len(remote.known()) == 1
 
 
+def test_the_messages_name_a_job_as_it_must_be_typed_here(remote: Remote, call: Call) -> None:
+    _, out, said = remote.run("-n", "1", "--", "sh", "-c", 'echo "called: $GPUTUI_CALLED"')
+    (job,) = remote.known()
+    assert f"`gputui jobs attach {remote.name}:{job.id}`" in said
+    assert out == b"called: \n"
+    for action in ("attach", "wait", "log", "stop"):
+        unknown = call("jobs", action, f"{remote.name}:zzzz").refused(2)
+        assert f"`gputui jobs --hosts {remote.name}`" in unknown
+
+
 def test_ctrl_c_reaches_the_command(remote: Remote) -> None:
     script = "trap 'echo ca''ught; exit 5' INT; echo ready; while :; do sleep 0.05; done"
     with remote.start("--directory", ".", "-n", "1", "--", "sh", "-c", script) as process:
@@ -202,6 +212,7 @@ def test_on_a_terminal_the_job_is_in_it(remote: Remote) -> None:
         terminal.send("\x03")
         terminal.until("caught")
         assert terminal.end() == 5, terminal.text
+        assert f"gputui jobs attach {remote.name}:" in terminal.text
     finally:
         terminal.close()
 

@@ -306,7 +306,10 @@ def _as_job(
             sys.stdout.flush()
             obey_input()
         if not quiet:
-            say(f"job {job.id}: it outlives this terminal; `gputui jobs attach {job.id}` comes back to it")
+            from gputui.jobs.typed_name import typed_name
+
+            name = typed_name(job.id)
+            say(f"job {job.id}: it outlives this terminal; `gputui jobs attach {name}` comes back to it")
         return attached(job, foreground)
     print_line(job.id)
     if not quiet:

@@ -54,7 +54,7 @@ def start_there(box: str, call: Sequence[str], how: Way, quiet: bool = False) ->
 
 def become_ssh(box: str, call: Sequence[str], how: Way) -> NoReturn:
     """Become the ssh that shows the job in this terminal: what ends this process ends the connection."""
-    there = remote_command(call, digest(), marks=False)
+    there = remote_command(call, digest(), marks=False, called=box)
     words = ssh_argv(box, there, how, terminal=True, quiet=True)
     sys.stdout.flush()
     os.execvp(words[0], words)

@@ -54,7 +54,7 @@ class Session:
         self._said = self._news = b""
         self._before = b""
         self.process = subprocess.Popen(
-            ssh_argv(alias, command(words, digest(), tied, follows, views, own=own), way),
+            ssh_argv(alias, command(words, digest(), tied, follows, views, own=own, called=alias), way),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
