@@ -428,8 +428,9 @@ _ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
 def _readable(word: str, jobs: Stored, newest: bool = False) -> Job:
     job = find_job(word, jobs, newest)
     if isinstance(job, Unreadable):
+        name = typed_name(job.id)
         raise WrongCallError(
-            f"{job.id} is not a readable job: {job.reason}; `gputui jobs forget {typed_name(job.id)}` removes it"
+            f"{job.id} is not a readable job: {job.reason}; `gputui jobs forget {name}` removes it"
         )
     return job
 
