@@ -23,6 +23,7 @@ from ssh_boxes import PROGRAMS, SshBoxes
 from unit.builders import box, gpu
 from unit.calling import Call
 from unit.jobs_support import until
+from unit.older_gputui import lacks_if_free
 
 pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
 
@@ -136,8 +137,33 @@ def test_a_detached_job_is_named_with_its_box(remote: Remote) -> None:
     (job,) = remote.jobs()
     assert (status, out.decode()) == (0, f"{remote.name}:{job['id']}\n") and job["name"] == "night"
     assert out.decode().strip() in said
-    status, out, said = remote.run("--dry-run", "-n", "2", "--", "true")
-    assert status == 0 and b"CUDA_VISIBLE_DEVICES=" in out and len(remote.known()) == 1
+
+
+@pytest.mark.parametrize("words", [(), ("--detach",), ("--attach", "--name", "night")])
+def test_the_line_of_a_dry_run_is_the_line_that_runs(remote: Remote, words: tuple[str, ...]) -> None:
+    status, out, _ = remote.run("--dry-run", *words, "-n", "2", "--", "true")
+    assert status == 0 and b"CUDA_VISIBLE_DEVICES=" in out and remote.known() == []
+    remote.run(*words, "-n", "2", "--", "true")
+    assert f"{remote.known()[0].line}\n" == out.decode()
+
+
+@pytest.mark.parametrize("words", [(), ("--detach",)])
+def test_an_older_gputui_that_lacks_an_option_is_sent_ours(remote: Remote, words: tuple[str, ...]) -> None:
+    lacks_if_free(remote.home / "bin" / "gputui")
+    status, _, said = remote.run(*words, "--if-free", "--gpus", "1", "--", "true")
+    assert status == 0 and "--if-free" not in said
+    assert [device.index for device in remote.known()[0].devices] == [1]
+
+
+def test_an_older_gputui_is_sent_ours_for_a_terminal_too(remote: Remote) -> None:
+    lacks_if_free(remote.home / "bin" / "gputui")
+    words = ("--on", remote.name, "--directory", ".", "--if-free", "--gpus", "1", "--", "echo", "it ran")
+    terminal = Terminal([*GPUTUI, "run", "-q", *words], {**remote.environ, "TERM": "xterm"}, (100, 20))
+    try:
+        terminal.until("it ran")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
 
 
 def test_the_messages_name_a_job_as_it_must_be_typed_here(remote: Remote, call: Call) -> None:

@@ -124,7 +124,7 @@ def options_of(args: argparse.Namespace, command: Sequence[str]) -> LaunchOption
     options = replace(saved, additions=tuple(dict(additions).items()), **given)
     argv = options.command
     if options.nodes > 1 and argv and launcher_of(options).name != "torchrun":
-        raise WrongCallError("several machines are started by torchrun: --launcher torchrun")
+        raise WrongCallError("only torchrun starts a command on several machines: add --launcher torchrun")
     placed = options.rendezvous or getattr(args, "form", "") == "sbatch" or getattr(args, "held", False)
     if options.nodes > 1 and not placed:
         raise WrongCallError(f"--nodes {options.nodes} needs --rendezvous HOST, the first of the machines")

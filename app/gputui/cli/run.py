@@ -37,7 +37,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.model_memory import memory_warning
 from gputui.launching.read_intent import read_intent
-from gputui.launching.start import StartError
+from gputui.launching.start import StartError, look_ahead
 from gputui.library.agreement import agreement
 from gputui.system.environment import given_environment
 
@@ -150,6 +150,15 @@ def _run(
     if args.held:
         from gputui.cli.held import LEFT, met
 
+        if not args.dry_run:
+            try:
+                # (Which program and directory it is does not depend on where the machines meet.)
+                unmet = replace(options, rendezvous=options.rendezvous or "localhost")
+                look_ahead(launch_on(allocation, unmet, intent), given_environment())
+            except StartError as error:
+                allocation.release()
+                say(str(error))
+                return error.status
         agreed = met(allocation)
         if agreed is None:
             allocation.release()
