@@ -232,7 +232,11 @@ def allocated(
     holds: bool,
     approve: Approve | None = None,
 ) -> Allocation:
-    """The devices of a call that launches, leased with `holds`, and such as `approve` lets through."""
+    """The devices of a call that launches, leased with `holds`, and such as `approve` lets through.
+
+    Without `holds` it is a dry run, which waits for nothing: the devices are those that are free now.
+    """
+    request = request if holds else replace(request, wait=None)
     try:
         with opened(args, request.cpu_only) as source:
             return allocate(request, source, os.environ, AllocationListener(args.why), holds, approve)
