@@ -63,9 +63,9 @@ def parser() -> Parser:
     )
     made.add_argument(
         "--on",
-        metavar="BOX|A,B|anywhere",
+        metavar="BOX|A,B|all|anywhere",
         help="start it on another box, over ssh; with torchrun on several at the same time, -n on each (or"
-        " A:4,B:2); anywhere: on the best of those of the settings",
+        " A:4,B:2); all: on all boxes of the settings; anywhere: on the best of them",
     )
     made.add_argument("--dry-run", action="store_true", help="print the launch line and start nothing")
     made.add_argument("--detach", action="store_true", help="start as a background job and print its id")
