@@ -57,9 +57,9 @@ def look_ahead(launch: Launch, environ: Mapping[str, str]) -> None:
     program, path = launch.argv[0], launch.environment(environ).get("PATH", os.defpath)
     places = [""] if "/" in program else path.split(os.pathsep)
     files = [Path(launch.directory or ".") / place / program for place in places]
-    if not any(file.exists() for file in files):
+    if not any(os.access(file, os.F_OK) for file in files):
         raise StartError(f"there is no program {program!r}", 127)
-    if not any(file.is_file() and os.access(file, os.X_OK) for file in files):
+    if not any(os.access(file, os.X_OK) and file.is_file() for file in files):
         raise StartError(f"cannot start {program!r}: {os.strerror(errno.EACCES)}", 126)
 
 
