@@ -17,7 +17,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import bridged, sockets, uniform
-from messages import lines_of
+from messages import lines_of, numbers
 from simnvml import SimulatedNvml
 from unit.builders import GIB, box, busy, gpu, recording
 from unit.calling import Call
@@ -193,4 +193,4 @@ def test_a_number_beyond_that_of_any_box_is_refused_at_once(
 ) -> None:
     """A list of so many would take all the memory; that this ends at all is what is seen here."""
     nvml_here.show_box(BOXES["dgx-h100"])
-    assert "8 of 8" in call("run", "--dry-run", "--", *command.split()).refused(4)
+    assert numbers(call("run", "--dry-run", "--", *command.split()).refused(4))[-1] == 8

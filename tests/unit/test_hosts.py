@@ -28,6 +28,7 @@ from gputui.sources.hosts.reading import read
 from gputui.sources.hosts.remote_script import in_any_shell
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from messages import numbers
 from simnvml import SimulatedNvml
 from ssh_boxes import PROGRAMS, SshBoxes, system_programs
 from unit.calling import Call
@@ -95,6 +96,22 @@ def test_where_no_box_can_be_reached_the_status_says_so(boxes: SshBoxes, call: C
     boxes.add_dead("dead")
     ended = call("ls", "--hosts", "dead", "--json")
     assert ended.status == 3 and json.loads(ended.out)["boxes"][0]["error"]
+    alone = call("ls", "--hosts", "dead")
+    assert alone.status == 3 and (alone.out + alone.err).count("refused") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ls", "--hosts"),
+        ("jobs", "--hosts"),
+        ("pick", "--hosts"),
+        ("run", "--on"),
+        ("ls", "--json", "--hosts"),
+    ],
+)
+def test_boxes_that_are_separated_by_spaces_are_told_about_commas(call: Call, words: tuple[str, ...]) -> None:
+    assert "gpu1,gpu2" in call(*words, "gpu1", "gpu2").refused(2)
 
 
 @pytest.mark.parametrize("shell", ["bash", "dash", "fish", "zsh", "tcsh"])
@@ -289,7 +306,16 @@ def test_the_best_set_of_all_boxes_is_picked(
     ended = call("pick", "-n", "2", "--hosts", every)
     box, ids = ended.out.split()
     # Two GPUs that NVLink joins are better than two on a workstation.
-    assert (ended.status, box) == (0, "pick-dgx-h100") and "dead" in ended.err
+    assert (ended.status, box) == (0, "pick-dgx-h100")
+    # One line for the one that cannot be reached, and none for those that merely have not enough.
+    (line,) = call("pick", "-n", "3", "--hosts", every).err.splitlines()
+    assert "dead" in line and len(line) <= 110
+    boxes.add_dead("dead-as-well")
+    (line,) = call("pick", "-n", "2", "--hosts", f"{every},dead-as-well").err.splitlines()
+    assert "dead" in line and "dead-as-well" in line
+    assert "pick-idle" in call("pick", "-n", "3", "--why", "--hosts", every).err
+    refused = call("pick", "-n", "9", "--hosts", box)
+    assert refused.status == 4 and numbers(refused.err.splitlines()[0].partition(box)[2]) == [9, 8]
     alone = call("pick", "-n", "2", "--hosts", box).line
     assert alone == f"{box} {ids}"
     found = json.loads(call("pick", "-n", "2", f"--hosts={every}", "--format=json", "--ids", "uuid").out)

@@ -24,6 +24,7 @@ from ssh_boxes import PROGRAMS, SshBoxes
 from unit.builders import box, gpu
 from unit.calling import Call
 from unit.jobs_support import until
+from unit.older_gputui import lacks_if_free
 
 pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
 
@@ -137,8 +138,43 @@ def test_a_detached_job_is_named_with_its_box(remote: Remote) -> None:
     (job,) = remote.jobs()
     assert (status, out.decode()) == (0, f"{remote.name}:{job['id']}\n") and job["name"] == "night"
     assert out.decode().strip() in said
-    status, out, said = remote.run("--dry-run", "-n", "2", "--", "true")
-    assert status == 0 and b"CUDA_VISIBLE_DEVICES=" in out and len(remote.known()) == 1
+
+
+@pytest.mark.parametrize("words", [(), ("--detach",), ("--attach", "--name", "night")])
+def test_the_line_of_a_dry_run_is_the_line_that_runs(remote: Remote, words: tuple[str, ...]) -> None:
+    status, out, _ = remote.run("--dry-run", *words, "-n", "2", "--", "true")
+    assert status == 0 and b"CUDA_VISIBLE_DEVICES=" in out and remote.known() == []
+    remote.run(*words, "-n", "2", "--", "true")
+    assert f"{remote.known()[0].line}\n" == out.decode()
+
+
+@pytest.mark.parametrize("words", [(), ("--detach",)])
+def test_an_older_gputui_that_lacks_an_option_is_sent_ours(remote: Remote, words: tuple[str, ...]) -> None:
+    lacks_if_free(remote.home / "bin" / "gputui")
+    status, _, said = remote.run(*words, "--if-free", "--gpus", "1", "--", "true")
+    assert status == 0 and "--if-free" not in said
+    assert [device.index for device in remote.known()[0].devices] == [1]
+
+
+def test_an_older_gputui_is_sent_ours_for_a_terminal_too(remote: Remote) -> None:
+    lacks_if_free(remote.home / "bin" / "gputui")
+    words = ("--on", remote.name, "--directory", ".", "--if-free", "--gpus", "1", "--", "echo", "it ran")
+    terminal = Terminal([*GPUTUI, "run", "-q", *words], {**remote.environ, "TERM": "xterm"}, (100, 20))
+    try:
+        terminal.until("it ran")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+
+
+def test_the_messages_name_a_job_as_it_must_be_typed_here(remote: Remote, call: Call) -> None:
+    _, out, said = remote.run("-n", "1", "--", "sh", "-c", 'echo "called: $GPUTUI_CALLED"')
+    (job,) = remote.known()
+    assert f"`gputui jobs attach {remote.name}:{job.id}`" in said
+    assert out == b"called: \n"
+    for action in ("attach", "wait", "log", "stop"):
+        unknown = call("jobs", action, f"{remote.name}:zzzz").refused(2)
+        assert f"`gputui jobs --hosts {remote.name}`" in unknown
 
 
 def test_ctrl_c_reaches_the_command(remote: Remote) -> None:
@@ -216,6 +252,7 @@ def test_on_a_terminal_the_job_is_in_it(remote: Remote) -> None:
         terminal.send("\x03")
         terminal.until("caught")
         assert terminal.end() == 5, terminal.text
+        assert f"gputui jobs attach {remote.name}:" in terminal.text
     finally:
         terminal.close()
 
@@ -267,7 +304,7 @@ def test_jobs_of_a_box_are_listed_and_acted_on_from_here(
     again = call("jobs", "rerun", there)
     assert again.status == 0 and again.out.startswith(f"{remote.name}:") and len(remote.known()) == 2
     assert call("jobs", "stop", f"{remote.name}:nothing").status == 2
-    assert call("jobs", "log", "gone:x").status == 3
+    call("jobs", "log", "gone:x").refused(3)
     until(lambda: remote.state() == "failed")
     assert call("jobs", "forget", there).status == 0 and len(remote.known()) == 1
     for words in (("stop", there, "abcd"), ("log", "-oX:1"), ("--hosts", "a", "log", "b")):

@@ -17,6 +17,7 @@ from e2e.terminal import Terminal
 from ssh_boxes import PROGRAMS, SshBoxes
 from unit.calling import Call
 from unit.jobs_support import until
+from unit.older_gputui import lacks_if_free
 
 needs_ssh = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
 
@@ -68,6 +69,13 @@ def test_a_dry_run_prints_both_lines_and_starts_nothing(pair: BoxPair) -> None:
         ("head:7", "2"),
     ]
     assert pair.states() == [[], []] and pair.claimed() == [False, False]
+    ran = pair.run("-n", "1", "--rendezvous", "127.0.0.1:7", "--name", "x", *TORCHRUN)[2].splitlines()
+    asked = ("--dry-run", "-n", "1", "--rendezvous", "127.0.0.1:7", "--name", "x", *TORCHRUN)
+    dry = [each.partition(": ") for each in pair.run(*asked)[1]]
+    for name, _, line in dry:
+        assert re.sub("rdzv-id=[a-z0-9]+", "", f"gputui: {name}: {line}") in {
+            re.sub("rdzv-id=[a-z0-9]+", "", each) for each in ran
+        }
     status, out, _ = pair.run("--dry-run", "--gpus", "none", *TORCHRUN)
     assert status == 0 and all("CUDA_VISIBLE_DEVICES= " in each for each in out) and len(out) == 2
 
@@ -105,12 +113,35 @@ def test_who_ends_without_a_job_stops_the_others(pair: BoxPair, end: str) -> Non
 @needs_ssh
 def test_who_cannot_start_leaves_no_other_running(pair: BoxPair) -> None:
     pair.torchrun("while :; do sleep 0.05; done")
+    # It can be executed, and only who does that finds out that it cannot.
+    (pair.homes[1] / "bin" / "torchrun").write_text("#!/no/such/interpreter\n")
+    status, out, said = pair.run("-n", "1", *TORCHRUN)
+    assert (status, out) == (127, []) and f"gputui jobs attach {pair.names[0]}:" in said
+    assert pair.run("--detach", "-n", "1", *TORCHRUN)[:2] == (127, [])
+    assert "running" not in pair.states()[0] and pair.claimed() == [False, False]
+
+
+@needs_ssh
+def test_where_no_job_runs_none_is_said_to_go_on(pair: BoxPair) -> None:
+    for home in pair.homes:
+        (home / "bin" / "torchrun").write_text("#!/no/such/interpreter\n")
+    status, out, said = pair.run("-n", "1", *TORCHRUN)
+    assert (status, out) == (127, []) and "attach" not in said
+
+
+@needs_ssh
+def test_what_one_box_lacks_is_told_before_anything_starts_on_any(pair: BoxPair) -> None:
+    (pair.homes[0] / "here").mkdir()
     (pair.homes[1] / "bin" / "torchrun").unlink()
     environ = pair.homes[1].parent / f"{pair.names[1]}.env"
     environ.write_text(f"{environ.read_text()}\nexport PATH={pair.homes[1] / 'bin'}:/usr/bin:/bin\n")
-    for more in ((), ("--detach",)):
-        assert pair.run(*more, "-n", "1", *TORCHRUN)[:2] == (127, [])
-        assert "running" not in pair.states()[0] and pair.claimed() == [False, False]
+    for words, expected in (((), 127), (("--detach",), 127), (("--directory", "here"), 126)):
+        status, out, said = pair.run(*words, "-n", "1", *TORCHRUN)
+        assert (status, out) == (expected, []) and pair.names[1] in said
+    (pair.homes[1] / "bin" / "torchrun").touch(0o644)
+    assert pair.run("-n", "1", *TORCHRUN)[:2] == (126, [])
+    until(lambda: pair.claimed() == [False, False])
+    assert pair.states() == [[], []]
 
 
 @needs_ssh
@@ -202,6 +233,16 @@ def test_an_older_gputui_there_is_sent_ours(pair: BoxPair) -> None:
     pair.torchrun("echo here")
     status, out, _ = pair.run("-n", "1", *TORCHRUN)
     assert status == 0 and sorted(out) == [f"{name}: here" for name in pair.names]
+
+
+@needs_ssh
+def test_one_that_lacks_a_newer_option_is_sent_ours_too(pair: BoxPair) -> None:
+    for home in pair.homes:
+        lacks_if_free(home / "bin" / "gputui")
+    pair.torchrun("echo here")
+    status, out, said = pair.run("-n", "1", "--if-free", *TORCHRUN)
+    assert status == 0 and sorted(out) == [f"{name}: here" for name in pair.names]
+    assert "--if-free" not in said
 
 
 @needs_ssh

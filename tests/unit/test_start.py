@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gputui.launching.launch import Launch
-from gputui.launching.start import StartError, replace_process
+from gputui.launching.start import StartError, look_ahead, replace_process
 
 PROGRAM = """
 import json, os, sys
@@ -193,3 +193,31 @@ def test_the_environment_of_a_launch_is_a_new_one() -> None:
     base = {"A": "1", "B": "2"}
     assert Launch(("x",), (("A", None), ("C", "3"))).environment(base) == {"B": "2", "C": "3"}
     assert base == {"A": "1", "B": "2"}
+
+
+def _ahead(*argv: str, directory: str | None = None, path: str = os.environ["PATH"]) -> int:
+    try:
+        look_ahead(Launch(argv, directory=directory), {"PATH": path})
+    except StartError as error:
+        return error.status
+    return 0
+
+
+def test_what_is_missing_is_told_before_the_start_with_the_status_that_it_would_have(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch(0o644)
+    (tmp_path / "run.sh").touch(0o755)
+    for argv, directory in (
+        (("no-such-program-anywhere",), None),
+        (("/no/such/program",), None),
+        ((str(tmp_path),), None),
+        ((str(tmp_path / "train.py"),), None),
+        (("./train.py",), str(tmp_path)),
+        (("true",), str(tmp_path / "none")),
+        (("true",), str(tmp_path / "train.py")),
+        (("true",), str(tmp_path)),
+        (("./run.sh",), str(tmp_path)),
+    ):
+        expected = _become(*argv, directory=directory).status
+        assert _ahead(*argv, directory=directory) == expected, argv
+    assert _ahead("run.sh", path=f"/no/such:{tmp_path}") == 0
+    assert _ahead("train.py", path=str(tmp_path)) == 126

@@ -121,8 +121,24 @@ def test_waiting_too_long_is_124_and_out_of_line(box: Box) -> None:
     for words in (("run", "-n", "1"), ("pick", "-n", "2"), ("pick", "--gpus", "3")):
         command = ("--", "true") if words[0] == "run" else ()
         status, out, err = box.call(*words, "--wait", "0.3", "--window", "0", *command)
-        assert (status, out) == (124, "") and "waited for 0s" in lines_of(err)[-1]
+        assert (status, out) == (124, "") and "0s" in lines_of(err)[-1]
         assert waiters(box.environ) == ()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_wait_that_is_shorter_than_the_window_gets_what_is_free(box: Box) -> None:
+    words = ("run", "-q", "-n", "1", "--wait", "0.2", "--window", "10", "--", "echo", "ran")
+    assert box.call(*words)[:2] == (0, "ran\n")
+
+
+def test_a_dry_run_does_not_wait(box: Box) -> None:
+    words = ("run", "--dry-run", "-n", "1", "--wait", "--window", "1000")
+    status, out, _ = box.call(*words, "--", "true")
+    assert status == 0 and out.startswith("CUDA_DEVICE_ORDER=")
+    status, out, _ = box.call("compare", *words[1:], "--vary", "env:A=1,2", "--", "true")
+    assert status == 0 and out
+    box.hold(*range(8))
+    assert box.call(*words, "--", "true")[:2] == (4, "") and waiters(box.environ) == ()
 
 
 @pytest.mark.usefixtures("quick")

@@ -119,6 +119,33 @@ def test_a_device_that_is_free_for_a_moment_now_and_then_is_not_taken() -> None:
     assert settling and all("GPU 0 " in progress.words for progress in settling)
 
 
+@pytest.mark.parametrize("patience", [0.0, 3.0, 10.0])
+def test_who_is_first_gets_at_the_deadline_what_is_free_then(patience: float) -> None:
+    film = Film([True], [True], [False])
+    _, ready = film.wait(2, 10.0, until=patience).devices(film.read)
+    assert [device.index for device in ready] == [0, 1] and patience <= film.now <= patience + 0.01
+    late = Film([False] * 15 + [True])
+    assert late.wait(1, 10.0, until=20.0).devices(late.read)[1] and late.now == pytest.approx(20.0, abs=0.01)
+
+
+def test_what_could_not_be_had_at_the_deadline_is_not_tried_again() -> None:
+    film = Film([True])
+    wait = film.wait(1, 10.0, until=3.0)
+    wait.devices(film.read)
+    with pytest.raises(TooLongError):
+        wait.devices(film.read)
+
+
+def test_who_is_not_first_at_the_deadline_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    film = Film([True])
+    wait = film.wait(1, 10.0, until=3.0)
+    monkeypatch.setattr(wait, "_ahead", lambda: (Waiter((1, "a"), "ana", 1),))
+    monkeypatch.setattr(waiting_loop, "is_waiting", lambda waiter: True)
+    with pytest.raises(TooLongError):
+        wait.devices(film.read)
+    assert film.now == pytest.approx(3.0, abs=0.01)
+
+
 def test_the_state_that_only_the_screen_gives_is_not_claimed_of_what_is_free_and_still_watched() -> None:
     film = Film([True], [True], [False])
     film.wait(2, 10.0).devices(film.read)
@@ -188,8 +215,8 @@ def test_the_more_a_look_costs_the_rarer_they_are(work: list[float], cost: float
     film = Film([False])
     with pytest.raises(TooLongError):
         film.wait(1, 10.0, until=100.0).devices(film.read)
-    gaps = [later[0] - earlier[0] for earlier, later in itertools.pairwise(film.looks)]
-    assert gaps == pytest.approx([pause] * len(gaps), abs=0.01)
+    *gaps, last = [later[0] - earlier[0] for earlier, later in itertools.pairwise(film.looks)]
+    assert gaps == pytest.approx([pause] * len(gaps), abs=0.01) and last <= pause + 0.01
     assert pause == 30.0 or cost / pause <= 0.001, "at most every half minute, and at most 0.1 % of a CPU"
 
 

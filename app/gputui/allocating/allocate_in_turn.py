@@ -80,9 +80,7 @@ def allocate_in_turn(
                 continue
         return allocation
     except TooLongError:
-        raise WaitedTooLongError(
-            f"waited for {duration(time.monotonic() - began)}; it was too long"
-        ) from None
+        raise WaitedTooLongError(f"gave up after {duration(time.monotonic() - began)}") from None
     finally:
         if wait.ticket is not None:
             wait.ticket.leave()

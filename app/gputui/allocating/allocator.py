@@ -457,6 +457,8 @@ def _shortage(
     total = have + len(picked.refused) + len(avoid)
     there = f"{have if have else 'none'} of {total} available"
     why = _refusals(picked, snapshot) if total else _apart(snapshot, constraints.vendor)
+    if 0 < total < constraints.count:
+        return f"{asked}, but there {'is' if total == 1 else 'are'} only {total}{where}"
     reasons = "; ".join(filter(None, (why, *avoid.values())))
     if snapshot.host.driver is None and not snapshot.time:
         # What `--from` makes of a printed matrix.

@@ -117,10 +117,12 @@ class Wait:
     keys: frozenset[str] | None = None
     _since: dict[str, float] = field(default_factory=dict)
     _again: float | None = None
+    _over: bool = False
 
     def devices(self, read: Callable[[], Snapshot]) -> tuple[Snapshot, tuple[Device, ...]]:
         """Come back when nobody is before us and enough devices have been free for the whole window: the box
-        then, and all that have been. Raises TooLongError, and what `read` raises.
+        then, and all that have been. When the time is over, those will do that are free in a last look, as
+        they do for who does not wait at all. Raises TooLongError, and what `read` raises.
 
         Called again because they could not be had after all, it begins with a rest, as after any look.
         """
@@ -128,7 +130,12 @@ class Wait:
             self._rest(self._again - self.clock(), None)
         while True:
             cost, began = time.process_time(), self.clock()
+            if self._over:
+                raise TooLongError
+            self._over = self.until is not None and began >= self.until
             ahead = self._ahead()
+            if self._over and ahead:
+                raise TooLongError
             if len(ahead) > _WATCHING:
                 self._since = {}
                 self.tell(Progress(ahead, self.box, wanted=self.wanted, keys=self.keys))
@@ -149,14 +156,17 @@ class Wait:
             # By our own clock: the system's may be set, and goes on while a machine sleeps.
             self._since = {device.key: self._since.get(device.key, began) for device in free}
             ready = tuple(d for d in free if began - self._since[d.key] >= self.rules.window)
-            if not ahead and len(ready) >= self.wanted:
+            enough = free if self._over else ready
+            if not ahead and len(enough) >= self.wanted:
                 self._again = began + self._pause(cost)
-                return snapshot, ready
+                return snapshot, enough
             settling = tuple(device for device in free if device not in ready)
             window = self.rules.window
             self.tell(
                 Progress(ahead, snapshot, judged, ready, settling, self.wanted, others, window, self.keys)
             )
+            if self._over:
+                raise TooLongError
             self._rest(began + self._pause(cost) - self.clock(), ahead[-1] if ahead else None)
 
     def _ahead(self) -> tuple[Waiter, ...]:
@@ -169,14 +179,12 @@ class Wait:
 
     def _rest(self, seconds: float, before: Waiter | None, every: float | None = None) -> None:
         """Rest so long, or until the waiter before us is gone: only he is looked at, `every` so many seconds
-        (None: as often as by those whose turn is near). Raises TooLongError."""
+        (None: as often as by those whose turn is near), or until the time is over."""
         every = _LOOK_AHEAD if every is None else every
         end = self.clock() + max(0.0, seconds)
         while before is None or is_waiting(before):
             now = self.clock()
-            if self.until is not None and now >= self.until:
-                raise TooLongError
-            if now >= end:
+            if now >= end or (self.until is not None and now >= self.until):
                 return
             if self.ticket is not None:
                 self.ticket.beat()

@@ -32,9 +32,11 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             **more,  # type: ignore[arg-type]
         )
+        self._words: list[str] = []
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
-        for word in args or ():
+        self._words = list(args or ())
+        for word in self._words:
             # (argparse drops "--" from the values, and hands an empty list over in its place.)
             option, _, value = word.partition("=")
             if value == "--" and option.startswith("-"):
@@ -42,9 +44,19 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        if message.startswith("unrecognized arguments"):
+        boxes = self._boxes_apart()
+        if boxes is not None and boxes[-1] in message:
+            message = f"boxes are separated by commas: {','.join(boxes)}"
+        elif message.startswith("unrecognized arguments"):
             message += "; a command to start goes after --"
         raise WrongCallError(message)
+
+    def _boxes_apart(self) -> tuple[str, str] | None:
+        """The words of a call that may be boxes with a space between them: `--hosts A B`."""
+        for option, box, other in zip(self._words, self._words[1:], self._words[2:], strict=False):
+            if option in ("--hosts", "--on") and not other.startswith("-"):
+                return box.rstrip(","), other
+        return None
 
 
 def starting_nothing(

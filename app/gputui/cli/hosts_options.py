@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 NO_BOXES = 'no boxes are in the settings: `[hosts]` with `boxes = ["…"]` names them'
 
+SWITCHES = ("--attach", "--detach")
+"""Options of `run` that say how a job of another box is followed from here: the box is told another one."""
+
 
 def add_hosts_option(parser: argparse.ArgumentParser) -> None:
     """`--hosts A,B` or `--hosts all`."""

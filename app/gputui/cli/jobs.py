@@ -22,6 +22,7 @@ from gputui.cli.common import (
 from gputui.cli.hosts_options import add_hosts_option, boxes_of
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.store import Stored, Unreadable, find_job, forget, stored
+from gputui.jobs.typed_name import typed_name
 from gputui.sources.in_time import InTime
 from gputui.sources.source import NoSourceError, Want
 
@@ -427,8 +428,9 @@ _ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
 def _readable(word: str, jobs: Stored, newest: bool = False) -> Job:
     job = find_job(word, jobs, newest)
     if isinstance(job, Unreadable):
+        name = typed_name(job.id)
         raise WrongCallError(
-            f"{job.id} is not a readable job: {job.reason}; `gputui jobs forget {job.id}` removes it"
+            f"{job.id} is not a readable job: {job.reason}; `gputui jobs forget {name}` removes it"
         )
     return job
 

@@ -124,7 +124,7 @@ def options_of(args: argparse.Namespace, command: Sequence[str]) -> LaunchOption
     options = replace(saved, additions=tuple(dict(additions).items()), **given)
     argv = options.command
     if options.nodes > 1 and argv and launcher_of(options).name != "torchrun":
-        raise WrongCallError("several machines are started by torchrun: --launcher torchrun")
+        raise WrongCallError("only torchrun starts a command on several machines: add --launcher torchrun")
     placed = options.rendezvous or getattr(args, "form", "") == "sbatch" or getattr(args, "held", False)
     if options.nodes > 1 and not placed:
         raise WrongCallError(f"--nodes {options.nodes} needs --rendezvous HOST, the first of the machines")
@@ -232,7 +232,11 @@ def allocated(
     holds: bool,
     approve: Approve | None = None,
 ) -> Allocation:
-    """The devices of a call that launches, leased with `holds`, and such as `approve` lets through."""
+    """The devices of a call that launches, leased with `holds`, and such as `approve` lets through.
+
+    Without `holds` it is a dry run, which waits for nothing: the devices are those that are free now.
+    """
+    request = request if holds else replace(request, wait=None)
     try:
         with opened(args, request.cpu_only) as source:
             return allocate(request, source, os.environ, AllocationListener(args.why), holds, approve)

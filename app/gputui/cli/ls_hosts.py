@@ -50,7 +50,8 @@ def list_boxes(
     else:
         sys.stdout.write("\n".join(_text(each, details, rules, width, colour) for each in found))
     if all(reading.snapshot is None for reading in found):
-        say("no box can be reached" if len(found) > 1 else f"{found[0].alias}: {found[0].error}")
+        if len(found) > 1 or as_json:
+            say("no box can be reached" if len(found) > 1 else f"{found[0].alias}: {found[0].error}")
         return NO_SOURCE
     return DONE
 

@@ -13,6 +13,7 @@ from gputui.cli.hosts_options import answers, why_not
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import is_link, strength
+from gputui.inventory.text_table import cut
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.sources.hosts.calls import Answer
 from gputui.sources.hosts.reading import MOST_REASON, reason
@@ -20,6 +21,8 @@ from gputui.sources.source import NoSourceError
 
 _IDS = re.compile(r"[A-Za-z0-9:,._/-]*")
 _MOST = 1024
+_LINE = 100
+"""Characters of the line that names the boxes that could not be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,13 @@ class Picked:
 def best(boxes: Sequence[str], words: Sequence[str], explain: bool = False) -> Picked:
     """The best set that any of the boxes has, of equal ones the first box's; `words` are options of `pick`.
 
-    What is wrong with a box is said. Raises NoSourceError where none could be asked, NotEnoughError where
+    Where one has it, those that could not be asked are named in a line, else each with its reason; with
+    `explain` that is said anyway. Raises NoSourceError where none could be asked, NotEnoughError where
     none has enough, and WrongCallError where a box takes the words for a wrong call.
     """
     found: list[Picked] = []
-    asked = False
+    reasons: list[tuple[str, str | None]] = []
+    unasked: list[str] = []
     for answer in answers(boxes, ("pick", "--format", "json", *words)):
         why = why_not(answer)
         try:
@@ -68,9 +73,18 @@ def best(boxes: Sequence[str], words: Sequence[str], explain: bool = False) -> P
             continue
         if answer.trouble is None and answer.status == WRONG_CALL:
             raise WrongCallError(f"{answer.alias}: {reason(answer.said)}")
-        asked = asked or (answer.trouble is None and answer.status == NOT_ENOUGH)
-        say(f"{answer.alias}: {why}")
+        reasons.append((answer.alias, why))
+        if answer.trouble is not None or answer.status != NOT_ENOUGH:
+            unasked.append(answer.alias)
+    if explain or not found:
+        for box, why in reasons:
+            say(f"{box}: {why}")
+    elif len(unasked) == 1:
+        say(cut(f"{unasked[0]}: {dict(reasons)[unasked[0]]}", _LINE))
+    elif unasked:
+        say(cut(f"{len(unasked)} boxes could not be asked: {', '.join(unasked)}", _LINE))
     if not found:
+        asked = len(unasked) < len(reasons)
         where = boxes[0] if len(boxes) == 1 else "no box"
         if asked:
             raise NotEnoughError(f"{where} has {'not ' if len(boxes) == 1 else ''}enough devices")

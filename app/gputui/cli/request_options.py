@@ -312,7 +312,7 @@ def add_wait_option(parser: argparse.ArgumentParser) -> None:
         type=duration_type(),
         metavar="TIME",
         help="wait in the queue until enough are free; with TIME at most that long (90, 30m,"
-        " 2h), then status 124",
+        " 2h), then take what is free, else status 124",
     )
     add_window_option(parser)
 

@@ -37,7 +37,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.model_memory import memory_warning
 from gputui.launching.read_intent import read_intent
-from gputui.launching.start import StartError
+from gputui.launching.start import StartError, look_ahead
 from gputui.library.agreement import agreement
 from gputui.system.environment import given_environment
 
@@ -63,9 +63,9 @@ def parser() -> Parser:
     )
     made.add_argument(
         "--on",
-        metavar="BOX|A,B|anywhere",
+        metavar="BOX|A,B|all|anywhere",
         help="start it on another box, over ssh; with torchrun on several at the same time, -n on each (or"
-        " A:4,B:2); anywhere: on the best of those of the settings",
+        " A:4,B:2); all: on all boxes of the settings; anywhere: on the best of them",
     )
     made.add_argument("--dry-run", action="store_true", help="print the launch line and start nothing")
     made.add_argument("--detach", action="store_true", help="start as a background job and print its id")
@@ -150,6 +150,15 @@ def _run(
     if args.held:
         from gputui.cli.held import LEFT, met
 
+        if not args.dry_run:
+            try:
+                # (Which program and directory it is does not depend on where the machines meet.)
+                unmet = replace(options, rendezvous=options.rendezvous or "localhost")
+                look_ahead(launch_on(allocation, unmet, intent), given_environment())
+            except StartError as error:
+                allocation.release()
+                say(str(error))
+                return error.status
         agreed = met(allocation)
         if agreed is None:
             allocation.release()
@@ -306,7 +315,10 @@ def _as_job(
             sys.stdout.flush()
             obey_input()
         if not quiet:
-            say(f"job {job.id}: it outlives this terminal; `gputui jobs attach {job.id}` comes back to it")
+            from gputui.jobs.typed_name import typed_name
+
+            name = typed_name(job.id)
+            say(f"job {job.id}: it outlives this terminal; `gputui jobs attach {name}` comes back to it")
         return attached(job, foreground)
     print_line(job.id)
     if not quiet:

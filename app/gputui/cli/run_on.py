@@ -13,13 +13,11 @@ import sys
 from collections.abc import Sequence
 
 from gputui.cli.common import WrongCallError, elsewhere, say
-from gputui.cli.hosts_options import all_boxes, boxes_named, way, without_options
+from gputui.cli.hosts_options import SWITCHES, all_boxes, boxes_named, way, without_options
 from gputui.cli.launch_call import options_of, request_for
 from gputui.cli.there import become_ssh, on_a_terminal, reached, start_there, through
 from gputui.launching.read_intent import read_intent
 from gputui.sources.hosts.alias import ANYWHERE
-
-_SWITCHES = ("--attach", "--detach")
 
 
 def run_on(args: argparse.Namespace, words: Sequence[str], command: Sequence[str]) -> int:
@@ -45,20 +43,19 @@ def run_on(args: argparse.Namespace, words: Sequence[str], command: Sequence[str
         ((box, count),) = counts.items()
         if count is not None:
             if args.n is not None or args.gpus is not None:
-                raise WrongCallError(f"--on {args.on} says already how many devices")
+                raise WrongCallError(f"--on {args.on} already says how many devices")
             inner += ["-n", str(count)]
         how = way(prompts=sys.stdin is not None and sys.stdin.isatty())
-        reached(box, how)
-    call = ["run", *inner, "--", *command]
     try:
-        if args.dry_run:
-            return through(box, call, how)
-        if args.detach:
-            return start_there(box, [*call[:1], "--detach", *call[1:]], how, args.quiet)
-        attached = [*call[:1], "--attach", *call[1:]]
-        if on_a_terminal():
-            become_ssh(box, attached, how)
-        return through(box, attached, how)
+        # A dry run prints the line of a job, too.
+        as_job = "--detach" if args.detach or args.dry_run else "--attach"
+        call = ["run", as_job, *inner, "--", *command]
+        own = reached(box, how, ("run", *inner))
+        if args.detach and not args.dry_run:
+            return start_there(box, call, how, args.quiet, own)
+        if on_a_terminal() and not args.dry_run:
+            become_ssh(box, call, how, own)
+        return through(box, call, how, own)
     except ValueError as error:
         raise WrongCallError(str(error)) from None
 
@@ -81,7 +78,7 @@ def _counts(text: str) -> dict[str, int | None]:
 
 def _forwarded(args: argparse.Namespace, words: Sequence[str]) -> list[str]:
     """The words for gputui there: in the directory of the same name, unless the call names one."""
-    left = [word for word in without_options(words, "--on") if word not in _SWITCHES]
+    left = [word for word in without_options(words, "--on") if word not in SWITCHES]
     if args.directory is None:
         left += [f"--directory={os.getcwd()}"]  # noqa: PTH109 - as it is called, through links
     return left

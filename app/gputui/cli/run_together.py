@@ -22,7 +22,7 @@ from types import FrameType
 from gputui.choosing.named_devices import NONE
 from gputui.cli.common import DONE, NO_SOURCE, WrongCallError, print_line, say
 from gputui.cli.held import reached
-from gputui.cli.hosts_options import way, without_options
+from gputui.cli.hosts_options import SWITCHES, way, without_options
 from gputui.cli.launch_call import options_of
 from gputui.cli.prefixed_output import PrefixedOutput
 from gputui.cli.there import pass_on
@@ -131,11 +131,11 @@ def _check(args: argparse.Namespace, counts: Mapping[str, int | None], command: 
         raise WrongCallError("--gpus names devices of one box: --on several takes -n")
     if args.wait is not None:
         raise WrongCallError(
-            "--wait does not go with --on several boxes: each has a line of its own, and who has come to his"
-            " turn in one of them would keep its devices idle"
+            "--wait does not go with several boxes: each has a queue of its own, and the first whose turn"
+            " comes would keep its devices idle until the others follow"
         )
     if (args.n is not None or args.gpus is not None) and any(count is not None for count in counts.values()):
-        raise WrongCallError("BOX:N says already how many devices")
+        raise WrongCallError("BOX:N already says how many devices")
     if args.nodes not in (1, len(counts)):
         raise WrongCallError(f"--nodes {args.nodes}, and --on names {len(counts)} boxes")
     # (With the number of machines, so that a command that is not torchrun's is refused here.)
@@ -147,8 +147,10 @@ def _call(
 ) -> list[str]:
     """What one of the boxes is called with."""
     left = without_options(words, "--on", "--rendezvous", "--nodes")
-    end = args.detach or args.dry_run
-    call = ["run", "--held", *(() if end else ("--attach",)), f"--nodes={boxes}", *left]
+    left = [word for word in left if word not in SWITCHES]
+    # (A dry run prints the line of a job, too.)
+    as_job = "--detach" if args.detach or args.dry_run else "--attach"
+    call = ["run", "--held", as_job, f"--nodes={boxes}", *left]
     if count is not None:
         call += ["-n", str(count)]
     if args.directory is None:
@@ -213,7 +215,7 @@ def _hold(
             return _Refused(name, NO_SOURCE, "its answer cannot be read")
         return box
     status = session.finish()
-    if session.lacks("--held") and not own:
+    if session.too_old:
         # (It is older than this one: a copy of this one is sent.)
         return _hold(name, words, how, sessions, own=True)
     trouble = session.trouble()
@@ -282,10 +284,18 @@ def _started(args: argparse.Namespace, boxes: Sequence[_Box], place: str, how: W
     if args.detach:
         return _left(boxes, how, args.quiet)
     if not args.quiet:
-        jobs = " and ".join(f"{box.name}:{box.job}" for box in boxes if box.job)
-        say(f"{jobs}: they outlive this terminal; `gputui jobs attach BOX:ID` comes back to one")
+        _say_how_to_come_back([f"{box.name}:{box.job}" for box in boxes if box.job])
     _follow(ends, how)
     return ends.status
+
+
+def _say_how_to_come_back(jobs: Sequence[str]) -> None:
+    if len(jobs) == 1:
+        say(f"{jobs[0]}: it outlives this terminal; `gputui jobs attach {jobs[0]}` comes back to it")
+    elif jobs:
+        say(
+            f"{' and '.join(jobs)}: they outlive this terminal; `gputui jobs attach BOX:ID` comes back to one"
+        )
 
 
 def _left(boxes: Sequence[_Box], how: Way, quiet: bool) -> int:

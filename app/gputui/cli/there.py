@@ -26,16 +26,25 @@ def on_a_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
-def reached(box: str, how: Way) -> None:
-    """Raises NoSourceError for a box that cannot be reached or has no gputui; sends it there if need be."""
-    answer = ask(box, ("--version",), how)
+def reached(box: str, how: Way, words: Sequence[str] = ("--version",)) -> bool:
+    """Raises NoSourceError for a box that cannot be reached or has no gputui; sends it there if need be.
+
+    Whether a call with these `words`, which do nothing by themselves, must be by a copy of ours, because the
+    gputui there is too old for them.
+    """
+    answer = ask(box, words, how)
+    own = answer.too_old
+    if own:
+        answer = ask(box, words, how, own=True)
     if answer.trouble is not None:
         raise NoSourceError(f"{box}: {answer.trouble.text}")
+    return own
 
 
-def start_there(box: str, call: Sequence[str], how: Way, quiet: bool = False) -> int:
-    """A call that starts a job there and comes back: BOX:ID on stdout. Raises NoSourceError."""
-    answer = ask(box, call, how)
+def start_there(box: str, call: Sequence[str], how: Way, quiet: bool = False, own: bool = False) -> int:
+    """A call that starts a job there and comes back: BOX:ID on stdout. `own`: by a copy of ours. Raises
+    NoSourceError."""
+    answer = ask(box, call, how, own=own)
     said = answer.said.splitlines()
     if answer.trouble is not None:
         raise NoSourceError(f"{box}: {answer.trouble.text}")
@@ -52,18 +61,18 @@ def start_there(box: str, call: Sequence[str], how: Way, quiet: bool = False) ->
     return NO_SOURCE if answer.status is None else answer.status
 
 
-def become_ssh(box: str, call: Sequence[str], how: Way) -> NoReturn:
+def become_ssh(box: str, call: Sequence[str], how: Way, own: bool = False) -> NoReturn:
     """Become the ssh that shows the job in this terminal: what ends this process ends the connection."""
-    there = remote_command(call, digest(), marks=False)
+    there = remote_command(call, digest(), marks=False, own=own, called=box)
     words = ssh_argv(box, there, how, terminal=True, quiet=True)
     sys.stdout.flush()
     os.execvp(words[0], words)
 
 
-def through(box: str, call: Sequence[str], how: Way) -> int:
+def through(box: str, call: Sequence[str], how: Way, own: bool = False) -> int:
     """A call there whose output and status are ours; Ctrl-C is sent on to it. Raises NoSourceError."""
     try:
-        session = Session(box, call, how, tied=True, apart=True)
+        session = Session(box, call, how, tied=True, apart=True, own=own)
     except OSError as error:
         raise NoSourceError(f"ssh cannot be started: {error.strerror}") from None
 
@@ -79,10 +88,10 @@ def through(box: str, call: Sequence[str], how: Way) -> int:
     finally:
         signal.signal(signal.SIGINT, before)
         session.close()
-    pass_on(session, box)
     trouble = session.trouble()
     if trouble is not None and session.mode != "run":
         raise NoSourceError(f"{box}: {trouble.text}")
+    pass_on(session, box)
     if status == LOST or status < 0:
         # (Less than 0: a signal has ended our ssh.)
         say(f"{box}: the connection is lost; the job goes on (`gputui jobs --hosts {box}`)")
@@ -92,7 +101,9 @@ def through(box: str, call: Sequence[str], how: Way) -> int:
 
 def _output(session: Session, box: str) -> Iterator[bytes]:
     while (data := session.receive(None, or_messages=True)) is not None:
-        pass_on(session, box)
+        if session.mode == "run":
+            # (What ssh says before that is in the reason why it is not reached.)
+            pass_on(session, box)
         yield data
 
 

@@ -13,6 +13,7 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.process_tree import here
 from gputui.jobs.record import RecordError, read_job
+from gputui.jobs.typed_name import typed_list, typed_name
 from gputui.system.files import NoHomeError, private_folder, state_folder
 
 _LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "23456789"
@@ -128,7 +129,7 @@ def find_job(word: str, among: Stored, newest: bool = False) -> Job | Unreadable
         if candidates:
             ids = ", ".join(one.id for one in candidates)
             raise JobError(f"{word!r} matches more than one job: {ids}")
-    raise JobError(f"no job is called {word!r}; `gputui jobs` lists them")
+    raise JobError(f"no job is called {word!r}; `{typed_list()}` lists them")
 
 
 def forget(job: Job | Unreadable, force: bool = False) -> None:
@@ -140,7 +141,7 @@ def forget(job: Job | Unreadable, force: bool = False) -> None:
         remedy = (
             f"it belongs to {job.scope.host!r}, where it may be running; --force forgets it"
             if job.state == "elsewhere"
-            else f"`gputui jobs stop {job.id}` stops it"
+            else f"`gputui jobs stop {typed_name(job.id)}` stops it"
         )
         raise JobError(f"job {job.id} has not ended: {remedy}")
     try:

@@ -337,7 +337,7 @@ def _warn(
     if lost is not None and wanted and variable not in dict(assigned(prefix)):
         notices.warn(f"{lost} drops environment variables, so the command does not see the selection")
     if options.nodes > 1 and launcher_of(options).name != "torchrun":
-        notices.warn("several machines are started by torchrun here: --launcher torchrun")
+        notices.warn("only torchrun is started on several machines here: add --launcher torchrun")
     by_index = (wanted.get(variable) or "-")[0].isdigit()
     if devices and wanted.get(variable) and not by_index and (warning := vendor.by_uuid_warning(devices)):
         notices.warn(warning)

@@ -25,6 +25,14 @@ def _shell_script(program: str, environment: Mapping[str, str]) -> str | None:
         return None if b"\0" in file.read(256) else path
 
 
+class StartError(GputuiError):
+    """The command could not be started; `status` is what a shell would end with (126 or 127)."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
     """A sentence where the launch's program cannot be found, else None; asked before the screen is left."""
     program = launch.argv[0]
@@ -35,12 +43,24 @@ def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
     return None if found else f"there is no program {program!r}"
 
 
-class StartError(GputuiError):
-    """The command could not be started; `status` is what a shell would end with (126 or 127)."""
+def look_ahead(launch: Launch, environ: Mapping[str, str]) -> None:
+    """Raises the StartError of a launch whose directory or program is not there, or may not be used.
 
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
+    What only its start would tell (the interpreter of a script) is not looked for.
+    """
+    if launch.directory is not None:
+        try:
+            # (With the dot it says as well whether we may go there.)
+            os.stat(os.path.join(launch.directory, "."))  # noqa: PTH116, PTH118 - pathlib drops the dot
+        except OSError as error:
+            raise StartError(f"cannot change to {launch.directory!r}: {error.strerror}", 126) from None
+    program, path = launch.argv[0], launch.environment(environ).get("PATH", os.defpath)
+    places = [""] if "/" in program else path.split(os.pathsep)
+    files = [Path(launch.directory or ".") / place / program for place in places]
+    if not any(os.access(file, os.F_OK) for file in files):
+        raise StartError(f"there is no program {program!r}", 127)
+    if not any(os.access(file, os.X_OK) and file.is_file() for file in files):
+        raise StartError(f"cannot start {program!r}: {os.strerror(errno.EACCES)}", 126)
 
 
 def run_child(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.sources.hosts.remote_script import Mode
-from gputui.sources.hosts.session import Session
+from gputui.sources.hosts.session import Session, refuses_options
 from gputui.sources.hosts.ssh import Trouble, Way
 
 T = TypeVar("T")
@@ -41,6 +41,11 @@ class Answer:
     said: str
     trouble: Trouble | None
     mode: Mode | None = None
+
+    @property
+    def too_old(self) -> bool:
+        """Whether gputui there has refused an option of a call that ours has understood."""
+        return self.mode == "run" and refuses_options(self.status, self.said)
 
 
 def connect(alias: str, words: Sequence[str], way: Way, **options: Any) -> Session:

@@ -15,6 +15,7 @@ from typing import Literal
 
 from gputui.sources.hosts.nvidia_smi import QUERY
 from gputui.sources.hosts.sent_core import NAMES, START
+from gputui.system.environment import CALLED
 
 MARK = "gputui-hosts:"
 Mode = Literal["run", "send", "nvidia-smi", "none"]
@@ -180,6 +181,7 @@ def command(
     views: bool = False,
     marks: bool = True,
     own: bool = False,
+    called: str = "",
 ) -> str:
     """The command for ssh that runs gputui with these words there.
 
@@ -188,6 +190,7 @@ def command(
     marks    whether it tells how it goes on; not on a terminal, where it has been looked for before
     views    where it cannot run, nvidia-smi is asked instead, with `follows` again and again
     own      by the core that is sent, also where gputui is installed (an older one, that knows less)
+    called   what the box is called here: its messages name its jobs as they must be typed here
 
     Raises ValueError for words that are too long for a command line.
     """
@@ -202,7 +205,8 @@ def command(
         run=_TIED if tied else _BECOME,
         otherwise=view,
     )
-    return in_any_shell(f"set -- {' '.join(map(shlex.quote, words))}\n{script}")
+    name = f"{CALLED}={shlex.quote(called)}\nexport {CALLED}\n" if called else ""
+    return in_any_shell(f"{name}set -- {' '.join(map(shlex.quote, words))}\n{script}")
 
 
 def in_any_shell(script: str) -> str:

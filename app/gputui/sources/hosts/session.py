@@ -34,6 +34,12 @@ file server never does."""
 _RUNS: tuple[Mode, ...] = ("run", "nvidia-smi")
 
 
+def refuses_options(status: int | None, said: str) -> bool:
+    """Whether that is how gputui ends that does not know an option: `said` are its messages."""
+    last = said.strip().splitlines()[-1:]
+    return status == _WRONG_CALL and last != [] and last[0].startswith("gputui: unrecognized arguments:")
+
+
 class Session:
     """The connection. `mode` is None until gputui runs there, or nvidia-smi in its place; `reached`, whether
     the login there has come as far as our script.
@@ -69,7 +75,7 @@ class Session:
         self._said = self._news = b""
         self._before = b""
         self.process = subprocess.Popen(
-            ssh_argv(alias, command(words, digest(), tied, follows, views, own=own), way),
+            ssh_argv(alias, command(words, digest(), tied, follows, views, own=own, called=alias), way),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -277,6 +283,11 @@ class Session:
         """
         refused = self.mode == "run" and self.process.returncode == _WRONG_CALL
         return refused and not self.own and "unrecognized arguments" in self.said and option in self.said
+
+    @property
+    def too_old(self) -> bool:
+        """Whether gputui there, which is not our own copy, has refused an option that ours has understood."""
+        return self.mode == "run" and not self.own and refuses_options(self.process.returncode, self.said)
 
     def trouble(self) -> Trouble | None:
         """Why there is no gputui at the other end, of a session that has ended; None where one has run."""

@@ -1,0 +1,14 @@
+"""A gputui on a box that is older than the one here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def lacks_if_free(program: Path) -> None:
+    """Make the script that starts gputui one of a version before `run --if-free`."""
+    program.write_text(
+        '#!/bin/sh\ncase "$*" in *--if-free*)'
+        ' echo "gputui: unrecognized arguments: --if-free; a command goes after --" >&2; exit 2;; esac\n'
+        + program.read_text().partition("\n")[2]
+    )
