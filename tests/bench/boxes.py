@@ -41,7 +41,7 @@ sleep 0.2
 echo {mark} run
 while :; do
   for line in {folder}/line*; do
-    cat "$line"
+    cat "$line" || exit
     sleep 1
   done
 done
@@ -61,8 +61,8 @@ class Measured(NamedTuple):
 
 
 def measured(environ: Mapping[str, str], seconds: float, unfold: bool = False) -> Measured:
-    """The screen of a box that does nothing, and its page of other boxes."""
-    terminal = Terminal([sys.executable, "-m", "gputui", "--demo", "idle"], environ, (80, 24))
+    """The screen of a box, and its page of other boxes."""
+    terminal = Terminal([sys.executable, "-m", "gputui"], environ, (80, 24))
     pid = terminal.pid
     try:
         terminal.until("○ free")
