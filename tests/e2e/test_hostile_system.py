@@ -22,8 +22,8 @@ from unit.claims_support import for_all_users
 
 pytestmark = pytest.mark.e2e
 
-NOBODY = 54321
-"""A uid without an entry in passwd."""
+NOBODY = 54400 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""A uid without an entry in passwd, of each worker another one: processes are counted by user."""
 _MAY_READ = ("--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search")
 """Python and the package may be installed below a home that is closed to others."""
 AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *_MAY_READ, "--")

@@ -293,5 +293,5 @@ def test_the_job_is_named_as_asked() -> None:
 @pytest.mark.parametrize("gpus", ["all", '"device=4,5"'])
 def test_a_container_that_names_devices_of_this_box_is_refused(gpus: str) -> None:
     launch = compose(TWO, LaunchOptions(("sudo", "docker", "run", "--gpus", gpus, "i", "x")), {}, Told())
-    with pytest.raises(ExportError, match="devices of this box"):
+    with pytest.raises(ExportError, match="devices of this machine"):
         to_sbatch(launch)
