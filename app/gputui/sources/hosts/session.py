@@ -162,10 +162,12 @@ class Session:
         self._before += data
         while self.mode not in _RUNS:
             line, newline, rest = self._before.partition(b"\n")
+            # (However the pieces came: a line that is too long is foreign also where its end has come.)
+            if len(line) > _MOST_BEFORE:
+                self.foreign = True
+                self._give_up()
+                return b""
             if not newline:
-                if len(self._before) > _MOST_BEFORE:
-                    self.foreign = True
-                    self._give_up()
                 return b""
             self._before = rest
             mark, _, word = line.partition(b" ")
