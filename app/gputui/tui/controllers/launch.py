@@ -15,7 +15,7 @@ from gputui.choosing.selection import not_free
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.clipboard import Copied, copy
-from gputui.launching.shell_words import WordsError, assignments, command_line, shell_syntax, split
+from gputui.launching.shell_words import assignments, command_line, shell_syntax, split
 from gputui.launching.start import missing_program
 from gputui.sources.sampler import Sampler
 from gputui.tui.actions import key_of
@@ -88,19 +88,10 @@ class LaunchController:
 
     def edit(self) -> None:
         """Let the person type the command."""
-        from gputui.tui.screens.line_input import LineScreen
-
-        def error_in(line: str) -> str | None:
-            try:
-                split(line)
-            except WordsError as error:
-                return str(error)
-            return None
+        from gputui.tui.screens.line_input import command_input
 
         options = self._view.app_state.options
-        line = command_line(options.additions, options.command)
-        prompt = "command   (⏎ accept, esc cancel)"
-        self._view.open(LineScreen(prompt, line, "for example: python train.py", error_in), self._edited)
+        self._view.open(command_input(command_line(options.additions, options.command)), self._edited)
 
     def _edited(self, line: str | None) -> None:
         if line is None:

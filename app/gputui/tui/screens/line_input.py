@@ -9,6 +9,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from gputui.launching.shell_words import WordsError, split
 from gputui.tui.widgets.one_line import OneLine
 
 
@@ -70,3 +71,16 @@ class LineScreen(ModalScreen[str | None]):
 
     def _error_in(self, line: str) -> str | None:
         return self._check(line) if line.strip() else None
+
+
+def command_input(line: str) -> LineScreen:
+    """Asks for a command, which is `line` so far; one with an open quote is not taken."""
+
+    def error_in(typed: str) -> str | None:
+        try:
+            split(typed)
+        except WordsError as error:
+            return str(error)
+        return None
+
+    return LineScreen("command   (⏎ accept, esc cancel)", line, "for example: python train.py", error_in)

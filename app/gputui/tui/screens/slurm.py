@@ -6,7 +6,6 @@ import time
 from collections.abc import Hashable, Sequence
 
 from gputui.launching.launch import Launch
-from gputui.launching.shell_words import WordsError, split
 from gputui.sources.slurm.cluster import Cluster
 from gputui.tui.controllers.slurm import Form, SlurmController
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
@@ -122,14 +121,7 @@ class SlurmScreen(ListPage):
         self.draw()
 
     def action_edit(self) -> None:
-        from gputui.tui.screens.line_input import LineScreen
-
-        def error_in(line: str) -> str | None:
-            try:
-                split(line)
-            except WordsError as error:
-                return str(error)
-            return None
+        from gputui.tui.screens.line_input import command_input
 
         def answered(line: str | None) -> None:
             said = self._controller.set_line(line) if line is not None else None
@@ -137,8 +129,7 @@ class SlurmScreen(ListPage):
                 self.view.show_message(said, "warn")
             self.draw()
 
-        prompt, example = "command   (⏎ accept, esc cancel)", "for example: python train.py"
-        self.view.open(LineScreen(prompt, self._controller.line, example, error_in), answered)
+        self.view.open(command_input(self._controller.line), answered)
 
     def action_order(self) -> None:
         from gputui.tui.screens.line_input import LineScreen
