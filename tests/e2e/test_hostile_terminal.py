@@ -102,10 +102,11 @@ def test_a_size_in_the_environment_that_no_terminal_has_is_not_believed(
     terminal.until("○ free").until("? help")
     assert len(terminal.lines[-1]) > 20, "the bottom line is at the bottom"
     terminal.send("?")
-    terminal.until(lambda t: "? help" not in t.lines[-1])
+    terminal.until("keys and symbols").until(lambda t: "? help" not in t.lines[-1])
     assert psutil.Process(terminal.pid).memory_info().rss < 100 * 2**20
     terminal.send("\x1b")
-    terminal.until("? help")
+    # (The page of keys has the same words. And a key at once after the escape would be one with it.)
+    terminal.until(lambda t: "keys and symbols" not in t.text and "? help" in t.lines[-1])
     left(terminal)
 
 
