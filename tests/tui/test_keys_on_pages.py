@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from textual.screen import Screen
+from textual.timer import Timer
 
 from gputui.allocating.settings import DEFAULT_SCREEN
+from gputui.sources.hosts.channel import Channels
+from gputui.sources.hosts.ssh import Way
 from gputui.tui.actions import ACTIONS
+from gputui.tui.screens.boxes import BoxesScreen
 from gputui.tui.screens.check import CheckScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.page import Page
@@ -116,3 +122,29 @@ async def test_the_row_of_the_cursor_has_the_same_sign_on_every_page(key: str) -
         body = s.app.screen.query_one("#page-body", Lines)
         assert body.lit is not None and body.texts[body.lit].startswith("▸")
         assert sum(text.startswith("▸") for text in body.texts) == 1
+
+
+async def test_a_page_repaints_itself_by_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Textual calls the handler of every class of a page, so one that calls its parent's starts it twice.
+    started: list[Page] = []
+    set_interval = Page.set_interval
+
+    def counted(page: Page, seconds: float, callback: Callable[[], object], **more: object) -> Timer:
+        if callback == page.draw:
+            started.append(page)
+        return set_interval(page, seconds, callback, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Page, "set_interval", counted)
+    async with session() as s:
+        # (A check needs something to check.)
+        await s.press("4")
+        for keys in OPENERS:
+            await s.press(keys.split(",")[0])
+            await s.press(*["escape"] * len(pages(s)))
+        s.main.perform("check")
+        await s.press("escape")
+        boxes = BoxesScreen(s.main, Channels((), Way(1), 1.0), s.main.launch, {})
+        s.main.open(boxes)
+        await s.until(lambda: boxes in started)
+    assert CheckScreen in map(type, started)
+    assert len(started) == len(set(started))

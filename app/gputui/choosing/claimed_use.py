@@ -64,19 +64,7 @@ class UnclaimedUse(NamedTuple):
 
 def claimed_uses(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
     """Every job that holds devices, in the order of their claims."""
-    claims: dict[object, list[Claim]] = {}
-    for claim in snapshot.claims:
-        # All claims of a job have its pid. Without a pid that is valid here its id tells; without an id each
-        # claim is a job of its own.
-        same = claim.roots or claim.pid or claim.job or claim.key
-        claims.setdefault((claim.user, claim.job, same), []).append(claim)
-    jobs = [_Job.of(each) for each in claims.values()]
-    # A GPU with MIG instances lists their processes a second time; graphics processes are no jobs.
-    seen = {
-        device.key: {p.pid for p in device.processes if p.kind != "graphics"}
-        for device in snapshot.devices
-        if device.processes and not device.mig
-    }
+    jobs, seen = _jobs(snapshot), _seen(snapshot)
     return tuple(_use(snapshot, job, jobs, seen) for job in jobs)
 
 
@@ -84,7 +72,33 @@ def differing(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
     """Those that run on devices which they have not claimed."""
     if not any(claim.pids for claim in snapshot.claims):
         return ()
-    return tuple(use for use in claimed_uses(snapshot) if use.differs)
+    jobs, seen = _jobs(snapshot), _seen(snapshot)
+    # (Few jobs do, and the screen asks of each box every second.)
+    outside = [
+        job for job in jobs if any(job.pids & pids for key, pids in seen.items() if key not in job.keys)
+    ]
+    uses = (_use(snapshot, job, jobs, seen) for job in outside)
+    return tuple(use for use in uses if use.differs)
+
+
+def _jobs(snapshot: Snapshot) -> list[_Job]:
+    claims: dict[object, list[Claim]] = {}
+    for claim in snapshot.claims:
+        # All claims of a job have its pid. Without a pid that is valid here its id tells; without an id each
+        # claim is a job of its own.
+        same = claim.roots or claim.pid or claim.job or claim.key
+        claims.setdefault((claim.user, claim.job, same), []).append(claim)
+    return [_Job.of(each) for each in claims.values()]
+
+
+def _seen(snapshot: Snapshot) -> dict[str, set[int]]:
+    """The processes on each device that has some, by `Device.key`."""
+    # A GPU with MIG instances lists their processes a second time; graphics processes are no jobs.
+    return {
+        device.key: {p.pid for p in device.processes if p.kind != "graphics"}
+        for device in snapshot.devices
+        if device.processes and not device.mig
+    }
 
 
 @dataclass(frozen=True, slots=True)

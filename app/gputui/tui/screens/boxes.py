@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 
-from textual import events
 from textual.binding import Binding
 
 from gputui.choosing.verdict import verdicts
@@ -72,17 +71,16 @@ class BoxesScreen(ListPage):
         self.launch = BoxLaunch(view, launch, environ, self.selection)
 
     def on_mount(self) -> None:
+        # (Textual calls the handler of each class: the page's timer is started by `Page`.)
         self._channels.start()
-        super().on_mount()
 
     def on_unmount(self) -> None:
         # (It waits for each of them a little.)
         threading.Thread(target=self._channels.stop, daemon=True).start()
 
-    def on_key(self, event: events.Key) -> None:
-        to_jobs = self._openers().get(event.key) == "jobs"
-        super().on_key(event)
-        if to_jobs:
+    def give_way(self, action_id: str) -> None:
+        super().give_way(action_id)
+        if action_id == "jobs":
             self.view.show_message(_JOBS_THERE)
 
     # What is painted

@@ -55,7 +55,6 @@ class CheckScreen(Page):
         self._top = 0
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.action_again()
 
     def on_unmount(self) -> None:
