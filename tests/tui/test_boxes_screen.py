@@ -15,7 +15,7 @@ from gputui.sources.hosts.reading import Reading
 from gputui.sources.hosts.ssh import Way
 from gputui.tui.screens.boxes import BoxesScreen
 from gputui.tui.screens.jobs import JobsScreen
-from gputui.tui.screens.page import page_keys
+from gputui.tui.screens.page import Page, page_keys
 from gputui.tui.start_launch import Returned
 from tui.support import Session, session
 from tui.test_people_screen import lit, texts
@@ -425,3 +425,15 @@ async def test_the_jobs_page_says_how_jobs_of_other_boxes_are_listed() -> None:
         await s.press("D")
         assert isinstance(s.app.screen, JobsScreen) and "jobs --hosts" in s.main.message
         assert any("jobs --hosts" in line for line in texts(s))
+
+
+async def test_a_box_that_answers_is_shown_before_the_page_is_painted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Page, "on_mount", lambda _: None)
+    async with session("idle") as s:
+        page = opened(s, BoxState("gpu1"), BoxState("gpu2"))
+        await s.until(lambda: "connecting" in texts(s)[1])
+        assert isinstance(page._channels, Told)
+        page._channels.told = (live("gpu1", two()), DEAD)
+        await s.until(lambda: "1 of 2 free" in texts(s)[1] and "dead" in texts(s)[2])

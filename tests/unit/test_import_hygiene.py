@@ -138,6 +138,7 @@ def test_ids_are_picked_without_json_or_another_subcommand() -> None:
             "gputui.cli.common",
             "gputui.cli.allocation_listener",
             "gputui.cli.request_options",
+            "gputui.cli.rules",
             "gputui.cli.hosts_options",
             "gputui.cli.pick",
         ),

@@ -384,12 +384,12 @@ def test_a_gpu_that_is_not_in_the_tree_has_no_known_links(tree: Tree) -> None:
 def test_a_container_that_hides_network_devices_has_none(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where AppArmor masks /sys: looking at it is denied, also to root."""
     tree.nic("mlx5_0", *APART)
-    stat = os.stat
+    listdir = os.listdir
 
-    def denied(path: Any, *more: Any, **named: Any) -> os.stat_result:
-        if "infiniband" in str(path):
-            raise PermissionError(13, "Permission denied", str(path))
-        return stat(path, *more, **named)
+    def denied(path: str) -> list[str]:
+        if "infiniband" in path:
+            raise PermissionError(13, "Permission denied", path)
+        return listdir(path)
 
-    monkeypatch.setattr(os, "stat", denied)
+    monkeypatch.setattr(os, "listdir", denied)
     assert Rdma(tree.root).nics() == ()

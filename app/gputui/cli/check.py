@@ -13,7 +13,8 @@ from gputui.checking.render import lines, measured_lines, name_of, to_document, 
 from gputui.checking.report import Report
 from gputui.cli.common import CHECK_FAILED, DONE, Parser, duration_type, elsewhere, opened, print_line, say
 from gputui.cli.launch_call import add_launch_options, launch_of
-from gputui.cli.request_options import memory, rules_of
+from gputui.cli.request_options import memory
+from gputui.cli.rules import rules_of
 from gputui.inventory.formatting import GIB, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch

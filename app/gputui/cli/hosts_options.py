@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.cli.common import WrongCallError, elsewhere
-from gputui.cli.request_options import settings_or_wrong_call
+from gputui.cli.rules import settings_or_wrong_call
 from gputui.sources.hosts.alias import ALL, AliasError, alias
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from gputui.cli.common import (
     starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option, boxes_of
-from gputui.cli.request_options import rules_of
+from gputui.cli.rules import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
 from gputui.inventory.snapshot import Snapshot

@@ -20,7 +20,7 @@ from gputui.cli.common import (
 )
 from gputui.cli.job_mapping import VARIABLE, read_jobs, with_own_jobs, write_jobs
 from gputui.cli.metrics_text import metrics_text
-from gputui.cli.request_options import rules_of
+from gputui.cli.rules import rules_of
 from gputui.sources.source import Source, Want
 
 _WANTED = Want.MONITOR | Want.MODES | Want.QUEUE | Want.DETAILS

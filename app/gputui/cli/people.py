@@ -11,7 +11,7 @@ from gputui.choosing.people import Person, people
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import job_claimed_and_runs_on, reason, user_name
 from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
-from gputui.cli.request_options import rules_of
+from gputui.cli.rules import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.document import iso
 from gputui.inventory.formatting import duration, printable, size

@@ -10,14 +10,7 @@ from gputui.allocating.allocate import allocate
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, starting_nothing
 from gputui.cli.hosts_options import add_hosts_option, boxes_of, without_options
-from gputui.cli.request_options import (
-    AUTO,
-    add_request_options,
-    add_wait_option,
-    memory,
-    percent,
-    request_of,
-)
+from gputui.cli.request_options import AUTO, add_request_options, add_wait_option, memory, percent, request_of
 from gputui.sources.source import Want
 
 

@@ -29,7 +29,7 @@ from gputui.cli.common import (
     say,
     starting_nothing,
 )
-from gputui.cli.request_options import rules_of
+from gputui.cli.rules import rules_of
 from gputui.inventory.document import waiters_document
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.snapshot import Host, Snapshot

@@ -11,7 +11,7 @@ from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, say, starting_nothing
 from gputui.cli.ls import document_text
-from gputui.cli.request_options import rules_of
+from gputui.cli.rules import rules_of
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gputui.allocating.request import Request, count_of
 from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse
 from gputui.choosing.named_devices import could_name
 from gputui.choosing.order import ORDERS
-from gputui.choosing.rules import Rules
-from gputui.cli.common import WrongCallError, duration_type
+from gputui.cli.common import duration_type
+from gputui.cli.rules import rules_of
 from gputui.inventory.formatting import read_size
-from gputui.inventory.light_dataclasses import replace
 from gputui.sources.source import Want
 
 if TYPE_CHECKING:
-    from gputui.allocating.request import Request
-    from gputui.allocating.settings import Settings
     from gputui.launching.intent import Asked
 
 
@@ -237,9 +234,6 @@ def request_of(
     """
     number, names = (args.n, args.gpus) if asked is None else (asked.count, asked.names)
     group = (args.group if asked is None else asked.group) or ALL_REDUCE
-    # (Imported here: the screen wants the rules only, before its first frame.)
-    from gputui.allocating.request import Request, count_of
-
     made = Request(
         count=count_of(number, names, group),
         names=names,
@@ -263,44 +257,6 @@ def request_of(
     from gputui.library.agreement import as_asked
 
     return as_asked(made, asked)
-
-
-def settings_or_wrong_call() -> Settings:
-    """The settings. Raises WrongCallError where they cannot be what is meant."""
-    from gputui.allocating.settings import SettingsError, settings
-
-    try:
-        return settings(os.environ)
-    except SettingsError as error:
-        raise WrongCallError(str(error)) from None
-
-
-def rules_of(args: argparse.Namespace | None) -> Rules:
-    """The settings' rules with what the call says over them. Raises WrongCallError for bad settings."""
-    rules = settings_or_wrong_call().rules
-    return rules if args is None or not hasattr(args, "never") else with_rules(rules, args)
-
-
-def with_rules(rules: Rules, args: argparse.Namespace) -> Rules:
-    """The rules with what a call says over them."""
-    from gputui.system.users import own_name
-
-    said: dict[str, object] = {}
-    for option, name in (
-        ("never", "never"),
-        ("prefer", "prefer"),
-        ("busy_memory", "memory"),
-        ("busy_util", "utilization"),
-        ("window", "window"),
-    ):
-        value = getattr(args, option, None)
-        if value is not None:
-            said[name] = value
-    if args.mine:
-        said["mine"] = own_name()
-    if args.ignore_user:
-        said["ignore"] = rules.ignore | frozenset(args.ignore_user)
-    return replace(rules, **said) if said else rules  # type: ignore[arg-type]
 
 
 def add_wait_option(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ from gputui.cli.common import (
     say,
 )
 from gputui.cli.dispatch import SUBCOMMANDS
-from gputui.cli.request_options import rules_of, settings_or_wrong_call
+from gputui.cli.rules import rules_of, settings_or_wrong_call
 from gputui.jobs.source import WithJobs
 from gputui.launching.start import StartError
 from gputui.sources.in_time import InTime

@@ -6,26 +6,31 @@ command fail.
 
 from __future__ import annotations
 
+# ruff: noqa: PTH123, PTH208 - quick: pathlib alone takes milliseconds
+import os
 import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from gputui.inventory.link import SELF, LinkMatrix
 from gputui.inventory.topology import Nic
 from gputui.system.pci_tree import PciPlace, pci_class, place
 
+_NODE = re.compile("node[0-9].*")
+
 
 class Rdma:
     """The RDMA devices under `sysfs`. What cannot be read is left out: a container may show no devices."""
 
-    def __init__(self, sysfs: Path) -> None:
-        self._sysfs = sysfs
+    def __init__(self, sysfs: str | os.PathLike[str]) -> None:
+        self._sysfs = os.fspath(sysfs)
+        folder = f"{self._sysfs}/class/infiniband"
         self._found = [
-            (entry.name, hung)
-            for entry in sorted(_entries(sysfs / "class" / "infiniband"), key=_natural)
-            if (hung := self._hung(entry / "device")) is not None
+            (name, hung)
+            for name in sorted(_entries(folder), key=_natural)
+            if (hung := self._hung(f"{folder}/{name}/device")) is not None
         ]
-        self._one_node = len(list(_entries(sysfs / "devices" / "system" / "node", "node[0-9]*"))) <= 1
+        nodes = _entries(f"{self._sysfs}/devices/system/node")
+        self._one_node = sum(_NODE.fullmatch(name) is not None for name in nodes) <= 1
 
     def nics(self) -> tuple[Nic, ...]:
         """The network devices, in the order of their names' numbers."""
@@ -41,18 +46,19 @@ class Rdma:
 
     def _gpu(self, bus_id: str) -> PciPlace | None:
         domain, _, rest = bus_id.lower().partition(":")
-        return self._hung(self._sysfs / "bus" / "pci" / "devices" / f"{int(domain, 16):04x}:{rest}")
+        return self._hung(f"{self._sysfs}/bus/pci/devices/{int(domain, 16):04x}:{rest}")
 
-    def _hung(self, link: Path) -> PciPlace | None:
+    def _hung(self, link: str) -> PciPlace | None:
         try:
-            real = link.resolve(strict=True)
-        except (OSError, RuntimeError):
+            real = os.path.realpath(link, strict=True)
+        except OSError:
             return None
         try:
-            node = int((real / "numa_node").read_text())
+            with open(f"{real}/numa_node") as file:
+                node = int(file.read())
         except (OSError, ValueError):
             node = -1
-        return place(str(real), node if node >= 0 else None)
+        return place(real, node if node >= 0 else None)
 
     def _word(self, one: PciPlace | None, other: PciPlace) -> str | None:
         if one is None:
@@ -60,14 +66,14 @@ class Rdma:
         return SELF if one is other else pci_class(one, other, self._one_node)
 
 
-def _entries(folder: Path, pattern: str = "*") -> Iterable[Path]:
+def _entries(folder: str) -> list[str]:
     try:
-        return list(folder.glob(pattern)) if folder.is_dir() else ()
+        return os.listdir(folder)
     except OSError:
-        # A container may mask parts of /sys.
-        return ()
+        # (A container may mask parts of /sys.)
+        return []
 
 
-def _natural(entry: Path) -> list[tuple[int, str]]:
+def _natural(name: str) -> list[tuple[int, str]]:
     """ "mlx5_2" before "mlx5_10"."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", entry.name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -103,7 +103,7 @@ class JobsController:
         None, and why it cannot be started."""
         from gputui.cli.common import WrongCallError
         from gputui.cli.launch_call import NEAR
-        from gputui.cli.request_options import with_rules
+        from gputui.cli.rules import with_rules
         from gputui.cli.run import parser
         from gputui.jobs.again import again
         from gputui.jobs.queued import CALLS, call_of

@@ -23,6 +23,8 @@ from gputui.tui.views.text import Line, clip
 _ENTER = "Box: show or fold its devices, or connect. Device: as r"
 _SPACE = "Box: show or fold its devices. Device: select or deselect"
 _JOBS_THERE = "this machine's jobs: `gputui jobs --hosts all` lists those of other boxes"
+_ANSWERS_SEEN_WITHIN = 0.1
+"""Seconds until it is shown that a box has answered for the first time; what it tells then, every second."""
 _OTHER_LINES = 3
 """The rule at the top, the message and the keys."""
 
@@ -73,6 +75,14 @@ class BoxesScreen(ListPage):
     def on_mount(self) -> None:
         # (Textual calls the handler of each class: the page's timer is started by `Page`.)
         self._channels.start()
+        self._connecting = self.set_interval(_ANSWERS_SEEN_WITHIN, self._show_answers)
+
+    def _show_answers(self) -> None:
+        states = self._channels.states
+        if [state.state for state in states] != [box.state.state for box in self._all]:
+            self.draw()
+        if all(state.state != "connecting" for state in states):
+            self._connecting.stop()
 
     def on_unmount(self) -> None:
         # (It waits for each of them a little.)

@@ -322,8 +322,6 @@ class AmdSource(MachineSource):
     def _read_localities(self) -> None:
         if self._localities is not None:
             return
-        from pathlib import Path
-
         from gputui.system.rdma import Rdma
 
         near: list[Locality] = []
@@ -334,19 +332,17 @@ class AmdSource(MachineSource):
                 generation, width = link["max_pcie_generation"], link["max_pcie_width"]
             near.append(self._near(folder, gpu.device.numa_node, generation, width))
         self._localities = tuple(near)
-        rdma = Rdma(Path(self._root.path("/sys")))
+        rdma = Rdma(self._root.path("/sys"))
         self._nics = rdma.nics(), rdma.links([gpu.device.pci_bus_id for gpu in self._gpus or ()])
 
     def _wiring(self) -> Any:
         if self._localities is None:
             return None
-        from pathlib import Path
-
         from gputui.inventory.topology import Topology
         from gputui.system.cpu import between_cpus
 
         return Topology(
-            self._localities, *self._nics, between_cpus=between_cpus(Path(self._root.path("/proc/cpuinfo")))
+            self._localities, *self._nics, between_cpus=between_cpus(self._root.path("/proc/cpuinfo"))
         )
 
 

@@ -441,9 +441,7 @@ class NvmlSource:
         return _Wired(want, keys, links, pcie, peers, topology, missed, unread, self._ticks())
 
     def _topology(self, wiring: Wiring, rows: list[Gpu | None]) -> Topology:
-        # Imported here: most calls want no topology, and pathlib alone takes some milliseconds.
-        from pathlib import Path
-
+        # (Imported here: most calls want no topology.)
         from gputui.inventory.topology import Topology
         from gputui.system.cpu import between_cpus
         from gputui.system.rdma import Rdma
@@ -452,7 +450,7 @@ class NvmlSource:
         for place, gpu in enumerate(rows):
             # A MIG instance is where its GPU is, which stands before it.
             near.append(wiring.locality(place) if gpu else near[-1])
-        rdma = Rdma(Path(self._sysfs))
+        rdma = Rdma(self._sysfs)
         bus_ids = [gpu.devices[0].pci_bus_id if gpu else None for gpu in rows]
         nics, nic_links = rdma.nics(), rdma.links(bus_ids)
         return Topology(tuple(near), nics, nic_links, between_cpus())
