@@ -433,7 +433,9 @@ async def test_a_box_that_answers_is_shown_before_the_page_is_painted_again(
     monkeypatch.setattr(Page, "on_mount", lambda _: None)
     async with session("idle") as s:
         page = opened(s, BoxState("gpu1"), BoxState("gpu2"))
-        await s.until(lambda: "connecting" in texts(s)[1])
+        await s.press()
+        page.draw()
+        assert "connecting" in texts(s)[1]
         assert isinstance(page._channels, Told)
         page._channels.told = (live("gpu1", two()), DEAD)
         await s.until(lambda: "1 of 2 free" in texts(s)[1] and "dead" in texts(s)[2])
