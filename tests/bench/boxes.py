@@ -1,9 +1,10 @@
 """`python -m bench.boxes [--quick]`: the page of other boxes, twenty of them.
 
 First with gputui on each over the loopback: the twenty share this machine's cores with the screen, and so
-does sshd; what `ssh BOX true` takes of each, eight at once, is the least that can be. Then the screen's own
-part alone: in the place of `ssh` stands a script that waits as a network does and prints, once a second, what
-a gputui has told before.
+does sshd; what `ssh BOX true` takes of each, eight at once, is the least that can be. OpenSSH's own key
+exchange takes 70 ms of CPU at each end, and here one machine is both: a cheap one is measured, too. Then the
+screen's own part alone: in the place of `ssh` stands a script that waits as a network does and prints,
+once a second, what a gputui has told before.
 """
 
 from __future__ import annotations
@@ -105,6 +106,19 @@ def _report(what: str, found: Measured) -> Iterator[str]:
     yield row(f"{what}: CPU of all ssh together", f"{found.ssh:.2f} %")
 
 
+def _over_the_loopback(
+    boxes: SshBoxes, environ: Mapping[str, str], seconds: float, what: str
+) -> Iterator[str]:
+    of_box = {name: environ[name] for name in environ if name.startswith(("LD_LIB", "SIMNVML"))}
+    for name in NAMES:
+        boxes.add(name, of_box)
+    began = time.perf_counter()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        [*pool.map(lambda name: subprocess.run([boxes.path / "ssh", name, "true"], check=True), NAMES)]
+    yield row(f"{what}: `ssh BOX true` of all", f"{time.perf_counter() - began:.2f} s")
+    yield from _report(what, measured(boxes.environment(environ), seconds))
+
+
 def rows(seconds: float) -> Iterator[str]:
     """All measurements."""
     with tempfile.TemporaryDirectory() as directory:
@@ -120,22 +134,12 @@ def rows(seconds: float) -> Iterator[str]:
             "XDG_STATE_HOME": str(folder / "state"),
             "GPUTUI_CLAIMS": str(folder / "claims"),
         }
-        boxes = SshBoxes(folder / "boxes")
-        try:
-            of_box = {name: environ[name] for name in environ if name.startswith(("LD_LIB", "SIMNVML"))}
-            for name in NAMES:
-                boxes.add(name, of_box)
-            began = time.perf_counter()
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                [
-                    *pool.map(
-                        lambda name: subprocess.run([boxes.path / "ssh", name, "true"], check=True), NAMES
-                    )
-                ]
-            yield row("`ssh BOX true` of all boxes", f"{time.perf_counter() - began:.2f} s")
-            yield from _report("over the loopback", measured(boxes.environment(environ), seconds))
-        finally:
-            boxes.close()
+        for what, key_exchange in (("curve25519", "curve25519-sha256"), ("OpenSSH's own", None)):
+            boxes = SshBoxes(folder / f"boxes-{key_exchange}", key_exchange=key_exchange)
+            try:
+                yield from _over_the_loopback(boxes, environ, seconds, f"loopback, {what}")
+            finally:
+                boxes.close()
         told = folder / "told"
         told.mkdir()
         began = time.time()

@@ -23,7 +23,7 @@ from gputui.tui.views.text import Line, clip
 _ENTER = "Box: show or fold its devices, or connect. Device: as r"
 _SPACE = "Box: show or fold its devices. Device: select or deselect"
 _JOBS_THERE = "this machine's jobs: `gputui jobs --hosts all` lists those of other boxes"
-_ANSWERS_SEEN_WITHIN = 0.1
+_ANSWERS_SEEN_WITHIN = 0.2
 """Seconds until it is shown that a box has answered for the first time; what it tells then, every second."""
 _OTHER_LINES = 3
 """The rule at the top, the message and the keys."""
