@@ -156,6 +156,19 @@ def test_an_older_gputui_that_lacks_an_option_is_sent_ours(remote: Remote, words
     assert [device.index for device in remote.known()[0].devices] == [1]
 
 
+def test_a_rerun_with_an_option_that_an_older_gputui_lacks_is_by_ours(remote: Remote, call: Call) -> None:
+    remote.run("--detach", "-n", "1", "--", "true")
+    until(lambda: remote.state() == "done")
+    job = f"{remote.name}:{remote.known()[0].id}"
+    lacks_if_free(remote.home / "bin" / "gputui")
+    again = call("jobs", "rerun", job, "--if-free", "--gpus", "1")
+    assert again.status == 0 and again.out.startswith(f"{remote.name}:"), again.err
+    until(lambda: remote.state() == "done")
+    assert [each.index for each in remote.known()[-1].devices] == [1]
+    # One that ours does not know either is as wrong as before.
+    assert call("jobs", "rerun", job, "--no-such-option").status == 2 and len(remote.known()) == 2
+
+
 def test_an_older_gputui_is_sent_ours_for_a_terminal_too(remote: Remote) -> None:
     lacks_if_free(remote.home / "bin" / "gputui")
     words = ("--on", remote.name, "--directory", ".", "--if-free", "--gpus", "1", "--", "echo", "it ran")

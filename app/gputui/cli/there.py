@@ -13,7 +13,7 @@ from typing import NoReturn
 from gputui.cli.common import DONE, NO_SOURCE, print_line, say
 from gputui.cli.jobs import write
 from gputui.inventory.formatting import printable
-from gputui.sources.hosts.calls import ask
+from gputui.sources.hosts.calls import Answer, ask
 from gputui.sources.hosts.remote_script import command as remote_command
 from gputui.sources.hosts.sent_core import digest
 from gputui.sources.hosts.session import Session
@@ -41,24 +41,48 @@ def reached(box: str, how: Way, words: Sequence[str] = ("--version",)) -> bool:
     return own
 
 
-def start_there(box: str, call: Sequence[str], how: Way, quiet: bool = False, own: bool = False) -> int:
-    """A call that starts a job there and comes back: BOX:ID on stdout. `own`: by a copy of ours. Raises
-    NoSourceError."""
-    answer = ask(box, call, how, own=own)
-    said = answer.said.splitlines()
+def asked_to_start(box: str, call: Sequence[str], how: Way) -> tuple[Answer, bool]:
+    """What a call that starts a job there, and comes back, has come to; whether a copy of ours has answered,
+    because the gputui there is too old for it. Raises NoSourceError."""
+    answer = ask(box, call, how)
+    own = answer.too_old
+    if own:
+        answer = ask(box, call, how, own=True)
     if answer.trouble is not None:
         raise NoSourceError(f"{box}: {answer.trouble.text}")
-    if answer.status == DONE and not quiet:
-        # (The last line says how the job is followed there.)
-        del said[-1:]
-    for line in said:
-        say(f"{box}: {printable(line.removeprefix('gputui: '))}")
+    return answer, own
+
+
+def start_there(box: str, call: Sequence[str], how: Way, quiet: bool = False) -> int:
+    """A call that starts a job there and comes back: BOX:ID on stdout. Raises NoSourceError."""
+    answer, _ = asked_to_start(box, call, how)
+    return tell_started(answer, quiet)
+
+
+def tell_started(answer: Answer, quiet: bool) -> int:
+    """Print BOX:ID of a job that was started, and what was said there; the status."""
+    tell_said(answer, quiet)
     if answer.status == DONE:
-        job = f"{box}:{printable(answer.out.decode(errors='replace').strip())}"
+        job = job_of(answer)
         print_line(job)
         if not quiet:
             say(f"job {job}: `gputui jobs log -f {job}` follows it")
     return NO_SOURCE if answer.status is None else answer.status
+
+
+def tell_said(answer: Answer, quiet: bool) -> None:
+    """Print the messages of a call that starts a job; with `quiet` that call was told to be it, too."""
+    said = answer.said.splitlines()
+    if answer.status == DONE and not quiet:
+        # (The last line says how the job is followed there.)
+        del said[-1:]
+    for line in said:
+        say(f"{answer.alias}: {printable(line.removeprefix('gputui: '))}")
+
+
+def job_of(answer: Answer) -> str:
+    """BOX:ID of the job that a call has started."""
+    return f"{answer.alias}:{printable(answer.out.decode(errors='replace').strip())}"
 
 
 def become_ssh(box: str, call: Sequence[str], how: Way, own: bool = False) -> NoReturn:
@@ -67,6 +91,15 @@ def become_ssh(box: str, call: Sequence[str], how: Way, own: bool = False) -> No
     words = ssh_argv(box, there, how, terminal=True, quiet=True)
     sys.stdout.flush()
     os.execvp(words[0], words)
+
+
+def attach(job: str, how: Way, own: bool) -> int:
+    """Follow a job of a box that has been reached, BOX:ID; its status. Raises NoSourceError."""
+    box, _, name = job.partition(":")
+    call = ("jobs", "attach", name)
+    if on_a_terminal():
+        become_ssh(box, call, how, own)
+    return through(box, call, how, own)
 
 
 def through(box: str, call: Sequence[str], how: Way, own: bool = False) -> int:
