@@ -88,6 +88,7 @@ _CHOSEN = ("4", "5", "l")
 
 _SCREENS: dict[str, tuple[str, ...]] = {
     "main": (),
+    "box-jobs": ("O", "D"),
     "boxes": ("O", "down", "b", "b"),
     "check": ("v",),
     "columns": ("f", "down", "down"),

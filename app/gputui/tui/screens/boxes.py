@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 
-from textual import events
 from textual.binding import Binding
 
 from gputui.choosing.verdict import verdicts
@@ -23,7 +22,6 @@ from gputui.tui.views.text import Line, clip
 
 _ENTER = "Box: show or fold its devices, or connect. Device: as r"
 _SPACE = "Box: show or fold its devices. Device: select or deselect"
-_JOBS_THERE = "this machine's jobs: `gputui jobs --hosts all` lists those of other boxes"
 _OTHER_LINES = 3
 """The rule at the top, the message and the keys."""
 
@@ -46,6 +44,7 @@ class BoxesScreen(ListPage):
         shown("d", "start(True)", "detach", about="Run the command there as a job that nobody follows"),
         shown("y", "copy", "copy", about="Copy the call of gputui that r starts"),
         shown("c", "connect(True)", "ssh", about="Let ssh ask for a password or host key here, and connect"),
+        shown("D", "jobs", "jobs", about="The jobs of these boxes: their logs; stop one"),
         shown("f", "only_free", "free only", about="Only boxes with free devices, or all"),
         hidden("B", "choose('other')", "Select the next best set of the box"),
         hidden("n", "choose('ask')", "Select the best N devices of the box"),
@@ -78,12 +77,6 @@ class BoxesScreen(ListPage):
     def on_unmount(self) -> None:
         # (It waits for each of them a little.)
         threading.Thread(target=self._channels.stop, daemon=True).start()
-
-    def on_key(self, event: events.Key) -> None:
-        to_jobs = self._openers().get(event.key) == "jobs"
-        super().on_key(event)
-        if to_jobs:
-            self.view.show_message(_JOBS_THERE)
 
     # What is painted
 
@@ -278,6 +271,10 @@ class BoxesScreen(ListPage):
         if state is not None:
             self.launch.connect(state, self._channels, in_terminal or state.asks)
             self.draw()
+
+    def action_jobs(self) -> None:
+        self.selection.keys.finish_digits()
+        self.launch.open_jobs(self._channels)
 
     def action_perform(self, action_id: str) -> None:
         """The command is the main screen's."""
