@@ -88,8 +88,8 @@ _CHOSEN = ("4", "5", "l")
 
 _SCREENS: dict[str, tuple[str, ...]] = {
     "main": (),
-    "box-jobs": ("O", "D"),
     "boxes": ("O", "down", "b", "b"),
+    "boxes-jobs": ("O", "D"),
     "check": ("v",),
     "columns": ("f", "down", "down"),
     "comparisons": ("D", "V"),

@@ -102,8 +102,9 @@ def attach(job: str, how: Way, own: bool) -> int:
     return through(box, call, how, own)
 
 
-def through(box: str, call: Sequence[str], how: Way, own: bool = False) -> int:
-    """A call there whose output and status are ours; Ctrl-C is sent on to it. Raises NoSourceError."""
+def through(box: str, call: Sequence[str], how: Way, own: bool = False, to_job: bool = True) -> int:
+    """A call there whose output and status are ours; Ctrl-C is sent on to it where it is one `to_job`, and
+    ends any other. Raises NoSourceError."""
     try:
         session = Session(box, call, how, tied=True, apart=True, own=own)
     except OSError as error:
@@ -113,13 +114,14 @@ def through(box: str, call: Sequence[str], how: Way, own: bool = False) -> int:
         with contextlib.suppress(OSError):
             session.send(b"\n")
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = signal.signal(signal.SIGINT, interrupt) if to_job else None
     try:
         write(_output(session, box))
         session.end_input()
         status = session.process.wait()
     finally:
-        signal.signal(signal.SIGINT, before)
+        if to_job:
+            signal.signal(signal.SIGINT, before)
         session.close()
     trouble = session.trouble()
     if trouble is not None and session.mode != "run":
