@@ -286,12 +286,16 @@ def test_anywhere_is_the_best_of_the_boxes(
 
 
 @pytest.mark.parametrize("action", [("log", "-f"), ("wait",)])
-def test_ctrl_c_ends_what_only_looks_at_a_job_and_not_the_job(remote: Remote, action: tuple[str, ...]) -> None:
+def test_ctrl_c_ends_what_only_looks_at_a_job_and_not_the_job(
+    remote: Remote, action: tuple[str, ...]
+) -> None:
     remote.run("--detach", "-n", "1", "--", "sh", "-c", "echo re''ady; exec sleep 600")
     program = remote.home / "bin" / "gputui"
     program.write_text(program.read_text().replace("exec", 'touch "$HOME/asked"; exec'))
     argv = [*GPUTUI, "jobs", *action, f"{remote.name}:{remote.known()[0].id}"]
-    with subprocess.Popen(argv, env=remote.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as looks:
+    with subprocess.Popen(
+        argv, env=remote.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as looks:
         assert looks.stdout is not None
         until(lambda: (remote.home / "asked").exists())
         assert action == ("wait",) or looks.stdout.readline() == b"ready\n"
