@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from box_pair import BoxPair
-from gputui.jobs.of_boxes import MOST_JOBS, BoxJob, BoxJobs, JobsOfBoxes, jobs_told
+from gputui.jobs.of_boxes import MOST_ENDED, MOST_JOBS, BoxJob, BoxJobs, JobsOfBoxes, jobs_told
 from gputui.jobs.on_box import follow_words, stop_there
 from gputui.sources.hosts.calls import Answer
 from gputui.sources.hosts.ssh import Trouble, Way
@@ -68,10 +68,13 @@ def test_a_state_of_a_newer_gputui_is_a_word_like_others() -> None:
 
 
 def test_of_very_many_those_that_ended_long_ago_are_left_out() -> None:
-    ended = [{**JOB, "id": f"e{n}", "state": "done", "ended": JOB["created"]} for n in range(MOST_JOBS + 5)]
+    ended = [{**JOB, "id": f"e{n}", "state": "done", "ended": JOB["created"]} for n in range(MOST_ENDED + 5)]
     found = told(*ended, JOB)
-    assert found.jobs is not None and len(found.jobs) == MOST_JOBS and found.more == 6
+    assert found.jobs is not None and len(found.jobs) == MOST_ENDED + 1 and found.more == 5
     assert found.jobs[0].summary.id == "m6u5"
+    found = told(*({**JOB, "id": f"r{n}"} for n in range(MOST_JOBS + 5)), *ended)
+    assert found.jobs is not None and len(found.jobs) == MOST_JOBS and found.more == MOST_ENDED + 10
+    assert {job.summary.state for job in found.jobs} == {"running"}
 
 
 @pytest.mark.parametrize(

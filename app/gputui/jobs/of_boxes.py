@@ -25,8 +25,8 @@ EVERY = 10.0
 """Seconds from one answer of a box to the next question: each is a login there."""
 _LONGEST = 60.0
 """Seconds at most, where a box does not answer: doubled each time."""
-MOST_JOBS = 50
-"""Jobs of a box that are shown; of more, those that have ended first are left out."""
+MOST_JOBS, MOST_ENDED = 50, 20
+"""Jobs of a box that are shown, and how many of them may have ended: the last ones."""
 _MOST_READ = 20_000
 _MOST_DEVICES = 1024
 _MOST_TEXT = 4096
@@ -97,9 +97,9 @@ def jobs_told(answer: Answer, now: float) -> BoxJobs:
     except (DocumentError, ValueError, RecursionError) as error:
         return BoxJobs(answer.alias, error=printable(f"its answer cannot be read: {error}")[:MOST_REASON])
     read.sort(key=lambda job: place(job.summary))
-    return BoxJobs(
-        answer.alias, tuple(read[:MOST_JOBS]), max(0, len(read) - MOST_JOBS), unreadable, None, now
-    )
+    ended = [job for job in read if job.summary.over]
+    shown = (*read[: len(read) - len(ended)], *ended[:MOST_ENDED])[:MOST_JOBS]
+    return BoxJobs(answer.alias, shown, len(read) - len(shown), unreadable, None, now)
 
 
 def _job(box: str, node: JsonValue) -> BoxJob:
