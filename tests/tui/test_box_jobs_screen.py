@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import localtime, strftime
+
 import pytest
 
 from gputui.inventory.job_summary import JobSummary
@@ -105,6 +107,16 @@ async def test_the_job_at_the_cursor_shows_what_it_is_and_the_end_of_its_log() -
         # Of a box that cannot be asked, all of why, and it is asked again by itself.
         await s.press("down", "down", "r")
         assert lit(s).startswith("gone") and told.asked == ["gone"]
+
+
+async def test_jobs_of_a_box_that_has_gone_stay_with_their_time() -> None:
+    async with session("idle", size=(130, 40)) as s:
+        opened(s, BoxJobs("gpu1", ONE.jobs, error="no answer in time", since=OPENED), GONE)
+        await s.press("down")
+        found = rows(s)
+        told = strftime("%H:%M:%S", localtime(OPENED))
+        assert told in found["gpu1"] and "no answer" in found["gpu1"] and told not in found["gone"]
+        assert lit(s).startswith("gpu1:m6u5")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (130, 40), (60, 12), (30, 6)])

@@ -60,13 +60,11 @@ class BoxJobsScreen(ListPage):
         return snapshot.time if label and snapshot else time.time()
 
     def lines(self, width: int, height: int) -> list[Line]:
-        job, box = self._job, self._box
+        job = self._job
         self._boxes.look_at(job)
-        about = facts_lines(job, self._now, width) if job else box_lines(box, width) if box else []
-        # (What is about the cursor's row leaves half of the lines to the list, and of a job some to its log.)
-        log = _LEAST_LOG if job is not None else 0
-        room = max(1, min(len(self._rows), height // 2 if about else height - 1))
-        about = about[: max(0, height - 1 - room - log)]
+        about = facts_lines(job, self._now, width) if job else []
+        room = max(1, min(len(self._rows), height // 2 if job else height - 1))
+        about = about[: max(0, height - 1 - room - _LEAST_LOG)]
         listing = self.window([row.line for row in self._rows], range(len(self._rows)), room, above=1)
         hidden = self.top, len(self._rows) - self.top - len(listing)
         lines = [headline(self._states, hidden, width), *listing, *about]
@@ -74,6 +72,10 @@ class BoxJobsScreen(ListPage):
         if job is None or left < 2:
             return lines
         return [*lines, *log_lines(job, self._boxes.log, width, left)]
+
+    def notes(self, width: int) -> list[Line]:
+        box = self._box
+        return box_lines(box, width) if box is not None and self._job is None else []
 
     # The row at the cursor, as it was painted last: that is what a key was meant for
 

@@ -82,9 +82,10 @@ def _facts(box: BoxJobs) -> tuple[str, str] | None:
 
 
 def _not_asked(box: BoxJobs) -> str:
-    if box.since is None:
+    """With the time of the jobs that are shown all the same."""
+    if box.since is None or not box.jobs:
         return "cannot be asked"
-    return f"cannot be asked, as it was at {strftime('%H:%M:%S', localtime(box.since))}"
+    return f"cannot be asked, jobs as of {strftime('%H:%M:%S', localtime(box.since))}"
 
 
 def facts_lines(job: BoxJob, now: float, width: int) -> list[Line]:
