@@ -226,7 +226,12 @@ def test_a_box_that_has_waited_too_long_for_another_gives_its_devices_back(
     first.write_text(
         f'#!/bin/sh\n{GPUTUI[0]} -c "{shorter}" "$@"\nstatus=$?\ntouch "$HOME/over"\nexit $status\n'
     )
-    waits = f'while [ ! -e "{pair.homes[0]}/over" ]; do sleep 0.02; done'
+    # (Until the connection to the first has ended here, too: its ssh has the name as a word of its own.)
+    alias = f"[{pair.names[0][0]}]{pair.names[0][1:]}"
+    waits = (
+        f'while [ ! -e "{pair.homes[0]}/over" ] || grep -zqsx "{alias}" /proc/[0-9]*/cmdline;'
+        " do sleep 0.02; done"
+    )
     second.write_text(f'#!/bin/sh\n{waits}\nexec {" ".join(GPUTUI)} "$@"\n')
     status, out, said = pair.run(*words, "-n", "1", *TORCHRUN)
     assert (status, out) == (124, [])
