@@ -89,6 +89,7 @@ _CHOSEN = ("4", "5", "l")
 _SCREENS: dict[str, tuple[str, ...]] = {
     "main": (),
     "boxes": ("O", "down", "b", "b"),
+    "boxes-jobs": ("O", "D"),
     "check": ("v",),
     "columns": ("f", "down", "down"),
     "comparisons": ("D", "V"),

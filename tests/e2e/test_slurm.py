@@ -19,6 +19,7 @@ from gputui.sources.slurm import text_form
 from gputui.sources.slurm.cluster import Cluster
 from gputui.sources.slurm.read import Slurm as Reader
 from simnvml import SimulatedNvml
+from unit.test_json_schema import BOXES_CHECK
 from unit.test_quoting_in_shells import DUMP, HOSTILE
 
 pytestmark = [pytest.mark.e2e, needs_slurm]
@@ -56,7 +57,7 @@ def _boxes(environ: dict[str, str], cwd: Path) -> dict[str, Any]:
     done = _gputui(environ, cwd, "ls", "--slurm", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["schema"] == 1
+    BOXES_CHECK.validate(document)
     return {"slurm": document["slurm"], **{box["host"]: box for box in document["boxes"]}}
 
 

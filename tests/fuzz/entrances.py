@@ -36,6 +36,8 @@ from gputui.cli.ls import document_text, table
 from gputui.cli.metrics_text import metrics_text
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.untrusted_json import DocumentError
+from gputui.jobs.last_lines import lines_in
+from gputui.jobs.of_boxes import LogEnd, jobs_told
 from gputui.jobs.process_tree import here
 from gputui.planning.box import box_of
 from gputui.planning.comparison_log import read_figures
@@ -44,6 +46,7 @@ from gputui.planning.model import PlanningError
 from gputui.planning.plan import plan
 from gputui.planning.reading import read_model
 from gputui.planning.workload import Workload
+from gputui.sources.hosts.calls import Answer
 from gputui.sources.hosts.reading import read
 from gputui.sources.hosts.remote_script import Mode
 from gputui.sources.ray import nodes_of
@@ -55,6 +58,7 @@ from gputui.system.containers import container
 from gputui.system.namespaces import pid_namespace
 from gputui.system.record_locks import END, lock
 from gputui.system.users import user_name
+from gputui.tui.views import box_jobs
 from gputui.vendors.nvidia.vendor import VENDOR
 
 
@@ -662,6 +666,42 @@ def _answer_of_box(given: tuple[bytes, Mode]) -> None:
         assert json.loads(document_text(reading.snapshot, judged))
 
 
+_JOBS_THERE = {
+    "schema": 1,
+    "jobs": [
+        {
+            "id": "m6u5",
+            "name": "night",
+            "state": "failed",
+            "line": "CUDA_VISIBLE_DEVICES=0 python t.py",
+            "argv": ["python", "t.py"],
+            "directory": "/home/ana",
+            "devices": [{"index": 0, "uuid": "GPU-1", "name": "H100"}],
+            "created": "2025-06-15T15:06:40+00:00",
+            "started": None,
+            "ended": "2025-06-15T15:16:40+00:00",
+            "status": 1,
+            "signal": None,
+            "peak_process_memory": 1024,
+        }
+    ],
+    "unreadable": [{"id": "x", "reason": "y"}],
+}
+
+
+def _jobs_of_box(given: tuple[bytes, bytes]) -> None:
+    """What another box lists as jobs, and the log of one: rows of the page, or one that says why not."""
+    now = 1_750_000_000.0
+    told = jobs_told(Answer("gpu1", 0, given[0], "", None, "run"), now)
+    assert (told.jobs is None) == (told.error is not None) and (told.error is None or plain(told.error))
+    shown = [row.line for row in box_jobs.job_rows([told], now, 80)] + box_jobs.box_lines(told, 80)
+    for job in told.jobs or ():
+        assert job.summary.id.isalnum()
+        shown += box_jobs.facts_lines(job, now, 80)
+        shown += box_jobs.log_lines(job, LogEnd(job.name, lines_in(given[1])), 80, 10)
+    assert all(plain(text) for line in shown for text, _ in line)
+
+
 _SMI = b"0, GPU-1, NVIDIA H100, 00000000:1B:00.0, 81559, 10, 81000, 0, 30, 66.05, [N/A], 550.54\n"
 _ANY_BYTES = st.binary(max_size=60)
 
@@ -700,6 +740,7 @@ ENTRANCES = {
         ),
         _answer_of_box,
     ),
+    "jobs of boxes": Entrance(st.tuples(bytes_of(_JOBS_THERE) | _ANY_BYTES, _ANY_BYTES), _jobs_of_box),
     "meetings of boxes": Entrance(bytes_of(_MEETING) | _ANY_BYTES, _meeting),
     "one-sided links": Entrance(_one_sided(), _recording),
     "job mappings": Entrance(

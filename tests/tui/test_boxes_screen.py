@@ -14,7 +14,6 @@ from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading
 from gputui.sources.hosts.ssh import Way
 from gputui.tui.screens.boxes import BoxesScreen
-from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.page import Page, page_keys
 from gputui.tui.start_launch import Returned
 from tui.support import Session, session
@@ -417,14 +416,6 @@ async def test_the_help_lists_each_key_of_the_page_once() -> None:
     rows = page_keys(BoxesScreen.BINDINGS).rows
     keys = [key for row, _ in rows for key in row.split()]
     assert sorted(keys) == sorted(set(keys))
-
-
-async def test_the_jobs_page_says_how_jobs_of_other_boxes_are_listed() -> None:
-    async with session("idle") as s:
-        opened(s, four("a"))
-        await s.press("D")
-        assert isinstance(s.app.screen, JobsScreen) and "jobs --hosts" in s.main.message
-        assert any("jobs --hosts" in line for line in texts(s))
 
 
 async def test_a_box_that_answers_is_shown_before_the_page_is_painted_again(

@@ -12,6 +12,7 @@ from gputui.allocating.settings import DEFAULT_SCREEN
 from gputui.sources.hosts.channel import Channels
 from gputui.sources.hosts.ssh import Way
 from gputui.tui.actions import ACTIONS
+from gputui.tui.screens.box_jobs import BoxJobsScreen
 from gputui.tui.screens.boxes import BoxesScreen
 from gputui.tui.screens.check import CheckScreen
 from gputui.tui.screens.jobs import JobsScreen
@@ -146,5 +147,7 @@ async def test_a_page_repaints_itself_by_one_timer(monkeypatch: pytest.MonkeyPat
         boxes = BoxesScreen(s.main, Channels((), Way(1), 1.0), s.main.launch, {})
         s.main.open(boxes)
         await s.until(lambda: boxes in started)
+        await s.press("D")
+        await s.until(lambda: BoxJobsScreen in map(type, started))
     assert CheckScreen in map(type, started)
     assert len(started) == len(set(started))

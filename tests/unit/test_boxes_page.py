@@ -126,6 +126,30 @@ def test_the_command_runs_there_on_the_selected_devices_in_their_order(page: Ter
     page.until("launch:")
 
 
+def test_a_job_there_is_seen_with_its_log_followed_and_stopped(page: Terminal, there: There) -> None:
+    options = LaunchOptions(
+        ("sh", "-c", "echo fir''st; while [ ! -e more ]; do sleep 0.05; done; echo sec''ond; exec sleep 600"),
+        directory=".",
+    )
+    text, good = start_detached(words_on(there.name, [DEVICES[0].key], options), there.environ)
+    assert good, text
+    page.send("D")
+    page.until(f"{there.name}:").until("running").until("end of the log").until("first")
+    page.send("\r")
+    page.until(f"gputui jobs log -f -n 1000 {there.name}:")
+    (Path(there.environ["HOME"]) / "more").touch()
+    page.until("second")
+    # Ctrl-C ends the following, and not the job.
+    page.send("\x03")
+    page.until("press Enter")
+    page.send("\r")
+    page.until("jobs of other boxes")
+    page.send("S")
+    page.until("press S again")
+    page.send("S")
+    page.until("■ stopped")
+
+
 def test_a_device_that_is_claimed_there_by_then_is_refused(page: Terminal, there: There) -> None:
     page.send("1")
     page.until("[1]   1")

@@ -33,6 +33,7 @@ from simnvml import SimulatedNvml
 from ssh_boxes import PROGRAMS, SshBoxes, system_programs
 from unit.calling import Call
 from unit.jobs_support import until as until_true
+from unit.test_json_schema import BOXES_CHECK
 
 pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
 
@@ -50,6 +51,7 @@ def test_a_box_is_listed_as_it_lists_itself(
 ) -> None:
     boxes.add("idle", shown(simulated_nvml, "idle"))
     found = call("ls", "--hosts", "idle", "--json").json
+    BOXES_CHECK.validate(call("ls", "--hosts", "idle", "--json", "--details").json)
     (entry,) = found["boxes"]
     assert found["schema"] == 1 and (entry["host"], entry["error"]) == ("idle", None)
     assert [device["verdict"]["state"] for device in entry["devices"]] == ["free"] * 2
@@ -68,7 +70,9 @@ def fresh(boxes: SshBoxes, name: str) -> str:
 
 
 def entry(call: Call, alias: str) -> dict[str, Any]:
-    (found,) = call("ls", "--hosts", alias, "--json").json["boxes"]
+    document = call("ls", "--hosts", alias, "--json").json
+    BOXES_CHECK.validate(document)
+    (found,) = document["boxes"]
     assert isinstance(found, dict)
     return found
 
@@ -82,6 +86,7 @@ def test_boxes_that_cannot_be_reached_say_why_and_leave_the_others(
     boxes.add_denied("denied")
     with boxes.add_hung("hung"):
         ended = call("ls", "--hosts", "dead,well,hung,changed,denied,no.such.box.invalid", "--json")
+    BOXES_CHECK.validate(json.loads(ended.out))
     found = {each["host"]: each for each in json.loads(ended.out)["boxes"]}
     assert ended.status == 0 and list(found)[1] == "well"
     assert found["well"]["error"] is None and len(found["well"]["devices"]) == 2
@@ -211,6 +216,7 @@ def test_what_login_scripts_print_is_no_answer(boxes: SshBoxes, idle: dict[str, 
 def entry_of_failed(call: Call, alias: str) -> str:
     ended = call("ls", "--hosts", alias, "--json")
     assert ended.status == 3
+    BOXES_CHECK.validate(json.loads(ended.out))
     return str(json.loads(ended.out)["boxes"][0]["error"])
 
 
@@ -408,6 +414,7 @@ def following(boxes: SshBoxes, names: str, *words: str) -> Iterator[Callable[[],
         def following_document() -> dict[str, dict[str, Any]]:
             assert process.stdout is not None
             found = json.loads(process.stdout.readline())
+            BOXES_CHECK.validate(found)
             return {each["host"]: each for each in found["boxes"]}
 
         try:

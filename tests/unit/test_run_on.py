@@ -156,6 +156,19 @@ def test_an_older_gputui_that_lacks_an_option_is_sent_ours(remote: Remote, words
     assert [device.index for device in remote.known()[0].devices] == [1]
 
 
+def test_a_rerun_with_an_option_that_an_older_gputui_lacks_is_by_ours(remote: Remote, call: Call) -> None:
+    remote.run("--detach", "-n", "1", "--", "true")
+    until(lambda: remote.state() == "done")
+    job = f"{remote.name}:{remote.known()[0].id}"
+    lacks_if_free(remote.home / "bin" / "gputui")
+    again = call("jobs", "rerun", job, "--if-free", "--gpus", "1")
+    assert again.status == 0 and again.out.startswith(f"{remote.name}:"), again.err
+    until(lambda: remote.state() == "done")
+    assert [each.index for each in remote.known()[-1].devices] == [1]
+    # One that ours does not know either is as wrong as before.
+    assert call("jobs", "rerun", job, "--no-such-option").status == 2 and len(remote.known()) == 2
+
+
 def test_an_older_gputui_is_sent_ours_for_a_terminal_too(remote: Remote) -> None:
     lacks_if_free(remote.home / "bin" / "gputui")
     words = ("--on", remote.name, "--directory", ".", "--if-free", "--gpus", "1", "--", "echo", "it ran")
@@ -270,6 +283,25 @@ def test_anywhere_is_the_best_of_the_boxes(
     # What the command itself asks for counts, as in `run`.
     assert call("run", "--on", "anywhere", "--detach", "--", "vllm", "serve", "m", "-tp", "4").status == 4
     call("run", "--on", "anywhere", "--", "env", "CUDA_VISIBLE_DEVICES=0", "true").refused(2)
+
+
+@pytest.mark.parametrize("action", [("log", "-f"), ("wait",)])
+def test_ctrl_c_ends_what_only_looks_at_a_job_and_not_the_job(
+    remote: Remote, action: tuple[str, ...]
+) -> None:
+    remote.run("--detach", "-n", "1", "--", "sh", "-c", "echo re''ady; exec sleep 600")
+    program = remote.home / "bin" / "gputui"
+    program.write_text(program.read_text().replace("exec", 'touch "$HOME/asked"; exec'))
+    argv = [*GPUTUI, "jobs", *action, f"{remote.name}:{remote.known()[0].id}"]
+    with subprocess.Popen(
+        argv, env=remote.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as looks:
+        assert looks.stdout is not None
+        until(lambda: (remote.home / "asked").exists())
+        assert action == ("wait",) or looks.stdout.readline() == b"ready\n"
+        looks.send_signal(signal.SIGINT)
+        assert looks.wait(30) == 130
+    assert remote.state() == "running"
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,31 @@ def test_who_ends_before_all_have_claimed_gives_back_the_devices(
 
 
 @needs_ssh
+@pytest.mark.parametrize("words", [(), ("--detach",), ("--dry-run",)])
+def test_a_box_that_has_waited_too_long_for_another_gives_its_devices_back(
+    pair: BoxPair, words: tuple[str, ...]
+) -> None:
+    shorter = "import gputui.cli.held as h; h.HELD_FOR = 0.2; from gputui.cli.main import entry; entry()"
+    first, second = (home / "bin" / "gputui" for home in pair.homes)
+    first.write_text(
+        f'#!/bin/sh\n{GPUTUI[0]} -c "{shorter}" "$@"\nstatus=$?\ntouch "$HOME/over"\nexit $status\n'
+    )
+    # (Until the connection to the first has ended here, too: its ssh has the name as a word of its own.)
+    alias = f"[{pair.names[0][0]}]{pair.names[0][1:]}"
+    waits = (
+        f'while [ ! -e "{pair.homes[0]}/over" ] || grep -zqsx "{alias}" /proc/[0-9]*/cmdline;'
+        " do sleep 0.02; done"
+    )
+    second.write_text(f'#!/bin/sh\n{waits}\nexec {" ".join(GPUTUI)} "$@"\n')
+    status, out, said = pair.run(*words, "-n", "1", *TORCHRUN)
+    assert (status, out) == (124, [])
+    # One line says which box it was, and one that nothing has started.
+    assert len(said.splitlines()) == 2 and pair.names[0] in said.splitlines()[0]
+    assert pair.states() == [[], []]
+    until(lambda: pair.claimed() == [False, False])
+
+
+@needs_ssh
 def test_detached_jobs_are_named_with_their_boxes(pair: BoxPair) -> None:
     status, out, _ = pair.run("--detach", "-n", "1", "--name", "night", *TORCHRUN)
     ids = [f"{name}:{pair.jobs(number)[0]['id']}" for number, name in enumerate(pair.names)]

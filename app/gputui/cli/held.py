@@ -21,7 +21,9 @@ import time
 from collections.abc import Mapping
 
 from gputui.allocating.allocation import Allocation
+from gputui.allocating.errors import WaitedTooLongError
 from gputui.cli.common import WrongCallError, say
+from gputui.inventory.formatting import duration
 from gputui.inventory.untrusted_json import JsonValue
 from gputui.jobs.foreground import LEFT
 from gputui.launching.host_environment import ThisHost, is_free
@@ -31,16 +33,17 @@ from gputui.launching.launchers.torchrun import PORT, endpoint
 __all__ = ["HELD_FOR", "LEFT", "agreed", "met", "obey_input", "reached"]
 
 HELD_FOR = 180.0
-"""Seconds for which the devices are held for a word that does not come (a connection that is dead without an
-end): longer than the slowest of the other boxes may take."""
+"""Seconds for which the devices are held for a word that does not come: a connection is dead without an end,
+or another box takes as long. (The other side looks, before it starts any, whether all still hold theirs.)"""
 _STDIN = 0
 _LONGEST_LINE = 4096
 
 
 def met(allocation: Allocation) -> tuple[str, Meeting] | None:
-    """HOST:PORT where the machines meet, and what else they have agreed on; None where nobody has said it.
+    """HOST:PORT where the machines meet, and what else they have agreed on; None where nobody can say it.
 
-    Raises WrongCallError for a line that says something else.
+    Raises WaitedTooLongError where nobody has said it in time, WrongCallError for a line that says something
+    else.
     """
     facts = {
         "devices": [device.uuid for device in allocation.devices],
@@ -98,13 +101,15 @@ def _own_address(place: str, first: bool) -> str | None:
 
 
 def _line(deadline: float) -> bytes | None:
-    """The next line of input, and not a byte more: what follows is for `obey_input`. None at its end, and
-    where none comes in time."""
+    """The next line of input, and not a byte more: what follows is for `obey_input`. None at its end. Raises
+    WaitedTooLongError where none comes in time."""
     line = b""
-    while (
-        len(line) < _LONGEST_LINE
-        and select.select([_STDIN], [], [], max(0.0, deadline - time.monotonic()))[0]
-    ):
+    while len(line) < _LONGEST_LINE:
+        if not select.select([_STDIN], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise WaitedTooLongError(
+                f"the other boxes have taken longer than {duration(HELD_FOR)}: the devices are given back,"
+                " and nothing starts"
+            )
         byte = os.read(_STDIN, 1)
         if byte == b"\n":
             return line

@@ -104,4 +104,4 @@ def _act(action: str, box: str, call: Sequence[str]) -> int:
     if action == "attach" and on_a_terminal():
         reached(box, how)
         become_ssh(box, call, how)
-    return through(box, call, how)
+    return through(box, call, how, to_job=action == "attach")

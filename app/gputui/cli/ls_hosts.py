@@ -75,7 +75,7 @@ def follow_boxes(boxes: Sequence[str], rules: Rules, interval: float) -> int:
 
     def tell() -> None:
         while not stopped.wait(pace[0]):
-            entries = [_live_entry(state, rules) for state in channels.states]
+            entries = [live_entry(state, rules) for state in channels.states]
             try:
                 write_line(output, json.dumps({"schema": SCHEMA, "boxes": entries}))
             except OSError as error:
@@ -95,7 +95,7 @@ def follow_boxes(boxes: Sequence[str], rules: Rules, interval: float) -> int:
     return DONE
 
 
-def _live_entry(state: BoxState, rules: Rules) -> dict[str, Any]:
+def live_entry(state: BoxState, rules: Rules) -> dict[str, Any]:
     """As `_entry`, with `state` and `since`; of a box that is silent or gone, what was last known of it."""
     known = _entry(state.reading or Reading(state.alias), rules, details=False)
     first = {"host": state.alias, "error": state.error, "state": state.state, "since": iso(state.since)}

@@ -49,8 +49,9 @@ class Picked:
         return strength(self.weakest_link), -1 if self.free is None else self.free
 
 
-def best(boxes: Sequence[str], words: Sequence[str], explain: bool = False) -> Picked:
-    """The best set that any of the boxes has, of equal ones the first box's; `words` are options of `pick`.
+def ranked(boxes: Sequence[str], words: Sequence[str], explain: bool = False) -> list[Picked]:
+    """The best set of each box that has one, the best of these first, equal ones in the order of the boxes;
+    `words` are options of `pick`.
 
     Where one has it, those that could not be asked are named in a line, else each with its reason; with
     `explain` that is said anyway. Raises NoSourceError where none could be asked, NotEnoughError where
@@ -89,7 +90,7 @@ def best(boxes: Sequence[str], words: Sequence[str], explain: bool = False) -> P
         if asked:
             raise NotEnoughError(f"{where} has {'not ' if len(boxes) == 1 else ''}enough devices")
         raise NoSourceError(f"{where} {'cannot be asked' if len(boxes) == 1 else 'can be asked'}")
-    return max(found, key=lambda picked: picked.rank)
+    return sorted(found, key=lambda picked: picked.rank, reverse=True)
 
 
 def _picked(answer: Answer) -> Picked:
@@ -116,7 +117,7 @@ def _picked(answer: Answer) -> Picked:
 
 def pick_from(boxes: Sequence[str], words: Sequence[str], form: str, explain: bool) -> None:
     """Print the box and its devices on one line, or with `form` "json" as the box prints them, and "host"."""
-    picked = best(boxes, words, explain)
+    picked = ranked(boxes, words, explain)[0]
     if form == "json":
         print(json.dumps({"host": picked.box, **{k: v for k, v in picked.document.items() if k != "host"}}))
     else:

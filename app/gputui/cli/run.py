@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.allocating.allocator import Allocator, Approve
+from gputui.allocating.errors import WaitedTooLongError
 from gputui.allocating.request import Request
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.become import become
@@ -159,7 +160,11 @@ def _run(
                 allocation.release()
                 say(str(error))
                 return error.status
-        agreed = met(allocation)
+        try:
+            agreed = met(allocation)
+        except WaitedTooLongError:
+            allocation.release()
+            raise
         if agreed is None:
             allocation.release()
             return LEFT

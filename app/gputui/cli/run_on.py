@@ -11,13 +11,29 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 
-from gputui.cli.common import WrongCallError, elsewhere, say
+from gputui.allocating.errors import NotEnoughError
+from gputui.cli.common import DONE, NO_SOURCE, NOT_ENOUGH, WrongCallError, elsewhere, say
 from gputui.cli.hosts_options import SWITCHES, all_boxes, boxes_named, way, without_options
+from gputui.cli.jobs import write
 from gputui.cli.launch_call import options_of, request_for
-from gputui.cli.there import become_ssh, on_a_terminal, reached, start_there, through
+from gputui.cli.pick_hosts import ranked
+from gputui.cli.there import (
+    asked_to_start,
+    attach,
+    become_ssh,
+    job_of,
+    on_a_terminal,
+    reached,
+    start_there,
+    tell_said,
+    tell_started,
+    through,
+)
 from gputui.launching.read_intent import read_intent
 from gputui.sources.hosts.alias import ANYWHERE
+from gputui.sources.hosts.reading import reason
 
 
 def run_on(args: argparse.Namespace, words: Sequence[str], command: Sequence[str]) -> int:
@@ -33,31 +49,64 @@ def run_on(args: argparse.Namespace, words: Sequence[str], command: Sequence[str
 
         return run_together(args, words, counts, command)
     inner = _forwarded(args, words)
-    if args.on == ANYWHERE:
-        from gputui.cli.pick_hosts import best
-
-        box = best(all_boxes(), _picking(args, command)).box
-        how = way()
-        say(f"on {box}")
-    else:
+    try:
+        if args.on == ANYWHERE:
+            return _on_the_best(args, inner, command)
         ((box, count),) = counts.items()
         if count is not None:
             if args.n is not None or args.gpus is not None:
                 raise WrongCallError(f"--on {args.on} already says how many devices")
             inner += ["-n", str(count)]
-        how = way(prompts=sys.stdin is not None and sys.stdin.isatty())
-    try:
-        # A dry run prints the line of a job, too.
-        as_job = "--detach" if args.detach or args.dry_run else "--attach"
-        call = ["run", as_job, *inner, "--", *command]
-        own = reached(box, how, ("run", *inner))
-        if args.detach and not args.dry_run:
-            return start_there(box, call, how, args.quiet, own)
-        if on_a_terminal() and not args.dry_run:
-            become_ssh(box, call, how, own)
-        return through(box, call, how, own)
+        return _on(box, args, inner, command)
     except ValueError as error:
         raise WrongCallError(str(error)) from None
+
+
+def _on(box: str, args: argparse.Namespace, inner: Sequence[str], command: Sequence[str]) -> int:
+    how = way(prompts=sys.stdin is not None and sys.stdin.isatty())
+    if args.detach and not args.dry_run:
+        return start_there(box, _call("--detach", inner, command), how, args.quiet)
+    call = _call("--detach" if args.dry_run else "--attach", inner, command)
+    own = reached(box, how, ("run", *inner))
+    if on_a_terminal() and not args.dry_run:
+        become_ssh(box, call, how, own)
+    return through(box, call, how, own)
+
+
+def _on_the_best(args: argparse.Namespace, inner: Sequence[str], command: Sequence[str]) -> int:
+    """On the best of the boxes of the settings; where somebody else took its devices after it was asked for
+    them, on the next best, and so on: each is tried once. Raises NotEnoughError where none is left.
+
+    The job is started first and followed then: by the status of a call that does both, a box that has not
+    enough (4) could not be told from a command that ends so, which must not start twice.
+    """
+    boxes = [picked.box for picked in ranked(all_boxes(), _picking(args, command))]
+    how, call = way(), _call("--detach", inner, command)
+    say(f"on {boxes[0]}")
+    for box, next_best in zip_longest(boxes, boxes[1:]):
+        answer, own = asked_to_start(box, call, how)
+        if answer.status != NOT_ENOUGH:
+            break
+        why = f"{box} has them no longer: {reason(answer.said)}"
+        if next_best is None:
+            tried = f"; tried {', '.join(boxes)}" if len(boxes) > 1 else ""
+            raise NotEnoughError(f"{why}{tried}")
+        say(f"on {next_best}, as {why}")
+    if args.detach and not args.dry_run:
+        return tell_started(answer, args.quiet)
+    tell_said(answer, args.quiet or args.dry_run)
+    if args.dry_run or answer.status != DONE:
+        write([answer.out])
+        return NO_SOURCE if answer.status is None else answer.status
+    job = job_of(answer)
+    if not args.quiet:
+        say(f"job {job}: it outlives this terminal; `gputui jobs attach {job}` comes back to it")
+    return attach(job, how, own)
+
+
+def _call(as_job: str, inner: Sequence[str], command: Sequence[str]) -> list[str]:
+    """What gputui is called with there. (A dry run prints the line of a job, too.)"""
+    return ["run", as_job, *inner, "--", *command]
 
 
 def _counts(text: str) -> dict[str, int | None]:

@@ -105,6 +105,7 @@ def run_together(
             held = of_each(list(calls), lambda box: _hold(box, calls[box], how, sessions))
     except ValueError as error:
         raise WrongCallError(str(error)) from None
+    held = [_still(each) if isinstance(each, _Box) else each for each in held]
     boxes = [each for each in held if isinstance(each, _Box)]
     refused = [each for each in held if isinstance(each, _Refused)]
     try:
@@ -228,6 +229,19 @@ def _hold(
         why = "the connection is lost" if status else "its answer cannot be read"
         return _Refused(name, NO_SOURCE, why)
     return _Refused(name, status, None)
+
+
+def _still(box: _Box) -> _Box | _Refused:
+    """The box, unless it has given its devices back while another one took its time (`held.HELD_FOR`)."""
+    data = box.session.receive(0.0)
+    if data is not None:
+        box.rest += data
+        return box
+    status = box.session.finish()
+    pass_on(box.session, box.name)
+    if status is None or status <= 0 or status == LOST:
+        return _Refused(box.name, NO_SOURCE, "the connection is lost")
+    return _Refused(box.name, status, None)
 
 
 def _place(boxes: Sequence[_Box]) -> str:

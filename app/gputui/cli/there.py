@@ -13,7 +13,7 @@ from typing import NoReturn
 from gputui.cli.common import DONE, NO_SOURCE, print_line, say
 from gputui.cli.jobs import write
 from gputui.inventory.formatting import printable
-from gputui.sources.hosts.calls import ask
+from gputui.sources.hosts.calls import Answer, ask
 from gputui.sources.hosts.remote_script import command as remote_command
 from gputui.sources.hosts.sent_core import digest
 from gputui.sources.hosts.session import Session
@@ -41,24 +41,48 @@ def reached(box: str, how: Way, words: Sequence[str] = ("--version",)) -> bool:
     return own
 
 
-def start_there(box: str, call: Sequence[str], how: Way, quiet: bool = False, own: bool = False) -> int:
-    """A call that starts a job there and comes back: BOX:ID on stdout. `own`: by a copy of ours. Raises
-    NoSourceError."""
-    answer = ask(box, call, how, own=own)
-    said = answer.said.splitlines()
+def asked_to_start(box: str, call: Sequence[str], how: Way) -> tuple[Answer, bool]:
+    """What a call that starts a job there, and comes back, has come to; whether a copy of ours has answered,
+    because the gputui there is too old for it. Raises NoSourceError."""
+    answer = ask(box, call, how)
+    own = answer.too_old
+    if own:
+        answer = ask(box, call, how, own=True)
     if answer.trouble is not None:
         raise NoSourceError(f"{box}: {answer.trouble.text}")
-    if answer.status == DONE and not quiet:
-        # (The last line says how the job is followed there.)
-        del said[-1:]
-    for line in said:
-        say(f"{box}: {printable(line.removeprefix('gputui: '))}")
+    return answer, own
+
+
+def start_there(box: str, call: Sequence[str], how: Way, quiet: bool = False) -> int:
+    """A call that starts a job there and comes back: BOX:ID on stdout. Raises NoSourceError."""
+    answer, _ = asked_to_start(box, call, how)
+    return tell_started(answer, quiet)
+
+
+def tell_started(answer: Answer, quiet: bool) -> int:
+    """Print BOX:ID of a job that was started, and what was said there; the status."""
+    tell_said(answer, quiet)
     if answer.status == DONE:
-        job = f"{box}:{printable(answer.out.decode(errors='replace').strip())}"
+        job = job_of(answer)
         print_line(job)
         if not quiet:
             say(f"job {job}: `gputui jobs log -f {job}` follows it")
     return NO_SOURCE if answer.status is None else answer.status
+
+
+def tell_said(answer: Answer, quiet: bool) -> None:
+    """Print the messages of a call that starts a job; with `quiet` that call was told to be it, too."""
+    said = answer.said.splitlines()
+    if answer.status == DONE and not quiet:
+        # (The last line says how the job is followed there.)
+        del said[-1:]
+    for line in said:
+        say(f"{answer.alias}: {printable(line.removeprefix('gputui: '))}")
+
+
+def job_of(answer: Answer) -> str:
+    """BOX:ID of the job that a call has started."""
+    return f"{answer.alias}:{printable(answer.out.decode(errors='replace').strip())}"
 
 
 def become_ssh(box: str, call: Sequence[str], how: Way, own: bool = False) -> NoReturn:
@@ -69,8 +93,18 @@ def become_ssh(box: str, call: Sequence[str], how: Way, own: bool = False) -> No
     os.execvp(words[0], words)
 
 
-def through(box: str, call: Sequence[str], how: Way, own: bool = False) -> int:
-    """A call there whose output and status are ours; Ctrl-C is sent on to it. Raises NoSourceError."""
+def attach(job: str, how: Way, own: bool) -> int:
+    """Follow a job of a box that has been reached, BOX:ID; its status. Raises NoSourceError."""
+    box, _, name = job.partition(":")
+    call = ("jobs", "attach", name)
+    if on_a_terminal():
+        become_ssh(box, call, how, own)
+    return through(box, call, how, own)
+
+
+def through(box: str, call: Sequence[str], how: Way, own: bool = False, to_job: bool = True) -> int:
+    """A call there whose output and status are ours; Ctrl-C is sent on to it where it is one `to_job`, and
+    ends any other. Raises NoSourceError."""
     try:
         session = Session(box, call, how, tied=True, apart=True, own=own)
     except OSError as error:
@@ -80,13 +114,14 @@ def through(box: str, call: Sequence[str], how: Way, own: bool = False) -> int:
         with contextlib.suppress(OSError):
             session.send(b"\n")
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = signal.signal(signal.SIGINT, interrupt) if to_job else None
     try:
         write(_output(session, box))
         session.end_input()
         status = session.process.wait()
     finally:
-        signal.signal(signal.SIGINT, before)
+        if to_job:
+            signal.signal(signal.SIGINT, before)
         session.close()
     trouble = session.trouble()
     if trouble is not None and session.mode != "run":

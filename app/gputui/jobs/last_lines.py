@@ -29,9 +29,14 @@ def last_lines(log: Path, number: int) -> tuple[str, ...]:
     if size > _MOST_BYTES:
         # (The first line has lost its beginning, unless it is the only one.)
         data = data.partition(b"\n")[2] or data
+    return lines_in(data)[-number:]
+
+
+def lines_in(data: bytes) -> tuple[str, ...]:
+    """The lines of a piece of a log that have any text, without escape sequences."""
     text = _SEQUENCE.sub("", AnsiSanitizer(colours=False).feed(data, final=True))
     lines = (_shown(line) for line in text.split("\n"))
-    return tuple(line for line in lines if line)[-number:]
+    return tuple(line for line in lines if line)
 
 
 def _shown(line: str) -> str:

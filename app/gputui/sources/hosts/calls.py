@@ -66,11 +66,12 @@ def ask(
     views: bool = False,
     patience: float = PATIENCE,
     own: bool = False,
+    apart: bool = False,
 ) -> Answer:
     """The answer of one box; whatever happens to the connection is in it. `views` and `own` are those of
-    `remote_script.command`. Raises ValueError for words that cannot be sent."""
+    `remote_script.command`, `apart` is Session's. Raises ValueError for words that cannot be sent."""
     try:
-        session = connect(alias, words, way, tied=True, views=views, own=own)
+        session = connect(alias, words, way, tied=True, views=views, own=own, apart=apart)
     except OSError as error:
         return Answer(alias, None, b"", "", Trouble("failed", f"ssh cannot be started: {error.strerror}"))
     deadline = time.monotonic() + way.timeout + patience

@@ -64,11 +64,11 @@ class BoxState:
 
 
 class Channels:
-    """The channels of several boxes. `states` is for any thread."""
+    """The channels of several boxes, and the `way` to them. `states` is for any thread."""
 
     def __init__(self, boxes: Sequence[str], way: Way, interval: float) -> None:
         slots = threading.BoundedSemaphore(AT_ONCE)
-        self._way = way
+        self.way = way
         self._channels = [Channel(box, way, slots, interval) for box in boxes]
 
     def start(self) -> None:
@@ -96,7 +96,7 @@ class Channels:
 
     def asking(self, alias: str) -> tuple[str, ...]:
         """The command that connects to a box and ends, for a terminal on which ssh may ask questions."""
-        return ssh_argv(alias, "true", replace(self._way, prompts=True))
+        return ssh_argv(alias, "true", replace(self.way, prompts=True))
 
     @property
     def states(self) -> tuple[BoxState, ...]:

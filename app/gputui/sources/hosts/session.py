@@ -118,7 +118,7 @@ class Session:
                     return b""
             # (Also where something comes all the time.)
             if deadline is not None and time.monotonic() >= deadline:
-                return b""
+                return b"" if self._out in self._open else None
         return None
 
     def _ready(self, deadline: float | None) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from textual.app import App
 from textual.screen import Screen
@@ -21,6 +21,9 @@ from gputui.tui.background import in_background
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.main_view import MainView
+
+if TYPE_CHECKING:
+    from gputui.jobs.of_boxes import JobsOfBoxes
 
 Result = TypeVar("Result")
 
@@ -246,6 +249,23 @@ class BoxLaunch:
             app.call_later(told, *start_detached(words, self._environ))
 
         in_background("start on another box", work)
+
+    def open_jobs(self, channels: Channels) -> None:
+        """Open the page of the jobs of these boxes over theirs."""
+        from gputui.tui.controllers.box_jobs import BoxJobsController
+        from gputui.tui.screens.box_jobs import BoxJobsScreen
+
+        controller = BoxJobsController(self._view, self._launch, self._environ)
+        self._view.open(BoxJobsScreen(self._view, self._jobs_of(channels), controller))
+
+    def _jobs_of(self, channels: Channels) -> JobsOfBoxes:
+        if self._view.app_state.label:
+            from gputui.jobs.of_simulated_boxes import JobsOfSimulatedBoxes
+
+            return JobsOfSimulatedBoxes(lambda: channels.states)
+        from gputui.jobs.of_boxes import JobsOfBoxes
+
+        return JobsOfBoxes([state.alias for state in channels.states], channels.way)
 
     def connect(self, state: BoxState, channels: Channels, in_terminal: bool) -> None:
         """Connect again; `in_terminal`: after ssh could ask in this terminal what it has to know."""

@@ -22,7 +22,6 @@ from gputui.tui.views.text import Line, clip
 
 _ENTER = "Box: show or fold its devices, or connect. Device: as r"
 _SPACE = "Box: show or fold its devices. Device: select or deselect"
-_JOBS_THERE = "this machine's jobs: `gputui jobs --hosts all` lists those of other boxes"
 _ANSWERS_SEEN_WITHIN = 0.2
 """Seconds until it is shown that a box has answered for the first time; what it tells then, every second."""
 _OTHER_LINES = 3
@@ -47,6 +46,7 @@ class BoxesScreen(ListPage):
         shown("d", "start(True)", "detach", about="Run the command there as a job that nobody follows"),
         shown("y", "copy", "copy", about="Copy the call of gputui that r starts"),
         shown("c", "connect(True)", "ssh", about="Let ssh ask for a password or host key here, and connect"),
+        shown("D", "jobs", "jobs", about="The jobs of these boxes: their logs; stop one"),
         shown("f", "only_free", "free only", about="Only boxes with free devices, or all"),
         hidden("B", "choose('other')", "Select the next best set of the box"),
         hidden("n", "choose('ask')", "Select the best N devices of the box"),
@@ -87,11 +87,6 @@ class BoxesScreen(ListPage):
     def on_unmount(self) -> None:
         # (It waits for each of them a little.)
         threading.Thread(target=self._channels.stop, daemon=True).start()
-
-    def give_way(self, action_id: str) -> None:
-        super().give_way(action_id)
-        if action_id == "jobs":
-            self.view.show_message(_JOBS_THERE)
 
     # What is painted
 
@@ -286,6 +281,10 @@ class BoxesScreen(ListPage):
         if state is not None:
             self.launch.connect(state, self._channels, in_terminal or state.asks)
             self.draw()
+
+    def action_jobs(self) -> None:
+        self.selection.keys.finish_digits()
+        self.launch.open_jobs(self._channels)
 
     def action_perform(self, action_id: str) -> None:
         """The command is the main screen's."""

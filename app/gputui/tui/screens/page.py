@@ -115,11 +115,7 @@ class Page(ModalScreen[None]):
         action_id = self._openers().get(event.key)
         if action_id is not None:
             event.stop()
-            self.give_way(action_id)
-
-    def give_way(self, action_id: str) -> None:
-        """Another page, which this action opens, takes the place of this one."""
-        self.view.replace_page(action_id)
+            self.view.replace_page(action_id)
 
     def _openers(self) -> dict[str, str]:
         """The keys that open another page in the place of this one, as on the main screen, and the actions:

@@ -34,7 +34,7 @@ SIGNS: dict[str, tuple[str, str]] = {
 
 _NONE = (
     " no jobs: d on the main screen or gputui run --detach starts one",
-    " gputui jobs --hosts all lists those of other boxes",
+    " those of other boxes: O, D, or gputui jobs --hosts all",
 )
 _WITH_PEAK = 72
 """Cells from which on a line has the peak memory."""

@@ -1,0 +1,267 @@
+"""The jobs of other boxes, as `jobs --json` tells them there: read again and again, with the log of one."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import threading
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gputui.inventory.formatting import printable
+from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.jobs.last_lines import lines_in
+from gputui.jobs.source import place
+from gputui.launching.quoting import quote
+from gputui.sources.hosts.calls import Answer, ask
+from gputui.sources.hosts.reading import MOST_REASON, reason
+from gputui.sources.hosts.ssh import Way
+
+EVERY = 10.0
+"""Seconds from one answer of a box to the next question: each is a login there."""
+_LONGEST = 60.0
+"""Seconds at most, where a box does not answer: doubled each time."""
+MOST_JOBS, MOST_ENDED = 50, 20
+"""Jobs of a box that are shown, and how many of them may have ended: the last ones."""
+_MOST_READ = 20_000
+_MOST_DEVICES = 1024
+_MOST_TEXT = 4096
+"""Characters of a launch line that are kept: nobody reads more of it on a page."""
+_LINES = 200
+"""Lines of the end of a log."""
+_MOST_LOG = 64 * 1024
+_LONGEST_TITLE, _LONGEST_STATE = 400, 20
+_ID = re.compile("[a-z0-9]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class BoxJob:
+    """A job of another box. All texts are strangers'.
+
+    summary    with its id there
+    devices    their numbers there, "0,1"; "" for none
+    line       its launch line;  directory: where it runs, None where that is not known
+    """
+
+    box: str
+    summary: JobSummary
+    devices: str
+    line: str
+    directory: str | None = None
+
+    @property
+    def name(self) -> str:
+        """BOX:ID, as `gputui jobs` takes it."""
+        return f"{self.box}:{self.summary.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class BoxJobs:
+    """The jobs of a box.
+
+    jobs    in the order of the jobs page; None before the first answer
+    more    how many others it has;  unreadable: records that it cannot read
+    error   why they are not known now, None where they are
+    since   seconds since the epoch, by our clock: when the jobs were told, None before
+    """
+
+    alias: str
+    jobs: tuple[BoxJob, ...] | None = None
+    more: int = 0
+    unreadable: int = 0
+    error: str | None = None
+    since: float | None = None
+
+
+class LogEnd(NamedTuple):
+    """The last lines of the log of BOX:ID, or why they are not known."""
+
+    job: str
+    lines: tuple[str, ...]
+    error: str | None = None
+
+
+def jobs_told(answer: Answer, now: float) -> BoxJobs:
+    """What a box has answered to `jobs --json`; why it is not known, where it cannot be read."""
+    if answer.trouble is not None or answer.status != 0:
+        why = answer.trouble.text if answer.trouble is not None else reason(answer.said)
+        return BoxJobs(answer.alias, error=why)
+    try:
+        root = JsonValue(json.loads(answer.out), "answer")
+        read = [_job(answer.alias, node) for node in root["jobs"].items(_MOST_READ)]
+        unreadable = len(root.get("unreadable", []).items(_MOST_READ))
+    except (DocumentError, ValueError, RecursionError) as error:
+        return BoxJobs(answer.alias, error=printable(f"its answer cannot be read: {error}")[:MOST_REASON])
+    read.sort(key=lambda job: place(job.summary))
+    ended = [job for job in read if job.summary.over]
+    shown = (*read[: len(read) - len(ended)], *ended[:MOST_ENDED])[:MOST_JOBS]
+    return BoxJobs(answer.alias, shown, len(read) - len(shown), unreadable, None, now)
+
+
+def _job(box: str, node: JsonValue) -> BoxJob:
+    """Raises DocumentError."""
+    id = node["id"].text()
+    if not _ID.fullmatch(id):
+        raise node["id"].wrong("a job's id")
+    argv = [word.text() for word in node["argv"].items(_MOST_READ)]
+    devices = [(each["index"], each["uuid"]) for each in node["devices"].items(_MOST_DEVICES)]
+    name, directory = node["name"], node.get("directory", None)
+    summary = JobSummary(
+        id=id,
+        title=(name.text() if name.known else " ".join(map(quote, argv)))[:_LONGEST_TITLE],
+        # (One of a newer gputui that we do not know yet is shown by its word.)
+        state=printable(node["state"].text())[:_LONGEST_STATE],
+        keys=tuple(uuid.text() for _, uuid in devices if uuid.known),
+        created=_moment(node, "created"),
+        started=_moment(node, "started"),
+        ended=_moment(node, "ended"),
+        status=_whole(node, "status"),
+        signal=_whole(node, "signal"),
+        peak_process_memory=_whole(node, "peak_process_memory"),
+    )
+    labels = ",".join(
+        # (The index of a MIG instance is one within its GPU.)
+        uuid.text()[:9] if uuid.known and uuid.text().startswith("MIG-") else str(index.whole())
+        for index, uuid in devices
+    )
+    where = directory.text()[:_MOST_TEXT] if directory.known else None
+    return BoxJob(box, summary, labels, node["line"].text()[:_MOST_TEXT], where)
+
+
+def _moment(node: JsonValue, key: str) -> float | None:
+    value = node.get(key, None)
+    return value.moment() if value.known else None
+
+
+def _whole(node: JsonValue, key: str) -> int | None:
+    value = node.get(key, None)
+    return value.whole() if value.known else None
+
+
+class JobsOfBoxes:
+    """Asks each box on a thread of its own. `states` and `log` are for any thread."""
+
+    def __init__(self, boxes: Sequence[str], way: Way, every: float = EVERY) -> None:
+        self._askers = {box: _Asker(box, way, every) for box in boxes}
+        self._looked: BoxJob | None = None
+
+    def start(self) -> None:
+        """Begin to ask."""
+        for asker in self._askers.values():
+            asker.start()
+
+    def stop(self) -> None:
+        """Ask no more; a question that is on its way ends by itself."""
+        for asker in self._askers.values():
+            asker.stop()
+
+    @property
+    def states(self) -> tuple[BoxJobs, ...]:
+        """The boxes as they are known now, in their order."""
+        return tuple(asker.state for asker in self._askers.values())
+
+    def ask_now(self, box: str | None = None) -> None:
+        """Wait no longer before a box, or each of them, is asked again."""
+        for name, asker in self._askers.items():
+            if box in (None, name):
+                asker.ask_now()
+
+    def look_at(self, job: BoxJob | None) -> None:
+        """Read the end of the log of this job from now on, and no other's."""
+        # (It is another value where anything about it has changed, too.)
+        if job != self._looked:
+            self._looked = job
+            for box, asker in self._askers.items():
+                asker.look_at(job if job is not None and job.box == box else None)
+
+    @property
+    def log(self) -> LogEnd | None:
+        """That log; None until it has been read."""
+        looked = self._looked.name if self._looked else None
+        found = (asker.log for asker in self._askers.values())
+        return next((log for log in found if log is not None and log.job == looked), None)
+
+
+class _Asker:
+    """One box."""
+
+    def __init__(self, alias: str, way: Way, every: float) -> None:
+        self.state = BoxJobs(alias)
+        self.log: LogEnd | None = None
+        self._alias, self._way, self._every = alias, way, every
+        self._looked: BoxJob | None = None
+        self._changed = threading.Condition()
+        self._due = self._stopped = False
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name=f"gputui jobs of {self._alias}", daemon=True).start()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+
+    def ask_now(self) -> None:
+        with self._changed:
+            self._due = True
+            self._changed.notify()
+
+    def look_at(self, job: BoxJob | None) -> None:
+        with self._changed:
+            self._looked = job
+            self._changed.notify()
+
+    def _run(self) -> None:
+        pause = self._every
+        while not self._stopped:
+            self.state = self._read()
+            good = self.state.error is None
+            pause = self._every if good else min(2 * pause, max(self._every, _LONGEST))
+            self._read_log(good)
+            self._rest(time.monotonic() + pause)
+
+    def _read(self) -> BoxJobs:
+        told = jobs_told(self._ask("jobs", "--json"), time.time())
+        if told.error is None:
+            return told
+        # (What was known stays, with the time at which it was so.)
+        return replace(self.state, error=told.error)
+
+    def _ask(self, *words: str) -> Answer:
+        # (Apart: a Ctrl-C that is for a command with our terminal is not for this.)
+        return ask(self._alias, words, self._way, apart=True)
+
+    def _rest(self, until: float) -> None:
+        """Until it is time, or somebody asks; meanwhile the log of a job that one goes to is read."""
+        while True:
+            with self._changed:
+                read = self.log.job if self.log else None
+                looked = self._looked.name if self._looked else None
+                if looked in (None, read) and not (self._due or self._stopped):
+                    left = until - time.monotonic()
+                    if left <= 0:
+                        return
+                    # (A pause without an end has none.)
+                    self._changed.wait(None if math.isinf(left) else left)
+                if self._due or self._stopped:
+                    self._due = False
+                    return
+            self._read_log(True)
+
+    def _read_log(self, reached: bool) -> None:
+        """Read the log of the job that is looked at; again only while the job runs."""
+        job = self._looked
+        if job is None or not reached:
+            return
+        if self.log is not None and self.log.job == job.name and self.log.error is None and job.summary.over:
+            return
+        answer = self._ask("jobs", "log", "-n", str(_LINES), job.summary.id)
+        if answer.trouble is not None or answer.status != 0:
+            why = answer.trouble.text if answer.trouble is not None else reason(answer.said)
+            self.log = LogEnd(job.name, (), why)
+        else:
+            self.log = LogEnd(job.name, lines_in(answer.out[-_MOST_LOG:])[-_LINES:])

@@ -1,0 +1,116 @@
+"""Jobs of other boxes as lines: one for each job, one for a box that has none or cannot be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import localtime, strftime
+from typing import NamedTuple
+
+from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import replace
+from gputui.jobs.of_boxes import BoxJob, BoxJobs, LogEnd
+from gputui.tui.views.jobs import facts_of, listed, log, pieces_of
+from gputui.tui.views.text import Line, clip, fit, title, wrap
+
+_WIDEST = 20
+"""Cells of the name of a box at most."""
+
+
+class Row(NamedTuple):
+    """A line of the list. `key` is the box and the job's id, "" for the box itself."""
+
+    key: tuple[str, str]
+    line: Line
+
+
+def headline(boxes: Sequence[BoxJobs], hidden: tuple[int, int], width: int) -> Line:
+    """The rule at the top; `hidden` are the numbers of lines above and below what is seen."""
+    jobs = [job.summary for box in boxes for job in box.jobs or ()]
+    waiting = sum(job.state == "waiting" for job in jobs)
+    running = sum(not job.over for job in jobs) - waiting
+    counts = [f"{running} of {len(jobs)} running"] if jobs else []
+    counts += [f"{waiting} waiting"] if waiting else []
+    asking = sum(box.jobs is None and box.error is None for box in boxes)
+    counts += [f"asking {asking} of {len(boxes)} boxes"] if asking else []
+    tail = ", ".join(counts)
+    more = " ".join(f"{mark} {count}" for mark, count in zip("▲▼", hidden, strict=True) if count > 0)
+    return title("jobs of other boxes", width, f"{tail}  {more}" if more else tail)
+
+
+def job_rows(boxes: Sequence[BoxJobs], now: float, width: int) -> list[Row]:
+    """The rows, box by box; `now` is seconds since the epoch."""
+    every = [job for box in boxes for job in box.jobs or ()]
+    shown = [replace(job.summary, id=_name(job)) for job in every]
+    on = {_name(job): _on(job) for job in every}
+    lines = iter(listed(shown, None, width, now, None, on) if shown else ())
+    names = min(_WIDEST, max((len(box.alias) for box in boxes), default=0))
+    rows: list[Row] = []
+    for box in boxes:
+        # (Its line comes first: what is wrong is true of all that stands below it.)
+        facts = _facts(box)
+        if facts is not None:
+            text, style = facts
+            line = ((f"  {fit(box.alias, names)}  ", ""), (text, style))
+            rows.append(Row((box.alias, ""), clip(line, width)))
+        rows += [Row((box.alias, job.summary.id), next(lines)) for job in box.jobs or ()]
+    return rows
+
+
+def _name(job: BoxJob) -> str:
+    """BOX:ID, as short as a column must be."""
+    box = job.box if len(job.box) <= _WIDEST else f"{job.box[: _WIDEST - 1]}…"
+    return f"{box}:{job.summary.id}"
+
+
+def _on(job: BoxJob) -> str:
+    """What a job runs on."""
+    if job.summary.state == "waiting":
+        return "in line"
+    return f"GPU {printable(job.devices)}" if job.devices else "CPU"
+
+
+def _facts(box: BoxJobs) -> tuple[str, str] | None:
+    """What is to be said of a box beside its jobs, and in which style; None for nothing."""
+    if box.error is not None:
+        return f"{_not_asked(box)}: {printable(box.error)}", "lost"
+    if box.jobs is None:
+        return "asking …", "dim"
+    said = [] if box.jobs else ["no jobs"]
+    said += [f"{box.more} more: gputui jobs --hosts {box.alias}"] if box.more else []
+    said += [f"{box.unreadable} cannot be read there: gputui jobs"] if box.unreadable else []
+    return (", ".join(said), "dim") if said else None
+
+
+def _not_asked(box: BoxJobs) -> str:
+    """With the time of the jobs that are shown all the same."""
+    if box.since is None or not box.jobs:
+        return "cannot be asked"
+    return f"cannot be asked, jobs as of {strftime('%H:%M:%S', localtime(box.since))}"
+
+
+def facts_lines(job: BoxJob, now: float, width: int) -> list[Line]:
+    """What was started, of a job that has ended how and when, and where."""
+    where = [clip(((f" in {printable(job.directory)}", "dim"),), width)] if job.directory else []
+    return [title(f"job {job.name}", width), *facts_of(job.summary, job.line, now, width), *where]
+
+
+def box_lines(box: BoxJobs, width: int) -> list[Line]:
+    """Why a box cannot be asked, all of it; nothing of one that can."""
+    if box.error is None:
+        return []
+    words = f"{box.alias} {_not_asked(box)}: {box.error}. r asks again now"
+    return [((f" {piece}", "warn"),) for piece in wrap(printable(words), width - 2)]
+
+
+def log_lines(job: BoxJob, end: LogEnd | None, width: int, height: int) -> list[Line]:
+    """The end of a log below its rule, in so many lines."""
+    hint = "" if job.summary.over else "⏎ follows it"
+    rule = title(f"end of the log of {job.name}", width, hint)
+    if end is None:
+        return [rule, ((" reading …", "dim"),)]
+    if end.error is not None:
+        return [rule, clip(((f" {printable(end.error)}", "lost"),), width)]
+    if not end.lines:
+        return [rule, ((" nothing yet" if not job.summary.over else " nothing", "dim"),)]
+    visible, _ = log(pieces_of(end.lines, width), max(1, height - 1), 0)
+    return [rule, *visible]

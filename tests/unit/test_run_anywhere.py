@@ -1,0 +1,121 @@
+"""`run --on anywhere` over a real ssh: where somebody takes the devices first, the next best box is tried."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from box_pair import GPUTUI, BoxPair
+from e2e.terminal import Terminal
+from ssh_boxes import PROGRAMS, SshBoxes
+from unit.jobs_support import until
+from unit.older_gputui import lacks_if_free
+
+pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
+
+
+@pytest.fixture
+def pair(
+    boxes: SshBoxes, tmp_path: Path, nvml_library: Path, request: pytest.FixtureRequest
+) -> Iterator[BoxPair]:
+    """Two boxes that are equally good, so that the first of the settings is the best."""
+    made = BoxPair(boxes, tmp_path, nvml_library, f"any-{abs(hash(request.node.nodeid))}")
+    listed = ", ".join(f'"{name}"' for name in made.names)
+    file = tmp_path / "config" / "gputui" / "config.toml"
+    file.write_text(f"[hosts]\nboxes = [{listed}]\nconnect_timeout = 5\n")
+    yield made
+    made.close()
+
+
+def somebody_is_quicker(home: Path) -> None:
+    """Have another job take a device of a box just before a call of `run` there does."""
+    (home / "bin" / "gputui").write_text(
+        f"""#!/bin/sh
+if [ "$1" = run ]; then
+  echo run >> "$HOME/asked"
+  [ -e "$HOME/quicker" ] || {sys.executable} -m gputui run --detach -n 1 -- sleep 600 >/dev/null || exit 1
+  touch "$HOME/quicker"
+fi
+exec {sys.executable} -m gputui "$@"
+"""
+    )
+
+
+def asked(home: Path) -> int:
+    """How often that box was asked to start something."""
+    file = home / "asked"
+    return len(file.read_text().split()) if file.exists() else 0
+
+
+PRINTS = ("--", "sh", "-c", 'echo "on $CUDA_VISIBLE_DEVICES"; exit 7')
+
+
+@pytest.mark.parametrize("words", [(), ("-q",)])
+def test_who_was_too_late_on_the_best_box_gets_the_next_best(pair: BoxPair, words: tuple[str, ...]) -> None:
+    somebody_is_quicker(pair.homes[0])
+    status, out, said = pair.run(*words, "-n", "2", *PRINTS, on="anywhere")
+    assert status == 7 and len(out) == 1 and sorted(out[0][3:].split(",")) == ["0", "1"]
+    assert asked(pair.homes[0]) == 1 and pair.states() == [["running"], ["failed"]]
+    # One line tells of the box that was tried, and where it goes on.
+    (line,) = (line for line in said.splitlines() if pair.names[0] in line and pair.names[1] in line)
+    assert line.isprintable()
+
+
+def test_a_detached_job_and_a_dry_run_go_on_to_the_next_box_too(pair: BoxPair) -> None:
+    somebody_is_quicker(pair.homes[0])
+    status, out, _ = pair.run("--dry-run", "-n", "2", *PRINTS, on="anywhere")
+    assert status == 0 and len(out) == 1 and "CUDA_VISIBLE_DEVICES=" in out[0]
+    assert pair.states() == [["running"], []]
+    (pair.homes[0] / "quicker").unlink()
+    pair.close()
+    until(lambda: pair.claimed() == [False, False])
+    status, out, said = pair.run("--detach", "-n", "2", *PRINTS, on="anywhere")
+    assert (status, out) == (0, [f"{pair.names[1]}:{pair.jobs(1)[0]['id']}"]) and pair.names[0] in said
+
+
+def test_each_box_is_asked_once_and_where_none_is_left_there_are_not_enough(pair: BoxPair) -> None:
+    for home in pair.homes:
+        somebody_is_quicker(home)
+    status, out, said = pair.run("-n", "2", *PRINTS, on="anywhere")
+    assert (status, out) == (4, []) and list(map(asked, pair.homes)) == [1, 1]
+    assert all(name in said.splitlines()[-1] for name in pair.names)
+    assert pair.states() == [["running"], ["running"]]
+
+
+def test_a_command_that_ends_with_the_same_status_starts_on_no_other_box(pair: BoxPair) -> None:
+    status, out, said = pair.run("-n", "2", "--", "sh", "-c", "echo once; exit 4", on="anywhere")
+    assert (status, out) == (4, ["once"]) and pair.states() == [["failed"], []]
+    assert f"gputui jobs attach {pair.names[0]}:" in said
+
+
+def test_an_older_gputui_on_the_best_box_is_sent_ours(pair: BoxPair) -> None:
+    lacks_if_free(pair.homes[0] / "bin" / "gputui")
+    status, out, said = pair.run("--if-free", "-n", "2", *PRINTS, on="anywhere")
+    assert status == 7 and len(out) == 1 and "--if-free" not in said
+    assert pair.states() == [["failed"], []]
+
+
+def test_what_cannot_start_on_the_best_box_is_tried_on_no_other(pair: BoxPair) -> None:
+    status, out, _ = pair.run("-n", "2", "--", "no-such-program", on="anywhere")
+    assert (status, out) == (127, []) and pair.states()[1] == []
+
+
+def test_ctrl_c_on_a_terminal_goes_to_the_job_on_the_next_box(pair: BoxPair) -> None:
+    somebody_is_quicker(pair.homes[0])
+    script = "trap 'echo ca''ught; exit 5' INT; echo re''ady; while :; do sleep 0.05; done"
+    terminal = Terminal(
+        [*GPUTUI, "run", "--on", "anywhere", "--directory", ".", "-n", "2", "--", "sh", "-c", script],
+        {**pair.environ, "TERM": "xterm"},
+        (120, 20),
+    )
+    try:
+        terminal.until("ready")
+        terminal.send("\x03")
+        terminal.until("caught")
+        assert terminal.end() == 5, terminal.text
+        assert f"gputui jobs attach {pair.names[1]}:" in terminal.text
+    finally:
+        terminal.close()
