@@ -25,9 +25,10 @@ from gputui.jobs import FOLDER
 from gputui.jobs.compare import Comparing, Planned, Reading
 from gputui.jobs.comparisons import COMPARISONS
 from gputui.jobs.job import JobError
-from gputui.jobs.kept_records import Kept, KeptError, Unreadable
+from gputui.jobs.kept_records import Kept, KeptError
 from gputui.jobs.queued import call_job
 from gputui.jobs.record import without_secrets_of
+from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.start import detached
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import quote

@@ -44,8 +44,9 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.text_table import cut
 from gputui.jobs import FOLDER
 from gputui.jobs.job import JobError
-from gputui.jobs.kept_records import Kept, KeptError, Unreadable
+from gputui.jobs.kept_records import Kept, KeptError
 from gputui.jobs.queued import call_job
+from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.start import detached
 from gputui.jobs.store import jobs_folder, stored
 from gputui.jobs.sweep import Limits, Planned, Sweeping

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
@@ -15,10 +14,19 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Identity
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.jobs import record_folders
 from gputui.jobs.job import JobError, PidScope
 from gputui.jobs.process_tree import alive, here, identity
-from gputui.jobs.store import cannot_keep, new_folder
-from gputui.system.files import NoHomeError, open_lock, open_own, state_folder, write_private
+from gputui.jobs.record_folders import (
+    RecordError,
+    Unreadable,
+    cannot_keep,
+    new_folder,
+    read_document,
+    read_folders,
+    remove,
+)
+from gputui.system.files import NoHomeError, open_lock, state_folder, write_private
 
 MOST_WORDS = 1_000_000
 _MOST_BYTES = 64 * 1024 * 1024
@@ -31,16 +39,8 @@ class KeptError(Exception):
     """Something that cannot be done with comparisons or sweeps; the message is one line."""
 
 
-class Record(Protocol):
+class Record(record_folders.Record, Protocol):
     """What is kept: a comparison, a sweep."""
-
-    @property
-    def id(self) -> str:
-        """The name of its folder."""
-
-    @property
-    def created(self) -> float:
-        """Seconds since the epoch."""
 
     @property
     def state(self) -> State:
@@ -48,15 +48,6 @@ class Record(Protocol):
 
 
 R = TypeVar("R", bound=Record)
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A folder that has no record we could read, and why."""
-
-    id: str
-    folder: Path
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +103,11 @@ class Store(Generic[R]):
 
         Of what was read `before`, those that have ended are not read again: nothing happens to them any more.
         """
-        folder = self.folder(environ)
+        ended = [each for each in before.records if each.state != "running"] if before else []
         try:
-            entries = sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
-        except (FileNotFoundError, NotADirectoryError):
-            return Kept()
-        except OSError as error:
-            raise KeptError(f"cannot read {str(folder)!r}: {error.strerror}") from None
-        found, unreadable = [], []
-        known = {each.id: each for each in before.records if each.state != "running"} if before else {}
-        for entry in entries:
-            try:
-                found.append(known.get(entry.name) or self._read(entry))
-            except KeptError as error:
-                if entry.exists():  # else it was forgotten meanwhile
-                    unreadable.append(Unreadable(entry.name, entry, str(error)))
-        return Kept(tuple(sorted(found, key=lambda each: (each.created, each.id))), tuple(unreadable))
+            return Kept(*read_folders(self.folder(environ), self._read, ended))
+        except JobError as error:
+            raise KeptError(str(error)) from None
 
     def find(self, word: str, among: Kept[R]) -> R | Unreadable:
         """The one that a word means: its id, or the beginning of one. Raises KeptError."""
@@ -146,13 +126,10 @@ class Store(Generic[R]):
         """Remove it, if it is there; its jobs and their logs stay. Raises KeptError while it runs."""
         if not isinstance(record, Unreadable) and record.state == "running":
             raise KeptError(f"{self.word} {record.id} is running: end it first (Ctrl-C where it runs)")
-        folder = self.folder(environ) / record.id
         try:
-            shutil.rmtree(folder)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise KeptError(f"cannot remove {str(folder)!r}: {error.strerror}") from None
+            remove(self.folder(environ) / record.id)
+        except JobError as error:
+            raise KeptError(str(error)) from None
 
     @contextlib.contextmanager
     def running_alone(self, id: str, environ: Mapping[str, str]) -> Iterator[None]:
@@ -188,21 +165,16 @@ class Store(Generic[R]):
         return f"{self.word}.json"
 
     def _read(self, folder: Path) -> R:
-        """The record of a folder. Raises KeptError."""
+        """The record of a folder. Raises RecordError."""
         try:
-            with os.fdopen(open_own(folder / self._file), "rb") as stream:
-                data = stream.read(_MOST_BYTES + 1)
-            if len(data) > _MOST_BYTES:
-                raise KeptError("its record is too long")
-            return self.made(JsonValue(json.loads(data), "file"), folder.name)
-        except FileNotFoundError:
-            raise KeptError("there is no record in it") from None
+            document = read_document(folder / self._file, _MOST_BYTES)
+            if document is None:
+                raise RecordError("there is no record in it")
+            return self.made(document, folder.name)
         except OSError as error:
-            raise KeptError(f"it cannot be read: {error.strerror}") from None
+            raise RecordError(f"it cannot be read: {error.strerror}") from None
         except DocumentError as error:
-            raise KeptError(str(error)) from None
-        except (ValueError, RecursionError) as error:
-            raise KeptError(f"{self._file}: not JSON: {error}") from None
+            raise RecordError(str(error)) from None
 
 
 def _runner() -> dict[str, object]:

@@ -27,9 +27,10 @@ from gputui.jobs.job import (
     Trouble,
 )
 from gputui.jobs.process_tree import alive
+from gputui.jobs.record_folders import RecordError, read_document
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import secret_changes, without_secrets
-from gputui.system.files import open_own, write_private
+from gputui.system.files import write_private
 
 SCHEMA = 1
 _MOST_BYTES = 16 * 1024 * 1024
@@ -37,10 +38,6 @@ _MOST_BYTES = 16 * 1024 * 1024
 _MOST_WORDS = 1_000_000
 _MOST_DEVICES = 1024
 _MOST_CHANGES = 10_000
-
-
-class RecordError(Exception):
-    """The folder has no record of a job that we could read; the message is one line that says why."""
 
 
 def without_secrets_of(launch: Launch) -> Launch:
@@ -215,18 +212,7 @@ def _finished(node: JsonValue) -> dict[str, Any]:
 
 
 def _document(file: Path) -> JsonValue | None:
-    """What a file of the record says; None when there is no such file."""
-    try:
-        with os.fdopen(open_own(file), "rb") as stream:
-            data = stream.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
-        return None
-    if len(data) > _MOST_BYTES:
-        raise DocumentError(f"{file.name}: too long")
-    try:
-        return JsonValue(json.loads(data), file.name)
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"{file.name}: not JSON: {error}") from None
+    return read_document(file, _MOST_BYTES)
 
 
 def _text(node: JsonValue) -> str:

@@ -17,7 +17,6 @@ from gputui.jobs.again import as_kept
 from gputui.jobs.job import Job, JobDevice, JobError, Trouble
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import (
-    RecordError,
     read_job,
     without_secrets_of,
     write_claims,
@@ -26,7 +25,8 @@ from gputui.jobs.record import (
     write_notify,
     write_words,
 )
-from gputui.jobs.store import cannot_keep, jobs_folder, new_folder
+from gputui.jobs.record_folders import RecordError, cannot_keep, new_folder
+from gputui.jobs.store import jobs_folder
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import program_and_script, without_secrets
