@@ -17,7 +17,14 @@ from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch, OwnDevices
 from gputui.launching.launch_options import AUTO, LaunchOptions, Meeting, words_of
 from gputui.launching.launchers import LAUNCHERS, recognised
-from gputui.launching.launchers.base import Completed, Launcher, LauncherRequest, Notices, devices_text
+from gputui.launching.launchers.base import (
+    Completed,
+    Launcher,
+    LauncherRequest,
+    Notices,
+    Visible,
+    devices_text,
+)
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.programs import program_of
 from gputui.launching.programs.program import Program
@@ -65,30 +72,10 @@ def compose(
             vendor,
             meeting,
         )
-    known = _inherited(environ, options, prefix)
-    before = visibility.changes_here(known) if devices else ()
-    ours = (*before, *visibility.changes(devices, options.ids))
-    if completed.visible == "command":
-        ours = (*before, *visibility.changes_beside_own_list(devices))
-    elif completed.visible == "elsewhere":
-        ours = ()
-    ours = (*ours, *renamed(prefix, ours, (*environ, *(name for name, _ in options.additions))))
-    if not devices:
-        ours = (*ours, *(change for other in box if other is not vendor for change in _hidden(other)))
-    prefix, rewritten = with_variables(prefix, ours)
-    # (What only the command itself had set is out of it now.)
-    ours = tuple(each for each in ours if each not in before or each[0] in environ)
-    notices = Notices([*completed.warnings], [*completed.remarks], completed.own)
-    taken_away = [
-        f"{name}={environ[name]}" for name, value in ours if value is None and (name, value) in before
-    ]
-    if taken_away:
-        notices.remark(
-            f"{' '.join(taken_away)} unset: beside it, the selected indices would mean other devices"
-        )
-    for words in rewritten:
-        if not visibility.names_in_order(_value_in(words, visibility.variable), devices):
-            notices.remark(f"{words} replaced by the selected devices")
+    ours, prefix, remarks = _device_variables(
+        devices, options, environ, vendor, box, prefix, completed.visible
+    )
+    notices = Notices([*completed.warnings], [*completed.remarks, *remarks], completed.own)
     if program is not None and program.only_indices:
         _only_indices(notices, program, devices, by_uuid_refused, visibility)
     stale = (
@@ -116,6 +103,48 @@ def compose(
         names=completed.names or completed.visible == "command",
         settings=completed.settings,
     )
+
+
+def _device_variables(
+    devices: Sequence[Device],
+    options: LaunchOptions,
+    environ: Mapping[str, str],
+    vendor: Vendor,
+    box: Sequence[Vendor],
+    prefix: tuple[str, ...],
+    visible: Visible,
+) -> tuple[Changes, tuple[str, ...], list[str]]:
+    """The changes to the environment by which the command sees exactly these devices, what then stands before
+    it, and what is remarked on that."""
+    visibility = vendor.visibility
+    before = visibility.changes_here(_inherited(environ, options, prefix)) if devices else ()
+    match visible:
+        case "command":
+            ours: Changes = (*before, *visibility.changes_beside_own_list(devices))
+        case "elsewhere":
+            ours = ()
+        case _:
+            ours = (*before, *visibility.changes(devices, options.ids))
+    ours = (*ours, *renamed(prefix, ours, (*environ, *(name for name, _ in options.additions))))
+    if not devices:
+        ours = (*ours, *(change for other in box if other is not vendor for change in _hidden(other)))
+    prefix, rewritten = with_variables(prefix, ours)
+    # (What only the command itself had set is out of it now.)
+    ours = tuple(each for each in ours if each not in before or each[0] in environ)
+    remarks = []
+    taken_away = [
+        f"{name}={environ[name]}" for name, value in ours if value is None and (name, value) in before
+    ]
+    if taken_away:
+        remarks.append(
+            f"{' '.join(taken_away)} unset: beside it, the selected indices would mean other devices"
+        )
+    remarks += [
+        f"{words} replaced by the selected devices"
+        for words in rewritten
+        if not visibility.names_in_order(_value_in(words, visibility.variable), devices)
+    ]
+    return ours, prefix, remarks
 
 
 RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")

@@ -767,27 +767,7 @@ class _Reader:
             yield Value(written, known=False), "" if quoted else "split"
             return
         name = match["plain"] or match["name"]
-        value: Value | list[Value] | None
-        if name in ("@", "*"):
-            value = list(state.positional)
-        elif name == "#":
-            value = Value(str(len(state.positional)), all(each.known for each in state.positional))
-        elif name.isdigit():
-            place = int(name[:6])
-            shown = state.positional[place - 1] if 0 < place <= len(state.positional) else None
-            value = shown if place else Value(written, known=False)
-        elif not (name[0].isalpha() or name[0] == "_"):
-            value = Value(written, known=False)
-        else:
-            value = state.lookup(name)
-            if match["index"] in ("@", "*") and not isinstance(value, list):
-                value = [] if value is None else [value]
-            if isinstance(value, list) and match["index"] not in ("@", "*"):
-                index = self._number(f"$(({match['index'] or 0}))", state)
-                if index is None:
-                    value = Value(written, known=False)
-                else:
-                    value = value[index] if 0 <= index < len(value) else None
+        value = self._parameter(name, match["index"], written, state)
         if self._takes_default(match["operator"] or "", value):
             behind = [
                 child for child in node.named_children if child.start_byte > node.children[1].start_byte
@@ -811,6 +791,31 @@ class _Reader:
             # It is split at other places than spaces.
             value = Value(written, known=False)
         yield value, "" if quoted else "split"
+
+    def _parameter(
+        self, name: str, index: str | None, written: str, state: _State
+    ) -> Value | list[Value] | None:
+        """The value of `$name` or `${name[index]}`, None where it is not set."""
+        if name in ("@", "*"):
+            return list(state.positional)
+        if name == "#":
+            return Value(str(len(state.positional)), all(each.known for each in state.positional))
+        if name.isdigit():
+            place = int(name[:6])
+            if not place:
+                return Value(written, known=False)
+            return state.positional[place - 1] if place <= len(state.positional) else None
+        if not (name[0].isalpha() or name[0] == "_"):
+            return Value(written, known=False)
+        value = state.lookup(name)
+        if index in ("@", "*"):
+            return value if isinstance(value, list) else [] if value is None else [value]
+        if not isinstance(value, list):
+            return value
+        number = self._number(f"$(({index or 0}))", state)
+        if number is None:
+            return Value(written, known=False)
+        return value[number] if 0 <= number < len(value) else None
 
     def _takes_default(self, operator: str, value: Value | list[Value] | None) -> bool:
         """Whether what stands behind `:-`, `:=` or `:+` counts, and not the value."""
