@@ -42,11 +42,9 @@ from gputui.library.agreement import agreement
 from gputui.system.environment import given_environment
 
 if TYPE_CHECKING:
-    from gputui.allocating.allocation import Allocation
     from gputui.allocating.claims.lease import Lease
     from gputui.jobs.foreground import Foreground
     from gputui.jobs.job import Job
-    from gputui.launching.intent import Intent
 
 CANNOT_START = 126
 """What a shell ends with when a command is there and cannot be started."""
@@ -150,10 +148,21 @@ def _run(
     allocation = allocated(args, request, holds=not args.dry_run, approve=approve)
     meeting: Meeting | None = None
     if args.held:
-        agreed = _met(args, allocation, options, intent)
-        if isinstance(agreed, int):
+        from gputui.cli.held import LEFT, met
+
+        if not args.dry_run:
+            try:
+                # (Which program and directory it is does not depend on where the machines meet.)
+                unmet = replace(options, rendezvous=options.rendezvous or "localhost")
+                look_ahead(launch_on(allocation, unmet, intent), given_environment())
+            except StartError as error:
+                allocation.release()
+                say(str(error))
+                return error.status
+        agreed = met(allocation)
+        if agreed is None:
             allocation.release()
-            return agreed
+            return LEFT
         place, meeting = agreed
         options = replace(options, rendezvous=place)
     launch = noted(launch_on(allocation, options, intent, args.threads == NEAR, meeting))
@@ -179,23 +188,6 @@ def _run(
     except StartError as error:
         say(str(error))
         return error.status
-
-
-def _met(
-    args: argparse.Namespace, allocation: Allocation, options: LaunchOptions, intent: Intent
-) -> tuple[str, Meeting] | int:
-    """Where the machines of a launch on several boxes meet, or the status with which this one leaves them."""
-    from gputui.cli.held import LEFT, met
-
-    if not args.dry_run:
-        try:
-            # (Which program and directory it is does not depend on where the machines meet.)
-            unmet = replace(options, rendezvous=options.rendezvous or "localhost")
-            look_ahead(launch_on(allocation, unmet, intent), given_environment())
-        except StartError as error:
-            say(str(error))
-            return error.status
-    return met(allocation) or LEFT
 
 
 def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
