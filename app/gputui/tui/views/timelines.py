@@ -1,9 +1,9 @@
 """Timelines of utilization, memory and power: charts of the past, one above the other, over one time axis.
 
 Every chart goes from 0 to 100 %, of the memory and of the power limit: three percent of jitter must not look
-like work. The panel's charts hold no figures of the present, which the table has: behind them stands the mean
-or the highest of what they show, so that they change only when a new column begins. The page, which has no
-table, has the present figures too.
+like work. The panel's charts come without present figures, which are in the table: to their right stands the
+mean or the maximum of what they show, so that they change only when a new column begins. The page has no
+table, and so it has the present figures, too.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ _SCALE = 6
 _FIGURE = 7
 """Cells of a figure behind a chart, " 100.0G"."""
 _SUMMARIES: dict[Metric, str] = {"utilization": "avg", "memory": "max", "power": "avg"}
-"""What that figure is of the span that the chart shows."""
+"""Whether that figure is the mean or the maximum of the span that the chart shows."""
 _BESIDE = ((170, 3), (76, 2))
-"""From how many cells on so many charts of one device stand beside each other."""
+"""The width in cells from which so many charts of one device stand side by side."""
 _BESIDE_ON_PAGE = ((120, 3),)
 """The same on the page, which has all three in any case."""
 _FIGURES = 12
 """Cells of the figures behind the chart of one device, " max 100.0G"."""
 _WITH_FIGURES = 50
-"""Cells from which on there are some."""
+"""The width in cells from which there are such figures."""
 _LEAST_STACKED = 3
-"""Lines of each chart from which on those of one device stand below each other, as wide as the panel."""
+"""The height in lines from which the charts of one device stand one below the other, as wide as the panel."""
 _LEAST_OUTLINED = 4
-"""Lines from which on a chart of a list has dotted lines at 50 and 100 %."""
+"""The height in lines from which a chart in a list has dotted lines at 50 and 100 %."""
 _MARKED = 6
-"""Lines from which on the page has a line for the mark of the cursor."""
+"""The height in lines from which the page has a line for the mark of the cursor."""
 
 _NO_LIMIT = "no limit"
-"""What stands beside a chart of which nobody knows what 100 % is: its top is a round number."""
+"""The label of a chart whose 100 % is unknown: its top is a round number."""
 
 _SHARED = "memory (the host's RAM, shared)"
 
 _AT_CURSOR = "at ▲"
-"""What stands in the place of "now" while the figures are those at the mark of the cursor."""
+"""Shown instead of "now" while the figures are those at the mark of the cursor."""
 _GAP = ("  ", "")
-"""What stands between two charts beside each other."""
+"""Between two charts that stand side by side."""
 
 _MOST_ROWS = 24
 """Lines of the tallest chart of a list; one device alone takes all there are."""
 
 _REDRAWN = 10.0
-"""Seconds after which the newest column is drawn again where it lasts longer."""
+"""Seconds after which the newest column is drawn again, where a column lasts longer."""
 
 _BLANK: Line = ((" ", ""),)
 
@@ -255,7 +255,7 @@ def _grid(
         gap = int(tall > len(known))
         rows = _stacked(tall - gap, known)
     else:
-        # (Behind the last device no gap is needed.)
+        # (No gap is needed below the last device.)
         tall = (room + 1) // len(devices)
         rows, gap = _layout(tall if tall > 2 else max(1, room // len(devices)), metric, known[:beside])
     span = _span(timelines, columns, zoom)
@@ -273,7 +273,7 @@ def _block(
             _with_figure(app_state, timelines, device, each, grid, tall, not grid.gap) for each in charts
         ]
         for place, parts in enumerate(zip(*drawn, strict=True)):
-            # What a chart is of stands at its foot, where also the idle ones are.
+            # A chart's tag stands at its foot, the only line that an idle chart reaches.
             foot = place == tall - 1
             named = foot and len(block) < tall
             name = fit(_label(app_state, device) if named else "", grid.label, right=True)
@@ -314,7 +314,7 @@ def _charts_of(timelines: Timelines, device: Device, grid: _Grid) -> _Rows:
 
 
 def _headings(app_state: AppState, grid: _Grid, keys: Collection[str]) -> Line:
-    """What each of the charts beside each other is of, and what stands behind it."""
+    """What each of the charts side by side shows, and what the figure to its right is."""
     moment = "now" if grid.cursor is None else _AT_CURSOR
     names = [
         (
@@ -338,7 +338,7 @@ def _joined(parts: Sequence[Line]) -> Line:
 
 
 def _tag(app_state: AppState, metric: Metric, keys: Collection[str]) -> str:
-    """What stands before a chart: of memory that all these devices share with the host, that this is RAM."""
+    """The tag before a chart. Memory that all these devices share with the host is called RAM."""
     devices = app_state.snapshot.by_key if app_state.snapshot else {}
     if metric == "memory" and keys and all(key in devices and devices[key].unified for key in keys):
         return "RAM"
@@ -385,7 +385,7 @@ def _with_figure(
     if grid.page:
         figure = _at_moment(app_state, device, metric, grid.cursor)
     elif _is_lost(app_state, device):
-        # (A mean of what was before would look like one of now.)
+        # (A mean of the past would look like a present one.)
         figure = "lost"
     else:
         figure = _amount(metric, max(known) if peaks else sum(known) / len(known))
@@ -458,8 +458,8 @@ def _now(app_state: AppState, device: Device, metric: Metric) -> str:
 def _value_at(
     timelines: Timelines | None, key: str, metric: Metric, moment: float
 ) -> tuple[float, int] | None:
-    """A figure at a moment and the seconds that it is the mean of, None where it is not known. (Not of a
-    column: how long one lasts depends on the width of the chart.)"""
+    """A figure at a moment and the seconds that it is the mean of, None where it is not known. (They are not
+    a column's: its length depends on the width of the chart.)"""
     return timelines.at(key, metric, moment) if timelines is not None else None
 
 
