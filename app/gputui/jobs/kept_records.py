@@ -12,11 +12,11 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.process import Identity
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.jobs import record_folders
-from gputui.jobs.job import JobError, PidScope
+from gputui.jobs.job import JobError
 from gputui.jobs.process_tree import alive, here, identity
+from gputui.jobs.record_fields import identity_of, scope_of
 from gputui.jobs.record_folders import (
     RecordError,
     Unreadable,
@@ -28,7 +28,6 @@ from gputui.jobs.record_folders import (
 )
 from gputui.system.files import NoHomeError, open_lock, state_folder, write_private
 
-MOST_WORDS = 1_000_000
 _MOST_BYTES = 64 * 1024 * 1024
 _LOCK = "lock"
 
@@ -189,9 +188,6 @@ def _runner() -> dict[str, object]:
     }
 
 
-# What records have in common
-
-
 def state_of(top: JsonValue) -> State:
     """The state that a record has; one that nobody runs any more is stopped. Raises DocumentError."""
     state = top["state"].word(("running", "done", "stopped"))
@@ -202,45 +198,9 @@ def state_of(top: JsonValue) -> State:
 
 def _runs(runner: JsonValue) -> bool:
     """Whether the process is there that wrote a record; on another machine nobody can tell, and it counts."""
-    boot, pids = runner["boot"], runner["pids"]
-    scope = PidScope(
-        runner["host"].text(),
-        boot.text() if boot.known else None,
-        pids.text() if pids.known else None,
-    )
-    process = Identity(runner["pid"].whole(least=1), maybe_whole(runner["ticks"]))
+    scope, process = scope_of(runner), identity_of(runner)
     now = here()
     if scope == now:
         return alive(process)
     # (This machine after a reboot.)
     return not (scope.host == now.host and scope.boot != now.boot)
-
-
-def check_schema(top: JsonValue, schema: int) -> None:
-    """Raises DocumentError for a record of another gputui."""
-    if top["schema"].value != schema:
-        raise top["schema"].wrong(f"schema {schema} of this gputui")
-
-
-def maybe_moment(node: JsonValue) -> float | None:
-    """Seconds since the epoch, or null."""
-    return node.moment() if node.known else None
-
-
-def maybe_whole(node: JsonValue) -> int | None:
-    """A whole number, or null."""
-    return node.whole() if node.known else None
-
-
-def texts(node: JsonValue, most: int) -> tuple[str, ...]:
-    """A list of `any_text`."""
-    return tuple(any_text(each) for each in node.items(most))
-
-
-def any_text(node: JsonValue) -> str:
-    """As `JsonValue.text`, with the stray bytes that a command line may have."""
-    if isinstance(node.value, str):
-        with contextlib.suppress(UnicodeEncodeError):
-            node.value.encode(errors="surrogateescape")
-            return node.value
-    raise node.wrong("a text")
