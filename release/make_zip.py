@@ -52,16 +52,14 @@ def main() -> int:
 
 
 def install(site: Path) -> None:
-    """gputui and what it needs, as pip finds it."""
-    _pip("install", "--target", str(site), "--no-compile", str(ROOT))
+    """gputui and what it needs, as pip finds it for the oldest Python: a newer package may not run there."""
+    _packages(site, VERSIONS[0], str(ROOT))
     for file in site.glob("yaml/_yaml.*.so"):
         file.unlink()
 
 
 def add_compiled(site: Path, folder: Path, version: str) -> None:
-    """The compiled parts for another version of Python, and the packages that only that one needs."""
-    platforms = [word for name in PLATFORMS for word in ("--platform", f"{name}_{platform.machine()}")]
-    words = ["--target", str(folder), "--no-compile", "--no-deps", "--only-binary=:all:", *platforms]
+    """The compiled parts for a version of Python, and the packages that only that one needs."""
     # (Of the version that is there already: only the compiled part is another one.)
     known = {each.name.lower(): each.version for each in metadata.distributions(path=[str(site)])}
     wanted = [
@@ -69,12 +67,21 @@ def add_compiled(site: Path, folder: Path, version: str) -> None:
         for name, versions in BY_VERSION.items()
         if version in versions
     ]
-    _pip("install", *words, "--python-version", version, "--implementation", "cp", *wanted)
+    _packages(folder, version, "--no-deps", *wanted)
     for file in sorted(folder.rglob("*")):
         place = site / file.relative_to(folder)
         if file.is_file() and not place.exists() and ".dist-info" not in str(place):
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(file, place)
+
+
+def _packages(folder: Path, version: str, *words: str) -> None:
+    """Install packages into a folder, for a version of Python that need not be here."""
+    platforms = [word for name in PLATFORMS for word in ("--platform", f"{name}_{platform.machine()}")]
+    made_for = ["--python-version", version, "--implementation", "cp", "--only-binary=:all:", *platforms]
+    quietly = ["--quiet", "--disable-pip-version-check", "--no-compile"]
+    command = [sys.executable, "-m", "pip", "install", *quietly, "--target", str(folder), *made_for, *words]
+    subprocess.run(command, check=True)
 
 
 def copy_installed(site: Path) -> None:
@@ -127,11 +134,6 @@ def pack(site: Path, output: Path) -> None:
         ],
         check=True,
     )
-
-
-def _pip(*words: str) -> None:
-    command = [sys.executable, "-m", "pip", words[0], "--quiet", "--disable-pip-version-check", *words[1:]]
-    subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":

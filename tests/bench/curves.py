@@ -9,10 +9,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-import psutil
-
-from bench.report import cpu_seconds, tool
-from bench.screen import let_run, running
+from bench.report import tool
+from bench.screen import counted, let_run, running
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import Box, Gpu, Task, uniform
 from simnvml import SimulatedNvml
@@ -95,19 +93,10 @@ def _cost(driver: SimulatedNvml, program: str, devices: int, seconds: float) -> 
         terminal.until("79.6", patience=60)
         first = time.perf_counter() - began
         let_run(terminal, _WARM_UP)
-        process = psutil.Process(terminal.pid)
-        driver.reset_counts()
-        before, began = cpu_seconds(terminal.pid), time.perf_counter()
-        let_run(terminal, seconds)
-        after, took = cpu_seconds(terminal.pid), time.perf_counter() - began
-        cpu = (after - before) / took * 100
-        calls = sum(
-            n for name, n in driver.counts().items() if name.startswith("nvml") and "Error" not in name
-        )
-        resident = process.memory_info().rss / 2**20
+        cpu, resident, calls = counted(driver, terminal, devices, seconds)
         return (
             f"{first * 1000:.0f} ms",
             f"{cpu:.1f} %",
             f"{resident:.0f} MiB",
-            f"{calls / devices / took:.1f}",
+            f"{calls:.1f}",
         )

@@ -75,6 +75,19 @@ def first_picture(
     return statistics.median(taken)
 
 
+def counted(
+    driver: SimulatedNvml, terminal: Terminal, devices: int, seconds: float
+) -> tuple[float, float, float]:
+    """CPU in percent of a core, resident MiB, NVML calls a GPU and second, from now on."""
+    driver.reset_counts()
+    before, began = cpu_seconds(terminal.pid), time.perf_counter()
+    let_run(terminal, seconds)
+    after, took = cpu_seconds(terminal.pid), time.perf_counter() - began
+    calls = sum(n for name, n in driver.counts().items() if name.startswith("nvml") and "Error" not in name)
+    resident = psutil.Process(terminal.pid).memory_info().rss / 2**20
+    return (after - before) / took * 100, resident, calls / devices / took
+
+
 def watched(
     driver: SimulatedNvml,
     argv: Sequence[str],
@@ -87,16 +100,7 @@ def watched(
         terminal.until(seen)
         prepare(terminal)
         let_run(terminal, 3.0)
-        process = psutil.Process(terminal.pid)
-        driver.reset_counts()
-        before, began = cpu_seconds(terminal.pid), time.perf_counter()
-        let_run(terminal, seconds)
-        after, took = cpu_seconds(terminal.pid), time.perf_counter() - began
-        cpu = (after - before) / took * 100
-        calls = sum(
-            n for name, n in driver.counts().items() if name.startswith("nvml") and "Error" not in name
-        )
-        return cpu, process.memory_info().rss / 2**20, calls / 8 / took
+        return counted(driver, terminal, 8, seconds)
 
 
 def key_to_paint(driver: SimulatedNvml, argv: Sequence[str], delay: int) -> list[float]:

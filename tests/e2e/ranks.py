@@ -79,6 +79,32 @@ class Ended:
         return [json.loads(answer) for answer in sorted(answers)]
 
 
+def ranks_of(line: str, folder: Path, **variables: str) -> list[dict[str, Any]]:
+    """What each rank of a launch line has written into its `rank*.json` in the folder where it is started."""
+    done = subprocess.run(
+        ["bash", "-c", line],
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HF_HOME": str(folder),
+            "OMP_NUM_THREADS": "1",
+            **variables,
+        },
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return said_in(folder)
+
+
+def said_in(folder: Path) -> list[dict[str, Any]]:
+    """What the ranks have written there."""
+    return [json.loads(file.read_text()) for file in sorted(folder.glob("rank*.json"))]
+
+
 @dataclass(frozen=True)
 class Workplace:
     """A directory with `train.py` in it, and the environment of a person who works there."""
@@ -105,8 +131,7 @@ class Workplace:
             started.terminate()
             out, err = started.communicate()
             raise AssertionError(f"it did not end\n{out}\n{err}") from None
-        ranks = [json.loads(file.read_text()) for file in sorted(self.folder.glob("rank*.json"))]
-        return Ended(started.returncode, out, err, ranks)
+        return Ended(started.returncode, out, err, said_in(self.folder))
 
     def run(self, *words: str, **environment: str) -> Ended:
         """`gputui run` with some words, to its good end."""

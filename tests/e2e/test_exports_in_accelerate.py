@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from e2e.ranks import ranks_of
 from gputui.launching.compose import compose
 from gputui.launching.exports import ExportOptions
 from gputui.launching.exports.accelerate import to_accelerate
@@ -44,22 +41,8 @@ def test_the_processes_start_on_the_chosen_devices_whatever_the_users_own_file_s
     launch = compose(devices, LaunchOptions(words), {"HF_HOME": str(tmp_path / "home")})
     text = to_accelerate(launch, ExportOptions(file="config.yaml"))
     (tmp_path / "config.yaml").write_text(text + "\n")
-    done = subprocess.run(
-        ["bash", "-c", text.partition("\n")[0].removeprefix("# ")],
-        env={
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HF_HOME": str(tmp_path / "home"),
-            "OMP_NUM_THREADS": "1",
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("rank*.json"))]
+    line = text.partition("\n")[0].removeprefix("# ")
+    told = ranks_of(line, tmp_path, HF_HOME=str(tmp_path / "home"))
     assert (
         told
         == [

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from e2e.ranks import said_in
 from e2e.slurm_cluster import Slurm, needs_slurm
 from gputui.launching.compose import compose
 from gputui.launching.exports import ExportOptions
@@ -99,7 +100,7 @@ def test_mpirun_starts_its_processes_on_the_devices_of_the_job(
         ("mpirun", sys.executable, "-S", "rank.py"), directory=str(tmp_path), additions=AS_ROOT, processes=2
     )
     slurm.run(to_sbatch(compose(devices, options, {})), tmp_path)
-    told = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("rank*.json"))]
+    told = said_in(tmp_path)
     # (Slurm may still have the devices of the job before: which two they are is its choice.)
     assert [each[:2] for each in told] == [["0", "2"], ["1", "2"]] and told[0][2] == told[1][2]
     assert len(told[0][2].split(",")) == 2 if devices else told[0][2] == ""

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from e2e.ranks import ranks_of
 from gputui.launching.compose import compose
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.planned import prepared, write
@@ -272,23 +273,7 @@ def test_two_ranks_start_from_the_file_with_the_line_that_is_printed(tmp_path: P
     write(plan)
     launch = compose((gpu(2), gpu(0)), plan.options, {"HF_HOME": str(tmp_path)})
     assert (launch.warnings, launch.refusal) == ((), None)
-    done = subprocess.run(
-        ["bash", "-c", launch.line],
-        env={
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HF_HOME": str(tmp_path),
-            "ACCELERATE_USE_CPU": "true",
-            "OMP_NUM_THREADS": "1",
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("rank*.json"))]
+    told = ranks_of(launch.line, tmp_path, ACCELERATE_USE_CPU="true")
     whole = 2 * 72 + 9
     assert [(each["ranks"], each["precision"], each["visible"]) for each in told] == [(2, "bf16", "2,0")] * 2
     if strategy == "ddp":

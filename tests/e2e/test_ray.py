@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,9 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,44 +36,62 @@ TELL = "import os, sys; print(os.environ.get('CUDA_VISIBLE_DEVICES'), os.environ
 PATIENCE = 90.0
 
 
+class Head:
+    """A Ray of its own in this test: how it is started, and the environment of who asks it."""
+
+    def __init__(self, name: str) -> None:
+        # (Its sockets' paths are long, and must not be longer than 107 bytes.)
+        self.folder = Path("/tmp") / f"ray-{os.getpid()}-{name}"
+        ports = []
+        for _ in range(2):
+            with socket.create_server(("127.0.0.1", 0)) as made:
+                ports.append(made.getsockname()[1])
+        self.command = (
+            *("ray", "start", "--head", "--block", f"--port={ports[0]}", f"--dashboard-port={ports[1]}"),
+            *("--num-cpus=2", "--disable-usage-stats", f"--temp-dir={self.folder}", "--min-worker-port=0"),
+            *("--max-worker-port=0",),
+        )
+        self.address = {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{ports[1]}"}
+
+    @contextlib.contextmanager
+    def started(self, argv: Sequence[str], environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+        """It has been started by this command and is ready; it is ended at the end."""
+        running = subprocess.Popen(
+            argv, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert running.stdout is not None
+        try:
+            for line in running.stdout:
+                if "block forever" in line:
+                    break
+            assert running.poll() is None
+            yield running
+        finally:
+            running.terminate()
+            try:
+                running.wait(PATIENCE)
+            finally:
+                if running.returncode is None:
+                    os.killpg(running.pid, signal.SIGKILL)
+            running.stdout.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def answer(environ: dict[str, str], *words: str) -> Any:
+    """What gputui says, as JSON."""
+    argv = [sys.executable, "-m", "gputui", *words, "--json"]
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.fixture(scope="module")
 def ray() -> Iterator[dict[str, str]]:
     """A Ray of four devices that are none, started by a launch; the environment of who submits to it."""
-    # (Its sockets' paths are long, and must not be longer than 107 bytes.)
-    folder = Path("/tmp") / f"ray-{os.getpid()}"
-    ports = []
-    for _ in range(2):
-        with socket.create_server(("127.0.0.1", 0)) as made:
-            ports.append(made.getsockname()[1])
-    command = (
-        *("ray", "start", "--head", "--block", f"--port={ports[0]}", f"--dashboard-port={ports[1]}"),
-        *("--num-cpus=2", "--disable-usage-stats", f"--temp-dir={folder}", "--min-worker-port=0"),
-        *("--max-worker-port=0",),
-    )
-    launch = compose([gpu(5), gpu(4), gpu(1), gpu(0)], LaunchOptions(command), {})
-    started = subprocess.Popen(
-        launch.argv,
-        env=launch.environment({**os.environ, "PATH": PATH}),
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert started.stdout is not None
-    try:
-        for line in started.stdout:
-            if "block forever" in line:
-                break
-        assert started.poll() is None
-        yield {**os.environ, "PATH": PATH, "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{ports[1]}"}
-    finally:
-        started.terminate()
-        try:
-            started.wait(PATIENCE)
-        finally:
-            if started.returncode is None:
-                os.killpg(started.pid, signal.SIGKILL)
-        started.stdout.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    head = Head("four")
+    launch = compose([gpu(5), gpu(4), gpu(1), gpu(0)], LaunchOptions(head.command), {})
+    with head.started(launch.argv, launch.environment({**os.environ, "PATH": PATH})):
+        yield {**os.environ, "PATH": PATH, **head.address}
 
 
 def test_a_job_gets_as_many_of_the_devices_that_ray_was_started_on(
@@ -107,20 +127,11 @@ def test_what_it_has_given_out_is_counted_beside_the_devices(
     script = f"echo $$ > {began}.part; mv {began}.part {began}; while [ ! -e {end} ]; do sleep 0.05; done"
     words = ("ray", "job", "submit", "--no-wait", "--entrypoint-num-gpus=3", "--", "sh", "-c", script)
     subprocess.run(words, env=ray, check=True, capture_output=True, timeout=PATIENCE)
-    found = {}
+    found: dict[str, Any] = {}
 
     def given() -> bool:
-        done = subprocess.run(
-            [sys.executable, "-m", "gputui", "ls", "--ray", "--json"],
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found.update(json.loads(done.stdout)["ray"]["here"])
-        return bool(found["given"])
+        found.update(answer(environ, "ls", "--ray")["ray"]["here"] or {})
+        return bool(found.get("given"))
 
     try:
         until(began.exists, lambda: "the job has not begun")
@@ -133,3 +144,30 @@ def test_what_it_has_given_out_is_counted_beside_the_devices(
         end.touch()
     assert (found["counted"], found["given"], found["devices"], found["by_ray"]) == (4, 3, 8, 1)
     assert [each["kind"] for each in found["differences"]] == ["idle"]
+
+
+def test_ray_started_by_run_counts_what_was_claimed_until_it_ends(
+    tmp_path: Path, simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(replace(DGX_H100, tasks=()))
+    head = Head("run")
+    around = {**os.environ, "PATH": PATH, **head.address, "GPUTUI_CLAIMS": str(tmp_path / "claims")}
+    environ = simulated_nvml.environment(around)
+    run = [sys.executable, "-m", "gputui", "run", "-q", "-n", "4", "--", *head.command]
+    found: dict[str, Any] = {}
+
+    def counted() -> bool:
+        found.update(answer(environ, "ls", "--ray")["ray"]["here"] or {})
+        return bool(found)
+
+    with head.started(run, environ) as running:
+        until(counted, lambda: found)
+        claims = answer(environ, "claims")["claims"]
+        assert found["counted"] == len(claims) == 4
+        assert {each["pid"] for each in claims} == {running.pid}
+        # (Ray counts GPUs by itself, too, where it finds a driver: it must not have counted the box.)
+        assert found["devices"] == 8
+        running.terminate()
+        # (Its status is Ray's own: a positive one, since it shut its node down and no signal ended it.)
+        assert running.wait(PATIENCE) >= 0
+    assert answer(environ, "claims")["claims"] == []

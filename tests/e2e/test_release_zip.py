@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
+from contextlib import closing
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
+from e2e.terminal import Terminal
 from simnvml import SimulatedNvml
 from unit.claims_support import EIGHT
 
 ROOT = Path(__file__).parents[2]
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 pytestmark = [
     pytest.mark.e2e,
@@ -98,3 +105,91 @@ def test_the_file_itself_can_be_started(zipped: Path, tmp_path: Path) -> None:
     words = [str(programs / "gputui"), "ls", "--demo=idle", "--format", "{free}/{total}"]
     done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, "2/2\n"), done.stderr
+
+
+# Another Python than the one that made it
+
+
+@pytest.fixture(scope="module")
+def for_every_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The zip as it is released, of packages from the registry."""
+    folder = tmp_path_factory.mktemp("released")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    asked = [*pip, "download", "--quiet", "--no-deps", "--dest", str(folder / "one"), "tomli"]
+    if subprocess.run(asked, capture_output=True, timeout=60, check=False).returncode:
+        pytest.skip("pip reaches no registry of packages")
+    file = folder / "gputui.pyz"
+    words = [sys.executable, str(ROOT / "release" / "make_zip.py"), "-o", str(file)]
+    made = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    assert made.returncode == 0, made.stderr
+    return file
+
+
+@pytest.fixture(params=PYTHONS)
+def another_python(request: pytest.FixtureRequest) -> str:
+    """A Python of PATH that is not the running one. (A name there may start none: pyenv's do not.)"""
+    name = f"python{request.param}"
+    if name == "python{}.{}".format(*sys.version_info):
+        pytest.skip("it runs these tests")
+    found = shutil.which(name)
+    words = [found or name, "-c", "import sys; print(sys.executable)"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False) if found else None
+    if done is None or done.returncode:
+        pytest.skip(f"no {name} on PATH")
+    return done.stdout.strip()
+
+
+def test_another_python_starts_it_in_an_empty_environment(
+    for_every_python: Path, another_python: str, tmp_path: Path
+) -> None:
+    settings = tmp_path / ".config" / "gputui" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[devices]\nnever = ["0"]\n')
+    (tmp_path / "job.sh").write_text("torchrun --nproc-per-node=3 train.py\n")
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "GPUTUI_CLAIMS": str(tmp_path / "claims")}
+    # (Every Python unpacks and starts the same folder.)
+    environ["SHIV_ROOT"] = str(for_every_python.parent / "unpacked")
+    gputui = (another_python, str(for_every_python))
+
+    def call(*words: str) -> Started:
+        return subprocess.run(
+            [*gputui, *words],
+            env=environ,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    listed = call("ls", "--demo", "--json")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert len(json.loads(listed.stdout)["devices"]) == 8
+
+    # What a script starts is read by tree-sitter, which is compiled for each Python.
+    dry = call("run", "--demo=dgx-h100", "--dry-run", "--", "bash", "job.sh")
+    assert (dry.returncode, dry.stderr) == (0, "")
+    assert len(dry.stdout.split()[1].split("=")[1].split(",")) == 3
+
+    started = call(
+        "run", "--demo=idle", "--detach", "--", "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES; exit 5"
+    )
+    assert started.returncode == 0, started.stderr
+    job = started.stdout.strip()
+    assert call("jobs", "wait", job).returncode == 5
+    assert "on 1\n" in call("jobs", "log", job).stdout
+
+    with closing(Terminal([*gputui, "--demo=idle"], {**environ, "TERM": "xterm-256color"})) as terminal:
+        terminal.until("STATE").until("free").send("q")
+        assert terminal.end() == 0
+
+
+def test_its_packages_are_for_every_python_that_it_is_for(for_every_python: Path) -> None:
+    with zipfile.ZipFile(for_every_python) as archive:
+        asked = {
+            name: message_from_bytes(archive.read(name))["Requires-Python"] or ""
+            for name in archive.namelist()
+            if name.endswith(".dist-info/METADATA")
+        }
+    assert len(asked) > 10
+    assert [name for name, versions in asked.items() if "3.10" not in SpecifierSet(versions)] == []

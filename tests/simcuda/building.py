@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 
-from simnvml.building import cache
+from simnvml.building import compiled
 
 LIBRARY = "libcuda.so.1"
 """The name by which every program loads the CUDA driver."""
@@ -30,27 +27,12 @@ _FLAGS = (
 
 def build() -> Path:
     """The simulated libcuda."""
-    return compiled(_SOURCE, LIBRARY)
+    return built(_SOURCE, LIBRARY)
 
 
-def compiled(source: Path, name: str) -> Path:
+def built(source: Path, name: str) -> Path:
     """The library of that name, compiled unless this very source has been before. Safe to call from many
     processes."""
-    compiler = os.environ.get("CC", "cc")
-    flags = (*_FLAGS, f"-Wl,-soname,{name}")
-    digest = hashlib.sha256(" ".join((compiler, *flags)).encode() + source.read_bytes()).hexdigest()
-    library = cache() / digest[:16] / name
-    if library.exists():
-        return library
-    if shutil.which(compiler) is None:
-        raise FileNotFoundError(f"the tests need a C compiler, and there is no `{compiler}`")
-    library.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as directory:
-        made = Path(directory) / name
-        command = [compiler, *flags, str(source), "-o", str(made)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode:
-            raise RuntimeError(f"the simulated {name} does not compile:\n{result.stderr}")
-        # Another process may have been as fast: both have made the same.
-        made.replace(library)
-    return library
+    command = (os.environ.get("CC", "cc"), *_FLAGS, f"-Wl,-soname,{name}")
+    digest = hashlib.sha256(" ".join(command).encode() + source.read_bytes()).hexdigest()
+    return compiled((*command, str(source)), digest, name)

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gputui.inventory.device import Device
-from simcuda.building import compiled
+from simcuda.building import built
 
 LIBRARY = "libamdhip64.so"
 
 
 def build() -> Path:
-    return compiled(Path(__file__).parent / "native" / "simhip.c", LIBRARY)
+    return built(Path(__file__).parent / "native" / "simhip.c", LIBRARY)
 
 
 def environment(

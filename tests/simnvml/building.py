@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -47,18 +48,23 @@ def build() -> Path:
     digest = hashlib.sha256(" ".join((compiler, *_FLAGS)).encode())
     for file in (include, *sorted(_NATIVE.glob("*.h")), *sources):
         digest.update(file.read_bytes())
-    library = cache() / digest.hexdigest()[:16] / LIBRARY
+    command = [compiler, *_FLAGS, f"-I{include.parent}", *map(str, sources)]
+    return compiled(command, digest.hexdigest(), LIBRARY)
+
+
+def compiled(command: Sequence[str], digest: str, name: str) -> Path:
+    """The library that a command makes (its output's name is added), unless one of this digest is there."""
+    library = cache() / digest[:16] / name
     if library.exists():
         return library
-    if shutil.which(compiler) is None:
-        raise FileNotFoundError(f"the tests need a C compiler, and there is no `{compiler}`")
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(f"the tests need a C compiler, and there is no `{command[0]}`")
     library.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as directory:
-        made = Path(directory) / LIBRARY
-        command = [compiler, *_FLAGS, f"-I{include.parent}", *map(str, sources), "-o", str(made)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        made = Path(directory) / name
+        result = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True, check=False)
         if result.returncode:
-            raise RuntimeError(f"the simulated libnvidia-ml does not compile:\n{result.stderr}")
+            raise RuntimeError(f"the simulated {name} does not compile:\n{result.stderr}")
         # Another process may have been as fast: both have made the same.
         made.replace(library)
     return library

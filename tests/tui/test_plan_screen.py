@@ -28,22 +28,10 @@ from gputui.tui.views.text import width_of
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, box_at
 from tui.support import session as moving
+from unit.test_plan_cli import MODELS
 
 session = functools.partial(moving, interval=1000)
 """Nothing is read but what is asked for, so that the pilot finds the application idle."""
-
-LLAMA_2_7B = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 32,
-    "vocab_size": 32000,
-    "max_position_embeddings": 4096,
-    "tie_word_embeddings": False,
-}
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +39,7 @@ def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the command would be started: it has the folder of a model, `llama2`."""
     folder = tmp_path / "work"
     (folder / "llama2").mkdir(parents=True)
-    (folder / "llama2" / "config.json").write_text(json.dumps(LLAMA_2_7B))
+    (folder / "llama2" / "config.json").write_text(json.dumps(MODELS["llama-2-7b"]))
     monkeypatch.chdir(folder)
     return folder
 

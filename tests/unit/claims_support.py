@@ -206,6 +206,13 @@ class Box:
         self._started.append(child)
         return child
 
+    def begun(self, work: Callable[[], int], uid: int | None = None) -> Forked:
+        """A child that has said something, and runs."""
+        child = self.fork(work, uid)
+        until(lambda: child.over or child.out)
+        assert not child.over, child.err
+        return child
+
     def start(self, *words: str, uid: int | None = None, keep: bool = False, **variables: str) -> Forked:
         """Call gputui in a process of its own, which `run` makes its command's."""
 
@@ -235,10 +242,7 @@ class Box:
             signal.pause()
             return 0
 
-        holder = self.fork(work, uid)
-        until(lambda: holder.over or holder.out)
-        assert not holder.over, holder.err
-        return holder
+        return self.begun(work, uid)
 
     def forge(self, path: Path, size: int = HELD, uid: int | None = None) -> Forked:
         """Another process that has made a record by hand, and holds it until it is killed."""
@@ -249,10 +253,7 @@ class Box:
             signal.pause()
             return 0
 
-        holder = self.fork(work, uid)
-        until(lambda: holder.over or holder.out)
-        assert not holder.over, holder.err
-        return holder
+        return self.begun(work, uid)
 
     def inside(self, places: Sequence[int], body: Callable[[], object], uid: int | None = None) -> None:
         """Do something in a command that has a lease on these devices, which its children may inherit."""

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from gputui.launching.compose import compose
 from gputui.launching.launch_options import LaunchOptions
 from messages import numbers
-from unit.accelerating import DEFAULT, FSDP_2, HOME, MODULE, ONE, SPREAD, TWO, line, made, warning
+from unit.accelerating import DEFAULT, FSDP_2, HOME, MODULE, ONE, SPREAD, TWO, made
 from unit.builders import gpu, instance
 from unit.host_environments import Told
+from unit.launches import line, warning
 
 # What is added.
 

@@ -16,9 +16,10 @@ from gputui.launching.compose import compose
 from gputui.launching.host_environment import ThisHost
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers.accelerate_config import SECTIONS, Config, configuration, default_path
-from unit.accelerating import DEFAULT, HOME, ONE, SPREAD, TWO, line, made, warning
+from unit.accelerating import DEFAULT, HOME, ONE, SPREAD, TWO, made
 from unit.builders import gpu
 from unit.host_environments import Told
+from unit.launches import line, warning
 from unit.real_parsers import need, parsed
 
 # What it says.

@@ -27,6 +27,7 @@ from gputui.sources.simulated.details import detailed
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.root import Root
 from gputui.vendors.amd.source import AmdSource
+from unit.hostile_files import spoil
 
 AMD = [name for name, box in BOXES.items() if box.vendor == "amd"]
 
@@ -315,30 +316,7 @@ def test_no_files_are_no_devices(tmp_path: Path) -> None:
 def test_a_hostile_tree_is_only_less_known(tmp_path: Path, seed: int) -> None:
     box = BOXES[AMD[seed % 2]]
     simtrees.write(tmp_path, box)
-    chance = random.Random(seed)
-    for file in sorted(path for path in tmp_path.rglob("*") if path.is_file() and not path.is_symlink()):
-        match chance.randrange(10):
-            case 0:
-                file.unlink()
-            case 1:
-                file.write_bytes(b"")
-            case 2:
-                file.write_bytes(bytes(chance.randrange(256) for _ in range(60)))
-            case 3:
-                file.write_text("9" * 100_000)
-            case 4:
-                file.write_text("-1\n")
-            case 5:
-                file.unlink()
-                file.symlink_to(file.name)
-            case 6:
-                file.unlink()
-                file.symlink_to("/etc/hostname")
-            case 7:
-                file.unlink()
-                file.mkdir()
-            case _:
-                pass
+    spoil(tmp_path, random.Random(seed))
     source = AmdSource(Root(str(tmp_path)))
     try:
         snapshot = source.read(Want.ALL | Want.DETAILS | Want.HOST)

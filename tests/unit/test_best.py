@@ -5,7 +5,7 @@ The comparison is that of `choosing/sets.py`; `every_set` makes it for every set
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -14,38 +14,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.best import MAX_ALTERNATIVES, Alternative, best
-from gputui.choosing.grouping import ALL_REDUCE, Grouping
+from gputui.choosing.best import MAX_ALTERNATIVES, best
+from gputui.choosing.grouping import ALL_REDUCE
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import sockets, uniform
 from unit.builders import box, gpu
 from unit.wired import (
     JOBS,
     Key,
+    best_of,
     boxes,
     every_set,
-    indices,
     jobs_and_counts,
     keys_of,
     matrix,
     recorded,
     renumbered,
+    sets_of,
     strong,
     weakest_of,
     wired,
     worth_of,
 )
-
-
-def _best(
-    snapshot: Snapshot, count: int, job: Grouping = ALL_REDUCE, required: Collection[int] = ()
-) -> list[Alternative]:
-    keys = {snapshot.devices[i].key for i in required}
-    return list(best(snapshot, snapshot.devices, count, job, keys))
-
-
-def _sets(alternatives: Sequence[Alternative]) -> list[tuple[int, ...]]:
-    return [tuple(sorted(indices(way.devices))) for way in alternatives]
 
 
 @given(boxes(), st.data())
@@ -64,7 +54,7 @@ def test_no_set_is_better_and_the_alternatives_are_the_next_best(
     key_of = {chosen: key for key, chosen in every}
 
     assert all(way.exact for way in alternatives)
-    found = _sets(alternatives)
+    found = sets_of(alternatives)
     assert found[0] == every[0][1]
     assert len(set(found)) == len(found) <= MAX_ALTERNATIVES
     assert [key_of[each] for each in found] == sorted((key_of[each] for each in found), reverse=True)
@@ -124,7 +114,7 @@ def _padded(
 
 def _compare_with_the_allocator(snapshot: Snapshot, size: int) -> None:
     theirs, score = _allocator(snapshot, size)
-    ours = _sets(_best(snapshot, size))[0]
+    ours = sets_of(best_of(snapshot, size))[0]
 
     def rank(a: int, b: int) -> tuple[int, ...]:
         return strong(snapshot, a, b)
@@ -161,10 +151,10 @@ def test_under_other_numbers_the_sets_are_as_good(snapshot: Snapshot, data: st.D
     other = renumbered(snapshot, order)
 
     def keys(of: Snapshot) -> list[Key]:
-        return list(map(keys_of(of, range(len(order)), job), _sets(_best(of, count, job))))
+        return list(map(keys_of(of, range(len(order)), job), sets_of(best_of(of, count, job))))
 
     assert keys(snapshot) == keys(other)
-    told = [{way.weakest for way in _best(of, count, job)} for of in (snapshot, other)]
+    told = [{way.weakest for way in best_of(of, count, job)} for of in (snapshot, other)]
     assert told[0] == told[1]
 
 
@@ -172,7 +162,7 @@ def test_under_other_numbers_the_sets_are_as_good(snapshot: Snapshot, data: st.D
 @settings(max_examples=50, deadline=None)
 def test_the_same_box_gets_the_same_answer(snapshot: Snapshot, data: st.DataObject) -> None:
     job, count = data.draw(jobs_and_counts(JOBS, len(snapshot.devices)))
-    assert _best(snapshot, count, job) == _best(replace(snapshot), count, job)
+    assert best_of(snapshot, count, job) == best_of(replace(snapshot), count, job)
 
 
 # What is not known
@@ -180,19 +170,19 @@ def test_the_same_box_gets_the_same_answer(snapshot: Snapshot, data: st.DataObje
 
 def test_a_link_that_is_not_known_is_not_preferred_to_the_weakest_that_is() -> None:
     snapshot = wired(matrix(3, [None, "SYS", None]))
-    assert _sets(_best(snapshot, 2))[0] == (0, 2)
-    assert _best(snapshot, 2)[0].weakest == "SYS"
+    assert sets_of(best_of(snapshot, 2))[0] == (0, 2)
+    assert best_of(snapshot, 2)[0].weakest == "SYS"
 
 
 def test_a_link_that_cannot_be_used_is_still_preferred_to_one_that_is_not_known() -> None:
     snapshot = replace(wired(matrix(3, [None, "SYS", None])), peers=matrix(3, ["OK", "CNS", "OK"]))
-    assert _sets(_best(snapshot, 2))[0] == (0, 2)
+    assert sets_of(best_of(snapshot, 2))[0] == (0, 2)
 
 
 @pytest.mark.parametrize("peer", ["CNS", "GNS", "TNS", "DR", "NS", "U", None])
 def test_peer_access_that_is_not_known_to_be_there_is_not_preferred_to_one_that_is(peer: str | None) -> None:
     snapshot = replace(wired(matrix(3, ["PIX", "SYS", "PIX"])), peers=matrix(3, [peer, "OK", peer]))
-    assert _sets(_best(snapshot, 2))[0] == (0, 2)
+    assert sets_of(best_of(snapshot, 2))[0] == (0, 2)
 
 
 @given(boxes(least=3), st.data())
@@ -210,7 +200,7 @@ def test_links_and_peer_access_that_one_side_tells_otherwise_are_judged_all_the_
                 peers[i][j] = data.draw(st.sampled_from([peers[i][j], "OK", "CNS", None]))
     told = replace(snapshot, links=tuple(map(tuple, links)), peers=tuple(map(tuple, peers)))
     job, wanted = data.draw(jobs_and_counts(JOBS, count))
-    assert all(len(each) == wanted for each in _sets(_best(told, wanted, job)))
+    assert all(len(each) == wanted for each in sets_of(best_of(told, wanted, job)))
 
 
 @given(boxes(least=3))
@@ -219,7 +209,7 @@ def test_a_pair_is_usable_if_any_is_and_known_if_any_is(snapshot: Snapshot) -> N
     pairs = list(combinations(range(len(snapshot.devices)), 2))
     known = [(i, j) for i, j in pairs if snapshot.links[i][j] is not None]
     usable = [(i, j) for i, j in known if snapshot.peers[i][j] == "OK"]
-    assert _sets(_best(snapshot, 2))[0] in (usable or known or pairs)
+    assert sets_of(best_of(snapshot, 2))[0] in (usable or known or pairs)
 
 
 @given(boxes(known=True), st.data())
@@ -233,16 +223,16 @@ def test_a_box_of_which_less_is_known_is_never_promised_a_stronger_link(
     cells = [None if pair in hidden else snapshot.links[pair[0]][pair[1]] for pair in pairs]
     job, many = data.draw(jobs_and_counts(JOBS[:5], count))
     less = replace(snapshot, links=matrix(count, cells))
-    chosen = _sets(_best(less, many, job))[0]
+    chosen = sets_of(best_of(less, many, job))[0]
     promised = weakest_of(lambda a, b: strong(less, a, b), chosen, job)
-    true = weakest_of(lambda a, b: strong(snapshot, a, b), _sets(_best(snapshot, many, job))[0], job)
+    true = weakest_of(lambda a, b: strong(snapshot, a, b), sets_of(best_of(snapshot, many, job))[0], job)
     assert promised is None or promised <= true
 
 
 def test_without_any_links_read_numa_nodes_and_memory_decide() -> None:
     snapshot = box(gpu(0, numa_node=0), gpu(1, numa_node=1), gpu(2, numa_node=0), gpu(3, numa_node=None))
-    assert _sets(_best(snapshot, 2))[0] == (0, 2)
-    assert _best(snapshot, 2)[0].weakest is None
+    assert sets_of(best_of(snapshot, 2))[0] == (0, 2)
+    assert best_of(snapshot, 2)[0].weakest is None
 
 
 # What is asked for
@@ -250,11 +240,11 @@ def test_without_any_links_read_numa_nodes_and_memory_decide() -> None:
 
 @pytest.mark.parametrize("count", [3, 4, 100])
 def test_of_too_few_there_is_no_set(count: int) -> None:
-    assert _best(wired(uniform(2, "NV4")), count) == []
+    assert best_of(wired(uniform(2, "NV4")), count) == []
 
 
 def test_more_required_than_asked_for_has_no_set() -> None:
-    assert _best(wired(uniform(4, "NV4")), 2, required=(0, 1, 2)) == []
+    assert best_of(wired(uniform(4, "NV4")), 2, required=(0, 1, 2)) == []
 
 
 @given(boxes(least=3), st.data())
@@ -262,22 +252,22 @@ def test_more_required_than_asked_for_has_no_set() -> None:
 def test_what_is_required_is_in_every_set(snapshot: Snapshot, data: st.DataObject) -> None:
     job, count = data.draw(jobs_and_counts(JOBS, len(snapshot.devices)))
     required = data.draw(st.sets(st.sampled_from(range(len(snapshot.devices))), min_size=1, max_size=count))
-    alternatives = _sets(_best(snapshot, count, job, required))
+    alternatives = sets_of(best_of(snapshot, count, job, required))
     assert alternatives and all(required <= set(way) for way in alternatives)
 
 
 def test_of_devices_that_are_alike_one_set_is_told() -> None:
-    assert _sets(_best(wired(uniform(8, "NV18")), 4)) == [(0, 1, 2, 3)]
+    assert sets_of(best_of(wired(uniform(8, "NV18")), 4)) == [(0, 1, 2, 3)]
 
 
 def test_as_many_are_told_as_are_asked_for() -> None:
     snapshot = wired(sockets((2, 2, 2), "NV4", "SYS"))
-    assert _sets(best(snapshot, snapshot.devices, 2, limit=1)) == [(0, 1)]
-    assert _sets(_best(snapshot, 2))[:3] == [(0, 1), (2, 3), (4, 5)]
+    assert sets_of(best(snapshot, snapshot.devices, 2, limit=1)) == [(0, 1)]
+    assert sets_of(best_of(snapshot, 2))[:3] == [(0, 1), (2, 3), (4, 5)]
 
 
 def test_only_candidates_are_taken_and_only_they_are_left_to_others() -> None:
     snapshot = wired(sockets((2, 2), "NV4", "SYS"))
     free = [snapshot.devices[i] for i in (0, 2, 3)]
-    assert _sets(best(snapshot, free, 1))[0] == (0,), "its partner is busy: a pair is left whole"
-    assert _sets(best(snapshot, free, 2))[0] == (2, 3)
+    assert sets_of(best(snapshot, free, 1))[0] == (0,), "its partner is busy: a pair is left whole"
+    assert sets_of(best(snapshot, free, 2))[0] == (2, 3)

@@ -306,17 +306,6 @@ def test_a_variant_can_be_rerun_as_a_job(box: Box) -> None:
     assert ended(again).log.read_text() == "2\n"
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": 2}', "[" * 100_000, "\0"])
-def test_a_record_that_cannot_be_read_is_told_and_can_be_forgotten(box: Box, text: str) -> None:
-    folder = box.folder / "state/gputui/comparisons/k3f9"
-    folder.mkdir(parents=True)
-    (folder / "comparison.json").write_text(text)
-    status, out, err = box.call("compare", "--list")
-    assert (status, out) == (0, "") and "k3f9" in err
-    assert box.call("compare", "--show", "k3f9")[0] == 2
-    assert box.call("compare", "--forget", "k3f9")[0] == 0 and not folder.exists()
-
-
 def test_a_comparison_can_be_a_job_and_started_once_more(box: Box) -> None:
     words = ("-n", "1", "--vary", "env:X=0,1", *sh("echo $X ${GPUTUI_JOB-no}"))
     status, out, err = box.call("compare", "--detach", *words)

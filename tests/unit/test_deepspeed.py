@@ -29,6 +29,7 @@ from gputui.vendors.registry import default_vendor
 from messages import numbers, of_replaced_words
 from unit.builders import gpu, instance
 from unit.host_environments import Told
+from unit.launches import line, warning
 from unit.real_parsers import need
 
 INCLUDED = "--include=localhost:0,2 --master_port=29777"
@@ -53,18 +54,6 @@ def on(devices: Sequence[Device], command: str, told: Told | None = None, **laun
     """The launch of a command on devices."""
     wanted = LaunchOptions(tuple(shlex.split(command)), **{"launcher": "deepspeed", **launch_options})
     return compose(devices, wanted, {"PATH": "/bin"}, told or Told())
-
-
-def line(launch: Launch) -> str:
-    """The command; it goes without a warning."""
-    assert launch.warnings == ()
-    return shlex.join(launch.argv)
-
-
-def warning(launch: Launch) -> str:
-    """The only warning."""
-    assert len(launch.warnings) == 1, launch.warnings
-    return launch.warnings[0]
 
 
 # Ascending indices: by --include, without the variable.

@@ -517,14 +517,3 @@ def test_the_table_is_shown_again_with_its_logs(box: Box) -> None:
     assert first.split()[-1].endswith(f"{found['tasks'][0]['job']}/log") and "status 3" in second
     assert found["id"] in box.call("each", "--list")[1]
     assert box.call("jobs", "log", f"{found['id']}.2")[0] == 0
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": 2}', "[" * 100_000, "\0"])
-def test_a_record_that_cannot_be_read_is_told_and_can_be_forgotten(box: Box, text: str) -> None:
-    folder = box.folder / "state/gputui/sweeps/k3f9"
-    folder.mkdir(parents=True)
-    (folder / "sweep.json").write_text(text)
-    status, out, err = box.call("each", "--list")
-    assert (status, out) == (0, "") and "k3f9" in err
-    assert box.call("each", "--show", "k3f9")[0] == 2 and box.call("each", "--resume", "k3f9")[0] == 2
-    assert box.call("each", "--forget", "k3f9")[0] == 0 and not folder.exists()

@@ -30,7 +30,7 @@ from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import gpu, instance
 from unit.docker_daemon import Daemon, daemon
 from unit.host_environments import Told
-from unit.test_quoting_in_shells import HOSTILE, words
+from unit.test_quoting_in_shells import HOSTILE, is_text, words
 
 TWO, ZERO = gpu(2), gpu(0)
 PYTORCH = ExportOptions(image="pytorch/pytorch")
@@ -48,15 +48,7 @@ def _launch(
     return Launch(argv, (*VENDOR.visibility.changes(devices), *more), directory, devices=devices)
 
 
-def _is_text(word: str) -> bool:
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-TEXTS = [word for word in HOSTILE if _is_text(word)]
+TEXTS = [word for word in HOSTILE if is_text(word)]
 
 
 @pytest.fixture(scope="module")
@@ -512,7 +504,7 @@ def test_the_real_client_reads_the_commands_own_words_as_before(
 
 
 @needs_docker
-@given(st.lists(words.filter(_is_text), min_size=1, max_size=8), st.lists(words.filter(_is_text), max_size=3))
+@given(st.lists(words.filter(is_text), min_size=1, max_size=8), st.lists(words.filter(is_text), max_size=3))
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_real_client_reads_any_words_and_values(
     docker: Daemon, argv: list[str], values: list[str]

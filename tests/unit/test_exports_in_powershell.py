@@ -20,17 +20,9 @@ from gputui.launching.exports.shell_lines import to_powershell
 from gputui.launching.launch import Launch
 from unit import powershell_reader
 from unit.powershell_reader import read
-from unit.test_quoting_in_shells import DUMP, HOSTILE, words
+from unit.test_quoting_in_shells import DUMP, HOSTILE, is_text, words
 
 PWSH = shutil.which("pwsh")
-
-
-def _is_text(word: str) -> bool:
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 TYPOGRAPHIC = [
@@ -49,9 +41,9 @@ TYPOGRAPHIC = [
     "@(1)",
     "`n",
 ]
-TEXTS = [*(word for word in HOSTILE if _is_text(word)), *TYPOGRAPHIC]
+TEXTS = [*(word for word in HOSTILE if is_text(word)), *TYPOGRAPHIC]
 texts = st.one_of(
-    words.filter(_is_text), st.text(st.sampled_from(powershell_reader.QUOTES + 'a "`$'), max_size=8)
+    words.filter(is_text), st.text(st.sampled_from(powershell_reader.QUOTES + 'a "`$'), max_size=8)
 )
 
 

@@ -18,8 +18,9 @@ from gputui.jobs.job import Job, JobError
 from gputui.jobs.last_lines import last_lines as shown_lines
 from gputui.jobs.log import Tail
 from gputui.jobs.process_tree import here
-from gputui.jobs.record import RecordError, read_job
-from gputui.jobs.store import Stored, Unreadable, all_jobs, find_job, forget, stored
+from gputui.jobs.record import read_job
+from gputui.jobs.record_folders import RecordError, Unreadable
+from gputui.jobs.store import Stored, all_jobs, find_job, forget, stored
 from gputui.jobs.wait import follow, last_lines
 from gputui.launching.launch_options import LaunchOptions
 from unit.jobs_support import Desk, desk_at, ended

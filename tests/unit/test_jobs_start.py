@@ -247,7 +247,7 @@ def test_without_a_place_for_records_nothing_starts_and_the_remedy_is_said(desk:
     file.write_text("")
     started = desk.folder / "started"
     for environ in ({"XDG_STATE_HOME": str(file)}, {"XDG_STATE_HOME": "/proc"}):
-        with pytest.raises(JobError, match=r"cannot keep a job's record in .*; set XDG_STATE_HOME"):
+        with pytest.raises(JobError, match=r"cannot keep a record in .*; set XDG_STATE_HOME"):
             start_job(Launch(("/bin/touch", str(started))), environ)
     assert not started.exists()
 

@@ -52,10 +52,7 @@ def _waiting(box: Box, count: int = 1, uid: int | None = None) -> Forked:
         signal.pause()
         return 0
 
-    child = box.fork(work, uid)
-    until(lambda: child.out or child.over)
-    assert not child.over, child.err
-    return child
+    return box.begun(work, uid)
 
 
 def _line(box: Box) -> list[int]:

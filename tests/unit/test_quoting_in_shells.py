@@ -25,6 +25,16 @@ BASE = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "KEPT": "kept", "GONE":
 SHELLS_OWN = {b"_", b"PWD", b"OLDPWD", b"SHLVL", b"LOGNAME"}
 """Variables that a shell sets by itself."""
 
+
+def is_text(word: str) -> bool:
+    """Whether it has no stray bytes, which some forms cannot carry."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 HOSTILE = [
     "",
     " ",

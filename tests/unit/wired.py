@@ -13,6 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from gputui.choosing.best import Alternative, best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.device import Device
 from gputui.inventory.link import LinkMatrix
@@ -76,6 +77,19 @@ def recorded(stem: str) -> Snapshot:
 
 def indices(devices: Sequence[Device]) -> list[int]:
     return [device.index for device in devices]
+
+
+def best_of(
+    snapshot: Snapshot, count: int, job: Grouping = ALL_REDUCE, required: Collection[int] = ()
+) -> list[Alternative]:
+    """The best sets of so many devices."""
+    keys = {snapshot.devices[i].key for i in required}
+    return list(best(snapshot, snapshot.devices, count, job, keys))
+
+
+def sets_of(alternatives: Sequence[Alternative]) -> list[tuple[int, ...]]:
+    """Each set by its indices, ascending."""
+    return [tuple(sorted(indices(way.devices))) for way in alternatives]
 
 
 @st.composite

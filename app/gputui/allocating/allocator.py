@@ -42,7 +42,7 @@ _TRIES = 50
 
 
 class Listener(Protocol):
-    """Who is told what happens on the way to an allocation, as it happens."""
+    """Hears what happens on the way to an allocation, as it happens."""
 
     def notice(self, notice: Notice) -> None:
         """A sentence beside the answer."""
@@ -88,10 +88,10 @@ class Allocator:
             self._approve(devices, vendors_of(snapshot.devices))
 
     def read(self) -> Snapshot:
-        """The box now, with what the request's verdicts depend on.
+        """The box now, with everything that the request's verdicts depend on.
 
-        Raises NoSourceError where no device is offered because a driver is missing; one that is named can be
-        had all the same.
+        Raises NoSourceError where a missing driver is why no device is offered; a device that is named is
+        available all the same.
         """
         snapshot = self.source.read(self.want)
         if snapshot.missing is not None and self.request.names is None:
@@ -103,7 +103,7 @@ class Allocator:
         return verdicts(snapshot, self.request.rules)
 
     def limits(self, snapshot: Snapshot) -> Inherited | None:
-        """The devices that this process was given itself (Slurm, a container, a shell); None for all.
+        """The devices that this process itself was given (by Slurm, a container, a shell); None for all.
 
         Raises RequestError where nobody knows which ones those are.
         """
@@ -148,8 +148,8 @@ class Allocator:
         return of_own_lease(snapshot, limits.keys if limits else None)
 
     def _listed(self, text: str, where: CommandList, snapshot: Snapshot) -> tuple[Device, ...]:
-        """The devices that a list in the command means. Raises RequestError where that is not known, or it
-        would be read as another list than it seems."""
+        """The devices that a list in the command means. Raises RequestError where that is unknown, or where
+        the list would be read otherwise than it looks."""
         box = vendors_of(snapshot.devices)
         vendor = next((v for v in box if v.visibility.variable in where.words), vendor_of((), box))
         own = [device for device in snapshot.devices if device.vendor == vendor.name]
@@ -166,7 +166,7 @@ class Allocator:
         return found.devices
 
     def constraints(self, snapshot: Snapshot, within: Collection[str] | None) -> Constraints:
-        """What the devices must be like, of these keys (None: of all)."""
+        """The constraints on the devices, among these keys (None: among all)."""
         request = self.request
         return Constraints(
             request.count or 1,
@@ -184,8 +184,8 @@ class Allocator:
     def choose(
         self, avoid: Mapping[str, str] | None = None, only: Collection[str] | None = None
     ) -> Allocation:
-        """The devices, not held yet. Those that are picked are none of `avoid` (key: why it cannot be had),
-        and are of `only` where that is given. Raises RequestError, NotEnoughError."""
+        """The devices, not held yet. Those that are picked are not in `avoid` (key: why it is not available),
+        and in `only` where that is given. Raises RequestError, NotEnoughError."""
         snapshot = self.read()
         limits = self.limits(snapshot)
         if limits and limits.warning and not avoid:
@@ -258,7 +258,7 @@ class Allocator:
             # Of unified memory (GB10) the host tells what is free.
             want |= Want.HOST
         if request.rules.by_owner:
-            # Whose processes they are decides then, and how much memory is not theirs.
+            # Then it matters whose processes they are, and how much memory is not theirs.
             want = (want & ~Want.VERDICT) | Want.MONITOR
         by_index = request.by_index and request.names is None and not inherits(self.environ)
         by_index = by_index and not self.holds and request.wait is None
@@ -272,7 +272,7 @@ class Allocator:
         constraints = self.constraints(snapshot, within)
         eligible = available(snapshot, self.verdicts(snapshot), constraints)
         if not eligible.enough(constraints):
-            # Only now are the owners worth what it costs to read them.
+            # (Only now are the owners worth the cost of reading them.)
             snapshot = self.source.read(Want.MONITOR | (self.want & Want.HOST))
             constraints = self.constraints(snapshot, within)
             picked = pick(snapshot, self.verdicts(snapshot), constraints)
@@ -280,7 +280,7 @@ class Allocator:
         explain = self.request.explain
         a_choice = len(eligible.devices) > constraints.count or constraints.count > 2
         if explain or (a_choice and len(eligible.devices) > 1):
-            # Links among those that can be had: of two, to take both, they decide nothing.
+            # Links among the available ones: they decide nothing where two of two are taken.
             keys = {device.key for device in eligible.devices}
             snapshot = self.source.read(self._links | (Want.NAMES if explain else Want(0)), keys)
         picked = pick(snapshot, self.verdicts(snapshot), constraints)
@@ -293,7 +293,7 @@ class Allocator:
         return Allocation(self.request, picked.devices, snapshot, picked.alternatives)
 
     def _where(self, snapshot: Snapshot) -> str:
-        """What the devices had to be inside of, for a sentence; "" for nothing."""
+        """The limits that the devices had to be within, for a sentence; "" for none."""
         limits, within = self.limits(snapshot), self.reach(snapshot)
         if within and within <= snapshot.own_lease and self.request.names is None:
             labels = ",".join(snapshot.label(device) for device in snapshot.devices if device.key in within)
@@ -337,7 +337,8 @@ class Allocator:
     def _checked(self, devices: Sequence[Device], snapshot: Snapshot) -> tuple[Device, ...]:
         """Devices named one by one: a decision. Conditions asked for must hold; all else is a warning.
 
-        With `if_free` nothing is: the first that is not free is why. Raises NotEnoughError.
+        With `if_free` nothing is a warning: the first device that is not free is the reason. Raises
+        NotEnoughError.
         """
         request = self.request
         judged = self.verdicts(snapshot)
@@ -368,8 +369,8 @@ class Allocator:
     def _queued(self, chosen: Allocation) -> dict[str, str]:
         """The devices for which others wait, with the reason why they are not taken.
 
-        Who takes them now keeps a large request waiting: nobody overtakes. To name devices is a decision, and
-        only a warning. Raises NotEnoughError where others wait for any device of the box.
+        Taking them now would keep a large request waiting: nobody overtakes. Naming devices is a decision,
+        and only brings a warning. Raises NotEnoughError where others wait for any device of the box.
         """
         if self.request.force:
             return {}
@@ -389,7 +390,7 @@ class Allocator:
         }
 
     def _queue(self, chosen: Allocation) -> Queue | None:
-        """Who waits for devices like these; None for those who wait themselves, and have their turn now."""
+        """Those who wait for devices like these; None where we have waited ourselves, and it is our turn."""
         if self.request.wait is not None or not self._here:
             return None
         return queue_for(chosen.devices, chosen.snapshot, self.environ)
@@ -411,12 +412,13 @@ class Allocator:
         return texts
 
     def _explain(self, snapshot: Snapshot, devices: Sequence[Device], reason: str) -> None:
-        """Tell the choice and its reason as one sentence."""
+        """Report the choice and its reason as one sentence."""
         labels = ",".join(map(snapshot.label, devices))
         self._notice(f"GPU {labels}: {reason or 'no known difference'}", "reason")
 
     def _warn_of_order(self, snapshot: Snapshot, devices: Sequence[Device]) -> None:
-        """Warn of an order that NCCL may get wrong. More is read only for an order that is not ascending."""
+        """Warn of an order that NCCL may get wrong. (Further facts are read only for an order that is not
+        ascending.)"""
         positions = [snapshot.position[device.key] for device in devices]
         if positions == sorted(positions):
             return
@@ -445,8 +447,8 @@ def _shortage(
     where: str,
     avoid: Mapping[str, str],
 ) -> str:
-    """Why there are too few: `avoid` has those that turned out not to be had, and why; `where` they had to
-    be."""
+    """Why there are too few: `avoid` has those that turned out not to be available, and why; `where` is the
+    limit that they had to be within."""
     have = len(picked.devices)
     asked = f"{constraints.count} device{'s' if constraints.count > 1 else ''} asked for"
     box = vendors_of(snapshot.devices)
@@ -468,7 +470,7 @@ def _shortage(
 
 
 def _refusals(picked: PickResult, snapshot: Snapshot) -> str:
-    """Why each device is not picked. What is true of several is said once: "GPU 0-3,6 free, but …"."""
+    """Why each device is not picked. What holds for several devices is said once: "GPU 0-3,6 free, but …"."""
     alike: dict[str, list[Device]] = {}
     for device, why in picked.refused:
         alike.setdefault(refusal(why, snapshot.time), []).append(device)

@@ -25,9 +25,10 @@ from gputui.jobs import FOLDER
 from gputui.jobs.compare import Comparing, Planned, Reading
 from gputui.jobs.comparisons import COMPARISONS
 from gputui.jobs.job import JobError
-from gputui.jobs.kept_records import Kept, KeptError, Unreadable
+from gputui.jobs.kept_records import Kept, KeptError
 from gputui.jobs.queued import call_job
 from gputui.jobs.record import without_secrets_of
+from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.start import detached
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import quote
@@ -222,41 +223,20 @@ def _launches(every: Sequence[Variant], allocation: Allocation) -> list[Launch]:
 
 
 def _run(call: Prepared, launches: Sequence[Launch], allocation: Allocation) -> int:
-    args, axes, every = call.args, call.axes, call.every
-    new = COMPARISONS.new(os.environ)
+    args = call.args
+    comparison = _comparison(call, launches, allocation)
     environ = given_environment()
     # (It is for this very process.)
     environ.pop(FOLDER, None)
     if elsewhere(args):
         say("warning: not this machine's devices (--demo, --from, --root); the commands start anyway")
-    snapshot = allocation.snapshot
-    comparison = Comparison(
-        id=new,
-        state="running",
-        created=time.time(),
-        command=without_secrets(call.base.command)[0],
-        devices=allocation.labels,
-        axes=tuple((axis.name, axis.heading) for axis in axes),
-        rows=tuple(
-            Row(
-                tuple(shown(axis, value) for axis, value in variant.settings),
-                without_secrets_of(launch).line,
-                tuple(map(snapshot.label, launch.devices)),
-            )
-            for variant, launch in zip(every, launches, strict=True)
-        ),
-        repeat=args.repeat,
-        metric=args.metric,
-        less=args.less,
-    )
-    planned = [Planned(launch, variant.options) for variant, launch in zip(every, launches, strict=True)]
+    planned = [Planned(launch, variant.options) for variant, launch in zip(call.every, launches, strict=True)]
     reader = _Reader(args) if allocation.devices and not elsewhere(args) else None
-    progress = _Progress(args.quiet)
     comparing = Comparing(
         comparison,
         planned,
         environ,
-        progress,
+        _Progress(args.quiet),
         allocation.lease,
         reader.read if reader is not None else None,
         args.timeout,
@@ -277,7 +257,35 @@ def _run(call: Prepared, launches: Sequence[Launch], allocation: Allocation) -> 
     finally:
         if reader is not None:
             reader.close()
-    found = comparing.comparison
+    return _concluded(comparing.comparison, number, args)
+
+
+def _comparison(call: Prepared, launches: Sequence[Launch], allocation: Allocation) -> Comparison:
+    """The comparison as it begins. Raises KeptError where it has no place."""
+    args, snapshot = call.args, allocation.snapshot
+    return Comparison(
+        id=COMPARISONS.new(os.environ),
+        state="running",
+        created=time.time(),
+        command=without_secrets(call.base.command)[0],
+        devices=allocation.labels,
+        axes=tuple((axis.name, axis.heading) for axis in call.axes),
+        rows=tuple(
+            Row(
+                tuple(shown(axis, value) for axis, value in variant.settings),
+                without_secrets_of(launch).line,
+                tuple(map(snapshot.label, launch.devices)),
+            )
+            for variant, launch in zip(call.every, launches, strict=True)
+        ),
+        repeat=args.repeat,
+        metric=args.metric,
+        less=args.less,
+    )
+
+
+def _concluded(found: Comparison, number: int, args: argparse.Namespace) -> int:
+    """Print what a comparison has found. `number` is the signal that ended it, -1 for an error, or 0."""
     if number > 0:
         which = signal.Signals(number).name
         say(

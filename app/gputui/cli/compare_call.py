@@ -71,7 +71,7 @@ def parser() -> Parser:
         "--metric",
         type=_metric,
         metavar="REGEX",
-        help="compare by what the one group of REGEX finds last in the log; more is better",
+        help="compare by the last match of REGEX's one group in the log; more is better",
     )
     made.add_argument("--less", action="store_true", help="with --metric: less is better")
     made.add_argument(

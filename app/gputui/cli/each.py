@@ -44,8 +44,9 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.text_table import cut
 from gputui.jobs import FOLDER
 from gputui.jobs.job import JobError
-from gputui.jobs.kept_records import Kept, KeptError, Unreadable
+from gputui.jobs.kept_records import Kept, KeptError
 from gputui.jobs.queued import call_job
+from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.start import detached
 from gputui.jobs.store import jobs_folder, stored
 from gputui.jobs.sweep import Limits, Planned, Sweeping
@@ -77,9 +78,10 @@ _WITH_VALUE = ("--resume", "--from-file")
 def parser() -> Parser:
     made = Parser(
         "each",
-        "Run many tasks, each on devices of its own: the next one starts when it can have devices, in the\n"
-        "queue like anybody's. In the words of COMMAND, {1..8} and {0.1,0.01} make a task for each value,\n"
-        "several make every combination. Quote them: bash would expand them into one long command.",
+        "Run many tasks, each on devices of its own. The next one starts when there are devices for it,\n"
+        "and waits in line like any other. In the words of COMMAND, {1..8} and {0.1,0.01} make a task for\n"
+        "each value, several make every combination. Quote them: bash would expand them into one long\n"
+        "command.",
         epilog="gputui each -n 1 --jobs 4 -- python train.py --seed '{1..8}' '--lr={0.1,0.01}'",
     )
     made.usage = (
@@ -89,13 +91,15 @@ def parser() -> Parser:
     )
     made.add_argument("--jobs", type=_jobs, metavar="J", help="at most J tasks at once")
     made.add_argument(
-        "--from-file", metavar="FILE", help="a task a line, in shell words, instead of COMMAND; - is stdin"
+        "--from-file",
+        metavar="FILE",
+        help="one task per line, in shell words, instead of COMMAND; - is stdin",
     )
     made.add_argument(
         "--memory",
         type=memory,
         metavar="SIZE",
-        help="tasks share devices: as many on one as each has SIZE of memory",
+        help="tasks share devices: as many on each device as have SIZE of its memory",
     )
     made.add_argument(
         "--retry", type=_retries, default=0, metavar="N", help="start a failed task again, up to N times"
@@ -106,7 +110,7 @@ def parser() -> Parser:
         dest="stop_on_failure",
         action="store_false",
         default=False,
-        help="a failed task is a row, the others run (default)",
+        help="after a failed task, run the others (default)",
     )
     failed.add_argument(
         "--stop-on-failure", action="store_true", help="start no further task after one has failed"
@@ -118,7 +122,9 @@ def parser() -> Parser:
     made.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
     made.add_argument("--json", action="store_true", help="print JSON")
     what = made.add_mutually_exclusive_group()
-    what.add_argument("--resume", metavar="ID", help="go on with a sweep: with all that did not end well")
+    what.add_argument(
+        "--resume", metavar="ID", help="go on with a sweep: run every task that has not ended well"
+    )
     what.add_argument("--list", action="store_true", help="list the sweeps that are kept")
     what.add_argument("--show", metavar="ID", help="show a sweep")
     what.add_argument("--forget", metavar="ID", help="remove a sweep; its jobs stay")
@@ -371,7 +377,7 @@ def _tasks_of_file(name: str) -> list[Expansion]:
         if len(tasks) > MOST_TASKS:
             raise WrongCallError(str(TooManyTasksError()))
     if not tasks:
-        raise WrongCallError(f"{shown} has no tasks: a command a line")
+        raise WrongCallError(f"{shown} has no tasks: write one command per line")
     return tasks
 
 
@@ -536,7 +542,7 @@ def _run(args: argparse.Namespace, sweep: Sweep, prepared: Sequence[_Prepared]) 
 
 
 class _Progress(AllocationListener):
-    """Keeps a sweep as it goes on, and tells of it on stderr."""
+    """Keeps the record of a running sweep, and reports on stderr."""
 
     def __init__(self, tell: _Once, args: argparse.Namespace) -> None:
         super().__init__(args.why)
@@ -555,7 +561,7 @@ class _Progress(AllocationListener):
         self._clear_progress()
 
     def changed(self, sweep: Sweep) -> None:
-        """Keep it; its jobs' own records have the same, should that not be possible for a while."""
+        """Keep it. Where that fails for a while, the records of its jobs say the same."""
         try:
             SWEEPS.keep(sweep, os.environ)
         except KeptError as error:

@@ -21,7 +21,8 @@ from gputui.cli.common import (
 )
 from gputui.cli.hosts_options import add_hosts_option, boxes_of
 from gputui.jobs.job import Job, JobError
-from gputui.jobs.store import Stored, Unreadable, find_job, forget, stored
+from gputui.jobs.record_folders import Unreadable
+from gputui.jobs.store import Stored, find_job, forget, stored
 from gputui.jobs.typed_name import typed_name
 from gputui.sources.in_time import InTime
 from gputui.sources.source import NoSourceError, Want

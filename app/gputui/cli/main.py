@@ -27,7 +27,8 @@ def queued_entry() -> NoReturn:
     from pathlib import Path
 
     from gputui.jobs import FOLDER
-    from gputui.jobs.record import RecordError, take_words
+    from gputui.jobs.record import take_words
+    from gputui.jobs.record_folders import RecordError
 
     try:
         words = take_words(Path(os.environ[FOLDER]))

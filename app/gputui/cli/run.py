@@ -206,7 +206,8 @@ def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
         from pathlib import Path
 
         from gputui.jobs.process_tree import here
-        from gputui.jobs.record import RecordError, read_job, write_claims, write_taken
+        from gputui.jobs.record import read_job, write_claims, write_taken
+        from gputui.jobs.record_folders import RecordError
 
         with contextlib.suppress(RecordError):
             # What the job leaves behind is given to its supervisor, and belongs to the job all the same.

@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from gputui.inventory.untrusted_json import JsonValue
-from gputui.jobs.kept_records import (
-    MOST_WORDS,
-    Store,
-    any_text,
-    check_schema,
-    maybe_moment,
-    maybe_whole,
-    state_of,
-    texts,
-)
+from gputui.jobs.kept_records import Store, state_of
+from gputui.jobs.record_fields import any_text, check_schema, maybe_moment, maybe_whole, texts
 from gputui.planning.comparison import SCHEMA, Comparison, Row, Run, RunState, document
 from gputui.planning.comparison_axes import MOST_VARIANTS
 
@@ -32,8 +24,8 @@ def _comparison(top: JsonValue, name: str) -> Comparison:
         id=name,
         state=state_of(top),
         created=top["created"].moment(),
-        command=texts(top["command"], MOST_WORDS),
-        devices=texts(top["devices"], MOST_WORDS),
+        command=texts(top["command"]),
+        devices=texts(top["devices"]),
         axes=axes,
         rows=rows,
         repeat=top["repeat"].whole(least=1),
@@ -48,7 +40,7 @@ def _row(row: JsonValue, axes: int) -> Row:
     if len(values) != axes:
         raise row["values"].wrong("a value of each axis")
     runs = tuple(_run(run) for run in row["runs"].items(_MOST_RUNS))
-    return Row(values, any_text(row["launch"]), texts(row["devices"], MOST_WORDS), runs)
+    return Row(values, any_text(row["launch"]), texts(row["devices"]), runs)
 
 
 def _run(run: JsonValue) -> Run:

@@ -6,21 +6,28 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.process import Identity
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
-from gputui.jobs.job import JobError, PidScope
+from gputui.jobs import record_folders
+from gputui.jobs.job import JobError
 from gputui.jobs.process_tree import alive, here, identity
-from gputui.jobs.store import cannot_keep, new_folder
-from gputui.system.files import NoHomeError, open_lock, open_own, state_folder, write_private
+from gputui.jobs.record_fields import identity_of, scope_of
+from gputui.jobs.record_folders import (
+    RecordError,
+    Unreadable,
+    cannot_keep,
+    new_folder,
+    read_document,
+    read_folders,
+    remove,
+)
+from gputui.system.files import NoHomeError, open_lock, state_folder, write_private
 
-MOST_WORDS = 1_000_000
 _MOST_BYTES = 64 * 1024 * 1024
 _LOCK = "lock"
 
@@ -31,16 +38,8 @@ class KeptError(Exception):
     """Something that cannot be done with comparisons or sweeps; the message is one line."""
 
 
-class Record(Protocol):
+class Record(record_folders.Record, Protocol):
     """What is kept: a comparison, a sweep."""
-
-    @property
-    def id(self) -> str:
-        """The name of its folder."""
-
-    @property
-    def created(self) -> float:
-        """Seconds since the epoch."""
 
     @property
     def state(self) -> State:
@@ -48,15 +47,6 @@ class Record(Protocol):
 
 
 R = TypeVar("R", bound=Record)
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A folder that has no record we could read, and why."""
-
-    id: str
-    folder: Path
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +102,11 @@ class Store(Generic[R]):
 
         Of what was read `before`, those that have ended are not read again: nothing happens to them any more.
         """
-        folder = self.folder(environ)
+        ended = [each for each in before.records if each.state != "running"] if before else []
         try:
-            entries = sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
-        except (FileNotFoundError, NotADirectoryError):
-            return Kept()
-        except OSError as error:
-            raise KeptError(f"cannot read {str(folder)!r}: {error.strerror}") from None
-        found, unreadable = [], []
-        known = {each.id: each for each in before.records if each.state != "running"} if before else {}
-        for entry in entries:
-            try:
-                found.append(known.get(entry.name) or self._read(entry))
-            except KeptError as error:
-                if entry.exists():  # else it was forgotten meanwhile
-                    unreadable.append(Unreadable(entry.name, entry, str(error)))
-        return Kept(tuple(sorted(found, key=lambda each: (each.created, each.id))), tuple(unreadable))
+            return Kept(*read_folders(self.folder(environ), self._read, ended))
+        except JobError as error:
+            raise KeptError(str(error)) from None
 
     def find(self, word: str, among: Kept[R]) -> R | Unreadable:
         """The one that a word means: its id, or the beginning of one. Raises KeptError."""
@@ -146,13 +125,10 @@ class Store(Generic[R]):
         """Remove it, if it is there; its jobs and their logs stay. Raises KeptError while it runs."""
         if not isinstance(record, Unreadable) and record.state == "running":
             raise KeptError(f"{self.word} {record.id} is running: end it first (Ctrl-C where it runs)")
-        folder = self.folder(environ) / record.id
         try:
-            shutil.rmtree(folder)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise KeptError(f"cannot remove {str(folder)!r}: {error.strerror}") from None
+            remove(self.folder(environ) / record.id)
+        except JobError as error:
+            raise KeptError(str(error)) from None
 
     @contextlib.contextmanager
     def running_alone(self, id: str, environ: Mapping[str, str]) -> Iterator[None]:
@@ -188,21 +164,16 @@ class Store(Generic[R]):
         return f"{self.word}.json"
 
     def _read(self, folder: Path) -> R:
-        """The record of a folder. Raises KeptError."""
+        """The record of a folder. Raises RecordError."""
         try:
-            with os.fdopen(open_own(folder / self._file), "rb") as stream:
-                data = stream.read(_MOST_BYTES + 1)
-            if len(data) > _MOST_BYTES:
-                raise KeptError("its record is too long")
-            return self.made(JsonValue(json.loads(data), "file"), folder.name)
-        except FileNotFoundError:
-            raise KeptError("there is no record in it") from None
+            document = read_document(folder / self._file, _MOST_BYTES)
+            if document is None:
+                raise RecordError("there is no record in it")
+            return self.made(document, folder.name)
         except OSError as error:
-            raise KeptError(f"it cannot be read: {error.strerror}") from None
+            raise RecordError(f"it cannot be read: {error.strerror}") from None
         except DocumentError as error:
-            raise KeptError(str(error)) from None
-        except (ValueError, RecursionError) as error:
-            raise KeptError(f"{self._file}: not JSON: {error}") from None
+            raise RecordError(str(error)) from None
 
 
 def _runner() -> dict[str, object]:
@@ -217,9 +188,6 @@ def _runner() -> dict[str, object]:
     }
 
 
-# What records have in common
-
-
 def state_of(top: JsonValue) -> State:
     """The state that a record has; one that nobody runs any more is stopped. Raises DocumentError."""
     state = top["state"].word(("running", "done", "stopped"))
@@ -230,45 +198,9 @@ def state_of(top: JsonValue) -> State:
 
 def _runs(runner: JsonValue) -> bool:
     """Whether the process is there that wrote a record; on another machine nobody can tell, and it counts."""
-    boot, pids = runner["boot"], runner["pids"]
-    scope = PidScope(
-        runner["host"].text(),
-        boot.text() if boot.known else None,
-        pids.text() if pids.known else None,
-    )
-    process = Identity(runner["pid"].whole(least=1), maybe_whole(runner["ticks"]))
+    scope, process = scope_of(runner), identity_of(runner)
     now = here()
     if scope == now:
         return alive(process)
     # (This machine after a reboot.)
     return not (scope.host == now.host and scope.boot != now.boot)
-
-
-def check_schema(top: JsonValue, schema: int) -> None:
-    """Raises DocumentError for a record of another gputui."""
-    if top["schema"].value != schema:
-        raise top["schema"].wrong(f"schema {schema} of this gputui")
-
-
-def maybe_moment(node: JsonValue) -> float | None:
-    """Seconds since the epoch, or null."""
-    return node.moment() if node.known else None
-
-
-def maybe_whole(node: JsonValue) -> int | None:
-    """A whole number, or null."""
-    return node.whole() if node.known else None
-
-
-def texts(node: JsonValue, most: int) -> tuple[str, ...]:
-    """A list of `any_text`."""
-    return tuple(any_text(each) for each in node.items(most))
-
-
-def any_text(node: JsonValue) -> str:
-    """As `JsonValue.text`, with the stray bytes that a command line may have."""
-    if isinstance(node.value, str):
-        with contextlib.suppress(UnicodeEncodeError):
-            node.value.encode(errors="surrogateescape")
-            return node.value
-    raise node.wrong("a text")

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.process import Identity
-from gputui.inventory.untrusted_json import LAST_MOMENT, MOST_TEXT, DocumentError, JsonValue
+from gputui.inventory.untrusted_json import LAST_MOMENT, DocumentError, JsonValue
 from gputui.jobs.job import (
     CLAIMS,
     FINISHED,
@@ -27,20 +26,25 @@ from gputui.jobs.job import (
     Trouble,
 )
 from gputui.jobs.process_tree import alive
+from gputui.jobs.record_fields import (
+    any_text,
+    check_schema,
+    identity_of,
+    maybe_text,
+    maybe_whole,
+    scope_of,
+    texts,
+)
+from gputui.jobs.record_folders import RecordError, read_document
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import secret_changes, without_secrets
-from gputui.system.files import open_own, write_private
+from gputui.system.files import write_private
 
 SCHEMA = 1
 _MOST_BYTES = 16 * 1024 * 1024
 """A command line has 2 MiB at most (execve(2)), and JSON writes a byte as six characters at worst."""
-_MOST_WORDS = 1_000_000
 _MOST_DEVICES = 1024
 _MOST_CHANGES = 10_000
-
-
-class RecordError(Exception):
-    """The folder has no record of a job that we could read; the message is one line that says why."""
 
 
 def without_secrets_of(launch: Launch) -> Launch:
@@ -103,7 +107,7 @@ def take_words(folder: Path) -> list[str]:
         if words is None:
             raise RecordError("its launch record is gone")
         file.unlink()
-        return [_text(word) for word in words.items(_MOST_WORDS)]
+        return list(texts(words))
     except (DocumentError, ValueError) as error:
         raise RecordError(str(error)) from None
     except OSError as error:
@@ -161,30 +165,29 @@ def _read(folder: Path) -> Job:
     given = _document(folder / GIVEN)
     if given is None:
         raise RecordError("there is no record in it")
-    if given["schema"].value != SCHEMA:
-        raise given["schema"].wrong(f"schema {SCHEMA} of this gputui")
+    check_schema(given, SCHEMA)
     started, finished = _document(folder / STARTED), _document(folder / FINISHED)
-    waits = _whole(given.get("waits", None))
+    waits = maybe_whole(given.get("waits", None))
     taken = _document(folder / TAKEN) if waits is not None else None
     has = given if taken is None else taken
     return Job(
         id=folder.name,
         folder=folder,
-        name=_maybe(given["name"]),
-        line=_text(has["line"]),
-        argv=tuple(_text(node) for node in given["argv"].items(_MOST_WORDS)),
+        name=maybe_text(given["name"]),
+        line=any_text(has["line"]),
+        argv=texts(given["argv"]),
         changes=tuple(_change(node) for node in has["changes"].items(_MOST_CHANGES)),
-        directory=_maybe(given["directory"]),
+        directory=maybe_text(given["directory"]),
         devices=tuple(_device(node) for node in has["devices"].items(_MOST_DEVICES)),
         waits=waits,
         taken=None if taken is None else _moment(taken["taken"]),
         launch=given.get("launch", None).value,
         constraints=_words(given.get("constraints", None)),
         withheld=_words(given.get("withheld", None)),
-        launcher=_text(given["launcher"]),
-        user=_text(given["user"]),
-        scope=PidScope(_text(given["host"]), _maybe(given["boot"]), _maybe(given["pids"])),
-        starter=_identity(given["starter"]),
+        launcher=any_text(given["launcher"]),
+        user=any_text(given["user"]),
+        scope=scope_of(given),
+        starter=identity_of(given["starter"]),
         created=_moment(given["created"]),
         **(_started(started) if started else {}),
         **(_finished(finished) if finished else {}),
@@ -194,8 +197,8 @@ def _read(folder: Path) -> Job:
 
 def _started(node: JsonValue) -> dict[str, Any]:
     return {
-        "supervisor": _identity(node["supervisor"]),
-        "command": _identity(node["command"]),
+        "supervisor": identity_of(node["supervisor"]),
+        "command": identity_of(node["command"]),
         "started": _moment(node["started"]),
     }
 
@@ -204,48 +207,18 @@ def _finished(node: JsonValue) -> dict[str, Any]:
     trouble = node.get("trouble", None)
     return {
         "ended": _moment(node["ended"]),
-        "status": _whole(node.get("status", None)),
+        "status": maybe_whole(node.get("status", None)),
         "signal": _signal(node.get("signal", None)),
         "stop": _signal(node.get("stop", None)),
-        "killed": _whole(node.get("killed", None)) or 0,
-        "left": _whole(node.get("left", None)) or 0,
-        "peak_process_memory": _whole(node.get("peak_process_memory", None)),
+        "killed": maybe_whole(node.get("killed", None)) or 0,
+        "left": maybe_whole(node.get("left", None)) or 0,
+        "peak_process_memory": maybe_whole(node.get("peak_process_memory", None)),
         "trouble": _trouble(trouble) if trouble.known else None,
     }
 
 
 def _document(file: Path) -> JsonValue | None:
-    """What a file of the record says; None when there is no such file."""
-    try:
-        with os.fdopen(open_own(file), "rb") as stream:
-            data = stream.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
-        return None
-    if len(data) > _MOST_BYTES:
-        raise DocumentError(f"{file.name}: too long")
-    try:
-        return JsonValue(json.loads(data), file.name)
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"{file.name}: not JSON: {error}") from None
-
-
-def _text(node: JsonValue) -> str:
-    """As `JsonValue.text`, with the stray bytes that a command line may have."""
-    if not isinstance(node.value, str) or len(node.value) > MOST_TEXT * 16:
-        raise node.wrong("a text")
-    try:
-        node.value.encode(errors="surrogateescape")
-    except UnicodeEncodeError:
-        raise node.wrong("valid Unicode") from None
-    return node.value
-
-
-def _maybe(node: JsonValue) -> str | None:
-    return _text(node) if node.known else None
-
-
-def _whole(node: JsonValue) -> int | None:
-    return node.whole() if node.known else None
+    return read_document(file, _MOST_BYTES)
 
 
 def _moment(node: JsonValue) -> float:
@@ -255,30 +228,25 @@ def _moment(node: JsonValue) -> float:
 
 
 def _signal(node: JsonValue) -> int | None:
-    number = _whole(node)
+    number = maybe_whole(node)
     if number is not None and not 0 < number < signal.NSIG:
         raise node.wrong("the number of a signal")
     return number
-
-
-def _identity(node: JsonValue) -> Identity:
-    # 0 and -1 are groups of processes to kill(2), 1 is the whole machine's first.
-    return Identity(node["pid"].whole(least=1), _whole(node["ticks"]))
 
 
 def _change(node: JsonValue) -> tuple[str, str | None]:
     pair = node.items(2)
     if len(pair) != 2:
         raise node.wrong("a name and a value")
-    return _text(pair[0]), _maybe(pair[1])
+    return any_text(pair[0]), maybe_text(pair[1])
 
 
 def _device(node: JsonValue) -> JobDevice:
-    return JobDevice(node["index"].whole(), _text(node["uuid"]), _maybe(node["name"]))
+    return JobDevice(node["index"].whole(), any_text(node["uuid"]), maybe_text(node["name"]))
 
 
 def _words(node: JsonValue) -> tuple[str, ...]:
-    return tuple(_text(word) for word in node.items(_MOST_WORDS)) if node.known else ()
+    return texts(node) if node.known else ()
 
 
 def _trouble(node: JsonValue) -> Trouble:

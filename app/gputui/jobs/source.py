@@ -95,7 +95,8 @@ class WithJobs:
         # Imported here: most have never started a job.
         from gputui.jobs.job import JobError
         from gputui.jobs.process_tree import here
-        from gputui.jobs.record import RecordError, read_job
+        from gputui.jobs.record import read_job
+        from gputui.jobs.record_folders import RecordError
         from gputui.jobs.store import Stored, stored
 
         try:

@@ -17,7 +17,6 @@ from gputui.jobs.again import as_kept
 from gputui.jobs.job import Job, JobDevice, JobError, Trouble
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import (
-    RecordError,
     read_job,
     without_secrets_of,
     write_claims,
@@ -26,7 +25,8 @@ from gputui.jobs.record import (
     write_notify,
     write_words,
 )
-from gputui.jobs.store import cannot_keep, jobs_folder, new_folder
+from gputui.jobs.record_folders import RecordError, cannot_keep, new_folder
+from gputui.jobs.store import jobs_folder
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import program_and_script, without_secrets
@@ -103,9 +103,7 @@ def start_job(
         withheld=without_secrets(launch.argv)[1],
     )
     if queued is not None:
-        line = without_secrets_of(Launch(("gputui", queued.subcommand, *queued.words))).line
-        argv, withheld = without_secrets(queued.argv)
-        given = replace(given, waits=queued.count, argv=argv, line=line, withheld=withheld)
+        given = _waiting(given, queued)
         launch = replace(launch, changes=(*launch.changes, (FOLDER, str(given.folder))))
     if options is not None:
         given = replace(given, launch=as_kept(options, given))
@@ -113,14 +111,7 @@ def start_job(
         words = launch.argv if queued is None else queued.words
         if any("\0" in word for word in (*words, launch.directory or "")):
             raise StartError(f"cannot start {launch.argv[0]!r}: an argument contains a null byte", 126)
-        write_given(given)
-        if claims:
-            write_claims(given.folder, claims)
-        if queued is not None:
-            write_words(given.folder, queued.words)
-        told = notify_words(environ)
-        if told:
-            write_notify(given.folder, given.name or program_and_script(given.argv), told)
+        _write(given, claims, queued, notify_words(environ))
         answer = _supervise(given, launch, environ, pass_fds, tie)
     except OSError as error:
         _remove(given.folder)
@@ -134,6 +125,24 @@ def start_job(
         return read_job(given.folder, given.scope)
     except RecordError as error:
         raise JobError(f"job {given.id} has started, but its record is gone: {error}") from None
+
+
+def _waiting(given: Job, queued: Queued) -> Job:
+    """The job as one that waits in line: its command is the one that it will start."""
+    line = without_secrets_of(Launch(("gputui", queued.subcommand, *queued.words))).line
+    argv, withheld = without_secrets(queued.argv)
+    return replace(given, waits=queued.count, argv=argv, line=line, withheld=withheld)
+
+
+def _write(given: Job, claims: Sequence[str], queued: Queued | None, notify: Sequence[str]) -> None:
+    """The files of its record that are there before it starts. Raises OSError."""
+    write_given(given)
+    if claims:
+        write_claims(given.folder, claims)
+    if queued is not None:
+        write_words(given.folder, queued.words)
+    if notify:
+        write_notify(given.folder, given.name or program_and_script(given.argv), notify)
 
 
 def start_leased_job(

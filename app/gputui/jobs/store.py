@@ -1,24 +1,17 @@
-"""Where jobs are kept: their folder, the id of a new one, which job a person means, and forgetting one."""
+"""Our jobs: their folder, all of them, which one a person means, and forgetting one."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.process_tree import here
-from gputui.jobs.record import RecordError, read_job
+from gputui.jobs.record import read_job
+from gputui.jobs.record_folders import Unreadable, read_folders, remove
 from gputui.jobs.typed_name import typed_list, typed_name
-from gputui.system.files import NoHomeError, private_folder, state_folder
-
-_LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "23456789"
-"""Without those that are taken for one another (l 1, o 0, i)."""
-_TRIES = 1000
+from gputui.system.files import NoHomeError, state_folder
 
 
 def jobs_folder(environ: Mapping[str, str]) -> Path:
@@ -27,44 +20,6 @@ def jobs_folder(environ: Mapping[str, str]) -> Path:
         return state_folder(environ) / "jobs"
     except NoHomeError as error:
         raise JobError(str(error)) from None
-
-
-def new_folder(jobs: Path) -> Path:
-    """An empty folder for a new job, made by nobody else; its name is the job's id.
-
-    Letter, digit, letter, digit ("k3f9"): short, no word, no number that could be a device or a count, and
-    not soon given again, so that an id that a script kept means no other job. Raises JobError.
-    """
-    try:
-        private_folder(jobs.parent)
-        private_folder(jobs)
-        for _ in range(_TRIES):
-            drawn = zip((_LETTERS, _DIGITS) * 2, os.urandom(4), strict=True)
-            folder = jobs / "".join(signs[number % len(signs)] for signs, number in drawn)
-            with contextlib.suppress(FileExistsError):
-                folder.mkdir(0o700)
-                folder.chmod(0o700)
-                return folder
-    except OSError as error:
-        raise cannot_keep(jobs, error) from None
-    raise JobError(f"there are too many jobs in {str(jobs)!r}; `gputui jobs forget --all-ended` removes them")
-
-
-def cannot_keep(jobs: Path, error: OSError) -> JobError:
-    """That the folder cannot be written, as a message."""
-    return JobError(
-        f"cannot keep a job's record in {str(jobs)!r}: {error.strerror};"
-        " set XDG_STATE_HOME to a writable folder"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A folder among the jobs that has no record we could read, and why."""
-
-    id: str
-    folder: Path
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +35,9 @@ def stored(environ: Mapping[str, str], before: Stored | None = None) -> Stored:
 
     Of what was read `before`, jobs that had ended are not read again: nothing happens to them any more.
     """
-    folder = jobs_folder(environ)
-    try:
-        entries = sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
-    except (FileNotFoundError, NotADirectoryError):
-        return Stored()
-    except OSError as error:
-        raise JobError(f"cannot read {str(folder)!r}: {error.strerror}") from None
     scope = here()
-    jobs: list[Job] = []
-    unreadable: list[Unreadable] = []
-    known = {job.id: job for job in before.jobs if job.over} if before else {}
-    for entry in entries:
-        if entry.name in known:
-            jobs.append(known[entry.name])
-            continue
-        try:
-            jobs.append(read_job(entry, scope))
-        except RecordError as error:
-            if entry.exists():  # else it was forgotten meanwhile
-                unreadable.append(Unreadable(entry.name, entry, str(error)))
-    return Stored(tuple(sorted(jobs, key=lambda job: (job.created, job.id))), tuple(unreadable))
+    ended = [job for job in before.jobs if job.over] if before else []
+    return Stored(*read_folders(jobs_folder(environ), lambda folder: read_job(folder, scope), ended))
 
 
 def all_jobs(environ: Mapping[str, str]) -> list[Job]:
@@ -144,8 +81,4 @@ def forget(job: Job | Unreadable, force: bool = False) -> None:
             else f"`gputui jobs stop {typed_name(job.id)}` stops it"
         )
         raise JobError(f"job {job.id} has not ended: {remedy}")
-    try:
-        shutil.rmtree(job.folder)
-    except OSError as error:
-        if error.errno != errno.ENOENT:
-            raise JobError(f"cannot remove {str(job.folder)!r}: {error.strerror}") from None
+    remove(job.folder)

@@ -3,19 +3,19 @@
     python -I -S supervise.py FOLDER PIPE [DESCRIPTOR…]
 
 It imports nothing of gputui and little else, for it lives as long as the job (9 MB, 5 of them its own).
-Its stdin brings the directory, the cap of the log, a pipe and the command, its stdout and stderr are the
+Its stdin carries the directory, the cap of the log, a pipe and the command, its stdout and stderr are the
 job's log, its environment is the command's. To PIPE it writes "started", or why the command could not be
 started. The DESCRIPTORs are for the command alone.
 
 The command never begins before its pid is in the record. SIGTERM begins a stop, as the file "stop" of the
 folder says (signal, seconds of grace): the signal to the command's process group; then, once the command
 has ended, to what is left; after the grace SIGKILL to everything. A log above its cap loses its middle: the
-room is given back to the disk and the rest stays at its place, so that neither the command, which writes
-into the file itself, nor who reads the log notices. A job that is tied to a process is stopped when that one
-ends, even by SIGKILL: it holds the other end of a pipe. Launchers such as torchrun start workers
-in sessions of their own that no signal to a group reaches. When the job has ended, the command of the file
-"notify" is started. On Linux the supervisor is the one that orphans are given to (PR_SET_CHILD_SUBREAPER,
-prctl(2)), so that every process of the job stays a descendant.
+room is given back to the disk and the rest stays at its place, so that neither the command, which writes into
+the file itself, nor anybody who reads the log notices. A job that is tied to a process is stopped when that
+one ends, even by SIGKILL: it holds the other end of a pipe. Launchers such as torchrun start workers in
+sessions of their own that no signal to a group reaches. When the job has ended, the command of the file
+"notify" is started. On Linux, orphans become children of the supervisor (PR_SET_CHILD_SUBREAPER, prctl(2)),
+so that every process of the job stays a descendant.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
         _reply(answer, f"process {error.errno}")
         return
     if supervisor:
-        # Who started us waits for this process only; the other one belongs to init.
+        # Our starter waits for this process only; the other one belongs to init.
         os._exit(0)
     os.set_inheritable(answer, False)
     given = _read_command()
@@ -85,7 +85,7 @@ def main() -> None:
             # (A job that was killed before it had read its words, which may be secrets.)
             os.unlink(f"{folder}/words.json")  # noqa: PTH108 - pathlib would be a megabyte
         with contextlib.suppress(OSError):
-            # (Where it cannot be written, the job is one whose end is not known, which is true.)
+            # (Where it cannot be written, the end stays unknown, which is what is then shown.)
             _write_end(folder, end.json)
         _notify(folder, end)
         return
@@ -155,7 +155,7 @@ def _write(folder: str, name: str, text: str) -> None:
 def _write_all(handle: int, text: str) -> None:
     data = text.encode()
     if os.write(handle, data) < len(data):
-        # (So ends a write for which there was room in part.)
+        # (A write that finds room for a part of it ends like this.)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -181,11 +181,11 @@ def _write_end(folder: str, text: str) -> None:
 
 def _remove_claims(folder: str) -> None:
     """Empty and remove the records of the job's claims, by the rules of `remove_ended`
-    (allocating/claims/read.py): not one that a process holds which the job has left behind."""
+    (allocating/claims/read.py): not one that is held by a process which the job has left behind."""
     import fcntl
     import struct
 
-    # `struct flock64`: any range that stops a read lock, which is one that is locked for writing.
+    # `struct flock64`: any range that blocks a read lock, which is one that is locked for writing.
     any_range = struct.pack(
         "hhqqi4x" if sys.maxsize > 2**32 else "hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0
     )
@@ -355,7 +355,7 @@ class _Watch:
         self._folder, self._command, self._cap, self._tie = folder, command, cap, tie
         self._ended: int | None = None
         self._when = time.time()
-        # (How long it took is told by the clock that nobody sets.)
+        # (How long it took is measured by the monotonic clock, which nobody sets.)
         self._began = self._over_at = time.monotonic()
         self._stop: int | None = None
         self._rest_told = False
@@ -469,10 +469,10 @@ class _Watch:
 
 
 def _peak_process_memory() -> int:
-    """The most bytes of RAM that any one of the processes had that have been collected (getrusage(2)).
+    """The peak RAM in bytes of any single process that has been collected (getrusage(2)).
 
-    It costs nothing while the job runs. Of all processes together nobody keeps such a figure, unless the job
-    has a cgroup of its own. It is never less than ours: a process begins as a copy of this one.
+    It costs nothing while the job runs. Nothing keeps such a figure for all processes together, unless the
+    job has a cgroup of its own. It is never less than ours: a process begins as a copy of this one.
     """
     import resource
 
@@ -497,7 +497,7 @@ def _notify(folder: str, end: _End) -> None:
     if not argv or os.fork():
         return
     try:
-        # Not the job's log: who has it open for writing is looked upon as one of the job's processes.
+        # Not the job's log: a process that has it open for writing counts as one of the job's.
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
@@ -512,7 +512,7 @@ def _notify(folder: str, end: _End) -> None:
             try:
                 os.killpg(command, signal.SIGKILL)
             except ProcessLookupError:
-                # It has not come as far as its session yet.
+                # It has not made its session yet.
                 os.kill(command, signal.SIGKILL)
     finally:
         os._exit(0)

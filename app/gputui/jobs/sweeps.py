@@ -5,16 +5,8 @@ from __future__ import annotations
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.untrusted_json import JsonValue
 from gputui.jobs.job import Job
-from gputui.jobs.kept_records import (
-    MOST_WORDS,
-    Store,
-    any_text,
-    check_schema,
-    maybe_moment,
-    maybe_whole,
-    state_of,
-    texts,
-)
+from gputui.jobs.kept_records import Store, state_of
+from gputui.jobs.record_fields import any_text, check_schema, maybe_moment, maybe_whole, texts
 from gputui.jobs.store import Stored, jobs_folder
 from gputui.planning.braces import MOST_TASKS
 from gputui.planning.sweep import SCHEMA, Sweep, Task, TaskState, document, job_name
@@ -32,16 +24,16 @@ def _sweep(top: JsonValue, name: str) -> Sweep:
         state=state_of(top),
         created=top["created"].moment(),
         directory=any_text(top["directory"]),
-        call=texts(top["call"], MOST_WORDS),
+        call=texts(top["call"]),
         tasks=tasks,
-        withheld=texts(top["withheld"], MOST_WORDS),
+        withheld=texts(top["withheld"]),
         ended=maybe_moment(top["ended"]),
     )
 
 
 def _task(node: JsonValue, number: int) -> Task:
     state, job, reason = node["state"].word(_STATES), node["job"], node["reason"]
-    words = texts(node["command"], MOST_WORDS)
+    words = texts(node["command"])
     if not words:
         raise node["command"].wrong("a command")
     return Task(
@@ -49,7 +41,7 @@ def _task(node: JsonValue, number: int) -> Task:
         words=words,
         label=any_text(node["label"]),
         state=next(each for each in _STATES if each == state),
-        devices=texts(node["devices"], MOST_WORDS),
+        devices=texts(node["devices"]),
         job=job.text() if job.known else None,
         attempts=node["attempts"].whole(),
         status=maybe_whole(node["status"]),

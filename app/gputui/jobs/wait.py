@@ -18,7 +18,8 @@ from gputui.inventory.process import Identity
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.log_file import missing, read_data
 from gputui.jobs.process_tree import alive, here
-from gputui.jobs.record import RecordError, read_job
+from gputui.jobs.record import read_job
+from gputui.jobs.record_folders import RecordError
 from gputui.system.files import open_own
 
 _ASK_AGAIN = 0.05

@@ -17,7 +17,14 @@ from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch, OwnDevices
 from gputui.launching.launch_options import AUTO, LaunchOptions, Meeting, words_of
 from gputui.launching.launchers import LAUNCHERS, recognised
-from gputui.launching.launchers.base import Completed, Launcher, LauncherRequest, Notices, devices_text
+from gputui.launching.launchers.base import (
+    Completed,
+    Launcher,
+    LauncherRequest,
+    Notices,
+    Visible,
+    devices_text,
+)
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.programs import program_of
 from gputui.launching.programs.program import Program
@@ -45,10 +52,10 @@ def compose(
 ) -> Launch:
     """The launch of `options` on exactly `devices` in this order; no devices means CPU only.
 
-    `environ` is what the command will inherit; it is looked at for warnings, never changed. `box` are the
-    vendors of all devices that are there: without `devices`, those of each are hidden. `intent` is what the
-    command says, where the caller has read it; `meeting` is given where the other machines of the launch are
-    started at the same time. Raises MixedVendorsError for devices of several vendors.
+    `environ` is what the command will inherit; it is read for warnings, never changed. `box` are the vendors
+    of all devices of the box: without `devices`, all of theirs are hidden. `intent` is what the command says,
+    where the caller has read it; `meeting` is given where the other machines of the launch are started at the
+    same time. Raises MixedVendorsError for devices of several vendors.
     """
     vendor = vendor_of(devices, box)
     visibility = vendor.visibility
@@ -65,30 +72,10 @@ def compose(
             vendor,
             meeting,
         )
-    known = _inherited(environ, options, prefix)
-    before = visibility.changes_here(known) if devices else ()
-    ours = (*before, *visibility.changes(devices, options.ids))
-    if completed.visible == "command":
-        ours = (*before, *visibility.changes_beside_own_list(devices))
-    elif completed.visible == "elsewhere":
-        ours = ()
-    ours = (*ours, *renamed(prefix, ours, (*environ, *(name for name, _ in options.additions))))
-    if not devices:
-        ours = (*ours, *(change for other in box if other is not vendor for change in _hidden(other)))
-    prefix, rewritten = with_variables(prefix, ours)
-    # (What only the command itself had set is out of it now.)
-    ours = tuple(each for each in ours if each not in before or each[0] in environ)
-    notices = Notices([*completed.warnings], [*completed.remarks], completed.own)
-    taken_away = [
-        f"{name}={environ[name]}" for name, value in ours if value is None and (name, value) in before
-    ]
-    if taken_away:
-        notices.remark(
-            f"{' '.join(taken_away)} unset: beside it, the selected indices would mean other devices"
-        )
-    for words in rewritten:
-        if not visibility.names_in_order(_value_in(words, visibility.variable), devices):
-            notices.remark(f"{words} replaced by the selected devices")
+    ours, prefix, remarks = _device_variables(
+        devices, options, environ, vendor, box, prefix, completed.visible
+    )
+    notices = Notices([*completed.warnings], [*completed.remarks, *remarks], completed.own)
     if program is not None and program.only_indices:
         _only_indices(notices, program, devices, by_uuid_refused, visibility)
     stale = (
@@ -118,8 +105,50 @@ def compose(
     )
 
 
+def _device_variables(
+    devices: Sequence[Device],
+    options: LaunchOptions,
+    environ: Mapping[str, str],
+    vendor: Vendor,
+    box: Sequence[Vendor],
+    prefix: tuple[str, ...],
+    visible: Visible,
+) -> tuple[Changes, tuple[str, ...], list[str]]:
+    """The changes to the environment by which the command sees exactly these devices, the wrappers before it
+    with these changes, and the remarks on them."""
+    visibility = vendor.visibility
+    before = visibility.changes_here(_inherited(environ, options, prefix)) if devices else ()
+    match visible:
+        case "command":
+            ours: Changes = (*before, *visibility.changes_beside_own_list(devices))
+        case "elsewhere":
+            ours = ()
+        case _:
+            ours = (*before, *visibility.changes(devices, options.ids))
+    ours = (*ours, *renamed(prefix, ours, (*environ, *(name for name, _ in options.additions))))
+    if not devices:
+        ours = (*ours, *(change for other in box if other is not vendor for change in _hidden(other)))
+    prefix, rewritten = with_variables(prefix, ours)
+    # (What only the command itself had set is out of it now.)
+    ours = tuple(each for each in ours if each not in before or each[0] in environ)
+    remarks = []
+    taken_away = [
+        f"{name}={environ[name]}" for name, value in ours if value is None and (name, value) in before
+    ]
+    if taken_away:
+        remarks.append(
+            f"{' '.join(taken_away)} unset: beside it, the selected indices would mean other devices"
+        )
+    remarks += [
+        f"{words} replaced by the selected devices"
+        for words in rewritten
+        if not visibility.names_in_order(_value_in(words, visibility.variable), devices)
+    ]
+    return ours, prefix, remarks
+
+
 RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-"""What makes a program wait for other ranks, where a shell still has it from another run."""
+"""Variables that make a program wait for other ranks, where a shell still has them from another run."""
 
 _BESIDE_RANKS = (
     *("LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"),
@@ -160,7 +189,7 @@ def _value_in(words: str, variable: str) -> str | None:
 def _only_indices(
     notices: Notices, program: Program, devices: Sequence[Device], refused: bool, visibility: Visibility
 ) -> None:
-    """Say what becomes of UUIDs for a program that reads each entry of the list as a number."""
+    """Report what becomes of UUIDs for a program that reads each entry of the list as a number."""
     if refused:
         notices.remark(f"the devices by index: {program.name} cannot read UUIDs in {visibility.variable}")
     if any(device.parent for device in devices):
@@ -195,8 +224,8 @@ def refusal(
 ) -> str | None:
     """Why the command cannot be started on whichever `count` devices; None where it can.
 
-    For a call that does not know its devices yet, as it is to wait for them. The command is completed for
-    devices with indices that no command names: what contradicts those contradicts any.
+    For a call that does not know its devices yet, because it will wait for them. The command is completed for
+    devices with indices that no command names: what contradicts these contradicts any.
     """
     vendor = vendor_of((), box).name
     # (A number beyond that of any box is found to be too many without a list of so many.)
@@ -260,7 +289,7 @@ def _completed(
 def started_by_another(
     launcher: Launcher, command: Sequence[str], host_environment: HostEnvironment, directory: str | None
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """What another launcher starts, started by this one; warnings, and remarks, on what gets lost."""
+    """What another launcher starts, started by this one; with warnings and remarks on what gets lost."""
     source = recognised(command)
     entrypoint = with_interpreter_beside(source.entrypoint(command), host_environment.is_file, directory)
     warnings, remarks = list[str](), list[str]()
@@ -303,18 +332,18 @@ def _inherited(environ: Mapping[str, str], options: LaunchOptions, prefix: Seque
 
 
 def _elsewhere(devices: Sequence[Device], options: LaunchOptions, launcher: Launcher) -> tuple[str, ...]:
-    """What starts the other ones of several machines: each chooses its devices itself."""
+    """The command that starts the other machines of several: each chooses its devices itself."""
     if options.nodes < 2 or launcher.name != "torchrun" or options.rendezvous is None:
         # (Without a place to meet: a batch script, whose scheduler starts the others.)
         return ()
     devices_there = ("-n", str(len(devices))) if devices else ("--gpus", "none")
-    # With all variables: a rank without what the others have (NCCL_IB_DISABLE) hangs them all.
+    # With all variables: a rank without one that the others have (NCCL_IB_DISABLE) hangs them all.
     words = ["gputui", "run", *devices_there, *words_of(options)]
     return (f"on each of the other machines: {shlex.join([*words, '--', *options.command])}",)
 
 
 def _additions(options: LaunchOptions, ours: Changes, launchers: Changes) -> Changes:
-    """The changes beside those of the devices: the launcher's, and what the user wrote, which counts more."""
+    """The changes besides those of the devices: the launcher's, and the user's, which take precedence."""
     names = {name for name, _ in ours}
     typed = {name: value for name, value in options.additions if name not in names}
     return (*(change for change in launchers if change[0] not in typed), *typed.items())
@@ -330,7 +359,7 @@ def _warn(
     vendor: Vendor,
     intent: Intent,
 ) -> None:
-    """Say what there is to say whatever the launcher."""
+    """The warnings and remarks that do not depend on the launcher."""
     wanted, variable = dict(ours), vendor.visibility.variable
     _warn_of_lists(notices, devices, options, wanted, vendor.visibility, intent)
     lost = losing(prefix, variable)
@@ -355,7 +384,8 @@ def _warn_of_lists(
     visibility: Visibility,
     intent: Intent,
 ) -> None:
-    """Say which lists of devices of the command itself give way, and which ask for others than `devices`."""
+    """Report which lists of devices of the command itself give way, and which ask for devices other than
+    `devices`."""
     variable = visibility.variable
     by_index = visibility.means_our_indices(wanted)
     overridden = {name: value for name, value in options.additions if wanted.get(name, value) != value}

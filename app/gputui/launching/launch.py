@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gputui.inventory.device import Device
@@ -95,13 +95,15 @@ class Launch:
         """
         return self.render(quote)
 
-    def render(self, form: Quoting = quote) -> str:
-        """The line with another way of quoting a word (`quoting.posix` for a plain sh)."""
+    def render(self, form: Quoting, program: Callable[[str, Quoting], str] = quote_program) -> str:
+        """The line with another way of quoting a word (`quoting.posix` for a plain sh), and the first one."""
         unset = [name for name, value in self.changes if value is None]
         words = [
             *(["env", *(word for name in unset for word in ("-u", name))] if unset else []),
             *(assignment(name, value, form) for name, value in self.changes if value is not None),
-            *self._command(form, after_env=bool(unset)),
+            # `env` takes a program's name with "=" in it for an assignment whatever the quotes.
+            *(form(word) if unset else program(word, form) for word in self.argv[:1]),
+            *(form(word) for word in self.argv[1:]),
         ]
         line = " ".join(words)
         if not self.directory:
@@ -109,10 +111,3 @@ class Launch:
         # A path that does not begin with "/" could mean the last directory ("-") or one of CDPATH.
         place = self.directory if self.directory.startswith("/") else f"./{self.directory}"
         return f"cd -- {form(place)} && {line}"
-
-    def _command(self, form: Quoting, after_env: bool) -> list[str]:
-        if not self.argv:
-            return []
-        # `env` takes a program's name with "=" in it for an assignment whatever the quotes.
-        program = form(self.argv[0]) if after_env else quote_program(self.argv[0], form)
-        return [program, *(form(word) for word in self.argv[1:])]

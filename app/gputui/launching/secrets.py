@@ -28,7 +28,7 @@ _OPTION = re.compile(
     r"|passphrase|credentials?|creds|(?:db|user|smtp)[-_]?pass|bearer|jwt|(?:proxy[-_])?authorization)",
     re.IGNORECASE,
 )
-"""The whole name of an option, without its dashes: --sort-key is another kind of key, and --max-tokens counts
+"""The whole name of an option without its dashes: --sort-key is another kind of key, and --max-tokens counts
 tokens."""
 _OF_TEXT = re.compile(
     r"(?:.*[-_.])?(?:bos|eos|pad|unk|sep|cls|mask|image|stop|start|end|special)[-_]?token", re.IGNORECASE
@@ -79,12 +79,12 @@ _KNOWN_WITHIN = re.compile(rf"(?<![^\s=:,'\"`(\[{{<>|;&@]){_KNOWN_TOKEN.pattern}
 
 
 class _Program(NamedTuple):
-    """What a program is given as a secret without a name that says so, or by a letter that is something else
-    to others: as its own documentation has it.
+    """A secret that a program takes without a name that says so, or by a letter that means something else to
+    other programs, according to its own documentation.
 
     name     what the secret is called
     called   the program's name
-    verbs    the words that stand behind the program's name
+    verbs    the words that follow the program's name
     option   the option, with what is glued to it as "value"
     next     whether the next word is the value where nothing is glued: "" never, "-" even one with a dash
     pair     whether the value is NAME:SECRET
@@ -155,13 +155,13 @@ _PIECE = re.compile(
     r"""|(?P<plain>[^\s'"\\;&|()<>`]+)|\\(?P<escaped>.)|(?P<end>[\n;&|()`])|\\""",
     re.DOTALL,
 )
-"""What a shell's text consists of. A quote that is not closed goes on to the end."""
+"""The tokens of a shell's text. A quote that is not closed extends to the end."""
 _LEVELS = 6
-"""Shells within the quotes of shells that are read."""
+"""How many levels of shells within the quotes of shells are read."""
 
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(.*)", re.DOTALL)
 _TOKEN = re.compile(rf"{_KNOWN_TOKEN.pattern}|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{{24,}}")
-"""What other users do not read: also any long mixture of letters and digits without a dot."""
+"""What other users must not read: also any long mixture of letters and digits without a dot."""
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -189,7 +189,7 @@ def secret_word(command: Sequence[str]) -> str | None:
 
 
 def secret_in(command: Sequence[str], changes: Iterable[tuple[str, str | None]]) -> str | None:
-    """The same of a command and the changes of its environment."""
+    """The same for a command and the changes to its environment."""
     return secret_word(command) or next(
         (name for name, value in changes if value and is_secret(name, value)), None
     )
@@ -241,7 +241,7 @@ class _Word(NamedTuple):
     span: tuple[int, int]
 
     def secret(self, name: str, start: int) -> Iterator[_Found]:
-        """What it is from that character on; the whole word where quotes stand in between."""
+        """The part from that character on; the whole word where quotes are in between."""
         if start < len(self.text):
             first, end = self.at[start], self.at[-1] + 1
             whole = end - first == len(self.text) - start
@@ -249,7 +249,7 @@ class _Word(NamedTuple):
 
 
 def _given_to_programs(command: Sequence[str]) -> Iterator[_Found]:
-    """What the command's programs take as a secret although nothing names it so."""
+    """What the command's programs take as a secret although its name does not say so."""
     calls = [[_Word(place, word, range(len(word)), (0, len(word))) for place, word in enumerate(command)]]
     for level in range(_LEVELS):
         for call in calls:
@@ -324,7 +324,7 @@ def _calls_in(text: _Word) -> list[list[_Word]]:
         pieces.clear()
 
     def apart(start: int, end: int) -> list[_Word]:
-        """What is read as a text of its own, where that has blanks."""
+        """What is read as a text of its own, where it has blanks."""
         own, at = text.text[start:end], text.at[start:end]
         return [_Word(text.place, own, at, (at[0], at[-1] + 1))] if own else []
 
@@ -352,7 +352,7 @@ def _calls_in(text: _Word) -> list[list[_Word]]:
 
 
 def _names_secret(name: str) -> bool:
-    """Whether an option, or a key of some document, is called like a secret."""
+    """Whether the name of an option, or of a key in some document, is a secret's."""
     plain = _HUMP.sub("_", name.lstrip("-"))
     return bool(_OPTION.fullmatch(plain)) and not _OF_TEXT.fullmatch(plain)
 

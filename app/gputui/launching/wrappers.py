@@ -1,7 +1,7 @@
 """Wrappers, which stand before a command and start it: `uv run`, `nice -n 5`, `env A=1`, `numactl -N 0`.
 
-The launcher is recognised behind them, and completed there. Options with a value are listed; an option that
-is not listed is taken for a flag.
+The launcher is recognised behind them, and completed there. Options with a value are listed; any other option
+counts as a flag.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _APPTAINER = option_table(
 _NSYS = option_table(
     flags="help|h", valued="inherit-environment|n env-var|e output|o trace|t", unlisted="value"
 )
-"""Of `nsys profile` each option has a value (User Guide, "CLI Profile Command Switch Options")."""
+"""Every option of `nsys profile` has a value (User Guide, "CLI Profile Command Switch Options")."""
 
 _NCU = option_table(
     flags="help|h version|v nvtx call-stack csv force-overwrite|f verbose quiet list-sets list-sections"
@@ -127,7 +127,7 @@ _WRAPPERS: dict[str, _Wrapper] = {
         ),
         verbs=("exec", "e"),
         environment=True,
-        # Only what its `pass_env` names, which the list of devices is not of by default.
+        # Only what its `pass_env` names: by default not the list of devices.
         always=True,
     ),
     "pixi": _Wrapper(
@@ -260,7 +260,8 @@ class WrapperCall:
 
     @property
     def chooses_environment(self) -> bool:
-        """Whether a bare program behind it is one of an environment of its own, not one of our PATH."""
+        """Whether a program's bare name behind it is looked up in an environment of its own, not in our
+        PATH."""
         return _WRAPPERS[self.name].environment
 
 
@@ -376,7 +377,7 @@ def with_variables(
             if len(pairs) > 1 and call.name != "nsys":
                 # (pflag reads a list as CSV.)
                 done = [f'"{pair}"' if "," in pair else pair for pair in done]
-            # (An option that is left without its value would take the next word.)
+            # (An option without its value would take the next word for it.)
             if listed or sets[1] or wanted[sets["name"]] is not None:
                 own.append(f"{sets[1]}{','.join(done)}")
         if own != list(call.words) and losing(call.words, "") is not None:
@@ -443,7 +444,7 @@ def uv_starting_python(command: Sequence[str]) -> tuple[tuple[str, ...], bool] |
 
 
 def uv_starting_module(command: Sequence[str]) -> tuple[str, int] | None:
-    """Of `uv run -m package ARGUMENT…` the module, and the number of words that say it; None for another."""
+    """The module of `uv run -m package ARGUMENT…`, and how many words name it; None for another command."""
     call = _read(command)
     if call is None or call.name != "uv" or not call.has("module") or len(command) <= len(call.words):
         return None
@@ -490,7 +491,7 @@ def _read(command: Sequence[str]) -> WrapperCall | None:
     if any(option.name in wrapper.never for option in options) or (name == "flock" and rest[:1] == ("-c",)):
         return None
     if name == "screen" and not any(option.name == "m" for option in options):
-        # Within a session, its server would start the command.
+        # (Within a session, the server would start the command.)
         return None
     words = tuple(command[: len(command) - len(rest)])
     itself = any(option.name in wrapper.itself for option in options)

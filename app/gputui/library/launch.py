@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
     # (To import `launch` costs a caller next to nothing: what it needs is imported when it is called.)
     from gputui.allocating.allocation import Allocation
+    from gputui.allocating.request import Request
     from gputui.choosing.order import Order
     from gputui.jobs.job import Job
+    from gputui.launching.intent import Intent
     from gputui.launching.launch import Launch
     from gputui.launching.launch_options import LaunchOptions
     from gputui.library.request import Limits, Names
@@ -119,16 +121,12 @@ def launch(
     """
     from gputui.allocating.allocate import allocate
     from gputui.allocating.errors import RequestError
-    from gputui.inventory.light_dataclasses import replace
-    from gputui.launching.intent import Asked
     from gputui.launching.read_intent import read_intent
-    from gputui.launching.secrets import program_and_script
     from gputui.launching.start import run_child
-    from gputui.library.agreement import agreement, as_asked, facts_of, launch_of_allocation, settled_with
+    from gputui.library.agreement import agreement, launch_of_allocation
     from gputui.library.hold import held
-    from gputui.library.request import Limits, Quiet, listed, warn
+    from gputui.library.request import Limits, Quiet, warn
     from gputui.library.source import opened
-    from gputui.sources.source import Want
     from gputui.system.environment import given_environment
 
     if isinstance(command, str):
@@ -138,10 +136,7 @@ def launch(
     options = _options(command, launcher, processes, python, directory, env)
     limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
     intent = read_intent(options, os.environ)
-    asked = Asked(n, None if devices is None else listed(devices), limits.grouping())
-    asked = settled_with(asked, intent, force)
-    request = limits.request(asked.count, asked.names, asked.group, program_and_script(options.command))
-    request = replace(as_asked(request, asked), facts=Want.VERDICT | facts_of(asked))
+    request = _request(options, intent, n, devices, limits)
     approve = agreement(options, intent, request, os.environ)
     with opened(demo, recording, request.cpu_only) as source:
         allocation = allocate(request, source, os.environ, Quiet(), holds=not dry_run, approve=approve)
@@ -180,6 +175,23 @@ def _options(
         except OptionError as error:
             raise RequestError(f"{name}: {error}") from None
     return LaunchOptions(tuple(command), additions=tuple((env or {}).items()), **given)  # type: ignore[arg-type]
+
+
+def _request(
+    options: LaunchOptions, intent: Intent, n: int | None, devices: Names | None, limits: Limits
+) -> Request:
+    """What is asked of the allocation: by the caller, and by the command itself. Raises RequestError."""
+    from gputui.inventory.light_dataclasses import replace
+    from gputui.launching.intent import Asked
+    from gputui.launching.secrets import program_and_script
+    from gputui.library.agreement import as_asked, facts_of, settled_with
+    from gputui.library.request import listed
+    from gputui.sources.source import Want
+
+    asked = Asked(n, None if devices is None else listed(devices), limits.grouping())
+    asked = settled_with(asked, intent, limits.force)
+    request = limits.request(asked.count, asked.names, asked.group, program_and_script(options.command))
+    return replace(as_asked(request, asked), facts=Want.VERDICT | facts_of(asked))
 
 
 def _detached(

@@ -439,27 +439,8 @@ def _deepseek(fields: Fields, version: int) -> Closed:
         positions=4096 if third else 2048,
     )
     hidden, heads = shape.hidden, shape.heads
-    bias = fields.yes("attention_bias", False)
-    q_rank = None if fields.null("q_lora_rank") else fields.whole("q_lora_rank", default=1536)
-    kv_rank = fields.whole("kv_lora_rank", default=512)
-    rope = fields.whole("qk_rope_head_dim", default=64)
-    nope = fields.whole("qk_nope_head_dim", default=128)
-    value = fields.whole("v_head_dim", default=128)
-    width = heads * (nope + rope)
-    query = (
-        (linear(hidden, width),)
-        if q_rank is None
-        else (linear(hidden, q_rank, bias), norm(q_rank), linear(q_rank, width))
-    )
-    common = (
-        *query,
-        linear(hidden, kv_rank + rope, bias),
-        norm(kv_rank),
-        linear(kv_rank, heads * (nope + value)),
-        linear(heads * value, hidden, bias),
-        norm(hidden),
-        norm(hidden),
-    )
+    modules, head, rank = _latent_attention(fields, hidden, heads)
+    common = (*modules, norm(hidden), norm(hidden))
     experts = fields.whole("n_routed_experts", "num_experts", default=256 if third else 64)
     per_token = fields.whole("num_experts_per_tok", default=8 if third else 6)
     ffn = fields.whole("moe_intermediate_size", default=2048 if third else 1407)
@@ -469,10 +450,8 @@ def _deepseek(fields: Fields, version: int) -> Closed:
     sparse = _experts(experts, hidden, ffn)
     if shared:
         sparse = (*sparse, *_gated(hidden, shared, dense_bias))
-    latent = Shape(shape.vocab, hidden, shape.layers, heads, 1, nope + rope, shape.ffn, shape.positions)
-    ranks = Shape(
-        shape.vocab, hidden, shape.layers, heads, (q_rank or 0) + kv_rank, 1, shape.ffn, shape.positions
-    )
+    latent = Shape(shape.vocab, hidden, shape.layers, heads, 1, head, shape.ffn, shape.positions)
+    ranks = Shape(shape.vocab, hidden, shape.layers, heads, rank, 1, shape.ffn, shape.positions)
     number = max(0, shape.layers - dense_layers)
 
     def kept(mlp: int, each: int) -> Saved:
@@ -500,6 +479,30 @@ def _deepseek(fields: Fields, version: int) -> Closed:
     return _decoder(
         fields, shape, blocks, norm(hidden), tied=False, experts=experts, experts_per_token=per_token
     )
+
+
+def _latent_attention(fields: Fields, hidden: int, heads: int) -> tuple[tuple[Module, ...], int, int]:
+    """The modules of multi-head latent attention, the width of a query's head, and the sum of the ranks."""
+    bias = fields.yes("attention_bias", False)
+    q_rank = None if fields.null("q_lora_rank") else fields.whole("q_lora_rank", default=1536)
+    kv_rank = fields.whole("kv_lora_rank", default=512)
+    rope = fields.whole("qk_rope_head_dim", default=64)
+    nope = fields.whole("qk_nope_head_dim", default=128)
+    value = fields.whole("v_head_dim", default=128)
+    width = heads * (nope + rope)
+    query = (
+        (linear(hidden, width),)
+        if q_rank is None
+        else (linear(hidden, q_rank, bias), norm(q_rank), linear(q_rank, width))
+    )
+    modules = (
+        *query,
+        linear(hidden, kv_rank + rope, bias),
+        norm(kv_rank),
+        linear(kv_rank, heads * (nope + value)),
+        linear(heads * value, hidden, bias),
+    )
+    return modules, nope + rope, (q_rank or 0) + kv_rank
 
 
 def _deepseek_v2(fields: Fields) -> Closed:

@@ -82,7 +82,7 @@ class CommandChoice:
     options    the launch options whose command it was
     words      where it says so: "--num_gpus 2"; "" where it says nothing of devices
     selection  what was selected for it; undecided where that was not possible
-    firm       whether that is the user's word, and not a default
+    firm       whether the user said so, as opposed to a default
     """
 
     options: LaunchOptions
@@ -173,7 +173,7 @@ class AppState:
         return new._with_visible_cursor()
 
     def _with_visible_cursor(self) -> AppState:
-        """The cursor on a row, or on a selected device: never on a device that is nowhere to be seen.
+        """The cursor on a row, or on a selected device: never on a device that is not shown.
 
         From a device that a filter has hidden it goes on to the next row in the box's order.
         """
@@ -195,7 +195,8 @@ class AppState:
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
-        """The same over the window of readings: what has only just become free is not yet."""
+        """The same over the window of readings: a device that has only just become free does not count as
+        free yet."""
         if self.snapshot is None:
             return {}
         return with_cooling(self.verdicts_now, self.watch, self.snapshot.time, self.rules.window)
@@ -271,7 +272,7 @@ class AppState:
         return now - self.timelines.unused_since(key, since, self.rules.utilization, self.rules.memory)
 
     def own_job_on(self, key: str) -> JobSummary | None:
-        """The user's own job that has the device, where that is all there is to say of it."""
+        """The user's own job that has the device, where nothing else needs to be said about the device."""
         return own_job_on(self.snapshot, self.verdicts[key], key) if self.snapshot else None
 
     @property
@@ -302,7 +303,7 @@ class AppState:
             return replace(self, cursor=rows[-1 if by > 1 else 0].key)
         return replace(self, cursor=rows[min(max(place + by, 0), len(rows) - 1)].key)
 
-    # Selecting by hand. Here and below a method gives the new app state, and what to tell the person of it.
+    # Selecting by hand. Here and below, a method returns the new app state and a message about it.
 
     def toggle(self, device: Device) -> tuple[AppState, str | None]:
         """The device selected, or deselected. A busy one can be selected, with a message."""
@@ -502,7 +503,7 @@ class AppState:
         else:
             selected, reason = read.select_best(asked.count or 0, asked.group or ALL_REDUCE)
             problem = f"{said.words}: {reason}" if selected.suggestion is read.suggestion else None
-        # (What a hand has selected before is not what the command asks for.)
+        # (What was selected by hand before is not what the command asks for.)
         chosen = selected.selection if problem is None else Selection()
         choice = CommandChoice(self.options, said.words, chosen, said.firm)
         return replace(selected, command_choice=choice), problem
@@ -529,7 +530,7 @@ class AppState:
             return self.launch.own.warning
         devices, count = self.intent.devices, self.intent.count
         if devices is not None and devices.firm and not devices.rewritable and self.selected:
-            # Others than these, or another order; of more than these, some would be claimed for nothing.
+            # Other devices, or another order; of more devices, some would be claimed for nothing.
             if self.vendor.visibility.names_in_order(devices.listed, self.selected):
                 return None
             return f"{devices.words} within the command overrides the selected devices"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gputui.launching.exports.form import final_changes, need_text
 from gputui.launching.launch import Launch
-from gputui.launching.quoting import assignment, fish, posix, powershell
+from gputui.launching.quoting import Quoting, assignment, fish, posix, powershell
 
 
 def to_sh(launch: Launch) -> str:
@@ -41,26 +41,15 @@ def to_fish(launch: Launch) -> str:
             f"set -e {name}" if value is None else f"set -gx {name} {fish(value)}"
             for name, value in final_changes(launch).items()
         )
-    unset = [name for name, value in launch.changes if value is None]
-    words = [
-        *(["env", *(word for name in unset for word in ("-u", name))] if unset else []),
-        *(assignment(name, value, fish) for name, value in launch.changes if value is not None),
-        *_fish_program(launch.argv[0], after_env=bool(unset)),
-        *(fish(word) for word in launch.argv[1:]),
-    ]
-    line = " ".join(words)
-    if not launch.directory:
-        return line
-    # As in `Launch.render`: not the last directory ("-"), nor one of CDPATH.
-    place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
-    return f"cd -- {fish(place)} && {line}"
+    return launch.render(fish, _fish_program)
 
 
-def _fish_program(word: str, after_env: bool) -> list[str]:
-    if not after_env and word in _FISH_WORDS:
-        return ["command", fish(word)]
+def _fish_program(word: str, form: Quoting) -> str:
+    quoted = form(word)
+    if word in _FISH_WORDS:
+        return f"command {quoted}"
     # Without quotes `A=1` would be an assignment.
-    return [f"'{word}'" if fish(word) == word and "=" in word else fish(word)]
+    return f"'{word}'" if quoted == word and "=" in word else quoted
 
 
 def to_powershell(launch: Launch) -> str:

@@ -96,6 +96,11 @@ class LauncherRequest:
         )
 
 
+Visible = Literal["variable", "command", "elsewhere"]
+"""Where the devices are named: in the variable; by the command itself, which then must not have the variable
+besides; or elsewhere (a container, another machine), where ours is not seen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Completed:
     """The command as it will be executed, and what there is to say about it.
@@ -104,8 +109,7 @@ class Completed:
     remarks    about what the launcher did of itself, and why
     own        what the user gave that asks for other devices and cannot be rewritten; its warning is among
                the warnings
-    visible    where the devices are named: in the variable; by the command itself, which then must not have
-               the variable besides; or elsewhere (a container, another machine), where ours is not seen
+    visible    where the devices are named
     changes    variables besides, that the launcher needs set or unset
     ranked     whether the launcher gives its processes every variable of ranks: old ones of a shell (RANK,
                WORLD_SIZE) do not reach them
@@ -117,7 +121,7 @@ class Completed:
     argv: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    visible: Literal["variable", "command", "elsewhere"] = "variable"
+    visible: Visible = "variable"
     own: OwnDevices | None = None
     changes: Changes = ()
     ranked: bool = False
@@ -202,7 +206,7 @@ class Notices:
     def completed(
         self,
         argv: tuple[str, ...],
-        visible: Literal["variable", "command", "elsewhere"] = "variable",
+        visible: Visible = "variable",
         ranked: bool = False,
     ) -> Completed:
         """The command with all that was said of it."""

@@ -30,7 +30,7 @@ Sizes = Mapping[Dimension, int]
 
 
 def product_of_sizes(sizes: Sizes) -> int:
-    """The usual number of devices: every size multiplies."""
+    """The usual number of devices: the product of all sizes."""
     return prod(sizes.values())
 
 
@@ -105,7 +105,7 @@ class DeviceOption:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFile:
-    """A file (YAML or JSON) whose keys say sizes; what it says is a default.
+    """A YAML or JSON file whose keys give sizes, which are defaults.
 
     options    that name it, as in `Size`; "" for the first argument that is the name of such a file
     keys       dotted, and the dimension that each one gives
@@ -119,7 +119,7 @@ class ConfigurationFile:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRange:
-    """Two options that name devices by the first position among the visible ones and by a step."""
+    """Two options that name devices: the first one's position among the visible devices, and a step."""
 
     first: str
     step: str
@@ -153,11 +153,11 @@ class Program:
     elsewhere_by  the options with which that is so, "" for always
     images        the names of images (without registry, tag and digest) that start it of themselves, as
                   the first of `starts`
-    warning       what is to be said of it, behind its name
-    warned_without  the option with which the warning is not said; "" for always
-    launches      the command of a launcher that it makes of its arguments; () where it starts none
-    behind_dashes whether the options for that launcher stand behind a "--"
-    source        where upstream this can be read: a file of a version, a page of the documentation
+    warning       a warning about it, which is read after its name
+    warned_without  the option that makes the warning unnecessary; "" for always
+    launches      the launcher command that it builds from its arguments; () where it starts none
+    behind_dashes whether the options for that launcher follow a "--"
+    source        where upstream says so: a file of a version, a page of the documentation
     """
 
     name: str
@@ -192,17 +192,17 @@ class Program:
         return self._own(command) > 0
 
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
-        """What the command says, by its options before its variables before its files."""
+        """What the command says: its options count before its variables, and these before its files."""
         arguments = self._arguments(command)
         if self._is_elsewhere(arguments):
-            # (Nothing of this machine is needed for it; who says -n all the same means it.)
+            # (It needs nothing of this machine; whoever gives -n all the same means it.)
             return Intent(devices=NamedDevices(f"{self.name}: {self.elsewhere}", "", firm=False))
         sizes, count = self._count(arguments, context)
         group = Grouping(sizes.get("tp", 1), sizes.get("pp", 1))
         named = self._devices_given(arguments, context) or self._devices_from(arguments, count, context)
         if isinstance(named, DeviceCount):
             named, count = None, named
-        # (A group of several machines' devices is none of this one's.)
+        # (A group that spans several machines is not a group of this one's devices.)
         whole = group.unit > 1 and (count is None or group.fits(count.number))
         return Intent(
             devices=named or self._devices_of_files(arguments, context),
@@ -213,11 +213,11 @@ class Program:
         )
 
     def runs_elsewhere(self, command: Sequence[str]) -> bool:
-        """Whether what it starts runs where our variables and devices do not count."""
+        """Whether what it starts runs elsewhere, where our variables and devices have no effect."""
         return self._is_elsewhere(self._arguments(command))
 
     def started(self, command: Sequence[str]) -> tuple[str, ...]:
-        """The command of a launcher that it starts with the options that are meant for that; () for none."""
+        """The launcher command that it starts, with the options meant for the launcher; () for none."""
         return self.launches(command[self._own(command) :]) if self.launches is not None else ()
 
     def with_launcher_options(self, command: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
@@ -229,7 +229,7 @@ class Program:
         self, command: Sequence[str], devices: Sequence[Device], context: CommandContext
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The command for these devices, and what was changed: options that name devices are rewritten, and
-        what makes it use several is added where it says nothing of how many."""
+        what makes it use several is added where it gives no number."""
         own = self._own(command)
         words, remarks = list(command[own:]), []
         if self._is_elsewhere(self._arguments(command)):
@@ -257,7 +257,7 @@ class Program:
         if self.asks and devices and not self._says_how_many(arguments) and not self.started(command):
             sizes, count = self._count(arguments, context)
             takes, machines = count.number if count is not None else 1, self._machines(arguments)
-            # (A file may say more sizes than the one that is asked for.)
+            # (A file may give more sizes than the one that is asked for.)
             others = takes // sizes.get("tp", 1) if sizes else 1
             if machines and takes != len(devices) and len(devices) % others == 0:
                 asked = len(devices) // others * machines
@@ -275,8 +275,8 @@ class Program:
     def changed_variables(
         self, command: Sequence[str], devices: int, context: CommandContext
     ) -> tuple[tuple[str, str], ...]:
-        """The variable that makes it start a process a device, where the environment or a file says another
-        number. What the command's own options say stays."""
+        """The variable that makes it start one process per device, where the environment or a file gives
+        another number. The command's own options stay as they are."""
         arguments = self._arguments(command)
         if not self.variables or not devices or any(self._sizes_given(arguments)):
             return ()
@@ -291,7 +291,7 @@ class Program:
         if self.any_python:
             return started.words if is_python(command) else 0
         begins = self.starts if started.module is None else self.modules
-        # (`uvx vllm@0.11 serve` says a version.)
+        # (`uvx vllm@0.11 serve` names a version.)
         name = started.module or (started.name or "").partition("@")[0]
         for begin in begins:
             program, *following = begin.split()
@@ -314,7 +314,7 @@ class Program:
         return bool(self.warning) and not spared
 
     def _machines(self, arguments: Sequence[str]) -> int:
-        """How many machines take part; 0 where only a file says so."""
+        """How many machines take part; 0 where only a file gives the number."""
         named = [*self._options(arguments, self.hosts)] if self.hosts else []
         if any("file" in given.spelling for given in named):
             return 0
@@ -349,13 +349,13 @@ class Program:
         return sizes, usual
 
     def _given_of(self, arguments: Sequence[str], size: Size) -> Iterator[tuple[int | None, str]]:
-        """How often a size is given: the number, None for what is none ("auto"), and the words."""
+        """Each place that gives a size: its number, None where that is none ("auto"), and its words."""
         if size.flag:
             names = size.options.split("|")
             yield from ((1, word) for word in arguments if _name_of(word) in names and word.startswith("--"))
         elif size.inside:
             for given in self._options(arguments, size.inside):
-                # `a=1,b=2`, or more words of that kind behind it, or JSON.
+                # `a=1,b=2`, or followed by more words of that kind, or JSON.
                 values = " ".join((given.value, *_operands(arguments[given.place + given.length :])))
                 for name in size.options.split("|"):
                     pattern = rf"(?:^|[\s,{{\"])({name.replace('-', '[-_]')}\"?\s*[=:]\s*([0-9]+))"
@@ -434,7 +434,7 @@ class Program:
         if value in option.whole or not entries:
             return None
         if all(entry in option.whole for entry in entries):
-            # `device=-1,-1`: two, whichever.
+            # `device=-1,-1`: two devices, whichever they are.
             return DeviceCount(given.text, len(entries))
         if option.number and "," not in value and not given.value.startswith("["):
             number = whole_number(value)
@@ -501,7 +501,8 @@ _UUID = re.compile(r"[A-Z]+-[0-9A-Za-z/-]+")
 def _among_visible(named: NamedDevices, context: CommandContext) -> NamedDevices:
     """Positions among the devices that the environment's list makes visible, as that list names them.
 
-    What is no position there stays: a program takes it for a name of the list (ultralytics), or refuses it.
+    An entry that is no such position stays: a program takes it for a name in the list (ultralytics), or
+    refuses it.
     """
     variable = context.visibility.variable
     visible = context.visibility.entries(context.environ.get(variable, "")) if variable else ()
@@ -512,7 +513,7 @@ def _among_visible(named: NamedDevices, context: CommandContext) -> NamedDevices
 
 
 def _plain(value: str) -> str:
-    """A list without what may stand around it: "[0, 1]" is "0,1"."""
+    """A list without brackets and spaces: "[0, 1]" is "0,1"."""
     return re.sub(r"[\s\[\]()'\"]", "", value)
 
 
@@ -523,7 +524,7 @@ def _operands(words: Sequence[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An option as it stands among the arguments: its words are `length` ones from `place` on.
+    """An option among the arguments: `length` words from `place` on.
 
     before  what stands before the value in its word ("--tp=", "-n", "device="); "" where the value is a word
             of its own, behind the spelling

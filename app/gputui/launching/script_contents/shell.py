@@ -57,7 +57,7 @@ class StartedCommand:
 
     words      as the program gets them; what is not known stands there as it is written
     unknown    what is written where a word is not known
-    variables  the environment variables that it gets otherwise than the script; None: not set, or not known
+    variables  the environment variables that differ from the script's; None: not set, or not known
     not_known  the variables among them whose value is not known
     certain    whether it is started whenever the script gets as far
     directory  where it is started, as seen from where the script is; "" there, None where that is not known
@@ -101,7 +101,7 @@ class _State:
         return made
 
     def join(self, branches: Sequence[_State], written: str) -> None:
-        """Go on from behind branches of which nobody knows which was taken."""
+        """Go on after branches when it is unknown which one was taken."""
         names = {name for branch in branches for name in branch.variables.maps[0]}
         for name in names:
             found = [branch.lookup(name) for branch in branches]
@@ -180,7 +180,7 @@ def read_shell(
     except _TooMuchError:
         stopped = reader.line
     except (_EndsError, _BreakError, _ContinueError, _UndecidedError):
-        # What is behind is not started, or only perhaps.
+        # What follows is not started, or only perhaps.
         stopped = None
     found = tuple(reader.commands), stopped
     if not reader.reads_files:
@@ -395,7 +395,7 @@ class _Reader:
         raise _TooMuchError
 
     def _follow_c_style_for_statement(self, node: Node, state: _State, certain: bool) -> None:
-        """`for ((i=0; i<N; i++))`, as it is mostly written; of another one nobody knows the turns."""
+        """`for ((i=0; i<N; i++))`, as it is mostly written; the turns of any other form are unknown."""
         first, body = _text(node).splitlines()[0], node.child_by_field_name("body")
         match = _COUNTING.match(_text(node))
         start, end = (self._number(f"$(({match[each]}))", state) if match else None for each in (2, 4))
@@ -433,7 +433,7 @@ class _Reader:
         state.join([self._tried(nodes, state), state.split_off()], written)
 
     def _tried(self, nodes: Sequence[Node], state: _State) -> _State:
-        """The state behind statements that are perhaps executed."""
+        """The state after statements that are perhaps executed."""
         tried, before = state.split_off(), len(self.commands)
         self._tries += 1
         try:
@@ -767,27 +767,7 @@ class _Reader:
             yield Value(written, known=False), "" if quoted else "split"
             return
         name = match["plain"] or match["name"]
-        value: Value | list[Value] | None
-        if name in ("@", "*"):
-            value = list(state.positional)
-        elif name == "#":
-            value = Value(str(len(state.positional)), all(each.known for each in state.positional))
-        elif name.isdigit():
-            place = int(name[:6])
-            shown = state.positional[place - 1] if 0 < place <= len(state.positional) else None
-            value = shown if place else Value(written, known=False)
-        elif not (name[0].isalpha() or name[0] == "_"):
-            value = Value(written, known=False)
-        else:
-            value = state.lookup(name)
-            if match["index"] in ("@", "*") and not isinstance(value, list):
-                value = [] if value is None else [value]
-            if isinstance(value, list) and match["index"] not in ("@", "*"):
-                index = self._number(f"$(({match['index'] or 0}))", state)
-                if index is None:
-                    value = Value(written, known=False)
-                else:
-                    value = value[index] if 0 <= index < len(value) else None
+        value = self._parameter(name, match["index"], written, state)
         if self._takes_default(match["operator"] or "", value):
             behind = [
                 child for child in node.named_children if child.start_byte > node.children[1].start_byte
@@ -812,8 +792,33 @@ class _Reader:
             value = Value(written, known=False)
         yield value, "" if quoted else "split"
 
+    def _parameter(
+        self, name: str, index: str | None, written: str, state: _State
+    ) -> Value | list[Value] | None:
+        """The value of `$name` or `${name[index]}`, None where it is not set."""
+        if name in ("@", "*"):
+            return list(state.positional)
+        if name == "#":
+            return Value(str(len(state.positional)), all(each.known for each in state.positional))
+        if name.isdigit():
+            place = int(name[:6])
+            if not place:
+                return Value(written, known=False)
+            return state.positional[place - 1] if place <= len(state.positional) else None
+        if not (name[0].isalpha() or name[0] == "_"):
+            return Value(written, known=False)
+        value = state.lookup(name)
+        if index in ("@", "*"):
+            return value if isinstance(value, list) else [] if value is None else [value]
+        if not isinstance(value, list):
+            return value
+        number = self._number(f"$(({index or 0}))", state)
+        if number is None:
+            return Value(written, known=False)
+        return value[number] if 0 <= number < len(value) else None
+
     def _takes_default(self, operator: str, value: Value | list[Value] | None) -> bool:
-        """Whether what stands behind `:-`, `:=` or `:+` counts, and not the value."""
+        """Whether the text after `:-`, `:=` or `:+` counts, and not the value."""
         if not operator or (isinstance(value, Value) and not value.known):
             return False
         empty = value is None or (operator[0] == ":" and isinstance(value, Value) and value == Value(""))

@@ -137,7 +137,8 @@ def devices_at(box: Box, elapsed: float, opened: float) -> tuple[Device, ...]:
     )
 
 
-def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> list[Device]:
+def _identity(box: Box, index: int, gpu: Gpu) -> Device:
+    """What never changes of a GPU."""
     label = str(index)
     identity = Device(
         index=box.index(index),
@@ -164,12 +165,16 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
         module=gpu.module,
         memory_idle=None if gpu.idle_memory is None else gpu.idle_memory * MIB,
     )
-    identity = _with(identity, **dict.fromkeys(gpu.unsupported & _OF_IDENTITY))
+    return _with(identity, **dict.fromkeys(gpu.unsupported & _OF_IDENTITY))
+
+
+def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> list[Device]:
+    identity = _identity(box, index, gpu)
     if gpu.fails_after is not None and elapsed >= gpu.fails_after:
         # A GPU that is lost keeps the facts that were read before; its instances are gone with it.
         message = MESSAGES[gpu.fault]
         return [_with(identity, fault=Fault(gpu.fault, message, opened + gpu.fails_after))]
-    whole = _load(box, identity, gpu, label, elapsed, opened, gpu.memory)
+    whole = _load(box, identity, gpu, str(index), elapsed, opened, gpu.memory)
     if not gpu.mig:
         return [whole]
     parts = []

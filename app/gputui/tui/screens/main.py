@@ -432,8 +432,8 @@ class MainScreen(Screen[None]):
         self._draw_keys()
 
     def _draw_keys(self) -> None:
-        """The keys. In their place what a message has no other line for: the end of a long one, and on a
-        terminal without a line for messages all of it."""
+        """The keys; in their place, the part of a message that has no other line: the end of a long one, or
+        all of it on a terminal without a line for messages."""
         shown, tiny = self._log.shown, self._arranged is not None and not self._arranged.message
         lines = [message_line(shown, self.size.width)] if tiny and shown else []
         self._keys.show(self.app_state, lines or message_lines(shown, self.size.width)[1:])
@@ -498,7 +498,7 @@ class MainScreen(Screen[None]):
         return self._layout().left.width
 
     def _read_details(self) -> None:
-        """Have read what a usual reading does not bring: of the devices in view what some columns show, else
+        """Ask for what a usual reading does not bring: of the devices in view what some columns show, else
         of the one at the cursor what its panel shows."""
         covered = any(isinstance(screen, Page) for screen in self.app.screen_stack)
         keys: tuple[str, ...] = ()

@@ -22,16 +22,16 @@ BEFORE = 6
 """Cells before the number of a device: the cursor, and its place in the selection."""
 
 _LEAST_BAR = 4
-"""Cells from which on a bar says more than its number beside it."""
+"""The width in cells from which a bar says more than the number beside it."""
 
 SHARED, SHARED_SHORT = " shared", "*"
-"""What stands behind an amount of memory that is the host's, where there is room and where there is not."""
+"""What follows an amount of memory that is the host's: where there is room, and where there is not."""
 
 STATE = 26
 """Cells of "◐ held, no visible process": bars, limits and names give way to what a state has to say."""
 
 _NEARLY = 3
-"""°C below the temperature at which the driver lowers the clocks from which on it is a warning."""
+"""A temperature is a warning from so many °C below the one at which the driver lowers the clocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Cell(NamedTuple):
 
 
 Sizes = tuple[tuple[int, int], ...]
-"""Widths that a column can have, from the narrowest on, each with the cells that must be left for the state
-for it to be that wide."""
+"""The widths that a column can have, the narrowest first, each with the cells that must be left for the
+state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Column:
     id        its name in the settings (`ScreenSettings.columns`)
     heading   above the column;  title: in the list of columns
     sizes     its widths in a box
-    priority  the column with the lower number stays where two do not both fit
+    priority  where two columns do not both fit, the one with the lower number stays
     spans     what it shows of a device, exactly as wide as the cell
     needs     what a source has to read for it
     usual     whether it is shown where nobody has chosen columns
@@ -111,7 +111,7 @@ def _short_name(device: Device) -> str:
 
 
 def _with_bar(fraction: float, number: str, least: int, width: int, look: str, tone: str) -> tuple[Span, ...]:
-    """A number of `least` cells behind a bar, or alone where a bar would be too short."""
+    """A number of at least `least` cells after a bar, or alone where the bar would be too short."""
     room = width - least
     if room < _LEAST_BAR:
         return ((fit(number, width, right=True), tone),)
@@ -132,7 +132,7 @@ def _memory(device: Device, cell: Cell) -> tuple[Span, ...]:
         return _unknown(cell.width)
     amount, least = f"{used / GIB:.1f}/{total / GIB:.1f}G", cell.box.amount + 1
     if cell.box.shared:
-        # (Beside others that have memory of their own, all amounts stand below each other.)
+        # (Beside devices that have memory of their own, all amounts are aligned.)
         mark = SHARED if cell.width >= least + len(SHARED) else SHARED_SHORT
         amount += mark if device.unified else " " * len(mark)
         least += len(mark)
@@ -146,8 +146,8 @@ def _temperature(device: Device, cell: Cell) -> tuple[Span, ...]:
 
 
 def _power(device: Device, cell: Cell) -> tuple[Span, ...]:
-    """Watts, and where there is room the limit behind them."""
-    # (Beside others that have a limit the watts of one without stay below the watts.)
+    """Watts, followed by the limit where there is room."""
+    # (Beside devices that have a limit, the watts of one without stay aligned with theirs.)
     limit = cell.box.watts + 1 if cell.width > 4 else 0
     watts, behind = UNKNOWN if device.power is None else f"{device.power:.0f}", ""
     if limit and device.power_limit is not None and device.power is not None:
@@ -199,7 +199,8 @@ def _details(
 
 
 def _utilization_bars(box: Box) -> Sizes:
-    # (Of MIG instances the driver tells no utilization: watts and limits say more than a bar for the others.)
+    # (The driver reports no utilization of MIG instances: watts and limits say more than a bar for the
+    # others.)
     return (5, 8), (11, STATE + bool(box.profile)), (15, 30), (19, 34), (25, 38), (35, 44)
 
 
@@ -371,10 +372,10 @@ _CHOSEN_SPARE = 12
 """Cells for the state beside which a column that a person has chosen is shown."""
 
 _STATE_CAP = 32
-"""Cells beyond which the state gets no more of what optional columns and longer bars could have."""
+"""Cells beyond which the state takes no more room from optional columns and longer bars."""
 
 _OPTIONAL = 7
-"""The priority from which on a column, though a person has chosen it, leaves the longest state its room."""
+"""The priority from which even a column that a person has chosen leaves room for the longest state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,7 +445,7 @@ def label_of(app_state: AppState, device: Device, tree: bool) -> str:
 def _wishes(columns: Sequence[Column], box: Box, chosen: bool, state: int) -> list[tuple[int, Column, int]]:
     """Which column should be how wide, with how much left for the state: the most important wish first."""
     wishes = []
-    # (In steps, so that no column comes and goes as a state grows by a second.)
+    # (In steps, so that no column comes and goes when a state gets one character longer.)
     state = min(_STATE_CAP, -(-state // 8) * 8)
     for column in columns:
         for step, (cells, spare) in enumerate(column.sizes(box)):

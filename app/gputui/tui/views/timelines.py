@@ -1,17 +1,15 @@
 """Timelines of utilization, memory and power: charts of the past, one above the other, over one time axis.
 
 Every chart goes from 0 to 100 %, of the memory and of the power limit: three percent of jitter must not look
-like work. The panel's charts hold no figures of the present, which the table has: behind them stands the mean
-or the highest of what they show, so that they change only when a new column begins. The page, which has no
-table, has the present figures too.
+like work. The panel's charts come without present figures, which are in the table: to their right stands the
+mean or the maximum of what they show, so that they change only when a new column begins. The page has no
+table, and so it has the present figures, too.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Hashable, Sequence
-from functools import cache
-from itertools import groupby
 from math import floor, log10
 
 from gputui.inventory.device import Device
@@ -20,6 +18,7 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.timeline.store import METRICS, Metric, Timelines
 from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.app_state import AppState
+from gputui.tui.views.chart import TICK_ROOM, axis, chart, half_line, mark, outlined
 from gputui.tui.views.table import filter_in_title, why_no_rows
 from gputui.tui.views.text import Line, clip, fit, padded, title
 
@@ -29,7 +28,6 @@ ZOOMS = (60, 300, 900, 3600, 3 * 3600, 12 * 3600)
 USUAL_ZOOM = 300
 
 _TAGS: dict[Metric, str] = {"utilization": "util", "memory": "mem", "power": "power"}
-_STYLES: dict[Metric, str] = {"utilization": "load", "memory": "memory", "power": "power"}
 _TAG = 5
 """Cells of the longest tag."""
 _SCALE = 6
@@ -37,43 +35,37 @@ _SCALE = 6
 _FIGURE = 7
 """Cells of a figure behind a chart, " 100.0G"."""
 _SUMMARIES: dict[Metric, str] = {"utilization": "avg", "memory": "max", "power": "avg"}
-"""What that figure is of the span that the chart shows."""
+"""Whether that figure is the mean or the maximum of the span that the chart shows."""
 _BESIDE = ((170, 3), (76, 2))
-"""From how many cells on so many charts of one device stand beside each other."""
+"""The width in cells from which so many charts of one device stand side by side."""
 _BESIDE_ON_PAGE = ((120, 3),)
 """The same on the page, which has all three in any case."""
 _FIGURES = 12
 """Cells of the figures behind the chart of one device, " max 100.0G"."""
 _WITH_FIGURES = 50
-"""Cells from which on there are some."""
+"""The width in cells from which there are such figures."""
 _LEAST_STACKED = 3
-"""Lines of each chart from which on those of one device stand below each other, as wide as the panel."""
+"""The height in lines from which the charts of one device stand one below the other, as wide as the panel."""
 _LEAST_OUTLINED = 4
-"""Lines from which on a chart of a list has dotted lines at 50 and 100 %."""
+"""The height in lines from which a chart in a list has dotted lines at 50 and 100 %."""
 _MARKED = 6
-"""Lines from which on the page has a line for the mark of the cursor."""
+"""The height in lines from which the page has a line for the mark of the cursor."""
 
 _NO_LIMIT = "no limit"
-"""What stands beside a chart of which nobody knows what 100 % is: its top is a round number."""
+"""The label of a chart whose 100 % is unknown: its top is a round number."""
 
 _SHARED = "memory (the host's RAM, shared)"
 
 _AT_CURSOR = "at ▲"
-"""What stands in the place of "now" while the figures are those at the mark of the cursor."""
+"""Shown instead of "now" while the figures are those at the mark of the cursor."""
 _GAP = ("  ", "")
-"""What stands between two charts beside each other."""
+"""Between two charts that stand side by side."""
 
-_STEPS = " ▁▂▃▄▅▆▇█"
 _MOST_ROWS = 24
 """Lines of the tallest chart of a list; one device alone takes all there are."""
 
-_TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
-"""Seconds from one mark of the axis to the next."""
-_TICK_ROOM = 12
-"""Cells from one mark to the next, at least."""
-
 _REDRAWN = 10.0
-"""Seconds after which the newest column is drawn again where it lasts longer."""
+"""Seconds after which the newest column is drawn again, where a column lasts longer."""
 
 _BLANK: Line = ((" ", ""),)
 
@@ -263,7 +255,7 @@ def _grid(
         gap = int(tall > len(known))
         rows = _stacked(tall - gap, known)
     else:
-        # (Behind the last device no gap is needed.)
+        # (No gap is needed below the last device.)
         tall = (room + 1) // len(devices)
         rows, gap = _layout(tall if tall > 2 else max(1, room // len(devices)), metric, known[:beside])
     span = _span(timelines, columns, zoom)
@@ -281,7 +273,7 @@ def _block(
             _with_figure(app_state, timelines, device, each, grid, tall, not grid.gap) for each in charts
         ]
         for place, parts in enumerate(zip(*drawn, strict=True)):
-            # What a chart is of stands at its foot, where also the idle ones are.
+            # A chart's tag stands at its foot, the only line that an idle chart reaches.
             foot = place == tall - 1
             named = foot and len(block) < tall
             name = fit(_label(app_state, device) if named else "", grid.label, right=True)
@@ -322,7 +314,7 @@ def _charts_of(timelines: Timelines, device: Device, grid: _Grid) -> _Rows:
 
 
 def _headings(app_state: AppState, grid: _Grid, keys: Collection[str]) -> Line:
-    """What each of the charts beside each other is of, and what stands behind it."""
+    """What each of the charts side by side shows, and what the figure to its right is."""
     moment = "now" if grid.cursor is None else _AT_CURSOR
     names = [
         (
@@ -336,7 +328,7 @@ def _headings(app_state: AppState, grid: _Grid, keys: Collection[str]) -> Line:
 
 def _feet(grid: _Grid) -> list[Line]:
     """The axis below each of the charts, and the mark of the cursor."""
-    lines = [_axis(grid.span), *([_mark(grid.span, grid.cursor)] if grid.marked else [])]
+    lines = [axis(grid.span), *([mark(grid.span, grid.cursor)] if grid.marked else [])]
     return [((" " * grid.left, ""), *_joined([(*line, (" " * _FIGURE, ""))] * grid.beside)) for line in lines]
 
 
@@ -346,7 +338,7 @@ def _joined(parts: Sequence[Line]) -> Line:
 
 
 def _tag(app_state: AppState, metric: Metric, keys: Collection[str]) -> str:
-    """What stands before a chart: of memory that all these devices share with the host, that this is RAM."""
+    """The tag before a chart. Memory that all these devices share with the host is called RAM."""
     devices = app_state.snapshot.by_key if app_state.snapshot else {}
     if metric == "memory" and keys and all(key in devices and devices[key].unified for key in keys):
         return "RAM"
@@ -393,16 +385,16 @@ def _with_figure(
     if grid.page:
         figure = _at_moment(app_state, device, metric, grid.cursor)
     elif _is_lost(app_state, device):
-        # (A mean of what was before would look like one of now.)
+        # (A mean of the past would look like a present one.)
         figure = "lost"
     else:
         figure = _amount(metric, max(known) if peaks else sum(known) / len(known))
     return [
         (*drawn, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
         for place, drawn in enumerate(
-            _outlined(timelines, device.key, metric, grid.span, tall, full, grid.cursor)
+            outlined(timelines, device.key, metric, grid.span, tall, full, grid.cursor)
             if grid.outlined
-            else _chart(timelines, device.key, metric, grid.span, tall, full, grid.cursor, close)
+            else chart(timelines, device.key, metric, grid.span, tall, full, grid.cursor, close)
         )
     ]
 
@@ -466,8 +458,8 @@ def _now(app_state: AppState, device: Device, metric: Metric) -> str:
 def _value_at(
     timelines: Timelines | None, key: str, metric: Metric, moment: float
 ) -> tuple[float, int] | None:
-    """A figure at a moment and the seconds that it is the mean of, None where it is not known. (Not of a
-    column: how long one lasts depends on the width of the chart.)"""
+    """A figure at a moment and the seconds that it is the mean of, None where it is not known. (They are not
+    a column's: its length depends on the width of the chart.)"""
     return timelines.at(key, metric, moment) if timelines is not None else None
 
 
@@ -527,7 +519,7 @@ def device_charts(
     marked = page and height >= _MARKED
     height -= marked
     wanted = wanted[: max(0, height - 1)]
-    if not wanted or width < left + _TICK_ROOM:
+    if not wanted or width < left + TICK_ROOM:
         return [], None
     figures = _FIGURES if page and width >= _WITH_FIGURES else 0
     span = _span(timelines, width - left - figures, zoom)
@@ -541,8 +533,8 @@ def device_charts(
         rows = tall + (place < over)
         device = app_state.snapshot.by_key.get(key) if figures and app_state.snapshot else None
         told = _told(app_state, timelines, device, each, span, rows, cursor) if device else [""] * rows
-        half = _half(rows)
-        for n, drawn in enumerate(_outlined(timelines, key, each, span, rows, full, cursor)):
+        half = half_line(rows)
+        for n, drawn in enumerate(outlined(timelines, key, each, span, rows, full, cursor)):
             scale = _amount(each, full) if n == 0 else "0" if n == rows - 1 > 1 else ""
             if half is not None and n == rows - 1 - half:
                 scale = _amount(each, full / 2)
@@ -552,9 +544,9 @@ def device_charts(
                 front = (f" {fit(_NO_LIMIT, _TAG + _SCALE + 1)} ", "dim")
             lines.append((front, *drawn, (fit(told[n], figures, right=True), "" if n == 0 else "dim")))
     shown = (key,) * len(lines)
-    lines.append(((" " * left, ""), *_axis(span)))
+    lines.append(((" " * left, ""), *axis(span)))
     if marked:
-        lines.append(((" " * left, ""), *_mark(span, cursor)))
+        lines.append(((" " * left, ""), *mark(span, cursor)))
     return lines, Frame((left,), span, shown, tuple(wanted))
 
 
@@ -621,137 +613,3 @@ def _gutter(label: int, beside: int) -> int:
 
 def _span(timelines: Timelines, columns: int, zoom: int) -> TimeSpan:
     return TimeSpan.at(timelines.until, zoom, max(1, columns))
-
-
-# One chart
-
-
-def _chart(
-    timelines: Timelines,
-    key: str,
-    metric: Metric,
-    span: TimeSpan,
-    tall: int,
-    full: float,
-    cursor: float | None,
-    close: bool = False,
-) -> list[Line]:
-    """`tall` lines of a chart from 0 to `full`, the newest column at the right. Where another one is just
-    above (`close`), an eighth of a line stays free between them."""
-    most = tall * 8 - close
-    # A figure that is known has a base line at least; an unknown one has none.
-    scale = most / full
-    values = timelines.values(key, metric, span)
-    levels = [0 if value != value else int(value * scale + 0.5) or 1 for value in values]
-    if max(levels) > most:
-        levels = [min(level, most) for level in levels]
-    style = _STYLES[metric]
-    marked = span.column(cursor) if cursor is not None else -1
-    rows: list[Line] = []
-    for line in reversed(range(tall)):
-        text = "".join(map(_steps(line, tall).__getitem__, levels))
-        if 0 <= marked < span.columns:
-            here = text[marked] if text[marked] != " " else "│"
-            rows.append(((text[:marked], style), (here, "cursor"), (text[marked + 1 :], style)))
-        else:
-            rows.append(((text, style),))
-    return rows
-
-
-def _outlined(
-    timelines: Timelines,
-    key: str,
-    metric: Metric,
-    span: TimeSpan,
-    tall: int,
-    full: float,
-    cursor: float | None,
-) -> list[Line]:
-    """As `_chart`, with a bright edge over a dim body, dotted lines at 50 and 100 %, and a dim mark at the
-    highest value of a column where that is well above its mean."""
-    most = tall * 8
-
-    def levels(peaks: bool) -> list[int]:
-        scaled = timelines.values(key, metric, span, peaks)
-        return [0 if v != v else min(most, int(v * most / full + 0.5) or 1) for v in scaled]
-
-    columns = list(zip(levels(False), levels(True), strict=True))
-    dotted = {tall - 1, _half(tall)} if tall > 2 else set()
-    marked = span.column(cursor) if cursor is not None else -1
-
-    def cell(line: int, place: int, level: int, peak: int) -> tuple[str, str]:
-        top = (level - 1) // 8
-        text, style = " ", ""
-        if level and line < top:
-            text, style = "█", "rest"
-        elif level and line == top:
-            text, style = _steps(line, tall)[level], _STYLES[metric]
-        elif level and peak > level + 8 and line == (peak - 1) // 8:
-            text, style = "─", "dim"
-        elif level and line in dotted:
-            text, style = "┈", "rest"
-        if place == marked:
-            return (text if text not in " ┈" else "│"), "cursor"
-        return text, style
-
-    rows: list[Line] = []
-    for line in reversed(range(tall)):
-        cells = [cell(line, place, *each) for place, each in enumerate(columns)]
-        runs = groupby(cells, key=lambda each: each[1])
-        rows.append(tuple(("".join(text for text, _ in run), style) for style, run in runs))
-    return rows
-
-
-def _half(tall: int) -> int | None:
-    """The line of 50 %, counted from below; None where the chart is too low for one."""
-    return (tall * 4 - 1) // 8 if tall >= 5 else None
-
-
-@cache
-def _steps(line: int, tall: int) -> tuple[str, ...]:
-    """By level, in eighths of a line: the part of one column that falls into one line, counted from below."""
-    return tuple(_STEPS[min(8, max(0, level - line * 8))] for level in range(tall * 8 + 1))
-
-
-# The axis
-
-
-def _mark(span: TimeSpan, cursor: float | None) -> Line:
-    """The line below the axis: it has the mark of the cursor, so that the axis stays to be read."""
-    marked = span.column(cursor) if cursor is not None else -1
-    if not 0 <= marked < span.columns:
-        return ((" " * span.columns, ""),)
-    return (" " * marked, ""), ("▲", "cursor"), (" " * (span.columns - marked - 1), "")
-
-
-def _axis(span: TimeSpan) -> Line:
-    """Marks with their times: back from now, or of the clock where hours are shown."""
-    least = 60 if span.seconds > 120 else 1
-    tick = next((t for t in _TICKS if t >= least and t / span.step >= _TICK_ROOM), _TICKS[-1])
-    cells = ["─"] * span.columns
-    for column, label in reversed(_ticks(span, tick)):
-        text = f"╵{label}"
-        if column >= 0 and column + len(text) <= span.columns - len("now") - 1:
-            cells[column : column + len(text)] = text
-    if span.columns > 4:
-        cells[-4:] = " now"
-    return (("".join(cells), "dim"),)
-
-
-def _ticks(span: TimeSpan, tick: int) -> Sequence[tuple[int, str]]:
-    """The columns of the marks, and their labels."""
-    if span.seconds <= 3600:
-        back = range(tick, span.seconds, tick)
-        return [(span.columns - 1 - round(ago / span.step), _ago(ago)) for ago in back]
-    start, end = span.time(0), span.time(span.columns)
-    # Whole hours of the clock on the wall, not of UTC.
-    offset = time.localtime(end).tm_gmtoff
-    moments = range(int(-(-(start + offset) // tick)) * tick, int(end + offset), tick)
-    return [
-        (span.column(moment - offset), time.strftime("%H:%M", time.localtime(moment - offset)))
-        for moment in moments
-    ]
-
-
-def _ago(seconds: int) -> str:
-    return f"-{seconds // 60}m" if seconds % 60 == 0 else f"-{seconds}s"

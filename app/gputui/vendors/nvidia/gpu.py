@@ -47,7 +47,8 @@ _FACTS: dict[str, tuple[str, tuple[int, ...], Callable[[Any], Any]]] = {
     "cores": ("nvmlDeviceGetNumGpuCores", (), int),
     "max_sm_clock": ("nvmlDeviceGetMaxClockInfo", (1,), int),
 }
-"""What does not change and no verdict depends on: the function, what it is asked besides, what is made of it.
+"""Facts that never change, and on which no verdict depends: the function, its further arguments, and what is
+made of its answer.
 
 Of several near NUMA nodes (GH200: the CPU's node, and those that stand for shares of the GPU's own memory)
 the first is the GPU's: that one has the CPUs.
@@ -68,7 +69,7 @@ _NOT_OF_INSTANCES = frozenset(
         "nvmlDeviceGetComputeMode",
     }
 )
-"""What the driver has not of a MIG instance; some drivers answer with the parent's."""
+"""What the driver does not report for a MIG instance; some drivers answer with the parent's value."""
 
 _IDENTITY = (
     "index",
@@ -95,14 +96,14 @@ _INHERITED = ("pci_bus_id", "compute_capability", "unified", "numa_node")
 """What a MIG instance has from its GPU."""
 
 _ANOTHER_LIST = 16 * 2**20
-"""By how many bytes the memory in use differs when other processes use it: a context takes 64 MiB or more."""
+"""The change of the memory in use (bytes) that means other processes: a context takes 64 MiB or more."""
 
 _INTEGRATED = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra|Jetson)\b", re.IGNORECASE)
 """Names of GPUs that have no memory of their own."""
 
 _INTEGRATED_CAPABILITIES = ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1")
 """Compute capabilities that only such GPUs have (developer.nvidia.com/cuda-gpus): Tegra X1 and X2,
-Xavier, Orin, Thor before and since CUDA 13, GB10. For those with a name that nobody knows yet."""
+Xavier, Orin, Thor before and since CUDA 13, GB10. For GPUs whose names are not listed yet."""
 
 _ABOUT = 0.1
 """How far the size of unified memory may be from the host's: firmware and the kernel keep some of it."""
@@ -123,11 +124,11 @@ class Gpu:
 
     clock, ticks  seconds since the epoch, and seconds that only grow: how long ago something was
     listed        whether the last reading brought the process list
-    unlisted      why the list could not be read the last time, None where it could: then `devices` have those
-                  of the list before
+    unlisted      why the list could not be read the last time, None where it could; after a failure `devices`
+                  keep the processes of the list before
     activity      percent of the multiprocessors' time by pid, None where nobody looks or the driver does not
                   tell
-    missed        how many answers that were asked for in passing have not come
+    missed        how many calls in passing brought no answer
     """
 
     def __init__(
@@ -202,7 +203,7 @@ class Gpu:
         return self._calls + sum(instance.progress for instance in list(self._instances.values()))
 
     def stand_in(self, message: str) -> Gpu:
-        """What stands in the place of this GPU while a call of it hangs: it is known, and is not read."""
+        """A stand-in for this GPU while one of its calls hangs: it has what is known, and reads nothing."""
         found = Gpu(self._nvml, self._index, self._clock, self._ticks)
         found.devices, found._try_at = self.devices, float("inf")
         found.fail(message)
@@ -235,7 +236,7 @@ class Gpu:
         return answer
 
     def ask_in_passing(self, function: Any, *arguments: Any) -> Any:
-        """The same for what says nothing of the device: a failure is no fault of it.
+        """The same for a call whose failure says nothing about the device.
 
         What is not supported is remembered by the numbers among the arguments, too: one clock may be
         supported and another one not.
@@ -268,8 +269,8 @@ class Gpu:
         raise GoneError(kind, words_of(error)) from None
 
     def _note(self, name: str, error: Any) -> None:
-        """This call has failed, and the device is not free as long as that is so. Of several the first one is
-        told: which others are asked differs from reading to reading."""
+        """Note that a call has failed: until it works, the device does not count as free. Of several failures
+        the first is reported, as the calls after it differ from reading to reading."""
         self._trouble = self._trouble or f"{name.removeprefix('nvmlDevice')}: {words_of(error)}"
         # A handle that is no longer one: the next reading asks for another.
         self._stale = self._stale or error.value in (UNINITIALIZED, INVALID_ARGUMENT)
@@ -315,7 +316,7 @@ class Gpu:
         return [each.devices[0] for each in readers if each.listed]
 
     def change(self, changed: Callable[[Device], Device]) -> None:
-        """Have what `changed` makes of each of `devices` in its place."""
+        """Replace each of `devices` by what `changed` makes of it."""
         for instance in self._instances.values():
             instance.change(changed)
         by_uuid = {each.devices[0].uuid: each.devices[0] for each in self._instances.values()}
@@ -325,7 +326,7 @@ class Gpu:
         )
 
     def keep_processes(self, lives: Callable[[int], bool]) -> None:
-        """Of a list that could not be read anew, keep the processes of which it is known that they live."""
+        """Where the list could not be read again, keep those of its processes that are known to be alive."""
         for instance in self._instances.values():
             instance.keep_processes(lives)
         devices = (self.devices[0], *(each.devices[0] for each in self._instances.values()))
@@ -371,7 +372,7 @@ class Gpu:
             if self.handle is None:
                 return device
         if self._lost_by is not None:
-            # Who said that the device is lost must say that it is back: the others may never have noticed.
+            # The call that reported the device as lost must report it as back: others may never have noticed.
             function, arguments = self._lost_by
             self.ask_in_passing(function, self.handle, *arguments)
             self._lost_by = None
@@ -407,7 +408,8 @@ class Gpu:
             self.unlisted, self._trouble = self._trouble, before
             self.listed = self.unlisted is None
             now = {"memory_used": device.memory_used, "utilization": device.utilization} | facts
-            # (A list that has failed is asked for again in the next reading; who was on it may still run.)
+            # (A list that has failed is asked for again in the next reading; its processes may still be
+            # running.)
             self._listed_at = (now["memory_used"], bool(now["utilization"])) if self.listed else None
             if self.listed:
                 # (An equal list is the same object, so that what was made of it stays.)
@@ -471,8 +473,8 @@ class Gpu:
         return found
 
     def _list_is_due(self, device: Device, facts: Mapping[str, Any]) -> bool:
-        """Whether other processes may be on the device than are listed: it uses other memory, or has begun or
-        stopped working. Where the memory cannot be read, nothing tells."""
+        """Whether processes other than those listed may be on the device: its memory in use has changed, or
+        it has begun or stopped working. Where the memory cannot be read, nothing tells."""
         used, busy = facts.get("memory_used"), bool(facts.get("utilization"))
         if self._listed_at is None or device.processes is None or used is None or self._listed_at[0] is None:
             return True
@@ -559,7 +561,7 @@ class Gpu:
         }
 
     def _is_unified(self, device: Device, total: int) -> bool | None:
-        """Whether the memory is the host's, by its size and the device's name: GB10 and Jetsons answer no
+        """Whether the memory is the host's, by its size and the device's name: GB10 and Jetsons report no
         sizes, or the host's."""
         # (Where there was no memory before, it only looked like the host's.)
         known = None if device.memory_total is None else device.unified
@@ -655,7 +657,7 @@ class Gpu:
         lists: list[tuple[Kind, list[Any] | None]] = [("compute", compute)]
         lists += [(_KIND_OF[name], self._list(name)) for name in names]
         failed, self._trouble = self._trouble, before or self._trouble
-        # A list that failed may have had somebody on it: then nobody is known not to be.
+        # A list that failed may have had processes on it: then it is unknown whether there are none.
         return None if failed else self._merged(lists)
 
     def _merged(self, lists: Iterable[tuple[Kind, list[Any] | None]]) -> tuple[Process, ...] | None:

@@ -76,7 +76,7 @@ class NvmlSource:
         self._hanging: dict[int, tuple[Gpu, Turn[Gpu]]] = {}
         """The GPUs of which a call hangs, by index, and the threads that wait. A stand-in is listed."""
         self._hanging_wiring: Turn[Wiring] | None = None
-        """The same of links, of which none is read meanwhile."""
+        """The same for links; none of them is read meanwhile."""
         self._order: tuple[str, ...] | None = None
         self._looked_at: frozenset[str] = frozenset()
         self._uses: dict[int, HostUse] = {}
@@ -110,7 +110,8 @@ class NvmlSource:
         self._count(count)
 
     def _count(self, count: int) -> None:
-        """Have so many GPUs. Each asks for its handle again, and finds out whether it is the same one."""
+        """Expect this many GPUs. Each asks for its handle again, and finds out whether it is still the same
+        one."""
         gpus = self._gpus[:count]
         for gpu in self._gpus[count:]:
             gpu.close()
@@ -243,7 +244,7 @@ class NvmlSource:
         try:
             count = self._nvml.nvmlDeviceGetCount()
         except self._nvml.NVMLError:
-            # As many as before, then; what is wrong they tell themselves.
+            # As many as before, then; each GPU reports what is wrong with it.
             return
         if count != len(self._gpus) and not self._is_inside:
             self._count(count)
@@ -295,7 +296,7 @@ class NvmlSource:
     def _find_owners(self, want: Want) -> None:
         """Name the owners of all devices' processes: looked up if they are wanted, else the last known.
 
-        The GPUs keep them so named: of thousands of processes there are not two lists.
+        The GPUs keep the named ones, so that there are not two lists of thousands of processes.
         """
         table = self._process_table()
         every = want & (Want.PROCESSES | Want.VERDICT) or Want.CHANGED_PROCESSES not in want
@@ -419,7 +420,7 @@ class NvmlSource:
         if self._hanging_wiring is None:
             self._wired = found[0]
         elif self._wired.keys == keys and self._wired.links:
-            # What was read before is true still.
+            # What was read before is still true.
             self._wired = replace(self._wired, want=want, missed=True)
         else:
             nothing = wiring.unknown()

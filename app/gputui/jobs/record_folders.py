@@ -1,0 +1,129 @@
+"""Folders with a record each (jobs, comparisons, sweeps): a new one, all of them read, one removed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.jobs.job import JobError
+from gputui.system.files import open_own, private_folder
+
+_LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "23456789"
+"""Without those that are taken for one another (l 1, o 0, i)."""
+_TRIES = 1000
+
+
+class RecordError(Exception):
+    """The folder has no record that we could read; the message is one line that says why."""
+
+
+class Record(Protocol):
+    """What a folder's record tells of: a job, a comparison, a sweep."""
+
+    @property
+    def id(self) -> str:
+        """The name of its folder."""
+
+    @property
+    def created(self) -> float:
+        """Seconds since the epoch."""
+
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A folder that has no record we could read, and why."""
+
+    id: str
+    folder: Path
+    reason: str
+
+
+def new_folder(parent: Path) -> Path:
+    """An empty folder for a new record, made by nobody else; its name is the record's id.
+
+    Letter, digit, letter, digit ("k3f9"): short, no word, no number that could be a device or a count, and
+    not soon given again, so that an id that a script kept means no other one. Raises JobError.
+    """
+    try:
+        private_folder(parent.parent)
+        private_folder(parent)
+        for _ in range(_TRIES):
+            drawn = zip((_LETTERS, _DIGITS) * 2, os.urandom(4), strict=True)
+            folder = parent / "".join(signs[number % len(signs)] for signs, number in drawn)
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(0o700)
+                folder.chmod(0o700)
+                return folder
+    except OSError as error:
+        raise cannot_keep(parent, error) from None
+    raise JobError(f"there are too many records in {str(parent)!r}: forget those that have ended")
+
+
+def cannot_keep(parent: Path, error: OSError) -> JobError:
+    """That the folder cannot be written, as a message."""
+    return JobError(
+        f"cannot keep a record in {str(parent)!r}: {error.strerror}; set XDG_STATE_HOME to a writable folder"
+    )
+
+
+def read_folders(
+    parent: Path, read: Callable[[Path], R], ended: Iterable[R]
+) -> tuple[tuple[R, ...], tuple[Unreadable, ...]]:
+    """The records of all folders in `parent`, the oldest first. Raises JobError when it cannot be read.
+
+    read    the record of a folder. Raises RecordError
+    ended   records that were read before and are not read again: nothing happens to them any more
+    """
+    try:
+        folders = sorted(entry for entry in parent.iterdir() if entry.is_dir() and entry.name[0] != ".")
+    except (FileNotFoundError, NotADirectoryError):
+        return (), ()
+    except OSError as error:
+        raise JobError(f"cannot read {str(parent)!r}: {error.strerror}") from None
+    found, unreadable = [], []
+    known = {record.id: record for record in ended}
+    for folder in folders:
+        try:
+            found.append(known.get(folder.name) or read(folder))
+        except RecordError as error:
+            if folder.exists():  # else it was forgotten meanwhile
+                unreadable.append(Unreadable(folder.name, folder, str(error)))
+    return tuple(sorted(found, key=lambda record: (record.created, record.id))), tuple(unreadable)
+
+
+def read_document(file: Path, most: int) -> JsonValue | None:
+    """What a file of a record says, of at most so many bytes; None without the file.
+
+    Raises OSError, and DocumentError where it is too long or no JSON.
+    """
+    try:
+        with os.fdopen(open_own(file), "rb") as stream:
+            data = stream.read(most + 1)
+    except FileNotFoundError:
+        return None
+    if len(data) > most:
+        raise DocumentError(f"{file.name}: too long")
+    try:
+        return JsonValue(json.loads(data), file.name)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"{file.name}: not JSON: {error}") from None
+
+
+def remove(folder: Path) -> None:
+    """Remove a record with all that is in its folder, if it is there. Raises JobError."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise JobError(f"cannot remove {str(folder)!r}: {error.strerror}") from None

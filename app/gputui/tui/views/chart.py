@@ -1,0 +1,150 @@
+"""One chart: the figures of a span of time as lines of blocks, and the axis below them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cache
+from itertools import groupby
+
+from gputui.timeline.store import Metric, Span, Timelines
+from gputui.tui.views.text import Line
+
+_STYLES: dict[Metric, str] = {"utilization": "load", "memory": "memory", "power": "power"}
+_STEPS = " ▁▂▃▄▅▆▇█"
+
+_TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
+"""Seconds from one mark of the axis to the next."""
+TICK_ROOM = 12
+"""Cells from one mark to the next, at least: a chart is no narrower."""
+
+
+def chart(
+    timelines: Timelines,
+    key: str,
+    metric: Metric,
+    span: Span,
+    tall: int,
+    full: float,
+    cursor: float | None,
+    close: bool = False,
+) -> list[Line]:
+    """`tall` lines of a chart from 0 to `full`, the newest column at the right. Where another one is just
+    above (`close`), an eighth of a line stays free between them."""
+    most = tall * 8 - close
+    # A figure that is known has a base line at least; an unknown one has none.
+    scale = most / full
+    values = timelines.values(key, metric, span)
+    levels = [0 if value != value else int(value * scale + 0.5) or 1 for value in values]
+    if max(levels) > most:
+        levels = [min(level, most) for level in levels]
+    style = _STYLES[metric]
+    marked = span.column(cursor) if cursor is not None else -1
+    rows: list[Line] = []
+    for line in reversed(range(tall)):
+        text = "".join(map(_steps(line, tall).__getitem__, levels))
+        if 0 <= marked < span.columns:
+            here = text[marked] if text[marked] != " " else "│"
+            rows.append(((text[:marked], style), (here, "cursor"), (text[marked + 1 :], style)))
+        else:
+            rows.append(((text, style),))
+    return rows
+
+
+def outlined(
+    timelines: Timelines,
+    key: str,
+    metric: Metric,
+    span: Span,
+    tall: int,
+    full: float,
+    cursor: float | None,
+) -> list[Line]:
+    """As `chart`, with a bright edge over a dim body, dotted lines at 50 and 100 %, and a dim mark at the
+    highest value of a column where that is well above its mean."""
+    most = tall * 8
+
+    def levels(peaks: bool) -> list[int]:
+        scaled = timelines.values(key, metric, span, peaks)
+        return [0 if v != v else min(most, int(v * most / full + 0.5) or 1) for v in scaled]
+
+    columns = list(zip(levels(False), levels(True), strict=True))
+    dotted = {tall - 1, half_line(tall)} if tall > 2 else set()
+    marked = span.column(cursor) if cursor is not None else -1
+
+    def cell(line: int, place: int, level: int, peak: int) -> tuple[str, str]:
+        top = (level - 1) // 8
+        text, style = " ", ""
+        if level and line < top:
+            text, style = "█", "rest"
+        elif level and line == top:
+            text, style = _steps(line, tall)[level], _STYLES[metric]
+        elif level and peak > level + 8 and line == (peak - 1) // 8:
+            text, style = "─", "dim"
+        elif level and line in dotted:
+            text, style = "┈", "rest"
+        if place == marked:
+            return (text if text not in " ┈" else "│"), "cursor"
+        return text, style
+
+    rows: list[Line] = []
+    for line in reversed(range(tall)):
+        cells = [cell(line, place, *each) for place, each in enumerate(columns)]
+        runs = groupby(cells, key=lambda each: each[1])
+        rows.append(tuple(("".join(text for text, _ in run), style) for style, run in runs))
+    return rows
+
+
+def half_line(tall: int) -> int | None:
+    """The line of 50 %, counted from below; None where the chart is too low for one."""
+    return (tall * 4 - 1) // 8 if tall >= 5 else None
+
+
+@cache
+def _steps(line: int, tall: int) -> tuple[str, ...]:
+    """By level, in eighths of a line: the part of one column that falls into one line, counted from below."""
+    return tuple(_STEPS[min(8, max(0, level - line * 8))] for level in range(tall * 8 + 1))
+
+
+# The axis
+
+
+def mark(span: Span, cursor: float | None) -> Line:
+    """The line below the axis: it has the mark of the cursor, so that the axis stays to be read."""
+    marked = span.column(cursor) if cursor is not None else -1
+    if not 0 <= marked < span.columns:
+        return ((" " * span.columns, ""),)
+    return (" " * marked, ""), ("▲", "cursor"), (" " * (span.columns - marked - 1), "")
+
+
+def axis(span: Span) -> Line:
+    """Marks with their times: back from now, or of the clock where hours are shown."""
+    least = 60 if span.seconds > 120 else 1
+    tick = next((t for t in _TICKS if t >= least and t / span.step >= TICK_ROOM), _TICKS[-1])
+    cells = ["─"] * span.columns
+    for column, label in reversed(_ticks(span, tick)):
+        text = f"╵{label}"
+        if column >= 0 and column + len(text) <= span.columns - len("now") - 1:
+            cells[column : column + len(text)] = text
+    if span.columns > 4:
+        cells[-4:] = " now"
+    return (("".join(cells), "dim"),)
+
+
+def _ticks(span: Span, tick: int) -> Sequence[tuple[int, str]]:
+    """The columns of the marks, and their labels."""
+    if span.seconds <= 3600:
+        back = range(tick, span.seconds, tick)
+        return [(span.columns - 1 - round(ago / span.step), _ago(ago)) for ago in back]
+    start, end = span.time(0), span.time(span.columns)
+    # Whole hours of the clock on the wall, not of UTC.
+    offset = time.localtime(end).tm_gmtoff
+    moments = range(int(-(-(start + offset) // tick)) * tick, int(end + offset), tick)
+    return [
+        (span.column(moment - offset), time.strftime("%H:%M", time.localtime(moment - offset)))
+        for moment in moments
+    ]
+
+
+def _ago(seconds: int) -> str:
+    return f"-{seconds // 60}m" if seconds % 60 == 0 else f"-{seconds}s"
