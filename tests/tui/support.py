@@ -138,10 +138,11 @@ class Session:
 
     async def settle(self) -> None:
         """Wait until all that has happened is on the screen."""
-        await self.pilot.pause()
         # The pilot lays out at the end of its pause: the surfaces draw themselves in their new sizes later.
-        while asyncio.get_running_loop()._ready:  # type: ignore[attr-defined]
+        for _ in range(20):
             await self.pilot.pause()
+            if not asyncio.get_running_loop()._ready:  # type: ignore[attr-defined]
+                return
 
     async def resize(self, width: int, height: int) -> None:
         """Make the terminal another size, and wait until every surface has been laid out for it."""
