@@ -138,10 +138,15 @@ class Session:
 
     async def settle(self) -> None:
         """Wait until all that has happened is on the screen."""
-        # The pilot lays out at the end of its pause: the surfaces draw themselves in their new sizes later.
+        loop = asyncio.get_running_loop()
         for _ in range(20):
             await self.pilot.pause()
-            if not asyncio.get_running_loop()._ready:  # type: ignore[attr-defined]
+            # The pilot lays out at the end of its pause: the surfaces draw themselves anew after that.
+            for _ in range(1000):
+                if not loop._ready:  # type: ignore[attr-defined]
+                    break
+                await asyncio.sleep(0)
+            if not self.app.is_running or not self.app.screen._layout_required:
                 return
 
     async def resize(self, width: int, height: int) -> None:
