@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gputui.allocating.claims.read import claims
+from gputui.jobs.job import Job
+from gputui.jobs.store import all_jobs
 from simnvml import SimulatedNvml
 from ssh_boxes import Place, SshBoxes
 from unit.builders import box, gpu
@@ -34,7 +36,7 @@ class BoxPair:
     ) -> None:
         self.names = (f"{name}a", f"{name}b")
         self.homes: list[Path] = []
-        self._environs: list[dict[str, str]] = []
+        self._claims: list[str] = []
         for each, place in zip(self.names, places, strict=True):
             own = folder / each
             own.mkdir()
@@ -44,8 +46,7 @@ class BoxPair:
             given = {key: shown[key] for key in _SHOWN} | {"GPUTUI_CLAIMS": str(own / "claims")}
             home = boxes.add(each, {**given, **(environ or {})}, at=place)
             self.homes.append(home)
-            self._environs.append({**os.environ, **given, "HOME": str(home)})
-            self._environs[-1].pop("XDG_STATE_HOME", None)
+            self._claims.append(given["GPUTUI_CLAIMS"])
         self.environ = boxes.environment({**os.environ, "HOME": str(folder)})
 
     @property
@@ -77,29 +78,24 @@ class BoxPair:
             out, said = process.communicate(timeout=100)
             return process.returncode, out.decode().splitlines(), said.decode()
 
-    def tell(self, number: int, *words: str) -> Any:
-        """What a box answers to `gputui … --json`."""
-        argv = [*GPUTUI, *words, "--json"]
-        said = subprocess.run(argv, env=self._environs[number], capture_output=True, check=True, timeout=60)
-        return json.loads(said.stdout)
+    # (Without a call of gputui: cheap enough to ask again and again.)
 
-    def jobs(self, number: int) -> list[dict[str, Any]]:
+    def jobs(self, number: int) -> list[Job]:
         """The jobs of a box."""
-        found: list[dict[str, Any]] = self.tell(number, "jobs")["jobs"]
-        return found
+        return all_jobs({"XDG_STATE_HOME": str(self.homes[number] / ".local" / "state")})
 
     def states(self) -> list[list[str]]:
         """The states of their jobs."""
-        return [[str(job["state"]) for job in self.jobs(number)] for number in (0, 1)]
+        return [[job.state for job in self.jobs(number)] for number in (0, 1)]
 
     def claimed(self) -> list[bool]:
         """Whether any device of each is claimed."""
-        return [any(d["claim"] for d in self.tell(number, "ls")["devices"]) for number in (0, 1)]
+        return [bool(claims({"GPUTUI_CLAIMS": folder})[0]) for folder in self._claims]
 
     def close(self) -> None:
         """End what still runs."""
         for number in (0, 1):
             for job in self.jobs(number):
-                for pid in (job["pid"], job["supervisor"]):
-                    with contextlib.suppress(ProcessLookupError, TypeError):
-                        os.killpg(pid, signal.SIGKILL)
+                for process in (job.command, job.supervisor):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL) if process else None

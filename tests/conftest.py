@@ -66,8 +66,9 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     try:
         return (yield)
     finally:
-        # What there is now stays.
+        # What there is now stays; and what comes is looked at less often, which is a twentieth of the time.
         gc.freeze()
+        gc.set_threshold(10_000, 20, 50)
         gc.enable()
 
 

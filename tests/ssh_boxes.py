@@ -149,7 +149,8 @@ class SshBoxes:
         self.config.write_text(
             f"{hosts}Host *\n{key_exchange}  IdentitiesOnly yes\n"
             f"  IdentityAgent none\n  UserKnownHostsFile {self.known}\n  GlobalKnownHostsFile /dev/null\n"
-            "  StrictHostKeyChecking yes\n"
+            # (The newest exchange of keys takes seven times as long.)
+            "  StrictHostKeyChecking yes\n  KexAlgorithms curve25519-sha256\n"
         )
 
     def listen(
@@ -177,6 +178,9 @@ class SshBoxes:
             f"AuthorizedKeysFile {self.folder / 'authorized'}\nPidFile none\nStrictModes no\nUsePAM no\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n"
             f"AcceptEnv GPUTUI_BOX\nForceCommand {self.folder / 'enter'}\nMaxStartups {startups}\n"
+            # Our login shell starts what is forced, and bash then reads its startup file: not the one of the
+            # person who runs the tests, which may take a second, or the lock of all its shells.
+            f"SetEnv HOME={self.folder}\nPermitUserRC no\n"
         )
         log = self.log_of(number)
         log.touch()

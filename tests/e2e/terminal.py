@@ -56,7 +56,17 @@ class Terminal:
     @property
     def lines(self) -> list[str]:
         """What is on the screen, without trailing blanks."""
-        return [line.rstrip() for line in self._screen.display]
+        return [self._line(number) for number in range(self._screen.lines)]
+
+    @property
+    def last_line(self) -> str:
+        """The lowest of them, which is cheap to look at again and again."""
+        return self._line(self._screen.lines - 1)
+
+    def _line(self, number: int) -> str:
+        # (What stands behind a wide character is empty.)
+        line = self._screen.buffer[number]
+        return "".join([line[column].data for column in range(self._screen.columns)]).rstrip()
 
     @property
     def text(self) -> str:

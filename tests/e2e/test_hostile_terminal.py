@@ -58,12 +58,12 @@ def test_every_page_can_be_opened_and_closed_at_this_size(
 ) -> None:
     terminal = start("--from", still, size=size)
     terminal.until("●").until("? help")
-    keys = terminal.lines[-1]  # which are others on every page
+    keys = terminal.last_line  # which are others on every page
     for key in PAGES:
         terminal.send(key)
-        terminal.until(lambda t: "esc" in t.lines[-1])
+        terminal.until(lambda t: "esc" in t.last_line)
         terminal.send("\x1b")
-        terminal.until(lambda t: t.lines[-1] == keys)
+        terminal.until(lambda t: t.last_line == keys)
     terminal.send("\x03")
     assert terminal.end() == 130
     assert b"Traceback" not in terminal.raw

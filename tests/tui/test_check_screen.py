@@ -154,7 +154,7 @@ async def test_without_a_choice_it_says_how_to_make_one() -> None:
 async def test_with_nothing_read_it_is_not_opened() -> None:
     async with session(NoSourceError("the driver is not loaded")) as s:
         await s.press("c", "v")
-        await s.pilot.pause()
+        await s.settle()
         assert s.app.is_running
         assert not isinstance(s.app.screen, CheckScreen)
         assert "read" in s.main.message
@@ -164,7 +164,7 @@ async def test_with_nothing_read_it_is_not_opened() -> None:
 async def test_without_a_command_it_checks_the_python_of_the_path(tmp_path: Path) -> None:
     async with session(command=(), environ={"PATH": str(tmp_path)}) as s:
         await s.press("5", "v")
-        await s.pilot.pause()
+        await s.settle()
         assert s.app.is_running
         await s.press("escape")
         assert s.app.screen is s.main
@@ -184,7 +184,7 @@ async def test_every_size_is_painted_and_the_conclusion_can_be_scrolled_to(tmp_p
                 assert all(len(line) <= width for line in texts(s))
                 seen += "\n".join(texts(s))
                 s.app.screen.action_scroll_report(3)  # type: ignore[attr-defined]
-                await s.pilot.pause()
+                await s.settle()
             assert "✕" in seen
             s.app.screen.action_scroll_report(-12)  # type: ignore[attr-defined]
         for widget in s.app.screen.query(Lines):

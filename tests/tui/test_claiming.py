@@ -107,7 +107,7 @@ async def test_a_reading_that_began_before_the_key_is_not_the_re_read(
         pending = s.main.launch.pending
         assert pending is not None
         s.main.post_message(NewReading(Reading(box_at("shared"), before)))
-        await s.pilot.pause()
+        await s.settle()
         assert s.main.launch.pending is pending
         assert keys_claimed() == [UUID[4]] and not all_jobs(desk.environ)
         read(s)
@@ -144,7 +144,7 @@ async def test_a_screen_that_opens_over_it_gives_it_back_too(
         await s.press("4", "enter", key)
         assert isinstance(s.app.screen, screen)
         read(s)
-        await s.pilot.pause()
+        await s.settle()
         assert s.app.is_running and s.main.launch.pending is None
 
 

@@ -448,7 +448,7 @@ async def drag(s: Session, what: str, where: str) -> None:
     await s.pilot.mouse_down("#selection", offset=begin)
     await s.pilot.hover("#selection", offset=end)
     await s.pilot.mouse_up("#selection", offset=end)
-    await s.pilot.pause()
+    await s.settle()
 
 
 async def test_selected_devices_are_dragged_to_their_place() -> None:

@@ -407,7 +407,7 @@ async def test_the_first_layout_is_right_at_once() -> None:
         s.main.set_app_state(s.main.app_state.with_snapshot(box_at("shared")))
         # (Before any other turn of the loop: the frame that is painted next shows every device.)
         assert len(s.texts("#table")) == 9
-        await s.pilot.pause()
+        await s.settle()
         assert not s.main.show_vertical_scrollbar and s.main.query_one("#keys").region.bottom == 24
 
 

@@ -52,6 +52,6 @@ async def test_of_earlier_readings_nothing_is_kept() -> None:
         for second in range(1, 4):
             s.source.snapshot = now = box_at("shared", float(second))
             await s.until(lambda now=now: s.main.app_state.snapshot is now)
-        await s.pilot.pause()
+        await s.settle()
         gc.collect()
         assert gone() is None

@@ -346,7 +346,7 @@ async def test_a_click_on_a_row_chooses_it_and_a_click_on_a_key_does_it() -> Non
     async with session() as s:
         for selected in (["5"], [], ["5"]):
             await s.pilot.click("#table", offset=(10, 6))
-            await s.pilot.pause()
+            await s.settle()
             assert s.selected == selected
         place = s.main.query_one("#keys", expect_type=None).texts[0].index("x clear")  # type: ignore[union-attr]
         await s.pilot.click("#keys", offset=(place, 0))
@@ -418,7 +418,7 @@ async def test_a_key_after_enter_takes_the_launch_back() -> None:
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
         await s.press("enter", "5")
         s.main.post_message(NewReading(Reading(box_at("shared"), time.monotonic())))
-        await s.pilot.pause()
+        await s.settle()
         assert s.app.is_running
         assert s.selected == ["4", "5"]
 
@@ -430,7 +430,7 @@ async def test_nothing_starts_underneath_another_screen(key: str) -> None:
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
         await s.press("enter", key)
         s.main.post_message(NewReading(Reading(box_at("shared"), time.monotonic())))
-        await s.pilot.pause()
+        await s.settle()
         assert s.app.is_running
 
 

@@ -73,7 +73,7 @@ def request(s: Session) -> PlanRequest:
 async def opened(s: Session) -> PlanScreen:
     await s.press("m")
     await s.until(lambda: not s.main.plans.reading)
-    await s.pilot.pause()
+    await s.settle()
     return page(s)
 
 

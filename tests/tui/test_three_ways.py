@@ -67,7 +67,7 @@ async def test_a_key_after_it_takes_it_back(key: str, desk: Desk, environ: dict[
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
         await s.press(key, "5")
         s.main.post_message(NewReading(Reading(box_at("shared"), time.monotonic())))
-        await s.pilot.pause()
+        await s.settle()
         assert s.app.is_running
         assert not started(s, key, desk)
 
@@ -117,6 +117,6 @@ async def test_a_second_press_while_the_devices_are_read_starts_nothing_twice(
         await s.press("d", "d")
         for _ in range(2):
             s.main.post_message(NewReading(Reading(box_at("shared"), time.monotonic())))
-            await s.pilot.pause()
+            await s.settle()
         (job,) = all_jobs(desk.environ)
         ended(job)

@@ -447,7 +447,7 @@ async def test_what_one_run_saw_is_there_at_the_next_start(tmp_path: Path) -> No
         await s.until(lambda: s.main.app_state.timelines and s.main.app_state.timelines.adopted)
         read = len(source.wanted)
         await s.until(lambda: len(source.wanted) > read + 2)
-        await s.pilot.pause()
+        await s.settle()
         source.snapshot = box(*EIGHT, time=minute - 120)
         await s.until(lambda: list(tmp_path.rglob("*.ring")))
     async with session(box(*EIGHT, time=minute), environ=environ) as s:

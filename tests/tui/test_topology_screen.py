@@ -180,12 +180,12 @@ async def test_a_click_chooses_in_both_forms() -> None:
     async with session(recorded(PIX)) as running:
         await running.press("t")
         await running.pilot.click("#page-body", offset=(8, 4))
-        await running.pilot.pause()
+        await running.settle()
         assert running.selected == ["2"]
         await running.press("x", "tab")
         row = next(n for n, text in enumerate(picture(running)) if "GPU 5" in text)
         await running.pilot.click("#page-body", offset=(12, row))
-        await running.pilot.pause()
+        await running.settle()
         assert running.selected == ["5"]
 
 

@@ -58,9 +58,11 @@ def _begin(written: Sequence[int], keep: bool) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(written[0], 1)
     os.dup2(written[1], 2)
-    for number in range(3, 1024):
+    if not keep:
+        os.closerange(3, 1024)
+    for number in range(3, 1024 if keep else 3):
         with contextlib.suppress(OSError):
-            if not (keep and os.get_inheritable(number)):
+            if not os.get_inheritable(number):
                 os.close(number)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
 

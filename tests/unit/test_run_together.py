@@ -107,7 +107,7 @@ def test_who_ends_without_a_job_stops_the_others(pair: BoxPair, end: str) -> Non
         """#!/bin/sh\necho '{"devices": [], "address": "127.0.0.1", "port": 1}'\nread -r line\n""" + end
     )
     assert pair.run("-n", "1", *TORCHRUN)[0] == 3
-    assert [job["state"] for job in pair.jobs(0)] == ["stopped"]
+    assert [job.state for job in pair.jobs(0)] == ["stopped"]
 
 
 @needs_ssh
@@ -244,7 +244,7 @@ def test_a_box_that_has_waited_too_long_for_another_gives_its_devices_back(
 @needs_ssh
 def test_detached_jobs_are_named_with_their_boxes(pair: BoxPair) -> None:
     status, out, _ = pair.run("--detach", "-n", "1", "--name", "night", *TORCHRUN)
-    ids = [f"{name}:{pair.jobs(number)[0]['id']}" for number, name in enumerate(pair.names)]
+    ids = [f"{name}:{pair.jobs(number)[0].id}" for number, name in enumerate(pair.names)]
     assert (status, out) == (0, ids)
 
 
