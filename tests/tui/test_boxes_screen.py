@@ -430,3 +430,17 @@ async def test_a_box_that_answers_is_shown_before_the_page_is_painted_again(
         assert isinstance(page._channels, Told)
         page._channels.told = (live("gpu1", two()), DEAD)
         await s.until(lambda: "1 of 2 free" in texts(s)[1] and "dead" in texts(s)[2])
+
+
+async def test_a_list_below_another_page_is_not_read_until_that_page_closes() -> None:
+    async with session("idle") as s:
+        page = opened(s, live("gpu1", two()))
+        await s.press()
+        page.draw()
+        await s.press("?")
+        assert s.app.screen is not page and isinstance(page._channels, Told)
+        page._channels.told = (DEAD,)
+        page.draw()
+        assert page._state_of("gpu1") is not None
+        await s.press("escape")
+        assert s.app.screen is page and "dead" in texts(s)[1]

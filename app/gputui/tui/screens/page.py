@@ -244,6 +244,10 @@ class ListPage(Page):
         self.draw()
 
     def draw(self) -> None:
+        # (A list may be long to read; another page above this one hides it, and at its end this one is drawn.)
+        above = self.app.screen
+        if isinstance(above, Page) and above is not self:
+            return
         self.follow()
         super().draw()
 
