@@ -244,7 +244,7 @@ class ListPage(Page):
         self.draw()
 
     def draw(self) -> None:
-        # (A list may be long to read; another page above this one hides it, and at its end this one is drawn.)
+        # (A list may be long to read. A page above this one hides it; when that closes, this one is drawn.)
         above = self.app.screen
         if isinstance(above, Page) and above is not self:
             return
