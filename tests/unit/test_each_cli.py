@@ -86,7 +86,10 @@ def no_jobs_are_left(box: Box) -> Any:
 
 
 def started(box: Box, count: int, *words: str) -> Forked:
-    """A sweep in a process of its own, once so many of its jobs run."""
+    """A sweep in a process of its own, once so many of its jobs run.
+
+    What the sweep says of a task, it says a moment after its job has begun.
+    """
     client = box.start("each", *words)
     until(lambda: client.over or len(running(box)) == count)
     assert not client.over, client.err
@@ -131,7 +134,7 @@ def test_tasks_of_a_file_and_of_stdin(box: Box, tmp_path: Path) -> None:
 
 def test_tasks_run_at_once_on_different_devices_as_far_as_jobs_says(box: Box, gates: Gates) -> None:
     client = started(box, 3, "-n", "2", "--jobs", "3", *sh(gates.wait, "{1..5}"))
-    assert states(show(box)) == ["running"] * 3 + ["waiting"] * 2
+    until(lambda: states(show(box)) == ["running"] * 3 + ["waiting"] * 2)
     assert len(box.claimed()) == 6
     assert {claim.job for claim in box.claims()} == {job.id for job in running(box)}
     gates.open(1, 2, 3, 4, 5)
@@ -173,7 +176,7 @@ def test_whoever_is_in_line_is_before_the_next_task(box: Box, gates: Gates) -> N
     until(lambda: len(_line(box)) == 1)
     gates.open(1, 5)
     assert other.end() == 0
-    assert states(show(box)) == ["done", "running", "waiting", "waiting"]
+    until(lambda: states(show(box)) == ["done", "running", "waiting", "waiting"])
     client.kill()
 
 
@@ -278,6 +281,7 @@ def test_a_signal_ends_the_tasks_that_run_and_the_table_stays(
 
 def test_a_closed_terminal_leaves_the_tasks_that_run(box: Box, gates: Gates) -> None:
     client = started(box, 2, "-n", "1", "--jobs", "2", *sh(gates.wait, "{1..3}"))
+    until(lambda: states(show(box)) == ["running", "running", "waiting"])
     os.kill(client.pid, signal.SIGHUP)
     assert client.end() == 129
     assert len(running(box)) == 2 and states(show(box)) == ["running", "running", "waiting"]
@@ -421,7 +425,7 @@ def test_tasks_share_a_device_as_far_as_their_memory_goes(box: Box, gates: Gates
     box.hold(1, 2, 3, 4, 5, 6, 7)
     client = started(box, 3, "-n", "1", "--memory", "24G", "--window", "0", *sh(gates.wait, "{1..5}"))
     until(lambda: _line(box))
-    assert states(show(box)) == ["running"] * 3 + ["waiting"] * 2
+    until(lambda: states(show(box)) == ["running"] * 3 + ["waiting"] * 2)
     assert [task["devices"] for task in show(box)["tasks"]] == [["0"]] * 3 + [[], []]
     assert len([claim for claim in box.claims() if claim.key == box.uuids[0]]) == 1
     gates.open(1, 2, 3, 4, 5)
@@ -451,7 +455,7 @@ def test_nobody_is_added_to_a_shared_device_while_others_are_in_line(box: Box, g
     gates.open(1)
     # There is room for the third: it goes to the end of the line all the same.
     until(lambda: len(_line(box)) == 2)
-    assert states(show(box)) == ["done", "running", "waiting"]
+    until(lambda: states(show(box)) == ["done", "running", "waiting"])
     client.kill()
     other.kill()
 
