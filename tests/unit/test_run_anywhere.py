@@ -73,7 +73,7 @@ def test_a_detached_job_and_a_dry_run_go_on_to_the_next_box_too(pair: BoxPair) -
     pair.close()
     until(lambda: pair.claimed() == [False, False])
     status, out, said = pair.run("--detach", "-n", "2", *PRINTS, on="anywhere")
-    assert (status, out) == (0, [f"{pair.names[1]}:{pair.jobs(1)[0]['id']}"]) and pair.names[0] in said
+    assert (status, out) == (0, [f"{pair.names[1]}:{pair.jobs(1)[0].id}"]) and pair.names[0] in said
 
 
 def test_each_box_is_asked_once_and_where_none_is_left_there_are_not_enough(pair: BoxPair) -> None:
