@@ -152,7 +152,7 @@ async def test_a_log_is_followed_by_the_call_that_does_it(monkeypatch: pytest.Mo
         assert argv[-6:] == ("jobs", "log", "-f", "-n", "1000", "gpu1:m6u5")
         assert line == "gputui jobs log -f -n 1000 gpu1:m6u5"
         # On a box there is nothing to follow.
-        await s.press("down", "down", "enter", "S", "S")
+        await s.press("down", "down", "down", "enter", "S", "S")
         assert len(lent) == 1
 
 
@@ -203,3 +203,18 @@ async def test_in_a_demo_the_jobs_are_simulated_and_nothing_is_done() -> None:
 async def test_the_help_lists_each_key_of_the_page_once() -> None:
     keys = [key for row, _ in page_keys(BoxJobsScreen.BINDINGS).rows for key in row.split()]
     assert sorted(keys) == sorted(set(keys))
+
+
+async def test_jobs_come_before_boxes_without_any_and_the_first_has_the_cursor_until_a_key_moves_it() -> None:
+    async with session("idle") as s:
+        told = opened(s, BoxJobs("a"), GONE, BoxJobs("gpu1"))
+        await s.press()
+        s.app.screen.draw()  # type: ignore[attr-defined]
+        assert list(rows(s)) == ["gone", "a", "gpu1"]
+        told.told = (BoxJobs("a", (), since=OPENED), GONE, ONE)
+        s.app.screen.draw()  # type: ignore[attr-defined]
+        assert list(rows(s))[:4] == ["gpu1:m6u5", "gpu1:k3f9", "gone", "a"] and "m6u5" in lit(s)
+        await s.press("down")
+        told.told = (BoxJobs("a", (job("a", "new"),)), GONE, ONE)
+        s.app.screen.draw()  # type: ignore[attr-defined]
+        assert "k3f9" in lit(s) and next(iter(rows(s))) == "a:new"

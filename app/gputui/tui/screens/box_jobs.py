@@ -51,6 +51,9 @@ class BoxJobsScreen(ListPage):
         if made_of != self._made_of:
             self._made_of = made_of
             self._rows = job_rows(self._states, self._now, max(1, self.size.width))
+        if not self._presses:
+            # (The first job is to be at the cursor, and not a box that had not answered yet.)
+            self.key, self.cursor = None, 0
         return [row.key for row in self._rows]
 
     @property

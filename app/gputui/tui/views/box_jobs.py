@@ -38,7 +38,8 @@ def headline(boxes: Sequence[BoxJobs], hidden: tuple[int, int], width: int) -> L
 
 
 def job_rows(boxes: Sequence[BoxJobs], now: float, width: int) -> list[Row]:
-    """The rows, box by box; `now` is seconds since the epoch."""
+    """The rows, box by box, those that have jobs first; `now` is seconds since the epoch."""
+    boxes = sorted(boxes, key=_place)
     every = [job for box in boxes for job in box.jobs or ()]
     shown = [replace(job.summary, id=_name(job)) for job in every]
     on = {_name(job): _on(job) for job in every}
@@ -54,6 +55,11 @@ def job_rows(boxes: Sequence[BoxJobs], now: float, width: int) -> list[Row]:
             rows.append(Row((box.alias, ""), clip(line, width)))
         rows += [Row((box.alias, job.summary.id), next(lines)) for job in box.jobs or ()]
     return rows
+
+
+def _place(box: BoxJobs) -> int:
+    """Jobs, then what is wrong, then what is not known yet, then nothing."""
+    return 0 if box.jobs else 1 if box.error is not None else 2 if box.jobs is None else 3
 
 
 def _name(job: BoxJob) -> str:
