@@ -72,6 +72,12 @@ def test_what_uses_no_device_of_this_machine_claims_none(box: Box, words: tuple[
     assert not box.claims_folder.exists()
 
 
+def test_the_claims_of_another_box_are_in_no_folder_of_ours(box: Box) -> None:
+    _running(box, "-n", "1").kill()
+    assert json.loads(box.call("claims", "--json")[1])["folder"] == str(box.claims_folder)
+    assert json.loads(box.call("claims", "--json", "--demo")[1])["folder"] is None
+
+
 # jobs
 
 

@@ -592,7 +592,7 @@ def test_a_recording_may_be_named_before_and_after_the_subcommand(call: Call, re
 def test_a_demo_box_that_is_not_there_is_a_wrong_call_wherever_it_stands(
     call: Call, words: list[str]
 ) -> None:
-    assert "moonbase" in call(*words).refused(2)
+    assert "no demo box is called 'moonbase'" in call(*words).refused(2)
 
 
 # Wrong calls: one line, nothing on stdout, status 2.

@@ -234,3 +234,13 @@ def test_it_is_copied_whole(one: str, tmp_path: Path) -> None:
     done = subprocess.run(words, env=environ, timeout=60, check=True, capture_output=True, text=True)
     assert done.stdout == "" and "xclip" in done.stderr
     assert json.loads((tmp_path / "kept").read_text())["argv"] == ["x"]
+
+
+def test_what_could_not_be_copied_is_no_success(one: str) -> None:
+    words = [*GPUTUI, "export", "--as", "sh", "--copy", "--gpus", "0", "--from", one, "--", "x"]
+    # (In a session of its own there is no terminal to ask.)
+    done = subprocess.run(
+        words, env={"PATH": "/nowhere"}, timeout=60, capture_output=True, text=True, start_new_session=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "not copied" in done.stderr

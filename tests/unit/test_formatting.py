@@ -165,6 +165,8 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         read_duration(text)
     with pytest.raises(ValueError, match="is not a time"):
         read_duration("2h", most=HOUR)
+    with pytest.raises(ValueError, match=r"from 0\.1s to 1h"):
+        read_duration("0", least=0.1, most=HOUR)
 
 
 def test_devices_in_a_sentence() -> None:

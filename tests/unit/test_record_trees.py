@@ -60,6 +60,15 @@ def test_a_box_that_is_no_machine_is_a_wrong_call(call: Call, tmp_path: Path) ->
     assert call("record", "--trees", str(tmp_path / "x"), "--demo", "amd").status == 2
 
 
+def test_where_this_machine_has_no_devices_in_files_another_form_is_offered(
+    call: Call, tmp_path: Path
+) -> None:
+    ended = call("record", "--trees", str(tmp_path / "a.tar"))
+    if ended.status == 0:
+        pytest.skip("this machine's files tell of devices")
+    assert "record FILE" in ended.refused(3)
+
+
 def test_a_folder_without_devices_is_no_source(call: Call, tmp_path: Path) -> None:
     assert call("record", "--trees", str(tmp_path / "x"), "--root", str(tmp_path)).status == 3
     assert call("ls", "--root", str(tmp_path / "nowhere")).status == 3

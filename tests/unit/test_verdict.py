@@ -130,7 +130,7 @@ CASES: list[tuple[str, Device, str, Cause]] = [
     ),
     ("nothing known at all", Device(index=0, uuid=""), "unknown", Unreadable("processes")),
     ("a divided GPU", PARENT, "busy", Divided(0)),
-    ("an instance", instance(PARENT), "free", Idle()),
+    ("an instance", instance(PARENT), "free", Idle(load_unknown=True)),
     ("an instance with a job", instance(PARENT, processes=(job(),)), "busy", UsedBy((job(),))),
     (
         "an instance with memory held",
@@ -283,7 +283,7 @@ def test_an_instance_is_judged_by_itself_unless_its_gpu_is_lost(kind: str | None
     parent = replace(PARENT, fault=Fault(kind, "message") if kind else None)
     part = instance(parent)
     judged = verdicts(box(parent, part))
-    assert judged[part.key] == Verdict("free", Idle())
+    assert judged[part.key] == Verdict("free", Idle(load_unknown=True))
     assert not judged[parent.key].free
 
 

@@ -68,6 +68,8 @@ CLAIM = Claim(gpu().key, "ana", NOW - 7200, "python x.py")
 TEXTS: list[tuple[State, Cause, str, str]] = [
     ("free", Idle(), "no process, no load", "free"),
     ("free", Idle(display=True), "no process, no load, display attached", "free, display"),
+    ("free", Idle(load_unknown=True), "no process, load unknown", "free"),
+    ("free", Idle(unseen=True), "memory as of an idle device, no load", "free"),
     ("free", DesktopOnly(None), "desktop only", "free, desktop"),
     ("free", DesktopOnly(300 * MIB), "desktop only, 0.3G", "free, desktop"),
     (

@@ -209,6 +209,16 @@ def test_what_could_not_be_taken_after_all_is_looked_at_again_after_a_rest() -> 
     assert film.now >= 19 and len(film.looks) == 20
 
 
+@pytest.mark.parametrize("wanted", [1, 2])
+def test_however_much_a_look_costs_one_is_due_when_the_window_is_over(work: list[float], wanted: int) -> None:
+    work[0] = 0.5
+    film = Film([True], [False, True])
+    film.wait(wanted, 10.0).devices(film.read)
+    # (The second device is first seen to be free at the second look.)
+    assert film.now == pytest.approx(10.0 if wanted == 1 else 40.0, abs=0.01)
+    assert len(film.looks) == (2 if wanted == 1 else 3)
+
+
 @pytest.mark.parametrize(("cost", "pause"), [(0.0003, 2.5), (0.006, 10.0), (0.5, 30.0)])
 def test_the_more_a_look_costs_the_rarer_they_are(work: list[float], cost: float, pause: float) -> None:
     work[0] = cost

@@ -45,10 +45,12 @@ class Idle(NamedTuple):
     """free: no process, and no more utilization and memory in use than the rules allow.
 
     `display`: a monitor is attached to it. `unseen`: processes cannot be listed, and memory tells of them.
+    `load_unknown`: it is a part of a GPU (MIG instance, partition), of which drivers report no utilization.
     """
 
     display: bool = False
     unseen: bool = False
+    load_unknown: bool = False
 
 
 class DesktopOnly(NamedTuple):
@@ -260,7 +262,7 @@ def _by_load(device: Device, drawing: Sequence[Process], rules: Rules) -> _Judge
         return "busy", Utilized(load)
     if used is not None and used > rules.memory:
         return "held", MemoryHeld(used)
-    return "free", Idle(bool(device.display), device.processes is None)
+    return "free", Idle(bool(device.display), device.processes is None, device.utilization is None)
 
 
 def _beyond_idle(device: Device) -> int | None:

@@ -196,12 +196,10 @@ def remedy_of(verdict: Verdict) -> str:
 def _texts(cause: Cause, now: float) -> tuple[str, str]:
     """The reason and the brief text of a cause."""
     match cause:
-        case Idle(display=True):
-            return "no process, no load, display attached", "free, display"
-        case Idle(unseen=True):
-            return "memory as of an idle device, no load", "free"
-        case Idle():
-            return "no process, no load", "free"
+        case Idle(display, unseen, load_unknown):
+            seen = "memory as of an idle device" if unseen else "no process"
+            full = f"{seen}, {'load unknown' if load_unknown else 'no load'}"
+            return (f"{full}, display attached", "free, display") if display else (full, "free")
         case DesktopOnly(memory):
             return f"desktop only{'' if memory is None else f', {size(memory)}'}", "free, desktop"
         case NotCounted(users):

@@ -98,7 +98,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             json.dumps(
                 {
                     "schema": SCHEMA,
-                    "folder": shared_folder(os.environ),
+                    "folder": None if simulated else shared_folder(os.environ),
                     "claims": [_row(c, box, uses, kept.get(c)) for c in found],
                 }
             )

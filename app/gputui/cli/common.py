@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import NoReturn
 
 from gputui.inventory.formatting import printable, read_duration
@@ -48,8 +49,16 @@ class Parser(argparse.ArgumentParser):
         if boxes is not None and boxes[-1] in message:
             message = f"boxes are separated by commas: {','.join(boxes)}"
         elif message.startswith("unrecognized arguments"):
-            message += "; a command to start goes after --"
+            message += self._no_demo() or "; a command to start goes after --"
         raise WrongCallError(message)
+
+    def _no_demo(self) -> str:
+        """That the word after `--demo` is no box, of a word that is nothing else either."""
+        # (`dispatch` has made "--demo WORD" "--demo=shared WORD", as some subcommands take a WORD.)
+        for option, word in pairwise(self._words):
+            if option.startswith("--demo=") and not word.startswith("-"):
+                return f"; no demo box is called {word!r} (`gputui --demo list` has all)"
+        return ""
 
     def _boxes_apart(self) -> tuple[str, str] | None:
         """The words of a call that may be boxes with a space between them: `--hosts A B`."""

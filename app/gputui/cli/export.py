@@ -55,7 +55,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.copy:
         from gputui.launching.clipboard import copy
 
-        say(copy(text, os.environ).message)
+        copied = copy(text, os.environ)
+        if not copied.asked:
+            raise WrongCallError(copied.message)
+        say(copied.message)
     elif options.file is not None:
         _to_file(options.file, _encoded(text, args.form), secret_in(launch.argv, launch.changes))
     elif FORMS[args.form].utf8 and hasattr(sys.stdout, "buffer"):

@@ -49,7 +49,8 @@ def read_duration(text: str, least: float = 0.0, most: float = 366 * 86_400.0) -
     except ValueError:
         raise ValueError(f"{text!r} is not a time (90, 30m, 2h)") from None
     if not least <= seconds <= most:
-        raise ValueError(f"{text!r} is not a time from {duration(least)} to {duration(most)}")
+        shortest = f"{least:g}s" if least < 1 else duration(least)
+        raise ValueError(f"{text!r} is not a time from {shortest} to {duration(most)}")
     return seconds
 
 

@@ -22,10 +22,12 @@ _PATIENCE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was done. `sure`: a program took the text; else a terminal was asked, which does not answer."""
+    """What was done. `sure`: a program took the text; else a terminal was asked, which does not answer.
+    `asked`: false where not even a terminal could be."""
 
     message: str
     sure: bool
+    asked: bool = True
 
 
 def osc52(text: str) -> str:
@@ -43,7 +45,9 @@ def copy(text: str, environ: Mapping[str, str], write: Callable[[str], None] | N
     try:
         (write or _to_terminal)(osc52(text))
     except OSError as error:
-        return Copied(f"not copied: no clipboard tool, and no terminal to ask ({error.strerror})", False)
+        return Copied(
+            f"not copied: no clipboard tool, and no terminal to ask ({error.strerror})", False, False
+        )
     return Copied("sent to the terminal's clipboard (OSC 52; terminals do not confirm it)", False)
 
 

@@ -46,10 +46,10 @@ class MachineSource:
         raise NotImplementedError
 
     def _nothing_found(self, why: str, *troubles: str | None) -> NoSourceError:
-        """What to raise where there is no device. Another machine of which nothing tells of the vendor has
-        none."""
+        """What to raise where there is no device. Where only files are read (another machine's, or ours to be
+        packed) and none tells of the vendor, there is none."""
         told = [trouble for trouble in troubles if trouble]
-        kind = NoHardwareError if self._root.recorded and not told else NoSourceError
+        kind = NoHardwareError if not self._root.here and not told else NoSourceError
         return kind("; ".join([why, *told]))
 
     def _host_name(self) -> str | None:
