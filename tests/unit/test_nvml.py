@@ -384,6 +384,28 @@ def test_a_driver_that_never_answers_ends_a_call_with_status_3(simulated_nvml: S
     assert "not answered" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [["pick"], ["run", "-q", "-n", "1", "--", "printenv", "CUDA_VISIBLE_DEVICES"]]
+)
+def test_a_gpu_whose_driver_hangs_takes_no_other_one_with_it(
+    simulated_nvml: SimulatedNvml, words: list[str]
+) -> None:
+    simulated_nvml.show_box(BOXES["dgx-h100"])
+    simulated_nvml.hang("nvmlDeviceGetMemoryInfo", 0)
+    code = "import sys, gputui.vendors.nvidia.patience as p; p.PATIENCE = 0.1; "
+    code += "from gputui.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env=simulated_nvml.environment(),
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in map(str, range(1, 8))
+
+
 def test_a_process_in_two_lists_is_one_process(nvml_here: SimulatedNvml) -> None:
     snapshot = at(BOXES["idle"], 0, 0)
     both = Process(77, "compute+graphics", memory=300 * MIB)

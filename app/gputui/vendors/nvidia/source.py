@@ -71,8 +71,6 @@ class NvmlSource:
         self._start_again = _Wait(0.0, 0.0)
         self._patience = patience
         self._reader: Reader | None = None
-        self._patient = False
-        """Whether this reads more than `pick` does: then another thread waits for the driver's answers."""
         self._hanging: dict[int, tuple[Gpu, Turn[Gpu]]] = {}
         """The GPUs of which a call hangs, by index, and the threads that wait. A stand-in is listed."""
         self._hanging_wiring: Turn[Wiring] | None = None
@@ -164,17 +162,10 @@ class NvmlSource:
 
     def _refresh(self, gpus: list[Gpu], want: Want, detailed: Collection[str] | None) -> None:
         """Read what is wanted of these GPUs, without those whose driver hangs."""
-        # (`pick` has a deadline of its own, and no time to lose.)
-        self._patient = self._patient or (bool(gpus) and Want.VERDICT not in want)
         self._for_each(gpus, lambda gpu: gpu.refresh(want, detailed))
 
     def _for_each(self, gpus: list[Gpu], read: Callable[[Gpu], None]) -> None:
         """Call `read` with each of them, and put a stand-in in the place of one that does not answer."""
-        if not self._patient:
-            for gpu in gpus:
-                read(gpu)
-            return
-        # Imported here: `pick` has no thread.
         from gputui.vendors.nvidia.patience import LITTLE_PATIENCE
 
         patience = self._longest
@@ -409,9 +400,7 @@ class NvmlSource:
         def read(wiring: Wiring) -> None:
             found.append(self._wiring_of(wiring, want, keys, rows))
 
-        if not self._patient:
-            read(wiring)
-        elif self._hanging_wiring is None:
+        if self._hanging_wiring is None:
             turn = self._begun([wiring], read)
             if turn.wait(self._longest) is not None:
                 self._end_reader()
