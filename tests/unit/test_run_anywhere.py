@@ -91,6 +91,34 @@ def test_a_command_that_ends_with_the_same_status_starts_on_no_other_box(pair: B
     assert f"gputui jobs attach {pair.names[0]}:" in said
 
 
+def loses_the_connection(pair: BoxPair, when: str) -> None:
+    """Have the best box lose its connections: that which follows the "start" of a job, or that which starts
+    it, before its "answer"."""
+    name, home = pair.names[0], pair.homes[0]
+    with (home.parent / f"{name}.env").open("a") as environ:
+        environ.write('[ ! -e "$HOME/started" ] || exit 255\n')
+    (home / "bin" / "gputui").write_text(
+        f"""#!/bin/sh
+if [ "$1" = run ]; then
+  touch "$HOME/started"
+  [ {when} = start ] || {{ {sys.executable} -m gputui "$@" >/dev/null; exit 255; }}
+fi
+exec {sys.executable} -m gputui "$@"
+"""
+    )
+
+
+@pytest.mark.parametrize(("when", "words"), [("start", ()), ("answer", ()), ("answer", ("--detach",))])
+def test_where_the_connection_is_lost_after_the_start_that_is_no_box_that_cannot_be_reached(
+    pair: BoxPair, when: str, words: tuple[str, ...]
+) -> None:
+    loses_the_connection(pair, when)
+    status, out, said = pair.run(*words, "-n", "2", "--", "sleep", "600", on="anywhere")
+    # (3 would say that nothing has started: somebody would start it elsewhere.)
+    assert (status, out) == (255, []) and pair.states() == [["running"], []]
+    assert f"gputui jobs {'attach' if when == 'start' else '--hosts'} {pair.names[0]}" in said
+
+
 def test_an_older_gputui_on_the_best_box_is_sent_ours(pair: BoxPair) -> None:
     lacks_if_free(pair.homes[0] / "bin" / "gputui")
     status, out, said = pair.run("--if-free", "-n", "2", *PRINTS, on="anywhere")
