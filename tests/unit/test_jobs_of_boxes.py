@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 from box_pair import BoxPair
 from gputui.jobs.of_boxes import MOST_ENDED, MOST_JOBS, BoxJob, BoxJobs, JobsOfBoxes, jobs_told
 from gputui.jobs.on_box import follow_words, stop_there
-from gputui.sources.hosts.calls import Answer
+from gputui.sources.hosts.calls import AT_ONCE, Answer
 from gputui.sources.hosts.ssh import Trouble, Way
 from ssh_boxes import PROGRAMS, SshBoxes
 from unit.calling import Call
@@ -176,3 +178,24 @@ def test_what_was_known_of_a_box_stays_with_its_time(pair: BoxPair) -> None:
         assert state.error == "broken" and state.jobs and state.since is not None
     finally:
         asked.stop()
+
+
+def test_whoever_leaves_the_page_and_comes_back_does_not_wait_for_boxes_that_hang(
+    pair: BoxPair, boxes: SshBoxes
+) -> None:
+    first = pair.names[0]
+    hung = [f"{first}-hung{number}" for number in range(AT_ONCE + 1)]
+    with contextlib.ExitStack() as listening:
+        for name in hung:
+            listening.enter_context(boxes.add_hung(name))
+        left = JobsOfBoxes(hung, Way(300))
+        left.start()
+        left.stop()
+        asked = JobsOfBoxes([first], Way(300))
+        asked.start()
+        try:
+            until(lambda: asked.states[0].jobs == ())
+            of_hung = {f"gputui jobs of {name}" for name in hung}
+            until(lambda: not of_hung & {thread.name for thread in threading.enumerate()})
+        finally:
+            asked.stop()

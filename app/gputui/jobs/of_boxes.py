@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -17,7 +18,7 @@ from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.jobs.last_lines import lines_in
 from gputui.jobs.source import place
 from gputui.launching.quoting import quote
-from gputui.sources.hosts.calls import Answer, ask
+from gputui.sources.hosts.calls import Answer, UnwantedError, ask
 from gputui.sources.hosts.reading import MOST_REASON, reason
 from gputui.sources.hosts.ssh import Way
 
@@ -155,7 +156,7 @@ class JobsOfBoxes:
             asker.start()
 
     def stop(self) -> None:
-        """Ask no more; a question that is on its way ends by itself."""
+        """Ask no more, and end the questions that are on their way, soon."""
         for asker in self._askers.values():
             asker.stop()
 
@@ -195,14 +196,15 @@ class _Asker:
         self._alias, self._way, self._every = alias, way, every
         self._looked: BoxJob | None = None
         self._changed = threading.Condition()
-        self._due = self._stopped = False
+        self._due = False
+        self._stopped = threading.Event()
 
     def start(self) -> None:
         threading.Thread(target=self._run, name=f"gputui jobs of {self._alias}", daemon=True).start()
 
     def stop(self) -> None:
         with self._changed:
-            self._stopped = True
+            self._stopped.set()
             self._changed.notify()
 
     def ask_now(self) -> None:
@@ -216,8 +218,14 @@ class _Asker:
             self._changed.notify()
 
     def _run(self) -> None:
+        # (A box that hangs must not keep one of the few connections that are made at a time from a page that
+        # is opened after this one.)
+        with contextlib.suppress(UnwantedError):
+            self._ask_again_and_again()
+
+    def _ask_again_and_again(self) -> None:
         pause = self._every
-        while not self._stopped:
+        while not self._stopped.is_set():
             self.state = self._read()
             good = self.state.error is None
             pause = self._every if good else min(2 * pause, max(self._every, _LONGEST))
@@ -233,7 +241,7 @@ class _Asker:
 
     def _ask(self, *words: str) -> Answer:
         # (Apart: a Ctrl-C that is for a command with our terminal is not for this.)
-        return ask(self._alias, words, self._way, apart=True)
+        return ask(self._alias, words, self._way, apart=True, unwanted=self._stopped)
 
     def _rest(self, until: float) -> None:
         """Until it is time, or somebody asks; meanwhile the log of a job that one goes to is read."""
@@ -241,13 +249,13 @@ class _Asker:
             with self._changed:
                 read = self.log.job if self.log else None
                 looked = self._looked.name if self._looked else None
-                if looked in (None, read) and not (self._due or self._stopped):
+                if looked in (None, read) and not (self._due or self._stopped.is_set()):
                     left = until - time.monotonic()
                     if left <= 0:
                         return
                     # (A pause without an end has none.)
                     self._changed.wait(None if math.isinf(left) else left)
-                if self._due or self._stopped:
+                if self._due or self._stopped.is_set():
                     self._due = False
                     return
             self._read_log(True)
