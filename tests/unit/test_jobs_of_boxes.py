@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from box_pair import BoxPair
+from gputui.jobs import on_box
 from gputui.jobs.of_boxes import MOST_ENDED, MOST_JOBS, BoxJob, BoxJobs, JobsOfBoxes, jobs_told
 from gputui.jobs.on_box import follow_words, stop_there
 from gputui.sources.hosts.calls import AT_ONCE, Answer
@@ -199,3 +201,12 @@ def test_whoever_leaves_the_page_and_comes_back_does_not_wait_for_boxes_that_han
             until(lambda: not of_hung & {thread.name for thread in threading.enumerate()})
         finally:
             asked.stop()
+
+
+def test_ctrl_c_for_a_command_on_our_terminal_is_not_for_a_call_in_the_background(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """(While a job is being stopped, the log of another one is followed.)"""
+    script = "import os, sys; sys.exit(f'{os.getpgrp() == os.getpid()}')"
+    monkeypatch.setattr(on_box, "this_gputui", lambda _words: (sys.executable, "-c", script))
+    assert stop_there("gpu1:m6u5", {}) == ("True", False)
