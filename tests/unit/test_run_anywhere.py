@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,6 +118,19 @@ def test_where_the_connection_is_lost_after_the_start_that_is_no_box_that_cannot
     # (3 would say that nothing has started: somebody would start it elsewhere.)
     assert (status, out) == (255, []) and pair.states() == [["running"], []]
     assert f"gputui jobs {'attach' if when == 'start' else '--hosts'} {pair.names[0]}" in said
+
+
+def test_ctrl_c_while_the_job_starts_says_where_it_may_run(pair: BoxPair) -> None:
+    begun, real = pair.homes[0] / "begun", f'exec {sys.executable} -m gputui "$@"'
+    (pair.homes[0] / "bin" / "gputui").write_text(
+        f'#!/bin/sh\n[ "$1" != run ] || {{ touch {begun}; exec sleep 600; }}\n{real}\n'
+    )
+    with pair.start("-q", "-n", "2", *PRINTS, on="anywhere") as process:
+        until(begun.exists)
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, b"")
+    assert f"gputui jobs --hosts {pair.names[0]}" in said.decode()
 
 
 def test_an_older_gputui_on_the_best_box_is_sent_ours(pair: BoxPair) -> None:

@@ -44,10 +44,14 @@ def reached(box: str, how: Way, words: Sequence[str] = ("--version",)) -> bool:
 def asked_to_start(box: str, call: Sequence[str], how: Way) -> tuple[Answer, bool]:
     """What a call that starts a job there, and comes back, has come to; whether a copy of ours has answered,
     because the gputui there is too old for it. Raises NoSourceError where gputui has not run there."""
-    answer = ask(box, call, how)
-    own = answer.too_old
-    if own:
-        answer = ask(box, call, how, own=True)
+    try:
+        answer = ask(box, call, how)
+        own = answer.too_old
+        if own:
+            answer = ask(box, call, how, own=True)
+    except KeyboardInterrupt:
+        say(f"{box}: interrupted; {_tells_whether_it_started(box)}")
+        raise
     if answer.trouble is not None and answer.mode != "run":
         raise NoSourceError(f"{box}: {answer.trouble.text}")
     return answer, own
@@ -75,8 +79,12 @@ def tell_started(answer: Answer, quiet: bool) -> int:
 def _tell_lost(answer: Answer) -> int:
     """Say that it was not heard whether a job has started; the status of a connection that is lost."""
     why = answer.trouble.text if answer.trouble is not None else "no answer"
-    say(f"{answer.alias}: {why}; `gputui jobs --hosts {answer.alias}` tells whether the job has started")
+    say(f"{answer.alias}: {why}; {_tells_whether_it_started(answer.alias)}")
     return LOST
+
+
+def _tells_whether_it_started(box: str) -> str:
+    return f"`gputui jobs --hosts {box}` tells whether the job has started"
 
 
 def tell_said(answer: Answer, quiet: bool) -> None:
