@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from box_pair import BoxPair
-from gputui.jobs import on_box
+from gputui.jobs import of_boxes, on_box
 from gputui.jobs.of_boxes import MOST_ENDED, MOST_JOBS, BoxJob, BoxJobs, JobsOfBoxes, jobs_told
 from gputui.jobs.on_box import follow_words, stop_there
 from gputui.sources.hosts.calls import AT_ONCE, Answer
@@ -210,3 +210,43 @@ def test_ctrl_c_for_a_command_on_our_terminal_is_not_for_a_call_in_the_backgroun
     script = "import os, sys; sys.exit(f'{os.getpgrp() == os.getpid()}')"
     monkeypatch.setattr(on_box, "this_gputui", lambda _words: (sys.executable, "-c", script))
     assert stop_there("gpu1:m6u5", {}) == ("True", False)
+
+
+def test_the_log_of_a_job_that_ended_while_another_was_looked_at_is_read_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there: dict[str, Any] = {"job": JOB, "log": b"first\n"}
+    logs: list[tuple[str, ...]] = []
+
+    def answer(alias: str, words: tuple[str, ...], _way: Way, **_more: object) -> Answer:
+        if words[:2] == ("jobs", "log"):
+            logs.append(words)
+            return Answer(alias, 0, there["log"], "", None, "run")
+        return Answer(alias, 0, json.dumps({"jobs": [there["job"]]}).encode(), "", None, "run")
+
+    monkeypatch.setattr(of_boxes, "ask", answer)
+    asked = JobsOfBoxes(["gpu1"], Way(1), math.inf)
+
+    def read() -> tuple[str, ...] | None:
+        return asked.log.lines if asked.log else None
+
+    asked.start()
+    try:
+        until(lambda: asked.states[0].jobs)
+        asked.look_at(job_of(asked, "gpu1"))
+        until(lambda: read() == ("first",))
+        asked.look_at(None)
+        there |= {"job": {**JOB, "state": "done", "ended": JOB["created"]}, "log": b"first\nlast\n"}
+        asked.ask_now()
+        until(lambda: job_of(asked, "gpu1").summary.over)
+        asked.look_at(job_of(asked, "gpu1"))
+        until(lambda: read() == ("first", "last"))
+        # And then no more.
+        before = asked.states[0]
+        asked.ask_now()
+        until(lambda: asked.states[0] is not before)
+        asked.look_at(None)
+        asked.look_at(job_of(asked, "gpu1"))
+        assert len(logs) == 2
+    finally:
+        asked.stop()

@@ -195,6 +195,8 @@ class _Asker:
         self.log: LogEnd | None = None
         self._alias, self._way, self._every = alias, way, every
         self._looked: BoxJob | None = None
+        self._log_read: tuple[str, bool] | None = None
+        """The job whose log was read last, and whether it had ended by then."""
         self._changed = threading.Condition()
         self._due = False
         self._stopped = threading.Event()
@@ -247,9 +249,9 @@ class _Asker:
         """Until it is time, or somebody asks; meanwhile the log of a job that one goes to is read."""
         while True:
             with self._changed:
-                read = self.log.job if self.log else None
-                looked = self._looked.name if self._looked else None
-                if looked in (None, read) and not (self._due or self._stopped.is_set()):
+                job = self._looked
+                known = job is None or self._log_read == (job.name, self._over(job))
+                if known and not (self._due or self._stopped.is_set()):
                     left = until - time.monotonic()
                     if left <= 0:
                         return
@@ -260,13 +262,20 @@ class _Asker:
                     return
             self._read_log(True)
 
+    def _over(self, job: BoxJob) -> bool:
+        """Whether it has ended, as the box told last."""
+        jobs = self.state.jobs or ()
+        return any(now.summary.over for now in jobs if now.summary.id == job.summary.id)
+
     def _read_log(self, reached: bool) -> None:
         """Read the log of the job that is looked at; again only while the job runs."""
         job = self._looked
         if job is None or not reached:
             return
-        if self.log is not None and self.log.job == job.name and self.log.error is None and job.summary.over:
+        over = self._over(job)
+        if over and self._log_read == (job.name, True) and self.log is not None and self.log.error is None:
             return
+        self._log_read = job.name, over
         answer = self._ask("jobs", "log", "-n", str(_LINES), job.summary.id)
         if answer.trouble is not None or answer.status != 0:
             why = answer.trouble.text if answer.trouble is not None else reason(answer.said)
