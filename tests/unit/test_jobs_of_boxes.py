@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,10 @@ from typing import Any
 import pytest
 
 from box_pair import BoxPair
+from gputui.jobs import of_boxes, on_box
 from gputui.jobs.of_boxes import MOST_ENDED, MOST_JOBS, BoxJob, BoxJobs, JobsOfBoxes, jobs_told
 from gputui.jobs.on_box import follow_words, stop_there
-from gputui.sources.hosts.calls import Answer
+from gputui.sources.hosts.calls import AT_ONCE, Answer
 from gputui.sources.hosts.ssh import Trouble, Way
 from ssh_boxes import PROGRAMS, SshBoxes
 from unit.calling import Call
@@ -174,5 +178,75 @@ def test_what_was_known_of_a_box_stays_with_its_time(pair: BoxPair) -> None:
         until(lambda: asked.states[0].error is not None)
         (state,) = asked.states
         assert state.error == "broken" and state.jobs and state.since is not None
+    finally:
+        asked.stop()
+
+
+def test_whoever_leaves_the_page_and_comes_back_does_not_wait_for_boxes_that_hang(
+    pair: BoxPair, boxes: SshBoxes
+) -> None:
+    first = pair.names[0]
+    hung = [f"{first}-hung{number}" for number in range(AT_ONCE + 1)]
+    with contextlib.ExitStack() as listening:
+        for name in hung:
+            listening.enter_context(boxes.add_hung(name))
+        left = JobsOfBoxes(hung, Way(300))
+        left.start()
+        left.stop()
+        asked = JobsOfBoxes([first], Way(300))
+        asked.start()
+        try:
+            until(lambda: asked.states[0].jobs == ())
+            of_hung = {f"gputui jobs of {name}" for name in hung}
+            until(lambda: not of_hung & {thread.name for thread in threading.enumerate()})
+        finally:
+            asked.stop()
+
+
+def test_ctrl_c_for_a_command_on_our_terminal_is_not_for_a_call_in_the_background(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """(While a job is being stopped, the log of another one is followed.)"""
+    script = "import os, sys; sys.exit(f'{os.getpgrp() == os.getpid()}')"
+    monkeypatch.setattr(on_box, "this_gputui", lambda _words: (sys.executable, "-c", script))
+    assert stop_there("gpu1:m6u5", {}) == ("True", False)
+
+
+def test_the_log_of_a_job_that_ended_while_another_was_looked_at_is_read_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there: dict[str, Any] = {"job": JOB, "log": b"first\n"}
+    logs: list[tuple[str, ...]] = []
+
+    def answer(alias: str, words: tuple[str, ...], _way: Way, **_more: object) -> Answer:
+        if words[:2] == ("jobs", "log"):
+            logs.append(words)
+            return Answer(alias, 0, there["log"], "", None, "run")
+        return Answer(alias, 0, json.dumps({"jobs": [there["job"]]}).encode(), "", None, "run")
+
+    monkeypatch.setattr(of_boxes, "ask", answer)
+    asked = JobsOfBoxes(["gpu1"], Way(1), math.inf)
+
+    def read() -> tuple[str, ...] | None:
+        return asked.log.lines if asked.log else None
+
+    asked.start()
+    try:
+        until(lambda: asked.states[0].jobs)
+        asked.look_at(job_of(asked, "gpu1"))
+        until(lambda: read() == ("first",))
+        asked.look_at(None)
+        there |= {"job": {**JOB, "state": "done", "ended": JOB["created"]}, "log": b"first\nlast\n"}
+        asked.ask_now()
+        until(lambda: job_of(asked, "gpu1").summary.over)
+        asked.look_at(job_of(asked, "gpu1"))
+        until(lambda: read() == ("first", "last"))
+        # And then no more.
+        before = asked.states[0]
+        asked.ask_now()
+        until(lambda: asked.states[0] is not before)
+        asked.look_at(None)
+        asked.look_at(job_of(asked, "gpu1"))
+        assert len(logs) == 2
     finally:
         asked.stop()

@@ -25,3 +25,12 @@ def test_a_record_that_cannot_be_read_is_told_and_can_be_forgotten(
     assert (status, out) == (0, "") and "k3f9" in err
     assert [box.call(subcommand, reader, "k3f9")[0] for reader in readers] == [2] * len(readers)
     assert box.call(subcommand, "--forget", "k3f9")[0] == 0 and not file.parent.exists()
+
+
+def test_a_link_that_somebody_has_put_there_is_not_followed_and_says_why_it_stays(box: Box) -> None:
+    kept = box.folder / "state/gputui/comparisons"
+    kept.mkdir(parents=True)
+    (kept / "k3f9").symlink_to(box.folder)
+    status, out, err = box.call("compare", "--forget", "k3f9")
+    assert (status, out) == (2, "") and "None" not in err and err.count("\n") == 1
+    assert box.folder.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +90,47 @@ def test_a_command_that_ends_with_the_same_status_starts_on_no_other_box(pair: B
     status, out, said = pair.run("-n", "2", "--", "sh", "-c", "echo once; exit 4", on="anywhere")
     assert (status, out) == (4, ["once"]) and pair.states() == [["failed"], []]
     assert f"gputui jobs attach {pair.names[0]}:" in said
+
+
+def loses_the_connection(pair: BoxPair, when: str) -> None:
+    """Have the best box lose its connections: that which follows the "start" of a job, or that which starts
+    it, before its "answer"."""
+    name, home = pair.names[0], pair.homes[0]
+    with (home.parent / f"{name}.env").open("a") as environ:
+        environ.write('[ ! -e "$HOME/started" ] || exit 255\n')
+    (home / "bin" / "gputui").write_text(
+        f"""#!/bin/sh
+if [ "$1" = run ]; then
+  touch "$HOME/started"
+  [ {when} = start ] || {{ {sys.executable} -m gputui "$@" >/dev/null; exit 255; }}
+fi
+exec {sys.executable} -m gputui "$@"
+"""
+    )
+
+
+@pytest.mark.parametrize(("when", "words"), [("start", ()), ("answer", ()), ("answer", ("--detach",))])
+def test_where_the_connection_is_lost_after_the_start_that_is_no_box_that_cannot_be_reached(
+    pair: BoxPair, when: str, words: tuple[str, ...]
+) -> None:
+    loses_the_connection(pair, when)
+    status, out, said = pair.run(*words, "-n", "2", "--", "sleep", "600", on="anywhere")
+    # (3 would say that nothing has started: somebody would start it elsewhere.)
+    assert (status, out) == (255, []) and pair.states() == [["running"], []]
+    assert f"gputui jobs {'attach' if when == 'start' else '--hosts'} {pair.names[0]}" in said
+
+
+def test_ctrl_c_while_the_job_starts_says_where_it_may_run(pair: BoxPair) -> None:
+    begun, real = pair.homes[0] / "begun", f'exec {sys.executable} -m gputui "$@"'
+    (pair.homes[0] / "bin" / "gputui").write_text(
+        f'#!/bin/sh\n[ "$1" != run ] || {{ touch {begun}; exec sleep 600; }}\n{real}\n'
+    )
+    with pair.start("-q", "-n", "2", *PRINTS, on="anywhere") as process:
+        until(begun.exists)
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, b"")
+    assert f"gputui jobs --hosts {pair.names[0]}" in said.decode()
 
 
 def test_an_older_gputui_on_the_best_box_is_sent_ours(pair: BoxPair) -> None:

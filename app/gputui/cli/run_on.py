@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from gputui.allocating.errors import NotEnoughError
-from gputui.cli.common import DONE, NO_SOURCE, NOT_ENOUGH, WrongCallError, elsewhere, say
+from gputui.cli.common import DONE, NOT_ENOUGH, WrongCallError, elsewhere, say
 from gputui.cli.hosts_options import SWITCHES, all_boxes, boxes_named, way, without_options
 from gputui.cli.jobs import write
 from gputui.cli.launch_call import options_of, request_for
@@ -92,12 +92,12 @@ def _on_the_best(args: argparse.Namespace, inner: Sequence[str], command: Sequen
             tried = f"; tried {', '.join(boxes)}" if len(boxes) > 1 else ""
             raise NotEnoughError(f"{why}{tried}")
         say(f"on {next_best}, as {why}")
-    if args.detach and not args.dry_run:
+    if answer.status is None or (args.detach and not args.dry_run):
         return tell_started(answer, args.quiet)
     tell_said(answer, args.quiet or args.dry_run)
     if args.dry_run or answer.status != DONE:
         write([answer.out])
-        return NO_SOURCE if answer.status is None else answer.status
+        return answer.status
     job = job_of(answer)
     if not args.quiet:
         say(f"job {job}: it outlives this terminal; `gputui jobs attach {job}` comes back to it")

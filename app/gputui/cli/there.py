@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import NoReturn
 
-from gputui.cli.common import DONE, NO_SOURCE, print_line, say
+from gputui.cli.common import DONE, print_line, say
 from gputui.cli.jobs import write
 from gputui.inventory.formatting import printable
 from gputui.sources.hosts.calls import Answer, ask
@@ -43,12 +43,16 @@ def reached(box: str, how: Way, words: Sequence[str] = ("--version",)) -> bool:
 
 def asked_to_start(box: str, call: Sequence[str], how: Way) -> tuple[Answer, bool]:
     """What a call that starts a job there, and comes back, has come to; whether a copy of ours has answered,
-    because the gputui there is too old for it. Raises NoSourceError."""
-    answer = ask(box, call, how)
-    own = answer.too_old
-    if own:
-        answer = ask(box, call, how, own=True)
-    if answer.trouble is not None:
+    because the gputui there is too old for it. Raises NoSourceError where gputui has not run there."""
+    try:
+        answer = ask(box, call, how)
+        own = answer.too_old
+        if own:
+            answer = ask(box, call, how, own=True)
+    except KeyboardInterrupt:
+        say(f"{box}: interrupted; {_tells_whether_it_started(box)}")
+        raise
+    if answer.trouble is not None and answer.mode != "run":
         raise NoSourceError(f"{box}: {answer.trouble.text}")
     return answer, own
 
@@ -61,13 +65,26 @@ def start_there(box: str, call: Sequence[str], how: Way, quiet: bool = False) ->
 
 def tell_started(answer: Answer, quiet: bool) -> int:
     """Print BOX:ID of a job that was started, and what was said there; the status."""
+    if answer.status is None:
+        return _tell_lost(answer)
     tell_said(answer, quiet)
     if answer.status == DONE:
         job = job_of(answer)
         print_line(job)
         if not quiet:
             say(f"job {job}: `gputui jobs log -f {job}` follows it")
-    return NO_SOURCE if answer.status is None else answer.status
+    return answer.status
+
+
+def _tell_lost(answer: Answer) -> int:
+    """Say that it was not heard whether a job has started; the status of a connection that is lost."""
+    why = answer.trouble.text if answer.trouble is not None else "no answer"
+    say(f"{answer.alias}: {why}; {_tells_whether_it_started(answer.alias)}")
+    return LOST
+
+
+def _tells_whether_it_started(box: str) -> str:
+    return f"`gputui jobs --hosts {box}` tells whether the job has started"
 
 
 def tell_said(answer: Answer, quiet: bool) -> None:
@@ -94,12 +111,16 @@ def become_ssh(box: str, call: Sequence[str], how: Way, own: bool = False) -> No
 
 
 def attach(job: str, how: Way, own: bool) -> int:
-    """Follow a job of a box that has been reached, BOX:ID; its status. Raises NoSourceError."""
+    """Follow a job that was started just now, BOX:ID; its status, 255 where its box is no longer reached."""
     box, _, name = job.partition(":")
     call = ("jobs", "attach", name)
     if on_a_terminal():
         become_ssh(box, call, how, own)
-    return through(box, call, how, own)
+    try:
+        return through(box, call, how, own)
+    except NoSourceError as error:
+        say(f"{error}; the job goes on: `gputui jobs attach {job}` comes back to it")
+        return LOST
 
 
 def through(box: str, call: Sequence[str], how: Way, own: bool = False, to_job: bool = True) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -17,7 +18,7 @@ from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.jobs.last_lines import lines_in
 from gputui.jobs.source import place
 from gputui.launching.quoting import quote
-from gputui.sources.hosts.calls import Answer, ask
+from gputui.sources.hosts.calls import Answer, UnwantedError, ask
 from gputui.sources.hosts.reading import MOST_REASON, reason
 from gputui.sources.hosts.ssh import Way
 
@@ -155,7 +156,7 @@ class JobsOfBoxes:
             asker.start()
 
     def stop(self) -> None:
-        """Ask no more; a question that is on its way ends by itself."""
+        """Ask no more, and end the questions that are on their way, soon."""
         for asker in self._askers.values():
             asker.stop()
 
@@ -194,15 +195,18 @@ class _Asker:
         self.log: LogEnd | None = None
         self._alias, self._way, self._every = alias, way, every
         self._looked: BoxJob | None = None
+        self._log_read: tuple[str, bool] | None = None
+        """The job whose log was read last, and whether it had ended by then."""
         self._changed = threading.Condition()
-        self._due = self._stopped = False
+        self._due = False
+        self._stopped = threading.Event()
 
     def start(self) -> None:
         threading.Thread(target=self._run, name=f"gputui jobs of {self._alias}", daemon=True).start()
 
     def stop(self) -> None:
         with self._changed:
-            self._stopped = True
+            self._stopped.set()
             self._changed.notify()
 
     def ask_now(self) -> None:
@@ -216,8 +220,14 @@ class _Asker:
             self._changed.notify()
 
     def _run(self) -> None:
+        # (A box that hangs must not keep one of the few connections that are made at a time from a page that
+        # is opened after this one.)
+        with contextlib.suppress(UnwantedError):
+            self._ask_again_and_again()
+
+    def _ask_again_and_again(self) -> None:
         pause = self._every
-        while not self._stopped:
+        while not self._stopped.is_set():
             self.state = self._read()
             good = self.state.error is None
             pause = self._every if good else min(2 * pause, max(self._every, _LONGEST))
@@ -233,32 +243,39 @@ class _Asker:
 
     def _ask(self, *words: str) -> Answer:
         # (Apart: a Ctrl-C that is for a command with our terminal is not for this.)
-        return ask(self._alias, words, self._way, apart=True)
+        return ask(self._alias, words, self._way, apart=True, unwanted=self._stopped)
 
     def _rest(self, until: float) -> None:
         """Until it is time, or somebody asks; meanwhile the log of a job that one goes to is read."""
         while True:
             with self._changed:
-                read = self.log.job if self.log else None
-                looked = self._looked.name if self._looked else None
-                if looked in (None, read) and not (self._due or self._stopped):
+                job = self._looked
+                known = job is None or self._log_read == (job.name, self._over(job))
+                if known and not (self._due or self._stopped.is_set()):
                     left = until - time.monotonic()
                     if left <= 0:
                         return
                     # (A pause without an end has none.)
                     self._changed.wait(None if math.isinf(left) else left)
-                if self._due or self._stopped:
+                if self._due or self._stopped.is_set():
                     self._due = False
                     return
             self._read_log(True)
+
+    def _over(self, job: BoxJob) -> bool:
+        """Whether it has ended, as the box told last."""
+        jobs = self.state.jobs or ()
+        return any(now.summary.over for now in jobs if now.summary.id == job.summary.id)
 
     def _read_log(self, reached: bool) -> None:
         """Read the log of the job that is looked at; again only while the job runs."""
         job = self._looked
         if job is None or not reached:
             return
-        if self.log is not None and self.log.job == job.name and self.log.error is None and job.summary.over:
+        over = self._over(job)
+        if over and self._log_read == (job.name, True) and self.log is not None and self.log.error is None:
             return
+        self._log_read = job.name, over
         answer = self._ask("jobs", "log", "-n", str(_LINES), job.summary.id)
         if answer.trouble is not None or answer.status != 0:
             why = answer.trouble.text if answer.trouble is not None else reason(answer.said)

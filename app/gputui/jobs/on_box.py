@@ -51,7 +51,13 @@ def _called(words: Sequence[str], environ: Mapping[str, str]) -> tuple[bool, str
     """A call without a terminal: whether its status is 0, its output, and the last line that it has said."""
     try:
         ended = subprocess.run(
-            this_gputui(words), stdin=subprocess.DEVNULL, capture_output=True, env=dict(environ), check=False
+            this_gputui(words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=dict(environ),
+            check=False,
+            # (A Ctrl-C that is for a command with our terminal is not for this.)
+            start_new_session=True,
         )
     except (OSError, ValueError) as error:
         return False, "", printable(f"gputui cannot be started: {error}")

@@ -126,4 +126,4 @@ def remove(folder: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise JobError(f"cannot remove {str(folder)!r}: {error.strerror}") from None
+        raise JobError(f"cannot remove {str(folder)!r}: {error.strerror or error}") from None

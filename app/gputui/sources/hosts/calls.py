@@ -23,6 +23,8 @@ PATIENCE = 60.0
 """Seconds after the connect timeout within which gputui must answer there: starting a driver may take many.
 (A login that hangs is given up earlier, `session.LOGIN_WITHIN`.)"""
 _SLOTS = threading.BoundedSemaphore(AT_ONCE)
+_LOOK = 0.2
+"""Seconds between two looks whether an answer is still wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,18 @@ class Answer:
         return self.mode == "run" and refuses_options(self.status, self.said)
 
 
-def connect(alias: str, words: Sequence[str], way: Way, **options: Any) -> Session:
+class UnwantedError(Exception):
+    """Nobody waits for the answer any more."""
+
+
+def connect(
+    alias: str, words: Sequence[str], way: Way, unwanted: threading.Event | None = None, **options: Any
+) -> Session:
     """A session, when fewer than eight are still connecting. `options` are Session's; it raises what that
-    does."""
-    _SLOTS.acquire()
+    does, and UnwantedError where meanwhile the answer is `unwanted`."""
+    while not _SLOTS.acquire(timeout=_LOOK if unwanted else None):
+        if unwanted is not None and unwanted.is_set():
+            raise UnwantedError
     try:
         return Session(alias, words, way, connected=_SLOTS.release, **options)
     except BaseException:
@@ -67,21 +77,30 @@ def ask(
     patience: float = PATIENCE,
     own: bool = False,
     apart: bool = False,
+    unwanted: threading.Event | None = None,
 ) -> Answer:
     """The answer of one box; whatever happens to the connection is in it. `views` and `own` are those of
-    `remote_script.command`, `apart` is Session's. Raises ValueError for words that cannot be sent."""
+    `remote_script.command`, `apart` is Session's. Raises ValueError for words that cannot be sent, and
+    UnwantedError soon after the answer is `unwanted`: the connection has been ended then."""
     try:
-        session = connect(alias, words, way, tied=True, views=views, own=own, apart=apart)
+        session = connect(alias, words, way, unwanted, tied=True, views=views, own=own, apart=apart)
     except OSError as error:
         return Answer(alias, None, b"", "", Trouble("failed", f"ssh cannot be started: {error.strerror}"))
     deadline = time.monotonic() + way.timeout + patience
     out: list[bytes] = []
     size = 0
     late = False
-    while not late and (data := session.receive(max(0.0, deadline - time.monotonic()))) is not None:
+    while not late:
+        if unwanted is not None and unwanted.is_set():
+            session.close()
+            raise UnwantedError
+        left = max(0.0, deadline - time.monotonic())
+        data = session.receive(left if unwanted is None else min(left, _LOOK))
+        if data is None:
+            break
         out.append(data)
         size += len(data)
-        late = not data or size > MOST_BYTES
+        late = size > MOST_BYTES or (not data and time.monotonic() >= deadline)
     status = session.close() if late else session.finish()
     if size > MOST_BYTES:
         trouble: Trouble | None = Trouble("failed", "it prints more than an answer")
