@@ -27,7 +27,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds before a connection that has ended is made again: doubled each time, until a reading has come."""
 _LOOK = 0.2
 _SOON_READ = 256 * 1024
-"""Bytes of a line that whoever looks at the box may read at once: 14 ms at most. A box of 8 GPUs tells 11,000."""
+"""Bytes of a line that whoever looks at the box may read at once: in 14 ms. A box of 8 GPUs tells 11,000."""
 
 
 class _Line(NamedTuple):
