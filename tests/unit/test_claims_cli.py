@@ -78,6 +78,14 @@ def test_the_claims_of_another_box_are_in_no_folder_of_ours(box: Box) -> None:
     assert json.loads(box.call("claims", "--json", "--demo")[1])["folder"] is None
 
 
+@pytest.mark.parametrize("words", [("claims",), ("queue",)])
+def test_a_named_folder_that_cannot_have_claims_is_named(box: Box, words: tuple[str, ...]) -> None:
+    assert str(box.claims_folder) not in box.call(*words)[2]
+    box.claims_folder.write_text("no folder")
+    status, out, err = box.call(*words)
+    assert (status, out) == (0, "") and str(box.claims_folder) in err
+
+
 # jobs
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gputui.allocating.claims.folder import distrust, setup, shared_folder
+from gputui.allocating.claims.folder import distrust, setup, shared_folder, unusable
 from gputui.allocating.claims.read import claims, unnamed
 from gputui.choosing.claimed_use import ClaimedUse, claimed_uses, use_document
 from gputui.choosing.verdict_text import claimed_and_runs_on
@@ -104,7 +104,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             )
         )
     elif not found:
-        say("no claims; `gputui run` claims the devices that it starts on")
+        why = None if simulated else unusable(os.environ)
+        say(why or "no claims; `gputui run` claims the devices that it starts on")
     else:
         print_line("\n".join(_lines(found, box, uses, kept)))
     return DONE

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from gputui.allocating.claims.folder import unusable
 from gputui.allocating.queue import waiters
 from gputui.choosing.queue_outlook import (
     SILENT,
@@ -68,7 +69,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         print(json.dumps(_document(snapshot)))
     elif not snapshot.waiters:
-        say("the queue is empty; `gputui run --wait` waits for devices")
+        why = None if elsewhere(args) else unusable(os.environ)
+        say(why or "the queue is empty; `gputui run --wait` waits for devices")
     else:
         judged = verdicts(snapshot, rules_of(None))
         print_line("\n".join(_lines(snapshot, outlook(snapshot, judged))))

@@ -17,6 +17,8 @@ import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gputui.inventory.formatting import printable
+
 if TYPE_CHECKING:
     # (`pick`, which must be quick, reads claims and makes none: pathlib alone takes some milliseconds.)
     from pathlib import Path
@@ -61,6 +63,16 @@ def shared_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
 def shared_folder(environ: Mapping[str, str]) -> str | None:
     """The folder for new claims; None while nobody on the box has claimed anything."""
     return next(iter(shared_folders(environ)), None)
+
+
+def unusable(environ: Mapping[str, str]) -> str | None:
+    """A sentence on what VARIABLE names, where it cannot have claims; None where it can."""
+    named = environ.get(VARIABLE)
+    if not named or is_shared(named) or not os.path.lexists(named):
+        return None
+    return (
+        f"{VARIABLE} names {printable(named)}, which is not a folder with mode 1777: nothing is claimed there"
+    )
 
 
 def setup() -> str:
