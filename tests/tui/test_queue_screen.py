@@ -192,8 +192,8 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
     at = next(n for n, line in enumerate(whole) if line.startswith(" not free"))
     assert whole[at - 1].startswith(" next ana") and whole[at + 1].startswith(" GPU 6")
     rest, every = len(whole) - at - 1, sum(not verdict.free for verdict in state.verdicts.values())
-    assert rest < every and whole[at].endswith(f"{rest} of {every}")
-    assert panel(len(whole) - 1)[at].endswith(f"{rest - 1} of {every}")
+    assert rest < every and whole[at].endswith(f"({rest} of {every} shown)")
+    assert panel(len(whole) - 1)[at].endswith(f"({rest - 1} of {every} shown)")
     # In one line there are the numbers, at least.
     assert panel(at + 1)[at].startswith(" not free: GPU 6,") and len(panel(at)) == at
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from gputui import __version__
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import reason, state_and_reason
+from gputui.cli.main import main
 from gputui.cli.request_options import count, memory, percent
 from gputui.inventory.device import Fault
 from gputui.inventory.document_reader import from_json
@@ -832,3 +833,27 @@ def test_a_line_for_a_shell_has_the_bytes_of_the_arguments_in_every_locale() -> 
     assert done.stdout.endswith(b"\n")
     ran = subprocess.run(["sh", "-c", done.stdout], stdout=subprocess.PIPE, timeout=60, check=True)
     assert ran.stdout == "\u00e9 x\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["pick", "2", "--demo"], "-n 2"),
+        (["pick", "--deno"], "--demo?"),
+        (["pick", "--demo", "python"], "'python'"),
+        (["run", "train.py"], "--"),
+        (["list"], "ls?"),
+        (["train.py"], "gputui -- train.py"),
+    ],
+)
+def test_a_word_that_is_not_known_is_answered_with_what_may_be_meant(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert meant in line
+
+
+def test_nothing_is_suggested_for_an_option_that_is_like_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pick", "--zzz"]) == 2
+    assert "did you mean" not in capsys.readouterr().err

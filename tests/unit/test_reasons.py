@@ -96,7 +96,7 @@ def _links_in(reason: str) -> list[str]:
             [0, 1, 2, 3],
             "all connected by NVLink, NUMA nodes 1, 3; weakest link NV12",
         ),
-        ("v100_dgx1_hybrid_cube_mesh_mlx5", 1, "all", [0], "equal to the others, NUMA node 0"),
+        ("v100_dgx1_hybrid_cube_mesh_mlx5", 1, "all", [0], "as good as any other, NUMA node 0"),
         (
             "v100_dgx1_hybrid_cube_mesh_mlx5",
             6,

@@ -91,7 +91,7 @@ def _single(pairs: PairScores, device: int, whole: Sequence[tuple[int, ...]]) ->
         return "weakest links to the others"
     if len(set(pairs.degree)) > 1:
         return ""
-    return "equal to the others" if len(set(pairs.free_gib)) == 1 else "most free memory"
+    return "as good as any other" if len(set(pairs.free_gib)) == 1 else "most free memory"
 
 
 def _single_of_unlike(pairs: PairScores, device: int) -> str:

@@ -162,6 +162,10 @@ def _subcommand(words: list[str]) -> tuple[str, list[str]]:
         from gputui.sources.simulated.boxes import BOXES
 
         raise WrongCallError(f"no demo box is called {name!r}; there are: {', '.join(BOXES)}")
+    import difflib
+
+    close = difflib.get_close_matches(name, SUBCOMMANDS, 1)
+    meant = f"; did you mean {close[0]}? A" if close else "; a"
     raise WrongCallError(
-        f"no subcommand is called {name!r}; a command to start goes after --: gputui -- {name} …"
+        f"no subcommand is called {name!r}{meant} command to start goes after --: gputui -- {name} …"
     )

@@ -116,7 +116,7 @@ def parser() -> Parser:
     rerun.add_argument(
         "options",
         nargs=argparse.REMAINDER,
-        metavar="OPTION…",
+        metavar="[OPTION…]",
         help="options of `gputui run` that replace the job's own: -n, --gpus, --wait, --name, --dry-run …",
     )
     show = actions.add_parser(

@@ -181,8 +181,7 @@ def _run(
     if args.dry_run:
         print_line(launch.line)
         return DONE
-    if elsewhere(args):
-        say("warning: not this machine's devices (--demo, --from, --root); the command starts anyway")
+    _warn_elsewhere(args)
     if not args.quiet:
         say(launch.line)
     remember_typed(options, len(launch.devices))
@@ -193,6 +192,11 @@ def _run(
     except StartError as error:
         say(str(error))
         return error.status
+
+
+def _warn_elsewhere(args: argparse.Namespace) -> None:
+    if elsewhere(args):
+        say("warning: not this machine's devices (--demo, --from, --root); the command starts anyway")
 
 
 def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
@@ -241,12 +245,16 @@ def _queue(
         place = inner.index("--name")
         del inner[place : place + 2]
     inner += ["--", *command] if command else []
+    _warn_elsewhere(args)
     count = request.size or 1
     approve(count if request.picks else _named(args, request), ())
     words = constraints_of(args)
     return _as_job(
         lambda: queue_job(inner, options.command, count, given_environment(), args.name, options, words),
-        lambda job: f"in line for {count}: gputui jobs log -f {job.id} follows it",
+        lambda job: (
+            f"in line for {count} {'device' if count == 1 else 'devices'}:"
+            f" `gputui jobs log -f {job.id}` follows it"
+        ),
         args.quiet,
         foreground,
     )

@@ -73,7 +73,7 @@ def read_axis(text: str, options: Collection[str]) -> Axis:
     if kind == "arg" and not equals and re.match("--?[A-Za-z]", key):
         return Axis("switch", key, (OFF, ON))
     if not equals or not key:
-        raise AxisError(f"{text!r} says not what is varied, or no values: {_WRITE}")
+        raise AxisError(f"{text!r} does not say what to vary, or gives no values: {_WRITE}")
     if kind is None:
         kind = _plain(key, options)
     if kind == "env" and not _VARIABLE.fullmatch(key):

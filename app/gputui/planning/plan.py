@@ -329,7 +329,7 @@ def _notices(found: Plan) -> Iterator[str]:
     model, workload, box, rows = found.model, found.workload, found.box, found.rows
     yield from model.notices
     if not box.measured and len(box) > 1:
-        yield "seconds are of modelled bandwidths: `gputui check --bandwidth` measures them"
+        yield "times are estimated from nominal bandwidths: `gputui check --bandwidth` measures them"
     if model.max_positions is not None and workload.sequence > model.max_positions:
         yield f"the sequence is longer than the {model.max_positions} positions that the model was made for"
     if (

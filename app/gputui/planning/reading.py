@@ -104,8 +104,8 @@ def of_parameters(parameters: int, name: str | None = None) -> Model:
         largest=0,
         counted="given",
         notices=(
-            f"only the number of parameters is known: activations and layers are those of a Llama with "
-            f"{layers} {'layer' if layers == 1 else 'layers'} of width {hidden} and 32000 words",
+            "only the number of parameters is known: layers and activations are those of a model like Llama"
+            f" with {layers} {'layer' if layers == 1 else 'layers'}, hidden size {hidden}, vocabulary 32000",
         ),
     )
 

@@ -52,7 +52,9 @@ class RecordedSource:
             printed = read(text)
             box = box_of(printed, printable(Path(self.file).stem))
         except MatrixError as error:
-            raise NoSourceError(f"{self.file!r} is not a readable matrix: {error}") from None
+            raise NoSourceError(
+                f"{self.file!r} is neither a recording nor a matrix of `nvidia-smi topo -m`: {error}"
+            ) from None
         # The numbers are those of the text, which may have gaps.
         numbers = [int(name.removeprefix("GPU")) for name in printed.gpus]
         devices = tuple(

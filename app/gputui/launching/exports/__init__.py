@@ -23,13 +23,13 @@ FORMS: dict[str, Form] = {
         "docker run with the devices in their order", to_docker, docker_notes, frozenset(("image", "name"))
     ),
     "sbatch": Form(
-        "a script for Slurm, which selects itself",
+        "a script for Slurm, which selects the devices",
         to_sbatch,
         lambda launch, options: sbatch_notes(launch),
         frozenset(("name",)),
     ),
     "ray": Form(
-        "ray job submit, which selects itself",
+        "ray job submit; Ray selects the devices",
         to_ray,
         lambda launch, options: ray_notes(launch),
     ),

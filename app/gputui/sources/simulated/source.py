@@ -96,4 +96,6 @@ def _printed(file: Path) -> Box:
     except OSError as error:
         raise NoSourceError(f"cannot read {str(file)!r}: {error.strerror}") from None
     except MatrixError as error:
-        raise NoSourceError(f"{str(file)!r} is not a readable matrix: {error}") from None
+        raise NoSourceError(
+            f"{str(file)!r} is neither a recording nor a matrix of `nvidia-smi topo -m`: {error}"
+        ) from None

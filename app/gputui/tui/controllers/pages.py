@@ -168,6 +168,10 @@ class PageController:
                 in_background("keep bandwidths", lambda: self._keep_bandwidths(measured.pairs))
 
         self._view.open(CheckScreen(self._view, self._environ, keep))
+        if label := self._view.app_state.label:
+            self._view.show_message(
+                f"{label}: these devices are simulated, and this machine is asked", "warn"
+            )
 
     def _keep_bandwidths(self, pairs: Mapping[tuple[str, str], float]) -> None:
         from gputui.checking.kept_bandwidth import keep

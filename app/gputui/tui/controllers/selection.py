@@ -20,7 +20,7 @@ SECOND_DIGIT = 0.5
 AUTO = "auto"
 """In place of a number: as many devices as the model of the command needs."""
 
-BEST_PROMPT = "how many of the best?  4, 8 tp=2 pp=2, or auto: as the model needs   (⏎ accept, esc cancel)"
+BEST_PROMPT = "number of devices: 4, 8 tp=2 pp=2, or auto (as the model needs)   (⏎ accept, esc cancel)"
 
 
 def count_error(line: str) -> str | None:

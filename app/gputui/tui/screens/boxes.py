@@ -47,7 +47,7 @@ class BoxesScreen(ListPage):
         shown("y", "copy", "copy", about="Copy the call of gputui that r starts"),
         shown("c", "connect(True)", "ssh", about="Let ssh ask for a password or host key here, and connect"),
         shown("D", "jobs", "jobs", about="The jobs of these boxes: their logs; stop one"),
-        shown("f", "only_free", "free only", about="Only boxes with free devices, or all"),
+        shown("f", "only_free", "with free", about="Only boxes with free devices, or all"),
         hidden("B", "choose('other')", "Select the next best set of the box"),
         hidden("n", "choose('ask')", "Select the best N devices of the box"),
         hidden("o", "choose('order')", "Order the selected devices"),

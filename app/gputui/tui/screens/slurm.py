@@ -34,7 +34,7 @@ class SlurmScreen(ListPage):
         shown("e", "edit", "command", about="Edit the command"),
         shown("o", "order", "order", about="The order of the devices that Slurm selects"),
         shown("l", "launcher", "launcher", about="Change the launcher"),
-        shown("f", "only_free", "free only", about="Only places with free devices, or all"),
+        shown("f", "only_free", "with free", about="Only places with free devices, or all"),
     ]
 
     def __init__(self, controller: SlurmController) -> None:

@@ -56,7 +56,7 @@ def headline(shown: Sequence[ShownBox], only_free: bool, hidden: tuple[int, int]
     tail = f"{free} free on {sum(box.free > 0 for box in shown)} of {len(shown)}"
     more = " ".join(f"{mark} {count}" for mark, count in zip("▲▼", hidden, strict=True) if count > 0)
     tail = f"{tail}  {more}" if more else tail
-    return title("boxes: free only" if only_free else "boxes", width, tail)
+    return title("boxes with free devices" if only_free else "boxes", width, tail)
 
 
 class Row(NamedTuple):

@@ -115,7 +115,7 @@ def _told(
         numbers = ",".join(snapshot.label(each.device) for each in told)
         return [clip(((f" not free: GPU {numbers}", "dim"),), width)]
     shown = min(kept, len(rows))
-    count = f": {shown} of {every}" if shown < every else ""
+    count = f" ({shown} of {every} shown)" if shown < every else ""
     return [clip(((f" not free{count}", "dim"),), width), *wrapped_where_free(rows[:kept], width, kept)]
 
 

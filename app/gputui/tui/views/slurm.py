@@ -63,7 +63,7 @@ def headline(cluster: Cluster | None, only_free: bool, width: int) -> Line:
     free = [node.free() for node in cluster.nodes]
     total = sum(node.total() for node in cluster.nodes)
     tail = f"{sum(free)} of {total} devices free  on {sum(map(bool, free))} of {len(free)} nodes"
-    return title("Slurm: free only" if only_free else "Slurm", width, tail)
+    return title("Slurm: with free devices" if only_free else "Slurm", width, tail)
 
 
 def place_lines(places: Sequence[Place], width: int) -> list[Line]:
