@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
 import socketserver
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import FrameType
 
 from gputui.cli.common import WrongCallError, say
 from gputui.sources.source import NoSourceError
@@ -135,5 +137,24 @@ def serve(address: tuple[str, int], text: Callable[[], str]) -> int:
         say(f"serving http://{shown}:{server.server_address[1]}/metrics")
         if not ipaddress.ip_address(host).is_loopback:
             say("warning: other machines can read this, user names included, without a password")
-        server.serve_forever(poll_interval=0.2)
+        _until_ctrl_c(server)
     return 0
+
+
+def _until_ctrl_c(server: Server) -> None:
+    """Answer until Ctrl-C, and raise it then. (Raised wherever the program happens to be, it is lost where
+    Python ignores exceptions: in the callback of a weak reference to a thread that has ended.)"""
+    interrupted = threading.Event()
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        interrupted.set()
+        # (It waits for the end of the loop.)
+        threading.Thread(target=server.shutdown, daemon=True).start()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        server.serve_forever(poll_interval=0.2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
