@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from box_pair import GPUTUI, BoxPair
-from e2e.terminal import Terminal
+from box_pair import BoxPair
 from ssh_boxes import PROGRAMS, SshBoxes
 from unit.jobs_support import until
 from unit.older_gputui import lacks_if_free
+from unit.on_a_terminal import interrupted_there
 
 pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
 
@@ -147,17 +147,5 @@ def test_what_cannot_start_on_the_best_box_is_tried_on_no_other(pair: BoxPair) -
 
 def test_ctrl_c_on_a_terminal_goes_to_the_job_on_the_next_box(pair: BoxPair) -> None:
     somebody_is_quicker(pair.homes[0])
-    script = "trap 'echo ca''ught; exit 5' INT; echo re''ady; while :; do sleep 0.05; done"
-    terminal = Terminal(
-        [*GPUTUI, "run", "--on", "anywhere", "--directory", ".", "-n", "2", "--", "sh", "-c", script],
-        {**pair.environ, "TERM": "xterm"},
-        (120, 20),
-    )
-    try:
-        terminal.until("ready")
-        terminal.send("\x03")
-        terminal.until("caught")
-        assert terminal.end() == 5, terminal.text
-        assert f"gputui jobs attach {pair.names[1]}:" in terminal.text
-    finally:
-        terminal.close()
+    shown = interrupted_there("anywhere", 2, pair.environ)
+    assert f"gputui jobs attach {pair.names[1]}:" in shown

@@ -25,6 +25,7 @@ from unit.builders import box, gpu
 from unit.calling import Call
 from unit.jobs_support import until
 from unit.older_gputui import lacks_if_free
+from unit.on_a_terminal import interrupted_there
 
 pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
 
@@ -254,20 +255,8 @@ def test_of_four_who_want_the_same_two_devices_one_gets_them(remote: Remote, tmp
 
 
 def test_on_a_terminal_the_job_is_in_it(remote: Remote) -> None:
-    script = "trap 'echo ca''ught; exit 5' INT; echo re''ady; while :; do sleep 0.05; done"
-    terminal = Terminal(
-        [*GPUTUI, "run", "--on", remote.name, "--directory", ".", "-n", "1", "--", "sh", "-c", script],
-        {**remote.environ, "TERM": "xterm"},
-        (100, 20),
-    )
-    try:
-        terminal.until("ready")
-        terminal.send("\x03")
-        terminal.until("caught")
-        assert terminal.end() == 5, terminal.text
-        assert f"gputui jobs attach {remote.name}:" in terminal.text
-    finally:
-        terminal.close()
+    shown = interrupted_there(remote.name, 1, remote.environ)
+    assert f"gputui jobs attach {remote.name}:" in shown
 
 
 def test_anywhere_is_the_best_of_the_boxes(

@@ -16,6 +16,7 @@ from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.jobs.last_lines import lines_in
+from gputui.jobs.record_fields import maybe_moment, maybe_whole
 from gputui.jobs.source import place
 from gputui.launching.quoting import quote
 from gputui.sources.hosts.calls import Answer, UnwantedError, ask
@@ -117,12 +118,12 @@ def _job(box: str, node: JsonValue) -> BoxJob:
         # (One of a newer gputui that we do not know yet is shown by its word.)
         state=printable(node["state"].text())[:_LONGEST_STATE],
         keys=tuple(uuid.text() for _, uuid in devices if uuid.known),
-        created=_moment(node, "created"),
-        started=_moment(node, "started"),
-        ended=_moment(node, "ended"),
-        status=_whole(node, "status"),
-        signal=_whole(node, "signal"),
-        peak_process_memory=_whole(node, "peak_process_memory"),
+        created=maybe_moment(node.get("created", None)),
+        started=maybe_moment(node.get("started", None)),
+        ended=maybe_moment(node.get("ended", None)),
+        status=maybe_whole(node.get("status", None)),
+        signal=maybe_whole(node.get("signal", None)),
+        peak_process_memory=maybe_whole(node.get("peak_process_memory", None)),
     )
     labels = ",".join(
         # (The index of a MIG instance is one within its GPU.)
@@ -131,16 +132,6 @@ def _job(box: str, node: JsonValue) -> BoxJob:
     )
     where = directory.text()[:_MOST_TEXT] if directory.known else None
     return BoxJob(box, summary, labels, node["line"].text()[:_MOST_TEXT], where)
-
-
-def _moment(node: JsonValue, key: str) -> float | None:
-    value = node.get(key, None)
-    return value.moment() if value.known else None
-
-
-def _whole(node: JsonValue, key: str) -> int | None:
-    value = node.get(key, None)
-    return value.whole() if value.known else None
 
 
 class JobsOfBoxes:

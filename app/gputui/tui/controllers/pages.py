@@ -170,7 +170,7 @@ class PageController:
         self._view.open(CheckScreen(self._view, self._environ, keep))
         if label := self._view.app_state.label:
             self._view.show_message(
-                f"{label}: these devices are simulated, and this machine is asked", "warn"
+                f"{label}: these devices are simulated; the check asks this machine", "warn"
             )
 
     def _keep_bandwidths(self, pairs: Mapping[tuple[str, str], float]) -> None:

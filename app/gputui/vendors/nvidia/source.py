@@ -18,11 +18,11 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoHardwareError, NoSourceError, Want
 from gputui.vendors.nvidia.gpu import Gpu, bare, text_of, words_of
+from gputui.vendors.nvidia.patience import LITTLE_PATIENCE, PATIENCE, Part, Reader, Turn
 
 if TYPE_CHECKING:
     from gputui.inventory.topology import Locality, Topology
     from gputui.system.processes import HostUse, Owner, ProcessTable
-    from gputui.vendors.nvidia.patience import Part, Reader, Turn
     from gputui.vendors.nvidia.wiring import Wiring
 
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
@@ -129,7 +129,8 @@ class NvmlSource:
         facts = want & ~(Want.LINKS | Want.TOPOLOGY | Want.SPEED | Want.ORDER)
         detailed, among = (among, None) if Want.DETAILS in want else (None, among)
         self._take_back()
-        self._refresh([gpu for gpu in self._gpus if facts or gpu.handle is None], want, detailed)
+        due = [gpu for gpu in self._gpus if facts or gpu.handle is None]
+        self._for_each(due, lambda gpu: gpu.refresh(want, detailed))
         if want & (Want.SPEED | Want.ORDER):
             self._read_speeds(None if Want.ORDER in want else among)
         if Want.ORDER in want:
@@ -160,14 +161,8 @@ class NvmlSource:
             topology=wired.topology,
         )
 
-    def _refresh(self, gpus: list[Gpu], want: Want, detailed: Collection[str] | None) -> None:
-        """Read what is wanted of these GPUs, without those whose driver hangs."""
-        self._for_each(gpus, lambda gpu: gpu.refresh(want, detailed))
-
     def _for_each(self, gpus: list[Gpu], read: Callable[[Gpu], None]) -> None:
         """Call `read` with each of them, and put a stand-in in the place of one that does not answer."""
-        from gputui.vendors.nvidia.patience import LITTLE_PATIENCE
-
         patience = self._longest
         while gpus:
             turn = self._begun(gpus, read)
@@ -183,13 +178,9 @@ class NvmlSource:
 
     @property
     def _longest(self) -> float:
-        from gputui.vendors.nvidia.patience import PATIENCE
-
         return PATIENCE if self._patience is None else self._patience
 
     def _begun(self, parts: Sequence[Part], read: Callable[[Part], None]) -> Turn[Part]:
-        from gputui.vendors.nvidia.patience import Reader
-
         if self._reader is None:
             self._reader = Reader()
         return self._reader.begin(parts, read)
