@@ -95,7 +95,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
     def launch(launcher: str, box: str, asked: tuple[str, ...]) -> Ended:
         place = workplace(tmp_path_factory.mktemp(launcher))
         place = with_mpirun(place) if launcher == "mpirun" else place
-        own = ("--demo", box, *asked, "--launcher", launcher)
+        own = ("--demo", box, *asked, "--force", "--launcher", launcher)
         return place.ended(place.begin(*own, "--", "python", "train.py", "--lr", "3 e-4"))
 
     def both(launcher: str, column: str) -> tuple[Ended, list[str]]:

@@ -103,11 +103,14 @@ def test_a_device_that_is_busy_by_the_time_it_is_held_is_replaced(environ: dict[
     allocation.release()
 
 
-def test_a_named_device_that_is_busy_by_the_time_it_is_held_stays_with_a_warning(
+def test_a_named_device_that_others_use_by_the_time_it_is_held_is_given_back_unless_forced(
     environ: dict[str, str],
 ) -> None:
     later = replace(FREE, devices=(busy(gpu(0)), *FREE.devices[1:]))
-    allocation = _allocated(environ, Request(names="0"), FREE, later)
+    with pytest.raises(NotEnoughError):
+        _allocated(environ, Request(names="0"), FREE, later)
+    assert _claimed(environ) == set()
+    allocation = _allocated(environ, Request(names="0", force=True), FREE, later)
     assert _indices(allocation.devices) == [0]
     assert [notice.kind for notice in allocation.notices] == ["warning"]
     allocation.release()

@@ -44,7 +44,7 @@ def launch(devices: tuple[Device, ...], *command: str, **environ: str) -> Launch
 
 
 def test_a_launch_sets_hips_list_and_no_variable_of_cuda(call: Call) -> None:
-    line = call("run", "--demo", "amd", "--gpus", "1,0", "--dry-run", "--", "python", "t.py").out
+    line = call("run", "--demo", "amd", "--gpus", "1,0", "--force", "--dry-run", "--", "python", "t.py").out
     assert "HIP_VISIBLE_DEVICES=1,0" in line and "CUDA" not in line
 
 
@@ -173,12 +173,26 @@ def test_a_list_of_the_command_is_what_it_gets(
 
 @pytest.mark.parametrize("given", [f"{HIP}=1", f"{CUDA}=1", f"{ROCR}=1", f"{CUDA}=-1", f"{HIP}=-1"])
 def test_a_list_of_the_command_that_contradicts_the_call_is_refused(call: Call, given: str) -> None:
-    done = call("run", "--demo", "amd", "--gpus", "2", "--dry-run", "--", "env", given, "python", "t.py")
+    done = call(
+        "run", "--demo", "amd", "--gpus", "2", "--force", "--dry-run", "--", "env", given, "python", "t.py"
+    )
     assert done.status == 2 and given in done.err
 
 
 def test_opencls_list_is_none_of_hips(call: Call) -> None:
-    done = call("run", "--demo", "amd", "--gpus", "2", "--dry-run", "--", "env", "GPU_DEVICE_ORDINAL=1", "t")
+    done = call(
+        "run",
+        "--demo",
+        "amd",
+        "--gpus",
+        "2",
+        "--force",
+        "--dry-run",
+        "--",
+        "env",
+        "GPU_DEVICE_ORDINAL=1",
+        "t",
+    )
     assert f"{HIP}=2 " in done.out and "GPU_DEVICE_ORDINAL=1" in done.err
 
 

@@ -161,10 +161,11 @@ def test_setup_prints_the_file_for_root(box: Box) -> None:
     assert all(line.startswith(("#", "d ")) for line in out.splitlines()), "it is the file itself"
 
 
-def test_a_named_device_that_is_claimed_can_be_picked_with_a_warning(box: Box) -> None:
+def test_a_named_device_that_is_claimed_can_be_picked_by_force(box: Box) -> None:
     box.hold(3)
-    status, out, err = box.call("pick", "--gpus", "3")
-    assert (status, out) == (0, "3\n") and "warning: GPU 3 is claimed: by " in err
+    assert box.call("pick", "--gpus", "3")[:2] == (4, "")
+    status, out, err = box.call("pick", "--gpus", "3", "--force")
+    assert (status, out) == (0, "3\n") and "warning: GPU 3 is claimed by " in err
 
 
 def test_ls_says_what_is_claimed_and_by_whom(box: Box) -> None:
@@ -218,11 +219,11 @@ def test_a_launch_for_which_too_few_are_left_meanwhile_is_refused(box: Box) -> N
     assert box.claimed() == []
 
 
-def test_a_named_device_on_which_somebody_begins_meanwhile_is_used_with_a_warning(box: Box) -> None:
+def test_a_named_device_on_which_we_begin_something_meanwhile_is_used_with_a_warning(box: Box) -> None:
     status, out, err = _meanwhile(box, _busy(box, "0"), "--gpus", "0,1")
     assert (status, out) == (0, "0,1\n")
     warning = only_warning(err)
-    assert warning.startswith("GPU 0 ") and f"now busy: pid {os.getpid()}" in warning
+    assert warning.startswith("GPU 0 ") and "now busy: " in warning and f"pid {os.getpid()}" in warning
 
 
 def test_a_device_that_is_claimed_meanwhile_is_not_used(box: Box) -> None:

@@ -277,8 +277,10 @@ def test_a_busy_device_that_is_named_is_refused_where_that_is_asked_for(call: Ca
         call(*run, "--gpus", "0", more, "--", "true").refused(2)
 
 
-def test_a_busy_device_that_is_named_is_a_warning(call: Call, record: Record) -> None:
-    ended = call("pick", "--gpus", "1,0", "--from", record(box(gpu(0), busy(gpu(1)))))
+def test_a_named_device_that_others_use_is_refused_unless_forced(call: Call, record: Record) -> None:
+    pick = ("pick", "--gpus", "1,0", "--from", record(box(gpu(0), busy(gpu(1)))))
+    assert "GPU 1 is busy: mira " in call(*pick).refused(4)
+    ended = call(*pick, "--force")
     assert (ended.status, ended.out) == (0, "1,0\n")
     assert only_warning(ended.err).startswith("GPU 1 is busy: mira ")
 

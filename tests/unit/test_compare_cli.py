@@ -188,7 +188,7 @@ def test_a_warm_up_runs_first_and_is_no_row(box: Box) -> None:
 def test_memory_and_utilization_are_measured(box: Box) -> None:
     task = Task(devices=("1",), user="ana", command="python t.py", pid=4711, memory=3000, load=70)
     box.driver.show_box(replace(EIGHT, tasks=(task,)))
-    found = compare(box, "--gpus", "0,1", "--vary", "env:X=0", *sh("sleep 0.4"))
+    found = compare(box, "--gpus", "0,1", "--force", "--vary", "env:X=0", *sh("sleep 0.4"))
     (run,) = found["variants"][0]["runs"]
     assert run["peak_memory"] > 2 * GIB and 0 < run["utilization"] < 70
     cpu = compare(box, "--gpus", "none", "--vary", "env:X=0", *sh("sleep 0.2"))

@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -223,9 +224,10 @@ def test_devices_are_named_by_index_uuid_or_as_values() -> None:
     assert len(pick(devices="none", demo="idle")) == 0
 
 
-def test_a_busy_device_that_is_named_is_a_warning_at_the_callers_line() -> None:
+def test_a_device_that_is_named_by_force_is_a_warning_at_the_callers_line() -> None:
     busy = next(d for d in read(demo="shared").devices if d.processes)
-    for call in (lambda: pick(devices=[busy], demo="shared"), lambda: _held(devices=[busy], demo="shared")):
+    forced: dict[str, Any] = {"devices": [busy], "demo": "shared", "force": True}
+    for call in (lambda: pick(**forced), lambda: _held(**forced)):
         with pytest.warns(DeviceWarning) as seen:
             call()
         assert {Path(each.filename) for each in seen} == {Path(__file__)}

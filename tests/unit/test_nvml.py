@@ -361,9 +361,10 @@ def test_conditions_on_a_busy_device_that_is_named_are_judged_by_what_it_has(
 ) -> None:
     simulated_nvml.show_box(BOXES["shared"])
     environment = simulated_nvml.environment()
-    done = gputui("pick", "--gpus", "1", "--max-util", "99", "--min-free", "1G", environment=environment)
+    words = ("pick", "--force", "--gpus", "1")
+    done = gputui(*words, "--max-util", "99", "--min-free", "1G", environment=environment)
     assert (done.returncode, done.stdout) == (0, "1\n")
-    done = gputui("pick", "--gpus", "1", "--max-util", "5", environment=environment)
+    done = gputui(*words, "--max-util", "5", environment=environment)
     assert (done.returncode, done.stdout) == (4, "")
 
 

@@ -217,5 +217,5 @@ def test_the_line_is_the_one_that_run_would_start(
     write(plan)
     line = compose((gpu(1), gpu(0)), plan.options, os.environ).line
     call = caller(capsys)
-    words = ("run", "--demo", "--gpus", "1,0", "--dry-run", "--", *plan.options.command)
+    words = ("run", "--demo", "--gpus", "1,0", "--force", "--dry-run", "--", *plan.options.command)
     assert call(*words).out == f"{line}\n"

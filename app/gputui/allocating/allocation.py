@@ -6,13 +6,13 @@ asked about is for the caller: the command line refuses, the screen asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from gputui.allocating.errors import RequestError
 from gputui.allocating.request import Notice, Request
 from gputui.choosing.best import Alternative
-from gputui.choosing.verdict import Verdict
+from gputui.choosing.verdict import Divided, Prohibited, State, UsedBy, Verdict
 from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -24,6 +24,40 @@ if TYPE_CHECKING:
     from gputui.vendors.visibility import Changes, Ids, Visibility
 
 T = TypeVar("T")
+
+Answer = Literal["take", "warn", "force", "never"]
+"""What becomes of a device that is named: it is taken, at once or with a warning; taken with `--force` only,
+as somebody else has it; or never taken."""
+
+_BY_STATE: dict[State, Answer] = {
+    "free": "take",
+    "cooling": "warn",
+    "unknown": "warn",
+    "busy": "force",
+    "held": "force",
+    "claimed": "force",
+    "lost": "never",
+}
+
+
+def answer_to(verdict: Verdict, own: Collection[str], in_own_lease: bool = False) -> Answer:
+    """What becomes of a device with this verdict if it is named. `own` are the names that we have as a user;
+    `in_own_lease`: our own job has claimed it, and what is on it is that job's."""
+    cause, answer = verdict.cause, _BY_STATE[verdict.state]
+    if verdict.state not in ("busy", "held"):
+        return answer
+    # (The last two are nobody's use, whoever asks.)
+    ours = in_own_lease or _is_ours(cause, own) or isinstance(cause, Divided | Prohibited)
+    return "warn" if ours else answer
+
+
+def _is_ours(cause: object, own: Collection[str]) -> bool:
+    """Whether all processes of a device are our own. (A desktop is ours if one of its programs is: its
+    display server often runs as root.)"""
+    if not isinstance(cause, UsedBy):
+        return False
+    quantify = any if all(process.kind == "graphics" for process in cause.processes) else all
+    return quantify(process.user in own for process in cause.processes)
 
 
 class Claimed(NamedTuple):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Protocol
 
-from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
+from gputui.allocating.allocation import Allocation, Answer, NoLongerFree, Queue, answer_to, hold, queue_for
 from gputui.allocating.errors import NotEnoughError, RequestError
 from gputui.allocating.request import CommandList, Notice, NoticeKind, Request
 from gputui.choosing.best import Alternative, best, describe_order
@@ -15,8 +16,8 @@ from gputui.choosing.named_devices import NONE, NamingError, devices_named, keys
 from gputui.choosing.order import SORT_KEYS, sorted_by
 from gputui.choosing.pick import Constraints, PickResult, available, of_own_lease, pick
 from gputui.choosing.verdict import Idle, Verdict, verdicts
+from gputui.choosing.verdict_text import YOU, claimed, refusal, state_and_reason
 from gputui.choosing.verdict_text import reason as reason_of
-from gputui.choosing.verdict_text import refusal, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus, printable
 from gputui.inventory.snapshot import Snapshot
@@ -69,6 +70,7 @@ class Allocator:
         self._here = not source.label
         self.holds = holds and self._here
         self._notices: list[Notice] = []
+        self._told: dict[str, Answer] = {}
         self.want = self._wanted()
 
     def allocate(self) -> Allocation:
@@ -207,7 +209,8 @@ class Allocator:
     def held(self, chosen: Allocation, only: Collection[str] | None = None) -> Allocation:
         """The same devices under a lease, or others (of `only`) if these are taken or not free any more.
 
-        Named ones stay with a warning, unless `only` says that they were waited for. Raises NotEnoughError.
+        Named ones are taken or refused as they are, unless `only` says that they were waited for. Raises
+        NotEnoughError.
         """
         avoid: dict[str, str] = {}
         for _ in range(_TRIES):
@@ -225,7 +228,7 @@ class Allocator:
 
     def _leased(self, chosen: Allocation, waited_for: bool) -> tuple[Allocation | None, dict[str, str]]:
         """The devices under a lease, read again; or None, and which of them are taken or not free any more,
-        with the reason. Named ones that nobody waited for stay with a warning."""
+        with the reason. Named ones that nobody waited for are taken or refused as they are."""
         allocation = hold(chosen, self.environ, partly=self.request.force)
         taken = self._claimed(allocation)
         if taken:
@@ -234,20 +237,24 @@ class Allocator:
             self._tell(notice)
         if not allocation.devices:
             return allocation, {}
+        named = not self.request.picks and not waited_for
         try:
             # (Somebody may have given a device to one program only, or divided it, since it was chosen.)
             later = self.source.read(self.want | Want.MODES)
+            if named:
+                self._insist(allocation.devices, later, allocation.snapshot)
+                return allocation, {}
         except BaseException:
             allocation.release()
             raise
         gone = allocation.recheck(later, self.verdicts(later), self.verdicts(allocation.snapshot))
-        stays = self.request.insists and not waited_for
-        for conflict in gone:
-            self._notice(conflict.text(allocation.snapshot), "warning" if stays else "note")
-        if not gone or stays:
+        if not gone:
             return allocation, {}
         allocation.release()
-        return None, {conflict.key: conflict.text(allocation.snapshot) for conflict in gone}
+        taken = {conflict.key: conflict.text(allocation.snapshot) for conflict in gone}
+        for text in taken.values():
+            self._notice(text, "note")
+        return None, taken
 
     def _wanted(self) -> Want:
         """What is to be read to judge and name the devices: as little as possible, `pick` must be quick."""
@@ -335,29 +342,9 @@ class Allocator:
         return Allocation(request, devices, snapshot, alternatives)
 
     def _checked(self, devices: Sequence[Device], snapshot: Snapshot) -> tuple[Device, ...]:
-        """Devices named one by one: a decision. Conditions asked for must hold; all else is a warning.
-
-        With `if_free` nothing is a warning: the first device that is not free is the reason. Raises
-        NotEnoughError.
-        """
+        """Devices named one by one: a decision. Conditions asked for must hold. Raises NotEnoughError."""
         request = self.request
-        judged = self.verdicts(snapshot)
-        if not all(judged[device.key].free for device in devices):
-            # The short reading was enough to see that; only a whole one can say why.
-            snapshot = self.source.read(Want.MONITOR | (self.want & ~Want.VERDICT))
-            judged = self.verdicts(snapshot)
-        gone = [device.key for device in devices if device.key not in judged]
-        if gone:
-            raise NotEnoughError(f"{', '.join(gone)} is no longer present")
-        for device in devices:
-            verdict, name = judged[device.key], f"GPU {snapshot.label(device)}"
-            if verdict.state == "lost":
-                raise NotEnoughError(f"{name} is {state_and_reason(verdict, snapshot.time)}")
-            if not verdict.free and request.if_free:
-                raise NotEnoughError(f"{name} is {state_and_reason(verdict, snapshot.time)} (--if-free)")
-            if not verdict.free and not (self.holds and verdict.state == "claimed"):
-                # (A claim is refused when the devices are held, or passed over with a warning then.)
-                self._notice(f"{name} is {state_and_reason(verdict, snapshot.time)}")
+        snapshot, judged = self._insist(devices, snapshot)
         if request.min_free is not None or request.max_util is not None:
             as_free = {key: Verdict("free", Idle()) for key in judged}
             keys = {device.key for device in devices}
@@ -365,6 +352,69 @@ class Allocator:
             if picked.refused:
                 raise NotEnoughError(_refusals(picked, snapshot))
         return tuple(snapshot.by_key[device.key] for device in devices)
+
+    def _insist(
+        self, devices: Sequence[Device], snapshot: Snapshot, chosen_in: Snapshot | None = None
+    ) -> tuple[Snapshot, dict[str, Verdict]]:
+        """Named devices as they are in `snapshot`, or in a whole reading where one is not free, with the
+        verdicts. With `chosen_in` it is a second look, which tells only of what has changed since.
+
+        Raises NotEnoughError for what `answer_to` refuses.
+        """
+        there, judged = snapshot, self.verdicts(snapshot)
+        if not all(device.key in judged and judged[device.key].free for device in devices):
+            # The short reading was enough to see that; only a whole one can say why.
+            snapshot = self.source.read(Want.MONITOR | Want.MODES | (self.want & ~Want.VERDICT))
+            judged = self.verdicts(snapshot)
+        found: list[tuple[Answer, str]] = []
+        for device in devices:
+            verdict, name = judged.get(device.key), f"GPU {(chosen_in or there).label(device)}"
+            claim = None if self.holds and not self.request.if_free else snapshot.claimed.get(device.key)
+            answer = self._answer(device, verdict, snapshot)
+            if verdict is not None and verdict.state == "claimed" and claim is None:
+                # (It is refused when the devices are held, or passed over with a warning then.)
+                continue
+            if verdict is None or (chosen_in is not None and device.key not in self._told):
+                text = NoLongerFree(device.key, verdict, snapshot.time).text(chosen_in or there)
+            elif claim is not None and answer in ("take", "warn"):
+                answer, text = "force", claimed(name, claim, snapshot.time)
+            else:
+                text = f"{name} is {state_and_reason(verdict, snapshot.time)}"
+            if answer != "take" and self._told.get(device.key) != answer:
+                self._told[device.key] = answer
+                found.append((answer, text))
+        if any(answer in ("force", "never") for answer, _ in found):
+            # What is wrong with the call comes before what is wrong with the box.
+            self.agree(devices, chosen_in or there)
+        self._refuse_or_tell(found)
+        return snapshot, judged
+
+    def _answer(self, device: Device, verdict: Verdict | None, snapshot: Snapshot) -> Answer:
+        return (
+            "never"
+            if verdict is None
+            else answer_to(verdict, self._own_names, device.key in snapshot.own_lease)
+        )
+
+    @cached_property
+    def _own_names(self) -> tuple[str, ...]:
+        from gputui.system.users import own_name
+
+        return (own_name(),) if self._here else (own_name(), YOU)
+
+    def _refuse_or_tell(self, found: Sequence[tuple[Answer, str]]) -> None:
+        """What there is to say of named devices, as `answer_to` has answered. Raises NotEnoughError."""
+        never = [text for answer, text in found if answer == "never"]
+        needing_force = [text for answer, text in found if answer == "force"]
+        if never:
+            raise NotEnoughError("; ".join(never))
+        if found and self.request.if_free:
+            raise NotEnoughError(f"{'; '.join(text for _, text in found)} (--if-free)")
+        if needing_force and not self.request.force:
+            which = "it" if len(needing_force) == 1 else "them"
+            raise NotEnoughError(f"{'; '.join(needing_force)}; --force uses {which} anyway")
+        for answer, text in found:
+            self._notice(f"{text}; used because of --force" if answer == "force" else text)
 
     def _queued(self, chosen: Allocation) -> dict[str, str]:
         """The devices for which others wait, with the reason why they are not taken.
@@ -400,16 +450,11 @@ class Allocator:
 
         Raises NotEnoughError for devices that were named.
         """
-        texts = {}
-        for conflict in allocation.conflicts:
-            text = conflict.text(allocation.snapshot)
-            if self.request.force:
-                self._notice(f"{text}; used because of --force")
-            elif not self.request.picks:
-                raise NotEnoughError(f"{text}; --force uses it anyway")
-            else:
-                texts[conflict.key] = text
-        return texts
+        texts = {each.key: each.text(allocation.snapshot) for each in allocation.conflicts}
+        if self.request.picks and not self.request.force:
+            return texts
+        self._refuse_or_tell([("force", text) for text in texts.values()])
+        return {}
 
     def _explain(self, snapshot: Snapshot, devices: Sequence[Device], reason: str) -> None:
         """Report the choice and its reason as one sentence."""

@@ -38,9 +38,9 @@ class Request:
     min_free   bytes that must be free on each device; max_util: percent of utilization at most
     rules      what counts as free
     wait       seconds to wait in line for the devices, `math.inf` for ever, None not at all
-    force      take devices also where others have claimed them or wait for them
-    if_free    devices that are named are taken only if they are free and nobody waits for one of them; else
-               that is a warning, because naming is a decision
+    force      take named devices also where others use or have claimed them (`answer_to`), and any where
+               others wait for them
+    if_free    devices that are named are taken only if they are free and nobody waits for one of them
     explain    read the links also where they decide nothing, because the caller shows the reason
     by_index   the caller names the devices by index only, so that UUIDs need not be read
     facts      what the caller has to know of the devices

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gputui.vendors.vendor import Trouble
 
 NO_PROCESS = "no visible process"
-_YOU = "you"
+YOU = "you"
 """Who looks at a demo's box has a name there that is none."""
 
 _UNREADABLE = {
@@ -258,7 +258,7 @@ def _used_by(processes: tuple[Process, ...], now: float) -> tuple[str, str]:
     else:
         user, what = printable(main.user), program(main.command or "?")
         full, few = (
-            f"{user} {'are' if user == _YOU else 'is'} running {what} (pid {main.pid})",
+            f"{user} {'are' if user == YOU else 'is'} running {what} (pid {main.pid})",
             f"{user} {what}{age}",
         )
     full += age and f",{age}"

@@ -61,7 +61,8 @@ def parser() -> Parser:
     measuring.add_argument(
         "--force",
         action="store_true",
-        help="measure busy devices too, and check other devices than the command itself names",
+        help="check and measure devices that somebody else uses or has claimed, too, and check other devices"
+        " than the command itself names",
     )
     add_launch_options(made)
     return made

@@ -66,8 +66,8 @@ def add_force(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="use devices that another job has claimed, and other devices than the command itself names if it"
-        " can be rewritten",
+        help="use named devices that somebody else uses or has claimed, and other devices than the command"
+        " itself names if it can be rewritten",
     )
 
 

@@ -94,8 +94,8 @@ def parser() -> Parser:
     made.add_argument(
         "--if-free",
         action="store_true",
-        help="start on devices that are named only if all of them are free; else status 4 (without it a busy"
-        " one is a warning)",
+        help="start on devices that are named only if all of them are free; else status 4 (without it your"
+        " own processes are a warning)",
     )
     made.add_argument("-q", "--quiet", action="store_true", help="do not print the launch line on stderr")
     add_launch_options(made)

@@ -113,6 +113,7 @@ def pick(
     never: Names = (),
     wait: float | bool | None = None,
     window: float | None = None,
+    force: bool = False,
     demo: str | None = None,
     recording: str | os.PathLike[str] | None = None,
 ) -> Picked:
@@ -127,6 +128,7 @@ def pick(
     never     devices that are not picked, instead of those of the settings
     wait      seconds to wait in line for them; True: for ever
     window    seconds for which they must have been free while it waits (the settings': 10)
+    force     named devices also where somebody else uses or has claimed them
     demo, recording   as of `read`
 
     Raises NotEnoughError, WaitedTooLongError, RequestError, NoSourceError, SettingsError. Warns by
@@ -134,7 +136,7 @@ def pick(
     """
     from gputui.library.request import Limits, warn
 
-    limits = Limits(min_free, max_util, group, order, vendor, never, wait, False, window)
+    limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
     allocation = _allocated(limits, n, devices, demo, recording, holds=False)
     warn(allocation, 2)
     return Picked(allocation)
@@ -159,10 +161,10 @@ def hold(
 ) -> Iterator[Held]:
     """Claim devices for a `with` block: `with hold(2) as held: subprocess.run(…, env=held.env)`.
 
-    It takes what `pick` takes, and `force`: take devices that others have claimed or wait for as well. They
-    are chosen when the block is entered, read again once they are claimed, and given back at its end. Two
-    holds of one process, also in threads, never get the same device. A process made by `os.fork` has the
-    claim too, until it ends.
+    It takes what `pick` takes; with `force` it also takes devices for which others wait. They are chosen
+    when the block is entered, read again once they are claimed, and given back at its end. Two holds of one
+    process, also in threads, never get the same device. A process made by `os.fork` has the claim too, until
+    it ends.
 
     Raises and warns as `pick` does.
     """

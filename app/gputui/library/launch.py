@@ -113,7 +113,7 @@ def launch(
     launcher, processes, python, directory   the options of `gputui run` with these names
     env      variables for the command
     wait     seconds to wait in line, before anything is started; True: for ever
-    force    use devices that others have claimed, and others than the command names
+    force    use named devices that others use or have claimed, and others than the command names
     The other arguments are those of `pick`.
 
     Raises StartError (the command could not be started), JobError, and what `pick` raises; RequestError also
