@@ -164,7 +164,7 @@ def test_a_list_of_the_command_is_what_it_gets(
     call: Call, given: dict[str, str], hip: str, left: list[str]
 ) -> None:
     words = [f"{name}={text}" for name, text in given.items()]
-    done = call("run", "--demo", "amd", "--dry-run", "--", "env", *words, "python", "t.py")
+    done = call("run", "--demo", "amd", "--force", "--dry-run", "--", "env", *words, "python", "t.py")
     line = done.out.splitlines()[0]
     # (A ROCR list beside it would make HIP's mean other devices.)
     assert line.startswith(f"{HIP}={hip} ") and ROCR not in line
@@ -173,9 +173,7 @@ def test_a_list_of_the_command_is_what_it_gets(
 
 @pytest.mark.parametrize("given", [f"{HIP}=1", f"{CUDA}=1", f"{ROCR}=1", f"{CUDA}=-1", f"{HIP}=-1"])
 def test_a_list_of_the_command_that_contradicts_the_call_is_refused(call: Call, given: str) -> None:
-    done = call(
-        "run", "--demo", "amd", "--gpus", "2", "--force", "--dry-run", "--", "env", given, "python", "t.py"
-    )
+    done = call("run", "--demo", "amd", "--gpus", "2", "--dry-run", "--", "env", given, "python", "t.py")
     assert done.status == 2 and given in done.err
 
 

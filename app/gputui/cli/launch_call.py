@@ -184,7 +184,7 @@ def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
     intent = read_intent(options, os.environ)
     request = request_for(args, options, intent)
     allocation = allocated(
-        args, request, holds=False, approve=agreement(options, intent, request, os.environ)
+        args, request, holds=False, approve=agreement(options, intent, request, os.environ, claims=False)
     )
     return noted(launch_on(allocation, options, intent, near=args.threads == NEAR))
 

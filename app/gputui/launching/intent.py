@@ -82,6 +82,7 @@ class Intent:
     excluded      devices that it leaves out (deepspeed's `--exclude`), None where it leaves out none
     all_devices   where it gives what it starts every device of the box, unless it is rewritten
     refused       why it cannot be started on selected devices, None where it can
+    unclaimed     what in it leaves the lease on the devices (daemonizers.py), None where nothing does
     only_indices  the program that cannot read UUIDs in the vendor's variable, None where each one can
     warnings      what cannot be followed, and what keeps our variables from the command
     """
@@ -93,6 +94,7 @@ class Intent:
     excluded: NamedDevices | None = None
     all_devices: str | None = None
     refused: str | None = None
+    unclaimed: str | None = None
     only_indices: str | None = None
     warnings: tuple[str, ...] = ()
 
@@ -118,6 +120,7 @@ class Intent:
             excluded=self.excluded or other.excluded,
             all_devices=self.all_devices or other.all_devices,
             refused=self.refused or other.refused,
+            unclaimed=self.unclaimed or other.unclaimed,
             only_indices=self.only_indices or other.only_indices,
             warnings=(*self.warnings, *other.warnings),
         )

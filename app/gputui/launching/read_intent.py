@@ -8,6 +8,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import program_name
 from gputui.launching.container_command import ContainerCommand, gives_devices, read_container
 from gputui.launching.container_launch import InsideContainer, numbered_inside, started_inside
+from gputui.launching.daemonizers import daemonizer_in
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.intent import (
     NO_INTENT,
@@ -59,6 +60,8 @@ def read_intent(
 def _intent_of(command: Sequence[str], context: CommandContext) -> Intent:
     """What a command says, whatever stands before it."""
     intent = _unplaced(command, context)
+    if intent.unclaimed is None and (daemonizer := daemonizer_in(command)) is not None:
+        intent = replace(intent, unclaimed=daemonizer)
     if intent.devices is not None and not intent.devices.environ:
         devices = replace(intent.devices, environ=context.with_variables(dict(assigned(command))).environ)
         return replace(intent, devices=devices)

@@ -15,6 +15,7 @@ from gputui.choosing.named_devices import NONE, NamingError, entries_of
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import compose, refusal
+from gputui.launching.daemonizers import refusal_of
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
@@ -53,10 +54,15 @@ def as_asked(request: Request, asked: Asked) -> Request:
 
 
 def agreement(
-    options: LaunchOptions, intent: Intent, request: Request, environ: Mapping[str, str]
+    options: LaunchOptions,
+    intent: Intent,
+    request: Request,
+    environ: Mapping[str, str],
+    claims: bool = True,
 ) -> Approve:
     """What refuses devices for launch options whose command cannot be started on them: as it will use others,
-    which would not be claimed, or for another reason.
+    which would not be claimed, or would go on without the claim (where the call `claims`), or for another
+    reason.
 
     It raises RequestError. With `--force` the devices win wherever the command can be rewritten.
     """
@@ -68,6 +74,8 @@ def agreement(
             why = compose(devices, options, environ, box=box, intent=intent).refusal
             if request.command_list is None:
                 _agree(devices, intent, request.force)
+        if why is None and devices and claims and not request.force and intent.unclaimed is not None:
+            why = f"{refusal_of(intent.unclaimed)} (--force starts it without the claim)"
         if why is not None:
             raise RequestError(why)
 

@@ -524,6 +524,14 @@ class AppState:
         return self._select(Selection(tuple(device.key for device in listed.devices))), None
 
     @property
+    def unclaimed(self) -> str | None:
+        """Where the command would leave the lease on the selected devices, and what to write instead."""
+        from gputui.launching.daemonizers import refusal_of
+
+        said = self.intent.unclaimed if self.selected else None
+        return None if said is None else refusal_of(said)
+
+    @property
     def contradiction(self) -> str | None:
         """Where the selection is not what the command says, and the command cannot be rewritten."""
         if self.launch.own is not None:

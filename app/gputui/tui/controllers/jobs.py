@@ -149,7 +149,12 @@ class JobsController:
 
     def _startable(self, app_state: AppState, where: str) -> tuple[AppState | None, str]:
         launch = app_state.launch
-        why = launch.refusal or app_state.contradiction or missing_program(launch, self._environ)
+        why = (
+            launch.refusal
+            or app_state.unclaimed
+            or app_state.contradiction
+            or missing_program(launch, self._environ)
+        )
         return (None, why) if why else (app_state, where)
 
     # Variants of it

@@ -179,7 +179,7 @@ class LaunchController:
             words = f"the first machine is not named yet: press {page}, then first machine"
             self._view.show_message(words, "warn")
             return True
-        refused = self._view.app_state.launch.refused
+        refused = self._view.app_state.launch.refused or self._view.app_state.unclaimed
         if refused is not None:
             self._view.show_message(refused, "lost")
             return True

@@ -1,0 +1,83 @@
+"""Programs whose command outlives its lease: they come back at once, or start it where our descriptors are
+closed. Devices would be free for others while it runs on them, and so it is not started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputui.inventory.light_dataclasses import dataclass
+from gputui.launching.argument_vector import OptionTable, option_table, program_name, read_options
+from gputui.launching.container_command import ENGINES, RUN, read_container
+from gputui.launching.wrappers import unwrap, wrappers
+
+
+@dataclass(frozen=True, slots=True)
+class _Daemonizer:
+    """`only_by`: the options with which it is one, () for always; `unless`: those with which it is none."""
+
+    options: OptionTable
+    only_by: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+
+
+_AT = option_table(valued="f q t")
+
+_DAEMONIZERS: dict[str, _Daemonizer] = {
+    # (screen(1). Its server closes all descriptors; who is attached has them until the session is detached.)
+    "screen": _Daemonizer(option_table(valued="S c e h p s t T Logfile"), unless=("r", "x", "X", "R")),
+    # (systemd-run(1): the service manager starts it.)
+    "systemd-run": _Daemonizer(
+        option_table(
+            flags="scope version",
+            valued="property|p unit|u slice setenv|E host|H machine|M description uid gid nice"
+            " working-directory service-type",
+        ),
+        unless=("scope", "version", "help"),
+    ),
+    # (daemonize(1), start-stop-daemon(8): they close all descriptors.)
+    "daemonize": _Daemonizer(option_table(valued="c e E o p l u")),
+    "start-stop-daemon": _Daemonizer(
+        option_table(
+            flags="background|b start|S stop|K",
+            valued="exec|x pidfile|p name|n user|u group|g chuid|c chroot|r chdir|d startas|a nicelevel|N"
+            " procsched|P iosched|I umask|k signal|s retry|R output|O notify-timeout ppid pid",
+        ),
+        only_by=("background",),
+    ),
+    # (at(1): atd starts it.)
+    "at": _Daemonizer(_AT, unless=("l", "d", "r", "c", "V")),
+    "batch": _Daemonizer(_AT),
+    **dict.fromkeys(map(str, ENGINES), _Daemonizer(RUN, only_by=("detach",))),
+}
+
+
+def daemonizer_in(command: Sequence[str]) -> str | None:
+    """The words of a command that leave its lease ("screen", "docker run --detach"); None for none.
+
+    What stands in a script is not looked at: `read_intent` asks of each of its commands.
+    """
+    inner = unwrap(command)[1]
+    for words in (*(call.words for call in wrappers(command)), inner):
+        name = program_name(words)
+        row = _DAEMONIZERS.get(name)
+        # (A project's own ./batch is another program.)
+        if row is None or (words[0] != name and not words[0].startswith(("/usr/", "/bin/", "/sbin/"))):
+            continue
+        container = read_container(words)
+        if row.options is RUN and container is None:
+            continue
+        given = container.options if container is not None else read_options(words[1:], row.options).options
+        by = next((option.name for option in given if option.name in row.only_by), None)
+        if any(option.name in row.unless for option in given) or (row.only_by and by is None):
+            continue
+        return name if by is None else f"{name}{' run' if container is not None else ''} --{by}"
+    return None
+
+
+def refusal_of(daemonizer: str) -> str:
+    """Why a command with these words is not started, and what to write in its place."""
+    left_out = daemonizer.rpartition(" ")[2] if " --" in daemonizer else daemonizer
+    return (
+        f"{daemonizer} would leave the program running without the claim on its devices: leave {left_out} out"
+        " and use gputui run --detach"
+    )
