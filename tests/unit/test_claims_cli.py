@@ -307,3 +307,11 @@ def test_a_place_for_claims_that_cannot_be_used_is_a_warning(box: Box) -> None:
     status, out, err = box.call("run", "-q", "-n", "1", "--", "echo", "ran", GPUTUI_CLAIMS="/dev/null")
     assert (status, out) == (0, "ran\n")
     assert "GPUTUI_CLAIMS=/dev/null" in only_warning(err)
+
+
+@pytest.mark.parametrize("how", [(), ("--detach",), ("--attach",)])
+def test_a_line_in_one_word_is_told_how_to_write_it(box: Box, how: tuple[str, ...]) -> None:
+    status, out, said = box.call("run", "-q", *how, "-n", "1", "--", "rm -r out; python x.py")
+    assert (status, out) == (127, "") and "bash -c 'rm -r out; python x.py'" in said
+    said = box.call("run", "-q", *how, "-n", "1", "--", "python x.py")[2]
+    assert said.rstrip().endswith(": python x.py")

@@ -57,6 +57,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.quoting import quote
 from gputui.launching.read_intent import read_intent
 from gputui.launching.secrets import without_secrets
+from gputui.launching.shell_words import shell_syntax
 from gputui.launching.start import StartError
 from gputui.library.agreement import agreement
 from gputui.planning.braces import MOST_TASKS, Expansion, TooManyTasksError, expanded
@@ -367,6 +368,10 @@ def _tasks_of_file(name: str) -> list[Expansion]:
     for number, line in enumerate(os.fsdecode(data).split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
+        if (syntax := shell_syntax(line)) is not None:
+            raise WrongCallError(
+                f"line {number} of {shown}: {syntax} needs a shell: write bash -c '…', or quote it"
+            )
         try:
             words = shlex.split(line)
         except ValueError as error:

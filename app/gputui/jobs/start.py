@@ -30,7 +30,7 @@ from gputui.jobs.store import jobs_folder
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import program_and_script, without_secrets
-from gputui.launching.start import StartError
+from gputui.launching.start import StartError, no_program
 from gputui.system.files import create_private
 from gputui.system.users import own_name
 
@@ -212,7 +212,7 @@ def why_not(trouble: Trouble, job: Job) -> str:
     if trouble.step == "directory":
         return f"cannot change to {job.directory!r}: {os.strerror(trouble.errno)}"
     if trouble.errno == errno.ENOENT:
-        return f"there is no program {job.argv[0]!r}"
+        return no_program(job.argv[0])
     return f"cannot start {job.argv[0]!r}: {os.strerror(trouble.errno)}"
 
 

@@ -1,13 +1,26 @@
-"""Splitting a typed line into words and joining words to a line. Nothing is expanded as a shell would."""
+"""Splitting a typed line into words and joining words to a line. Nothing is expanded as a shell would.
+
+What a shell would act on (`;`, `|`, `$(…)`) is found here, for every line that people write: it would be a
+plain argument, and `rm -r out; python x.py` would remove x.py.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from gputui.launching.quoting import quote
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_SHELL_WORDS = frozenset(("|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1", "|&"))
+_SYNTAX = re.compile(r"\$\(|\$['\"]|`|\n|&&|\|\||>>|<<|[;&|<>]")
+"""What a shell acts on where it is not quoted; of these, `$(` and a backtick also in double quotes."""
+_EXPANSION = re.compile(
+    r"\$(\{[^}]*\}|[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])"
+    r"|\{[^\s{}]*(,|\.\.)[^\s{}]*\}|\*|\?|\[[^\s\]]+\]"
+)
+"""What a shell replaces where it is not quoted; of these, the first also in double quotes."""
+_HOME = re.compile(r"~[^\s/]*")
 
 
 class WordsError(ValueError):
@@ -33,9 +46,92 @@ def assignments(words: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], tupl
     return tuple(found), ()
 
 
-def shell_syntax(words: Sequence[str]) -> str | None:
-    """A word that is syntax to a shell (a pipe, a redirection) and a plain argument here; None for none."""
-    return next((word for word in words if word in _SHELL_WORDS), None)
+def shell_syntax(line: str) -> str | None:
+    """The first of a line that a shell would act on (a pipe, `;`, a second line, a comment), and that is a
+    plain argument here; None for none."""
+    return next((found for found, acts in _for_a_shell(line) if acts), None)
+
+
+def shell_expansion(line: str) -> str | None:
+    """The first of a line that a shell would replace (`$HOME`, `~`, `*`, `{a,b}`), and that stays as it is
+    here; None for none."""
+    return next((found for found, acts in _for_a_shell(line) if not acts), None)
+
+
+def for_a_shell(line: str) -> str:
+    """The command that has a shell read the line."""
+    return f"bash -c {shlex.quote(line)}"
+
+
+def one_line(text: str) -> str:
+    """What is pasted as one line, as a shell joins lines that end with a backslash; other ends stay."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+    # (In single quotes a shell keeps them, too.)
+    return "".join(part if kind == "'" else part.replace("\\\n", "") for part, kind in _quoted_parts(text))
+
+
+def one_word_for_several(program: str) -> str:
+    """What to write in place of a program that is a whole line in one word; "" where it is none."""
+    if len(program.split()) < 2:
+        return ""
+    try:
+        plain = shell_syntax(program) is None and bool(split(program))
+    except WordsError:
+        plain = False
+    return (
+        f"; as several words it is: {' '.join(map(quote, split(program)))}"
+        if plain
+        else f"; for a shell it is: bash -c {quote(program)}"
+    )
+
+
+def _for_a_shell(line: str) -> Iterator[tuple[str, bool]]:
+    """What a shell would not take as it is written, and whether it acts on that (else it replaces it)."""
+    before = " "
+    for part, kind in _quoted_parts(line):
+        place = 0
+        while kind in ("", '"') and place < len(part):
+            begins = before.isspace() and not kind
+            syntax, expansion = _SYNTAX.match(part, place), _EXPANSION.match(part, place)
+            if syntax and kind and syntax[0] not in ("$(", "`"):
+                syntax = None
+            if expansion and kind and not expansion[0].startswith("$"):
+                expansion = None
+            home = _HOME.match(part, place) if begins else None
+            if begins and part[place] == "#":
+                yield "#", True
+            elif syntax:
+                yield "a second line" if syntax[0] == "\n" else syntax[0], True
+            elif found := expansion or home:
+                yield found[0], False
+                syntax = found
+            length = len(syntax[0]) if syntax else 1
+            before = part[place + length - 1]
+            place += length
+        before = part[-1:] if kind in ("", '"') else "'"
+
+
+def _quoted_parts(line: str) -> Iterator[tuple[str, str]]:
+    """A line in parts, with how each is quoted: by "'", by '"', by a backslash, or not at all ("")."""
+    plain, kind, place = "", "", 0
+    while place < len(line):
+        character = line[place]
+        if character == "\\" and kind != "'":
+            yield plain, kind
+            yield line[place : place + 2], "\\"
+            plain, place = "", place + 2
+            continue
+        if character in "'\"" and kind in ("", character):
+            # (With `$` before it, it is a shell's own way of quoting.)
+            own = not kind and plain.endswith("$")
+            yield (plain + character if own else plain), kind
+            if not own:
+                yield character, "\\"
+            plain, kind = "", "" if kind else character
+        else:
+            plain += character
+        place += 1
+    yield plain, kind
 
 
 def command_line(additions: Sequence[tuple[str, str]], command: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from gputui.inventory.errors import GputuiError
 from gputui.launching.launch import Launch
+from gputui.launching.shell_words import one_word_for_several
 
 
 def _shell_script(program: str, environment: Mapping[str, str]) -> str | None:
@@ -33,6 +34,11 @@ class StartError(GputuiError):
         self.status = status
 
 
+def no_program(program: str) -> str:
+    """That a program is not there, and what to write where it is a line in one word."""
+    return f"there is no program {program!r}{one_word_for_several(program)}"
+
+
 def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
     """A sentence where the launch's program cannot be found, else None; asked before the screen is left."""
     program = launch.argv[0]
@@ -40,7 +46,7 @@ def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
         found = (Path(launch.directory or ".") / program).exists()
     else:
         found = shutil.which(program, path=launch.environment(environ).get("PATH")) is not None
-    return None if found else f"there is no program {program!r}"
+    return None if found else no_program(program)
 
 
 def look_ahead(launch: Launch, environ: Mapping[str, str]) -> None:
@@ -58,7 +64,7 @@ def look_ahead(launch: Launch, environ: Mapping[str, str]) -> None:
     places = [""] if "/" in program else path.split(os.pathsep)
     files = [Path(launch.directory or ".") / place / program for place in places]
     if not any(os.access(file, os.F_OK) for file in files):
-        raise StartError(f"there is no program {program!r}", 127)
+        raise StartError(no_program(program), 127)
     if not any(os.access(file, os.X_OK) and file.is_file() for file in files):
         raise StartError(f"cannot start {program!r}: {os.strerror(errno.EACCES)}", 126)
 
@@ -89,7 +95,7 @@ def run_child(
     except FileNotFoundError as error:
         if error.filename == launch.directory and launch.directory is not None:
             raise StartError(f"cannot change to {launch.directory!r}: {error.strerror}", 126) from None
-        raise StartError(f"there is no program {program!r}", 127) from None
+        raise StartError(no_program(program), 127) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise StartError(f"cannot start {program!r}: {reason}", 126) from None
@@ -164,7 +170,7 @@ def replace_process(launch: Launch, environ: Mapping[str, str]) -> NoReturn:
                 raise
             os.execve("/bin/sh", ["/bin/sh", script, *launch.argv[1:]], environment)
     except FileNotFoundError:
-        raise StartError(f"there is no program {program!r}", 127) from None
+        raise StartError(no_program(program), 127) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise StartError(f"cannot start {program!r}: {reason}", 126) from None

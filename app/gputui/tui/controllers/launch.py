@@ -15,7 +15,7 @@ from gputui.choosing.selection import not_free
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.clipboard import Copied, copy
-from gputui.launching.shell_words import assignments, command_line, shell_syntax, split
+from gputui.launching.shell_words import assignments, command_line, shell_expansion, split
 from gputui.launching.start import missing_program
 from gputui.sources.sampler import Sampler
 from gputui.tui.actions import key_of
@@ -104,9 +104,10 @@ class LaunchController:
             edited, message = edited.with_command_read()
             self._view.show_message(message, "warn")
         self._view.set_app_state(edited)
-        syntax = shell_syntax(command)
-        if syntax:
-            self._view.show_message(f"{syntax} is a plain argument here: for a shell, bash -c '…'", "warn")
+        expansion = shell_expansion(line)
+        if expansion:
+            words = f"{expansion} stays as it is: only a shell would replace it (bash -c '…')"
+            self._view.show_message(words, "warn")
 
     def next_launcher(self) -> None:
         self._view.set_app_state(self._view.app_state.next_launcher())

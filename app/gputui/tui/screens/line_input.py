@@ -9,8 +9,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from gputui.launching.shell_words import WordsError, split
-from gputui.tui.widgets.one_line import OneLine
+from gputui.launching.shell_words import WordsError, for_a_shell, shell_expansion, shell_syntax, split
+from gputui.tui.widgets.one_line import CommandLine, OneLine
 
 
 class LineScreen(ModalScreen[str | None]):
@@ -18,11 +18,12 @@ class LineScreen(ModalScreen[str | None]):
 
     `check` says what is wrong with a line, while it is typed; such a line is not taken. `typed` is told what
     stands there after every key. `explain` says what Enter does with a good line, in place of the prompt.
-    `replaces`: what is typed takes the place of the first line, and after Enter of a wrong one.
+    `replaces`: what is typed takes the place of the first line, and after Enter of a wrong one. `rewrite`
+    makes another line of one when Tab is pressed, None for the same. `input` is what is typed in.
     """
 
     CSS_PATH = "line_input.tcss"
-    BINDINGS = [("escape", "dismiss(None)", "Back")]
+    BINDINGS = [("escape", "dismiss(None)", "Back"), ("tab", "rewrite", "Rewrite")]
 
     def __init__(
         self,
@@ -33,18 +34,20 @@ class LineScreen(ModalScreen[str | None]):
         typed: Callable[[str], object] = lambda line: None,
         explain: Callable[[str], str] | None = None,
         replaces: bool = False,
+        rewrite: Callable[[str], str | None] = lambda line: None,
+        input: type[OneLine] = OneLine,
     ) -> None:
         super().__init__(classes="one-line")
         self.prompt, self._value, self._placeholder = prompt, value, placeholder
         self._typed = typed
         self._check = check or (lambda line: None)
-        self._replaces = replaces
+        self._replaces, self._rewrite, self._input = replaces, rewrite, input
         self._explain = explain or (lambda line: prompt)
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self._words_for(self._value), id="what", markup=False)
-            yield OneLine(self._value, placeholder=self._placeholder)
+            yield self._input(self._value, placeholder=self._placeholder)
 
     def on_mount(self) -> None:
         if self._replaces:
@@ -65,6 +68,13 @@ class LineScreen(ModalScreen[str | None]):
             if self._replaces:
                 self.query_one(OneLine).action_select_all()
 
+    def action_rewrite(self) -> None:
+        line = self.query_one(OneLine)
+        rewritten = self._rewrite(line.value)
+        if rewritten is not None:
+            line.value = rewritten
+            line.cursor_position = len(rewritten)
+
     def _words_for(self, line: str) -> str:
         """What stands above a line."""
         return self._error_in(line) or (self._explain(line) if line.strip() else self.prompt)
@@ -74,13 +84,28 @@ class LineScreen(ModalScreen[str | None]):
 
 
 def command_input(line: str) -> LineScreen:
-    """Asks for a command, which is `line` so far; one with an open quote is not taken."""
+    """Asks for a command, which is `line` so far; one with an open quote is not taken, and none that needs a
+    shell: Tab makes it a shell's."""
+    prompt, for_shell = "command   (⏎ accept, esc cancel)", "tab: bash -c '…'"
 
     def error_in(typed: str) -> str | None:
         try:
             split(typed)
         except WordsError as error:
             return str(error)
-        return None
+        syntax = shell_syntax(typed)
+        return f"{syntax} needs a shell   ({for_shell}, or quote it)" if syntax else None
 
-    return LineScreen("command   (⏎ accept, esc cancel)", line, "for example: python train.py", error_in)
+    def explain(typed: str) -> str:
+        found = shell_expansion(typed)
+        return f"{found} stays as it is, without a shell   (⏎ accept, {for_shell})" if found else prompt
+
+    def rewrite(typed: str) -> str | None:
+        try:
+            split(typed)
+        except WordsError:
+            return None
+        return for_a_shell(typed) if shell_syntax(typed) or shell_expansion(typed) else None
+
+    example = "for example: python train.py"
+    return LineScreen(prompt, line, example, error_in, explain=explain, rewrite=rewrite, input=CommandLine)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from rich.text import Text
+from textual import events
 from textual.widgets import Input
+
+from gputui.launching.shell_words import one_line
 
 
 class OneLine(Input):
@@ -11,3 +15,17 @@ class OneLine(Input):
     def __init__(self, value: str, placeholder: str) -> None:
         super().__init__(value, placeholder=placeholder, select_on_focus=False)
         self.cursor_blink = False
+
+
+class CommandLine(OneLine):
+    """A command: of a paste all lines count, joined where they end with a backslash; other ends are shown."""
+
+    @property
+    def _value(self) -> Text:
+        return Text(self.value.replace("\n", "⏎"), no_wrap=True, overflow="ignore", end="")
+
+    def _on_paste(self, event: events.Paste) -> None:
+        # (Textual's own takes the first line only.)
+        event.prevent_default()
+        event.stop()
+        self.replace(one_line(event.text), *self.selection)
