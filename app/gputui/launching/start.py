@@ -39,6 +39,17 @@ def no_program(program: str) -> str:
     return f"there is no program {program!r}{one_word_for_several(program)}"
 
 
+def line_in_one_word(command: Sequence[str], directory: str | None) -> str | None:
+    """A sentence where a command is a whole line in one word ("python x.py"), which names no file; else None.
+
+    Asked before it is completed: what ends with .py would be started by Python.
+    """
+    word = command[0]
+    if not one_word_for_several(word) or shutil.which(word) or (Path(directory or ".") / word).exists():
+        return None
+    return no_program(word)
+
+
 def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
     """A sentence where the launch's program cannot be found, else None; asked before the screen is left."""
     program = launch.argv[0]

@@ -19,6 +19,7 @@ from gputui.launching.daemonizers import refusal_of
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
+from gputui.launching.start import line_in_one_word
 from gputui.sources.source import Want
 from gputui.vendors.registry import order_to_read, vendor_of, vendors_here, vendors_of
 from gputui.vendors.vendor import Vendor
@@ -67,8 +68,12 @@ def agreement(
     It raises RequestError. With `--force` the devices win wherever the command can be rewritten.
     """
 
+    one_word = line_in_one_word(options.command, options.directory) if options.command else None
+
     def approve(devices: Sequence[Device] | int, box: Sequence[Vendor]) -> None:
-        if isinstance(devices, int):
+        if one_word is not None:
+            why: str | None = one_word
+        elif isinstance(devices, int):
             why = refusal(options, devices, environ, box=box, intent=intent)
         else:
             why = compose(devices, options, environ, box=box, intent=intent).refusal

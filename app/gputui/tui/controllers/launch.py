@@ -16,7 +16,7 @@ from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import assignments, command_line, shell_expansion, split
-from gputui.launching.start import missing_program
+from gputui.launching.start import line_in_one_word, missing_program
 from gputui.sources.sampler import Sampler
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
@@ -190,7 +190,9 @@ class LaunchController:
             words = f"the command itself uses {own.words}; press {ask} to select those devices"
             self._view.show_message(words, "warn")
             return True
-        missing = missing_program(self._view.app_state.launch, self._environ)
+        missing = line_in_one_word(options.command, options.directory) or missing_program(
+            self._view.app_state.launch, self._environ
+        )
         if missing is not None:
             self._view.show_message(f"{missing}: press {edit} to edit the command", "lost")
         return missing is not None
