@@ -34,6 +34,7 @@ class NamedDevices:
             environment
     rewritable  whether the command can be rewritten to other devices
     environ     what the program inherits that reads the list: it decides how numbers count
+    first       whether they follow from a number, as the first so many, and nobody has named them
     """
 
     words: str
@@ -41,6 +42,7 @@ class NamedDevices:
     firm: bool = True
     rewritable: bool = True
     environ: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    first: bool = field(default=False, compare=False)
 
     @property
     def names(self) -> str:
@@ -60,12 +62,14 @@ class DeviceCount:
     words, firm  as in NamedDevices
     takes_first  whether it takes the first so many of the box, whatever is visible, where it is not rewritten
                  (deepspeed's `--num_gpus`)
+    certain      whether the command is started at all, and not only in a branch that is perhaps taken
     """
 
     words: str
     number: int
     firm: bool = True
     takes_first: bool = field(default=False, compare=False)
+    certain: bool = field(default=True, compare=False)
 
 
 _Said = TypeVar("_Said", NamedDevices, DeviceCount)
@@ -83,6 +87,7 @@ class Intent:
     all_devices   where it gives what it starts every device of the box, unless it is rewritten
     refused       why it cannot be started on selected devices, None where it can
     only_indices  the program that cannot read UUIDs in the vendor's variable, None where each one can
+    trainer       whether a Python script that no launcher starts imports the Trainer of transformers
     warnings      what cannot be followed, and what keeps our variables from the command
     """
 
@@ -94,6 +99,7 @@ class Intent:
     all_devices: str | None = None
     refused: str | None = None
     only_indices: str | None = None
+    trainer: bool = False
     warnings: tuple[str, ...] = ()
 
     def around(self, inner: Intent) -> Intent:
@@ -119,19 +125,25 @@ class Intent:
             all_devices=self.all_devices or other.all_devices,
             refused=self.refused or other.refused,
             only_indices=self.only_indices or other.only_indices,
+            trainer=self.trainer or other.trainer,
             warnings=(*self.warnings, *other.warnings),
         )
 
     def as_it_stands(self, behind: str = "") -> Intent:
-        """The intent of a command that cannot be rewritten. `behind` is where it stands (" (train.sh:3)")."""
+        """The intent of a command that cannot be rewritten: what a file or a default says is what it uses.
+
+        `behind` is where it stands (" (train.sh:3)").
+        """
         devices, count, refused = self.devices, self.count, self.refused
         if devices is not None:
-            devices = replace(devices, words=f"{devices.words}{behind}", rewritable=False)
+            # (Whoever asks for devices for what runs elsewhere means it.)
+            firm = devices.firm or bool(devices.listed)
+            devices = replace(devices, words=f"{devices.words}{behind}", firm=firm, rewritable=False)
         if count is not None:
-            count = replace(count, words=f"{count.words}{behind}")
-        if count is not None and count.takes_first and devices is None:
-            first = ",".join(map(str, range(min(count.number, MAX_DEVICES))))
-            devices = NamedDevices(count.words, first, count.firm, False)
+            count = replace(count, words=f"{count.words}{behind}", firm=count.certain)
+        if count is not None and count.takes_first and count.certain and devices is None:
+            listed = ",".join(map(str, range(min(count.number, MAX_DEVICES))))
+            devices = NamedDevices(count.words, listed, rewritable=False, first=True)
         what = self.excluded.words if self.excluded else self.all_devices
         if what is not None and refused is None:
             refused = f"{what}{behind} uses devices that are not selected, and gputui cannot rewrite it"
@@ -206,6 +218,13 @@ class CommandContext:
     def visibilities(self) -> tuple[Visibility, ...]:
         """The variables of each vendor that name devices."""
         return tuple(vendor.visibility for vendor in self.vendors)
+
+    @property
+    def lists(self) -> Mapping[str, str]:
+        """The lists of devices that a launch will set, but for those that the line sets: variables, each with
+        what stands for its value, which is not known yet."""
+        names = (visibility.variable for visibility in self.visibilities)
+        return {name: f"${name}" for name in names if name and name not in self.typed}
 
     @property
     def visibility(self) -> Visibility:

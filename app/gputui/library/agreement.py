@@ -46,6 +46,9 @@ def as_asked(request: Request, asked: Asked) -> Request:
     if asked.by_command is not None:
         listed = CommandList(asked.by_command.words, asked.by_command.environ)
         request = replace(request, command_list=listed)
+        if asked.by_command.first and not request.force:
+            # (Nobody has decided on these: they must be free, like any that are asked for by their number.)
+            request = replace(request, count=asked.by_command.count, order=request.order or "given")
     if asked.excluded is not None:
         never = (*request.rules.never, *asked.excluded.listed.split(","))
         request = replace(request, rules=replace(request.rules, never=never))

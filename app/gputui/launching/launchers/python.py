@@ -111,7 +111,8 @@ class Python:
             command, ranked = _of_program(program, tuple(command), request, notices)
         if program is not None and not request.devices and program.runs_elsewhere(command):
             return notices.completed(tuple(command), "elsewhere")
-        return notices.completed(tuple(command), ranked=ranked)
+        named = program is not None and program.names_beside_no_list(command, request.devices)
+        return notices.completed(tuple(command), "command" if named else "variable", ranked)
 
     def lost_with_another(self, request: LauncherRequest) -> str | None:
         return None

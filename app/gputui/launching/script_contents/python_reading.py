@@ -38,13 +38,11 @@ class OwnList:
 
     text     None where it takes the list away: all devices are visible then
     certain  whether it is set whenever the script runs: not in a function or a branch
-    default  whether a list that the script inherits is kept (`setdefault`)
     """
 
     place: Place
     text: str | None
     certain: bool
-    default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,6 @@ class DeviceUse:
 
     place: Place
     written: str
-    certain: bool
     indices: tuple[int, ...] = ()
     count: int | None = None
 
@@ -67,20 +64,20 @@ class DeviceUse:
 class PythonReading:
     """What a Python script says of devices, in the order of its lines.
 
-    parsed  whether the whole of it was read as Python. Otherwise (Python 2, a mistake, more than 256 KiB)
-            only lines that set the list by themselves were looked for in its first MiB; none is certain
+    `trainer`: whether it imports the Trainer of transformers. Of what is not read as Python (Python 2, a
+    mistake, a long one) only lines that set the list by themselves are looked for in the first MiB; none of
+    them is certain.
     """
 
     lists: tuple[OwnList, ...] = ()
     uses: tuple[DeviceUse, ...] = ()
     unfollowed: tuple[Unfollowed, ...] = ()
-    parsed: bool = True
-    imports: frozenset[str] = frozenset()
+    trainer: bool = False
 
     @property
     def own_list(self) -> OwnList | None:
         """The list that certainly holds at the end of the script's own lines; None for none."""
-        return next((each for each in reversed(self.lists) if each.certain and not each.default), None)
+        return next((each for each in reversed(self.lists) if each.certain), None)
 
     @property
     def most(self) -> DeviceUse | None:
