@@ -375,7 +375,7 @@ UUIDS = f"{TWO.uuid},{ZERO.uuid}"
     "option",
     [
         *(("--gpus", "all"), ("--gpus=2",), ("--gpus", '"device=0,1"'), ("--gpus=device=GPU-x",)),
-        *(("--env=NVIDIA_VISIBLE_DEVICES=all",), ("--device", "nvidia.com/gpu=0"), ("--gpus", "count=3")),
+        *(("--env=NVIDIA_VISIBLE_DEVICES=all",), ("--gpus", "count=3")),
         *(("-e", "CUDA_VISIBLE_DEVICES"), ("-eCUDA_DEVICE_ORDER=FASTEST_FIRST",)),
         *(("-e", f"CUDA_VISIBLE_DEVICES={UUIDS}"), ("-eCUDA_VISIBLE_DEVICES=2,0",)),
         *(("--gpus", '"device=0,2"', "-e", "CUDA_VISIBLE_DEVICES=1,0"), ("--gpus", "device=0,1")),

@@ -295,17 +295,18 @@ def _contradict(asked: Asked, intent: Intent) -> None:
     ):
         other = intent.excluded.words
     elif devices and devices.firm:
+        said = f"{devices.words} (GPU {devices.listed})" if devices.first else devices.words
         same = devices.count == number
         if same and asked.names is not None and _by_index(asked.names) and _by_index(devices.names):
             same = _entries(asked.names) == _entries(devices.names)
-        other = None if same else devices.words
+        other = None if same else said
     elif count and count.firm and count.number != number and number:
         # (Without a device, a count is of processes on the CPU.)
         other = count.words
     if other is not None:
         forced = f" (--force lets {wanted} win)" if devices is None or devices.rewritable else ""
         raise ContradictionError(
-            f"{wanted} contradicts {other} of the command: leave one of them out{forced}"
+            f"{wanted} contradicts {other} of the command: leave {wanted} out, or change the command{forced}"
         )
     if asked.group and intent.group and asked.group != intent.group:
         raise ContradictionError(f"--group {asked.group} contradicts {intent.group}, which the command says")

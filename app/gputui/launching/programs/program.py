@@ -19,6 +19,7 @@ from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.launching.argument_vector import OptionTable, program_name, read_options, whole_number
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
 from gputui.launching.python_command import is_python, started_program
+from gputui.vendors.vendor import Vendor
 
 Dimension = Literal["tp", "pp", "cp", "dp", "dp here", "dp inside", "machines", "processes"]
 """What a size counts: the devices of a tensor-parallel group, pipeline stages, parts of a context,
@@ -235,10 +236,10 @@ class Program:
         words, remarks = list(command[own:]), []
         if self._is_elsewhere(self._arguments(command)):
             return tuple(command), (f"{self.name}: {self.elsewhere}",)
-        numbers = {
-            "visible": ",".join(map(str, range(len(devices)))),
-            **dict.fromkeys(("all", "either"), ",".join(str(device.index) for device in devices)),
-        }
+        places, indices = [*range(len(devices))], [device.index for device in devices]
+        either = indices if _by_index(devices, context.vendors[0]) else places
+        listed = {"visible": places, "all": indices, "either": either}
+        numbers = {counted: ",".join(map(str, each)) for counted, each in listed.items()}
         for option, given in self._device_options(self._arguments(command)):
             if given.value in option.whole or self._said(option, given) is None:
                 continue
@@ -247,13 +248,13 @@ class Program:
             value = option.listing(given.value, numbers[option.counted])
             if _plain(given.value) != _plain(value):
                 words[given.place : given.place + given.length] = given.written(value)
-                remarks.append(_rewritten(given, value, option.counted))
+                remarks.append(_rewritten(given, value, numbers[option.counted] == numbers["visible"]))
         if self.positions is not None and devices:
             for names, value in ((self.positions.first, "0"), (self.positions.step, "1")):
                 for given in self._options(words, names):
                     if given.value != value:
                         words[given.place : given.place + given.length] = given.written(value)
-                        remarks.append(_rewritten(given, value, "visible"))
+                        remarks.append(_rewritten(given, value, True))
         arguments = self._arguments(command)
         if self.asks and devices and not self._says_how_many(arguments) and not self.started(command):
             sizes, count = self._count(arguments, context)
@@ -262,7 +263,7 @@ class Program:
             others = takes // sizes.get("tp", 1) if sizes else 1
             if machines and takes != len(devices) and len(devices) % others == 0:
                 asked = len(devices) // others * machines
-                added = self.asks.format(count=asked, devices=numbers["all"])
+                added = self.asks.format(count=asked, devices=numbers["either"])
                 words = [*words, added] if self.key_value else [added, *words]
                 remarks.append(f"{added}: {self.name} would use {takes} by default")
         if self.tells and not self._says_how_many(arguments):
@@ -273,11 +274,11 @@ class Program:
             remarks.append(f"{named}: processes on other machines get other devices, by their own indices")
         return (*command[:own], *words), tuple(remarks)
 
-    def names_beside_no_list(self, command: Sequence[str], devices: Sequence[Device]) -> bool:
+    def names_beside_no_list(self, command: Sequence[str], devices: Sequence[Device], vendor: Vendor) -> bool:
         """Whether its command names the devices, and must not have a list of them besides: each number would
         be a position in that, too, and mean another device."""
         indices = [device.index for device in devices]
-        moved = sorted(indices) == list(range(len(indices))) != indices
+        moved = sorted(indices) == list(range(len(indices))) != indices and _by_index(devices, vendor)
         given = self._device_options(self._arguments(command))
         return moved and any(option.counted == "either" for option, _ in given)
 
@@ -494,9 +495,14 @@ class Program:
             yield from (self.positions.first, self.positions.step)
 
 
-def _rewritten(given: Given, value: str, counted: str) -> str:
+def _by_index(devices: Sequence[Device], vendor: Vendor) -> bool:
+    """Whether a program that counts either way is told indices: what it reads besides is CUDA's list."""
+    return vendor.runtime == "CUDA" and not any(device.parent for device in devices)
+
+
+def _rewritten(given: Given, value: str, within: bool) -> str:
     """That an option names the selected devices now."""
-    how = " (numbered within the selection)" if counted == "visible" else ""
+    how = " (numbered within the selection)" if within else ""
     return f"{given.text} rewritten to {' '.join(given.written(value))}{how}"
 
 
