@@ -368,6 +368,17 @@ def test_podman_is_given_devices_as_it_names_them(recorder: Path) -> None:
     assert "--gpus" not in told
 
 
+@pytest.mark.parametrize("typed", [("--device", "nvidia.com/gpu=all"), ("--device=nvidia.com/gpu=1",)])
+@pytest.mark.parametrize("engine", ["docker", "nerdctl"])
+def test_devices_by_cdi_are_named_by_cdi(recorder: Path, engine: str, typed: tuple[str, ...]) -> None:
+    """The container device interface: what the user's daemon is set up for (docker, `--device`)."""
+    line = to_docker(_launch(engine, "run", *typed, "--device", "/dev/fuse", "image", "x"))
+    told = _words(line, recorder)[1:]
+    named = [told[place + 1] for place, word in enumerate(told) if word == "--device"]
+    assert named == [f"nvidia.com/gpu={TWO.uuid}", f"nvidia.com/gpu={ZERO.uuid}", "/dev/fuse"]
+    assert "--gpus" not in told
+
+
 UUIDS = f"{TWO.uuid},{ZERO.uuid}"
 
 

@@ -388,10 +388,11 @@ def _of_trainer(devices: int, vendor: Vendor, link: str | None) -> str:
     a device 101.9 s over NVLink and 131.4 s without.
     """
     used = "uses DataParallel" if vendor.data_parallel else "uses the first one only"
+    measured = "which its guide measured"
     if vendor.data_parallel and link in PCIE_CLASSES:
-        used += f" (15.9 % faster than one process per device without NVLink, as here, {link}, in its guide)"
+        used += f", {measured} 15.9 % faster than one process per device without NVLink ({link} here)"
     elif vendor.data_parallel and link is not None and family(link) == "NVLink":
-        used += f" (8.5 % slower than one process per device over NVLink, as here, {link}, in its guide)"
+        used += f", {measured} 8.5 % slower than one process per device over NVLink ({link} here)"
     started = "the launcher torchrun starts one per device"
     return f"one process for {devices} devices, in which the Trainer of transformers {used}; {started}"
 
