@@ -168,8 +168,8 @@ def python_intent(script: StartedScript, context: CommandContext) -> Intent:
             if not each.certain or each.text is None:
                 what = f"remove {variable}" if each.text is None else f"set {variable}={each.text}"
                 warnings.append(f"{each.place} may {what}, which would override the selected devices")
-        for unfollowed in reading.unfollowed:
-            warnings.append(f"{unfollowed.place} sets {variable} to a value that gputui cannot determine")
+        for place in reading.unfollowed:
+            warnings.append(f"{place} sets {variable} to a value that gputui cannot determine")
         most = reading.most
         if most is not None and (needs is None or most.needs > needs.number):
             needs = DeviceCount(f"{most.written} ({most.place})", most.needs, firm=False)

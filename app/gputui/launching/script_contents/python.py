@@ -14,13 +14,7 @@ import warnings
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from gputui.launching.script_contents.python_reading import (
-    DeviceUse,
-    OwnList,
-    Place,
-    PythonReading,
-    Unfollowed,
-)
+from gputui.launching.script_contents.python_reading import DeviceUse, OwnList, Place, PythonReading
 
 _OF_TORCH = ("set_device", "device", "get_device_name", "get_device_properties", "mem_get_info")
 """Functions of torch's module for the devices whose first argument is an index."""
@@ -105,7 +99,7 @@ class _Reader:
         self._listed: set[str] = set()
         self._lists: list[OwnList] = []
         self._uses: list[DeviceUse] = []
-        self._unfollowed: list[Unfollowed] = []
+        self._unfollowed: list[Place] = []
         self._inherited: set[str] = set()
         self._trains = False
 
@@ -137,11 +131,8 @@ class _Reader:
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found = self._named.fullmatch(node.value)
                 if found:
-                    self._use(node, indices=(int(found[1]),))
-        by_line = sorted(self._lists, key=lambda each: each.place.line)
-        uses = sorted(self._uses, key=lambda each: each.place.line)
-        unfollowed = sorted(self._unfollowed, key=lambda each: each.place.line)
-        return PythonReading(tuple(by_line), tuple(uses), tuple(unfollowed), self._trains)
+                    self._use(node, int(found[1]) + 1)
+        return PythonReading(tuple(self._lists), tuple(self._uses), tuple(self._unfollowed), self._trains)
 
     def _names(self, tree: ast.Module) -> None:
         """Names that are set once in the whole file, to a value that is written out or a list of devices."""
@@ -243,22 +234,17 @@ class _Reader:
     def _list(self, node: ast.expr | ast.stmt, text: str | None, certain: bool) -> None:
         self._lists.append(OwnList(self._place(node), text, certain))
 
-    def _use(
-        self, node: ast.expr | ast.stmt, indices: tuple[int, ...] = (), count: int | None = None
-    ) -> None:
-        indices = tuple(each for each in indices if each >= 0)
-        if (indices or count) and len(self._uses) < 1000:
-            self._uses.append(DeviceUse(self._place(node), self._written(node), indices, count))
+    def _use(self, node: ast.expr | ast.stmt, needs: int) -> None:
+        if needs > 0 and len(self._uses) < 1000:
+            self._uses.append(DeviceUse(self._place(node), self._written(node), needs))
 
-    def _value(self, variable: str, value: ast.expr, node: ast.expr | ast.stmt, certain: bool) -> None:
+    def _value(self, value: ast.expr, node: ast.expr | ast.stmt, certain: bool) -> None:
         """A list that is set, or one that cannot be told."""
         text = self._literal(value)
         if isinstance(text, str):
             self._list(node, text, certain)
         elif not self._is_inherited(value) and len(self._unfollowed) < 100:
-            self._unfollowed.append(
-                Unfollowed(self._place(node), self._written(node), "a value that Python computes", variable)
-            )
+            self._unfollowed.append(self._place(node))
 
     # The list that is inherited: it is there.
 
@@ -307,36 +293,34 @@ class _Reader:
             node, certain = waiting.pop()
             yield node, certain
             holds = self._holds(node.test) if isinstance(node, (ast.If, ast.IfExp)) else None
+            inside: list[tuple[ast.AST, bool]] = []
             for name, value in ast.iter_fields(node):
                 if holds is not None and name == ("orelse" if holds else "body"):
                     continue
                 inner = certain and (holds is not None or not _may_be_left_out(node, name))
-                for each in value if isinstance(value, list) else (value,):
-                    if isinstance(each, ast.AST):
-                        waiting.append((each, inner))
+                inside += [(each, inner) for each in (value if isinstance(value, list) else (value,))]
+            waiting += [each for each in reversed(inside) if isinstance(each[0], ast.AST)]
 
     def _assignment(self, node: ast.Assign | ast.AnnAssign, certain: bool) -> None:
         if node.value is None:
             return
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            variable = self._variable_of(target)
-            if variable:
-                self._value(variable, node.value, node, certain)
+            if self._variable_of(target):
+                self._value(node.value, node, certain)
 
     def _mapping(self, value: ast.expr, node: ast.expr | ast.stmt, certain: bool) -> None:
         """`{NAME: …}` and `dict(NAME=…)`."""
         if isinstance(value, ast.Dict):
             for key, each in zip(value.keys, value.values, strict=True):
-                variable = None if key is None else self._ours(key)
-                if variable:
-                    self._value(variable, each, node, certain)
+                if key is not None and self._ours(key):
+                    self._value(each, node, certain)
         elif isinstance(value, ast.Call) and _last_name(value.func) == "dict":
             self._keywords(value, node, certain)
 
     def _keywords(self, call: ast.Call, node: ast.expr | ast.stmt, certain: bool) -> None:
         for keyword in call.keywords:
             if keyword.arg in self._variables and keyword.arg is not None:
-                self._value(keyword.arg, keyword.value, node, certain)
+                self._value(keyword.value, node, certain)
 
     def _call(self, node: ast.Call, certain: bool) -> None:
         name = _last_name(node.func)
@@ -344,8 +328,8 @@ class _Reader:
         first = node.args[0] if node.args else None
         if owner is not None and self._is_environ(owner):
             self._environ_call(name, node, certain)
-        elif name in ("putenv", "setenv") and len(node.args) == 2 and (variable := self._ours(node.args[0])):
-            self._value(variable, node.args[1], node, certain)
+        elif name in ("putenv", "setenv") and len(node.args) == 2 and self._ours(node.args[0]):
+            self._value(node.args[1], node, certain)
         elif name == "unsetenv" and first is not None and self._ours(first):
             self._list(node, None, certain)
         elif name == self._type and owner is not None:
@@ -360,15 +344,13 @@ class _Reader:
         for keyword in node.keywords:
             if keyword.arg == "device_ids" or (keyword.arg == "index" and name == "device"):
                 indices = self._literal(keyword.value)
-                if isinstance(indices, tuple):
-                    self._use(node, indices)
-                elif isinstance(indices, int):
-                    self._use(node, (indices,))
+                if isinstance(indices, (tuple, int)):
+                    self._use(node, _highest(indices) + 1)
 
     def _index(self, argument: ast.expr | None, node: ast.Call | ast.Subscript) -> None:
         index = self._literal(argument)
         if isinstance(index, int):
-            self._use(node, (index,))
+            self._use(node, index + 1)
 
     def _environ_call(self, name: str, node: ast.Call, certain: bool) -> None:
         """A method of os.environ."""
@@ -378,8 +360,8 @@ class _Reader:
             self._keywords(node, node, certain)
         elif name == "clear" or (name == "pop" and node.args and self._ours(node.args[0])):
             self._list(node, None, certain)
-        elif name == "__setitem__" and len(node.args) == 2 and (variable := self._ours(node.args[0])):
-            self._value(variable, node.args[1], node, certain)
+        elif name == "__setitem__" and len(node.args) == 2 and self._ours(node.args[0]):
+            self._value(node.args[1], node, certain)
 
     def _trainer(self, node: ast.Call) -> None:
         """Lightning's `devices`: a number, a list of indices, or either in a text."""
@@ -393,10 +375,8 @@ class _Reader:
                     value = int(value)
                 elif re.fullmatch(r"\s*[0-9]{1,4}\s*(,\s*[0-9]{1,4}\s*)*,?\s*", value):
                     value = tuple(int(each) for each in value.split(",") if each.strip())
-            if isinstance(value, int) and value > 0:
-                self._use(node, count=value)
-            elif isinstance(value, tuple):
-                self._use(node, value)
+            if isinstance(value, (tuple, int)):
+                self._use(node, _highest(value) + 1 if isinstance(value, tuple) else value)
 
     def _subscript(self, node: ast.Subscript) -> None:
         """`gpus[3]`, `jax.devices()[3]`."""
@@ -405,6 +385,10 @@ class _Reader:
         )
         if listed:
             self._index(node.slice, node)
+
+
+def _highest(indices: int | tuple[int, ...]) -> int:
+    return indices if isinstance(indices, int) else max(indices, default=-1)
 
 
 def _last_name(node: ast.AST | None) -> str:

@@ -853,7 +853,7 @@ class _Reader:
         """The value of `$((A * B))`; None where it is not known."""
 
         def replaced(match: re.Match[str]) -> str:
-            value = self._value_of(match[1], state)
+            value = self._parameter(match[1], None, "", state)
             if value is None:
                 return "0"
             return value.text if isinstance(value, Value) and value.known else "?"
@@ -870,13 +870,6 @@ class _Reader:
             return _integer(ast.parse(text.strip(), mode="eval").body)
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
             return None
-
-    def _value_of(self, name: str, state: _State) -> Value | list[Value] | None:
-        if name == "#":
-            return Value(str(len(state.positional)))
-        if name.isdigit():
-            return state.positional[int(name) - 1] if 0 < int(name) <= len(state.positional) else None
-        return state.lookup(name)
 
 
 _SEVERAL = (
