@@ -370,6 +370,16 @@ def test_what_a_script_sets_where_no_list_is_set_is_not_set(box: Box, programs: 
     assert out.splitlines()[0] == "python 2,3 train.py" and inherited(box, out) == [2, 3]
 
 
+def test_a_script_that_names_devices_where_the_list_is_empty_is_not_started_without_one(
+    box: Box, programs: Path
+) -> None:
+    script = box.folder / "train.sh"
+    script.write_text(f"{GUARDS[0]}\npython train.py\n")
+    path = f"{programs}:{box.environ['PATH']}"
+    status, out, _ = box.call("run", "-q", "--gpus", "none", "--", "bash", str(script), PATH=path)
+    assert (status, out) == (2, "")
+
+
 @pytest.mark.parametrize("how", ["?= 4,5", "= 4,5"])
 def test_a_makefile_keeps_the_list_that_is_set_where_it_says_so(box: Box, how: str) -> None:
     box.hold(0, 1)

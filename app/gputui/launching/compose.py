@@ -89,6 +89,11 @@ def compose(
             f"{' '.join(f'{name}={environ[name]}' for name in stale)} unset: left from another run, they"
             " would make the program wait for other ranks (to keep them, write them before the command)"
         )
+    if not devices:
+        # (A script may name devices where it finds an empty list.)
+        empty = tuple((name, value) for name, value in ours if value is not None)
+        read = replace(options, additions=(*options.additions, *empty))
+        intent = read_intent(read, environ, host_environment, (vendor,))
     intent = intent or read_intent(options, environ, host_environment, (vendor,))
     _warn(notices, devices, options, prefix, ours, environ, vendor, intent)
     if intent.trainer and launcher.name == "python" and len(devices) > 1:
