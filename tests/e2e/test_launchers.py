@@ -81,6 +81,33 @@ def test_a_kind_of_run_in_accelerates_configuration_is_respected(place: Workplac
     assert f"note: {kind} as " in done.err
 
 
+GUARDED = '[ -z "$CUDA_VISIBLE_DEVICES" ] && export CUDA_VISIBLE_DEVICES=0,1\n'
+"""What scripts do where no list is set."""
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("torch", "torchrun --standalone --nproc_per_node {} train.py"),
+        ("torch", "python -m torch.distributed.run --standalone --nproc_per_node={} train.py"),
+        ("accelerate", "accelerate launch --config_file own.yaml train.py"),
+    ],
+)
+def test_as_many_ranks_as_a_script_starts_are_asked_for(place: Workplace, module: str, line: str) -> None:
+    need(module)
+    script, config = place.folder / "run.sh", place.folder / "own.yaml"
+    kind = "distributed_type: MULTI_GPU\ngpu_ids: all\nmain_process_port: 0\nnum_processes: "
+    script.write_text(GUARDED + line.format(8))
+    config.write_text(f"{kind}8\n")
+    started = ("--demo", "dgx-1", "--gpus", "2,0", "--", "bash", "run.sh")
+    refused = place.ended(place.begin(*started))
+    assert (refused.status, refused.ranks) == (2, []), refused.err
+    script.write_text(GUARDED + line.format(2))
+    config.write_text(f"{kind}2\n")
+    done = place.run(*started)
+    assert len(done.ranks) == 2 and done.every("CUDA_VISIBLE_DEVICES") == ["2,0"]
+
+
 def test_two_machines_meet(place: Workplace) -> None:
     """Both lines are started here, each with devices of its own."""
     need("torch")

@@ -101,14 +101,15 @@ async def test_devices_that_cannot_work_together_are_refused_beside_the_line(env
 
 
 async def test_notes_that_are_cut_on_the_main_screen_are_here_in_full(environ: dict[str, str]) -> None:
-    async with session(environ=environ, size=(80, 18)) as s:
+    trainer = ("python", "-c", "from transformers import Trainer")
+    async with session(environ=environ, size=(80, 20), command=trainer) as s:
         await s.press("4", "5")
         (note,) = s.main.app_state.launch.remarks
         cut = s.texts("#launch")[-1]
         assert cut.endswith("… (L shows all)") and len(cut) <= 80
         await s.press("L")
         assert note in " ".join(below(s).split())
-    async with session(environ=environ, size=(80, 40)) as s:
+    async with session(environ=environ, size=(80, 40), command=trainer) as s:
         await s.press("4", "5")
         assert note in " ".join(" ".join(s.texts("#launch")).split())
 

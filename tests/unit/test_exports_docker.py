@@ -368,6 +368,17 @@ def test_podman_is_given_devices_as_it_names_them(recorder: Path) -> None:
     assert "--gpus" not in told
 
 
+@pytest.mark.parametrize("typed", [("--device", "nvidia.com/gpu=all"), ("--device=nvidia.com/gpu=1",)])
+@pytest.mark.parametrize("engine", ["docker", "nerdctl"])
+def test_devices_by_cdi_are_named_by_cdi(recorder: Path, engine: str, typed: tuple[str, ...]) -> None:
+    """The container device interface: what the user's daemon is set up for (docker, `--device`)."""
+    line = to_docker(_launch(engine, "run", *typed, "--device", "/dev/fuse", "image", "x"))
+    told = _words(line, recorder)[1:]
+    named = [told[place + 1] for place, word in enumerate(told) if word == "--device"]
+    assert named == [f"nvidia.com/gpu={TWO.uuid}", f"nvidia.com/gpu={ZERO.uuid}", "/dev/fuse"]
+    assert "--gpus" not in told
+
+
 UUIDS = f"{TWO.uuid},{ZERO.uuid}"
 
 
@@ -375,7 +386,7 @@ UUIDS = f"{TWO.uuid},{ZERO.uuid}"
     "option",
     [
         *(("--gpus", "all"), ("--gpus=2",), ("--gpus", '"device=0,1"'), ("--gpus=device=GPU-x",)),
-        *(("--env=NVIDIA_VISIBLE_DEVICES=all",), ("--device", "nvidia.com/gpu=0"), ("--gpus", "count=3")),
+        *(("--env=NVIDIA_VISIBLE_DEVICES=all",), ("--gpus", "count=3")),
         *(("-e", "CUDA_VISIBLE_DEVICES"), ("-eCUDA_DEVICE_ORDER=FASTEST_FIRST",)),
         *(("-e", f"CUDA_VISIBLE_DEVICES={UUIDS}"), ("-eCUDA_VISIBLE_DEVICES=2,0",)),
         *(("--gpus", '"device=0,2"', "-e", "CUDA_VISIBLE_DEVICES=1,0"), ("--gpus", "device=0,1")),

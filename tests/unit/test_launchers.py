@@ -461,23 +461,52 @@ def test_variables_of_ranks_that_are_written_before_the_command_stay() -> None:
 # One process on several devices.
 
 
+TRAINER = "from transformers import Trainer, TrainingArguments"
+
+
+def _said_of_trainer(remarks: Sequence[str]) -> list[str]:
+    return [remark for remark in remarks if "Trainer of transformers" in remark]
+
+
 @pytest.mark.parametrize(
-    ("command", "count", "said"),
+    ("command", "text", "count", "said"),
     [
-        ("python x.py", 2, True),
-        ("python -X dev x.py", 2, True),
-        ("python -m train", 2, True),
-        ("uv run train.py", 2, True),
-        ("python x.py", 1, False),
-        ("python x.py", 0, False),
-        ("python -c 'f()'", 2, False),
-        ("./train.sh", 2, False),
-        ("python -m vllm.entrypoints.openai.api_server", 2, False),
+        ("python x.py", TRAINER, 2, True),
+        ("python -X dev x.py", TRAINER, 2, True),
+        ("uv run x.py", TRAINER, 2, True),
+        ("python -m x", TRAINER, 2, True),
+        (f"python -c '{TRAINER}'", "", 2, True),
+        ("bash run.sh", TRAINER, 2, True),
+        ("python x.py", TRAINER, 1, False),
+        ("python x.py", TRAINER, 0, False),
+        ("torchrun x.py", TRAINER, 2, False),
+        ("bash ranks.sh", TRAINER, 2, False),
+        ("python x.py", "from transformers import AutoModel", 2, False),
+        ("python x.py", "import jax", 2, False),
+        ("python x.py", "import tensorflow as tf", 2, False),
+        ("python x.py", "from lightning import Trainer", 2, False),
+        ("python unknown.py", TRAINER, 2, False),
     ],
 )
-def test_that_a_script_on_several_devices_may_be_slow_is_said(command: str, count: int, said: bool) -> None:
-    remarks = _complete("python", command, count).remarks
-    assert any("DataParallel" in remark and "launcher torchrun" in remark for remark in remarks) == said
+def test_that_the_trainer_in_one_process_may_be_slow_is_said_once_and_of_it_only(
+    command: str, text: str, count: int, said: bool
+) -> None:
+    files = {"x.py": text, "run.sh": "echo a\npython x.py", "ranks.sh": "torchrun x.py"}
+    options = LaunchOptions(tuple(shlex.split(command)))
+    remarks = compose([gpu(place) for place in range(count)], options, {}, Told(files)).remarks
+    assert len(_said_of_trainer(remarks)) == said
+
+
+@pytest.mark.parametrize(
+    ("link", "figure"),
+    [("NV18", "8.5 % slower"), ("NV4", "8.5 % slower"), ("PHB", "15.9 % faster"), (None, "")],
+)
+def test_it_is_said_what_holds_for_the_links_of_the_devices(link: str | None, figure: str) -> None:
+    """transformers 4.49, docs/source/en/perf_train_gpu_many.md: 110.6 s, beside 101.9 and 131.4 s of DDP."""
+    options = LaunchOptions(("python", "-c", TRAINER))
+    (said,) = _said_of_trainer(compose([gpu(0), gpu(1)], options, {}, Told(), link=link).remarks)
+    assert figure in said and ("%" in said) == bool(figure)
+    assert link is None or link in said
 
 
 @pytest.mark.parametrize(
@@ -488,9 +517,9 @@ def test_what_one_process_makes_of_several_devices_is_said_as_it_is_with_their_v
 ) -> None:
     """transformers, training_args.py: `_n_gpu` is more than 1 for torch.cuda only."""
     devices = at(BOXES[name], 0.0, 0.0).devices[:2]
-    remarks = compose(devices, LaunchOptions(("python", "x.py")), {}, Told()).remarks
-    assert any("DataParallel" in remark for remark in remarks) == splits
-    assert any("first one only" in remark for remark in remarks) != splits
+    options = LaunchOptions(("python", "-c", TRAINER))
+    (said,) = _said_of_trainer(compose(devices, options, {}, Told(), link="PHB").remarks)
+    assert ("DataParallel" in said) == splits and ("first one only" in said) != splits
 
 
 def test_no_devices_is_the_cpu() -> None:

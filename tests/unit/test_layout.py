@@ -348,7 +348,7 @@ def test_commands_wrap_line_by_line_as_far_as_there_is_room() -> None:
 
 
 def test_remarks_are_wrapped_only_where_there_is_room() -> None:
-    options = LaunchOptions(("python", "train.py"))
+    options = LaunchOptions(("python", "-c", "from transformers import Trainer"))
     app_state = AppState({}, options).with_snapshot(BOX)
     for index in (4, 5):
         app_state = app_state.toggle(BOX.devices[index])[0]

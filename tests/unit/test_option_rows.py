@@ -39,6 +39,15 @@ def test_without_anything_there_are_rows_and_none_is_given() -> None:
         assert pressed(app_state(LaunchOptions(), box=None), each) is not None
 
 
+@pytest.mark.parametrize(
+    ("command", "processes"), [("python train.py", "1"), ("torchrun train.py", "2"), ("bash train.sh", "1")]
+)
+def test_the_page_says_how_many_processes_are_started(command: str, processes: str) -> None:
+    state = app_state(LaunchOptions(tuple(command.split())), chosen=2)
+    assert row(state, "processes").value == processes
+    assert ("one process" in row(state, "processes").about) == (processes == "1")
+
+
 def test_every_setting_of_a_plan_but_its_words_has_a_row() -> None:
     shown = {each.id for each in rows(app_state(LaunchOptions(nodes=2)))}
     assert {*LaunchOptions.__dataclass_fields__} - {"command", "additions"} <= shown
@@ -125,7 +134,8 @@ def test_choices_and_switches_go_round() -> None:
 
 
 def test_processes_are_one_a_device_unless_they_are_said() -> None:
-    assert row(app_state(chosen=4), "processes").value == "4"
+    options = LaunchOptions(("torchrun", "train.py"))
+    assert row(app_state(options, chosen=4), "processes").value == "4"
     assert row(app_state(), "processes").value == "1"
     assert row(app_state(LaunchOptions(processes=3), chosen=4), "processes").value == "3"
 

@@ -14,6 +14,7 @@ from gputui.launching.compose import compose, refusal
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers.deepspeed import HOSTFILE
 from gputui.launching.shell_words import assignments
+from gputui.sources.simulated.boxes import BOXES
 from unit.builders import gpu
 from unit.claims_support import Box
 from unit.host_environments import Told
@@ -337,6 +338,179 @@ def test_devices_that_are_named_twice_alike_are_started_on(box: Box, programs: P
     ):
         status, out, err = box.call("run", "-q", *options, "--", *shlex.split(line), PATH=path)
         assert (status, out.split()[0]) == (0, program), err
+
+
+GUARDS = [
+    # What scripts do where no list is set, which is nothing in a launch that sets one.
+    'if [ -z "$CUDA_VISIBLE_DEVICES" ]; then export CUDA_VISIBLE_DEVICES=0,1; fi',
+    "[[ -z ${CUDA_VISIBLE_DEVICES} ]] && export CUDA_VISIBLE_DEVICES=0,1",
+    'if test -z "${CUDA_VISIBLE_DEVICES:-}"; then export CUDA_VISIBLE_DEVICES=0,1; fi',
+    '[ -n "$CUDA_VISIBLE_DEVICES" ] || export CUDA_VISIBLE_DEVICES=0,1',
+    'if [ "$CUDA_VISIBLE_DEVICES" == "" ]; then export CUDA_VISIBLE_DEVICES=0,1; fi',
+    'if [ -z "${CUDA_VISIBLE_DEVICES+x}" ]; then export CUDA_VISIBLE_DEVICES=0,1; fi',
+    "if [[ ! -v CUDA_VISIBLE_DEVICES ]]; then export CUDA_VISIBLE_DEVICES=0,1; fi",
+    'if [ "$CUDA_VISIBLE_DEVICES" ]; then :; else export CUDA_VISIBLE_DEVICES=0,1; fi',
+    "if [[ ! $CUDA_VISIBLE_DEVICES ]]; then export CUDA_VISIBLE_DEVICES=0,1; fi",
+    "export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0,1}",
+    ": ${CUDA_VISIBLE_DEVICES:=0,1}",
+    'export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES:+$CUDA_VISIBLE_DEVICES}"',
+    'GPUS=${CUDA_VISIBLE_DEVICES:-0,1}; [ -z "$GPUS" ] && GPUS=0; export CUDA_VISIBLE_DEVICES=$GPUS',
+]
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_what_a_script_sets_where_no_list_is_set_is_not_set(box: Box, programs: Path, guard: str) -> None:
+    """The script really runs on what was claimed for it, and nothing is said of it."""
+    box.hold(0, 1)
+    script = box.folder / "train.sh"
+    script.write_text(f"{guard}\npython train.py\n")
+    path = f"{programs}:{box.environ['PATH']}"
+    status, out, err = box.call("run", "-n", "2", "--", "bash", str(script), PATH=path)
+    assert status == 0 and "warning" not in err, err
+    assert out.splitlines()[0] == "python 2,3 train.py" and inherited(box, out) == [2, 3]
+
+
+def test_a_script_that_names_devices_where_the_list_is_empty_is_not_started_without_one(
+    box: Box, programs: Path
+) -> None:
+    script = box.folder / "train.sh"
+    script.write_text(f"{GUARDS[0]}\npython train.py\n")
+    path = f"{programs}:{box.environ['PATH']}"
+    status, out, _ = box.call("run", "-q", "--gpus", "none", "--", "bash", str(script), PATH=path)
+    assert (status, out) == (2, "")
+
+
+@pytest.mark.parametrize("how", ["?= 4,5", "= 4,5"])
+def test_a_makefile_keeps_the_list_that_is_set_where_it_says_so(box: Box, how: str) -> None:
+    box.hold(0, 1)
+    (box.folder / "Makefile").write_text(
+        f"CUDA_VISIBLE_DEVICES {how}\ntrain:\n\tCUDA_VISIBLE_DEVICES=$(CUDA_VISIBLE_DEVICES) python t.py\n"
+    )
+    words = ("run", "-n", "2", "--dry-run", "--", "make", "-C", str(box.folder), "train")
+    status, out, err = box.call(*words)
+    assert (status, ("=2,3 make" if how[0] == "?" else "=4,5 make") in out) == (0, True), err
+
+
+SCRIPTS = {
+    # What it starts, and how the command for it begins.
+    "acc8.sh": ("accelerate launch --config_file eight.yaml t.py", "bash"),
+    "acc8n.sh": ("accelerate launch --num_processes 8 t.py", "bash"),
+    "tr8.sh": ("torchrun --nproc_per_node 8 t.py", "bash"),
+    "module8.sh": ("python -m torch.distributed.run --nproc_per_node=8 t.py", "sh"),
+    "home.sh": ("accelerate launch t.py", "bash"),
+    "Makefile": ("train:\n\taccelerate launch --config_file eight.yaml t.py", "make -f"),
+}
+EIGHT_PROCESSES = "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 1\n"
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_number_of_processes_in_a_script_is_contradicted_like_one_that_is_typed(
+    box: Box, programs: Path, name: str
+) -> None:
+    text, starts = SCRIPTS[name]
+    own = box.folder / "hf" / "accelerate" / "default_config.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(EIGHT_PROCESSES)
+    (box.folder / "eight.yaml").write_text(EIGHT_PROCESSES)
+    (box.folder / name).write_text(f"{text}\n")
+    variables = {"PATH": f"{programs}:{box.environ['PATH']}", "HF_HOME": str(box.folder / "hf")}
+    command = ("--directory", str(box.folder), "--", *starts.split(), name)
+    for options in (("-n", "2"), ("--gpus", "4,5")):
+        status, out, err = box.call("run", "-q", *options, *command, **variables)
+        assert (status, out, err.count("\n"), box.claimed()) == (2, "", 1, [])
+        assert " ".join(options) in err and " 8 " in err.replace("=", " ")
+    status, out, err = box.call("run", "-q", "-n", "8", *command, **variables)
+    assert status == 0 and inherited(box, out) == [*range(8)], err
+    status, out, err = box.call("run", "-q", *command, **variables)
+    assert status == 0 and inherited(box, out) == [*range(8)], err
+
+
+@pytest.mark.parametrize("asked", [("-n", "2"), ("--gpus", "2,3"), ("-n", "8")])
+@pytest.mark.parametrize(("name", "figure"), [("dgx-h100", "8.5 %"), ("rtx4090", "15.9 %")])
+def test_the_note_on_the_trainer_has_the_links_of_the_devices(
+    box: Box, asked: tuple[str, ...], name: str, figure: str
+) -> None:
+    box.driver.show_box(replace(BOXES[name], tasks=()))
+    script = box.folder / "train.py"
+    script.write_text("from transformers import Trainer\n")
+    status, _, err = box.call("run", "--dry-run", *asked, "--", "python", str(script))
+    assert (status, err.count("\n"), figure in err) == (0, 1, True), err
+
+
+DEEPSPEED = "deepspeed --num_gpus 2 main.py --deepspeed\n"
+
+
+@pytest.mark.parametrize("asked", [(), ("-n", "2"), ("-n", "2", "--dry-run"), ("-n", "2", "--detach")])
+def test_the_first_devices_that_a_script_takes_must_be_free(
+    box: Box, programs: Path, asked: tuple[str, ...]
+) -> None:
+    """`--num_gpus` in a script takes 0 and 1 whatever is selected, and nobody has decided on these."""
+    box.driver.show_box(BOXES["shared"])
+    script = box.folder / "ds_chat.sh"
+    script.write_text(DEEPSPEED)
+    path = f"{programs}:{box.environ['PATH']}"
+    status, out, err = box.call("run", "-q", *asked, "--", "bash", str(script), PATH=path)
+    assert (status, out, err.count("\n"), box.claimed(), all_jobs(box.environ)) == (4, "", 1, [], [])
+    assert "--num_gpus 2" in err and "GPU 0,1" in err
+
+
+def test_the_first_devices_that_a_script_takes_are_claimed(box: Box, programs: Path) -> None:
+    box.hold(5)
+    script = box.folder / "ds_chat.sh"
+    script.write_text(DEEPSPEED)
+    path = f"{programs}:{box.environ['PATH']}"
+    for asked in ((), ("-n", "2"), ("--gpus", "0,1"), ("-n", "2", "--order", "best"), ("-n", "2", "--wait")):
+        status, out, err = box.call("run", "-q", *asked, "--", "bash", str(script), PATH=path)
+        assert status == 0 and inherited(box, out) == [0, 1], err
+    for wrong in (("-n", "3"), ("--gpus", "2,3"), ("--force", "--gpus", "2,3")):
+        status, out, err = box.call("run", "-q", *wrong, "--", "bash", str(script), PATH=path)
+        assert (status, out) == (2, ""), err
+
+
+def test_a_person_may_decide_on_the_first_devices_all_the_same(box: Box, programs: Path) -> None:
+    box.driver.show_box(BOXES["shared"])
+    script = box.folder / "ds_chat.sh"
+    script.write_text(DEEPSPEED)
+    path = f"{programs}:{box.environ['PATH']}"
+    status, out, err = box.call("run", "-q", "--force", "-n", "2", "--", "bash", str(script), PATH=path)
+    assert status == 0 and out.startswith("deepspeed 0,1 "), err
+
+
+def _old_ultralytics(device: str, _listed: str | None) -> list[int]:
+    """Up to 8.4.86 (select_device): `device` becomes the list of visible devices, whatever that was."""
+    return [int(entry) for entry in device.replace("cuda:", "").split(",")]
+
+
+def _new_ultralytics(device: str, listed: str | None) -> list[int]:
+    """From 8.4.87 on (parse_device): positions among the visible devices; indices, where all of them are in
+    the list and one is too high for a position."""
+    visible = list(range(8)) if listed is None else [int(entry) for entry in listed.split(",")]
+    wanted = [int(entry) for entry in device.replace("cuda:", "").split(",")]
+    if all(each in visible for each in wanted) and any(each >= len(visible) for each in wanted):
+        return wanted
+    return [visible[each] for each in wanted]
+
+
+@pytest.mark.parametrize(
+    "listed", ["0,1", "1,0", "5,4", "4,5", "0,2", "2,0", "3", "0", "2,1,0", "3,1,0", "1,2"]
+)
+@pytest.mark.parametrize("typed", ["", "device=4,5", "device=cuda:0", "device=0,1,2"])
+@pytest.mark.parametrize("options", [(), ("--ids", "uuid")])
+def test_yolo_runs_on_the_devices_whatever_its_version(
+    box: Box, listed: str, typed: str, options: tuple[str, ...]
+) -> None:
+    words = ("run", "-q", "--force", "--dry-run", *options, "--gpus", listed)
+    status, out, err = box.call(*words, "--", "yolo", "train", "model=m.pt", *([typed] if typed else []))
+    assert status == 0, err
+    line = dict(word.partition("=")[::2] for word in shlex.split(out) if "=" in word)
+    chosen = [int(entry) for entry in listed.split(",")]
+    assert line["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    if "device" not in line:
+        # Then every version takes the first one of those that are visible.
+        assert (line["CUDA_VISIBLE_DEVICES"], len(chosen)) == (listed, 1)
+        return
+    for reads in (_old_ultralytics, _new_ultralytics):
+        assert reads(line["device"], line.get("CUDA_VISIBLE_DEVICES")) == chosen, out
 
 
 def test_a_claim_on_what_both_name_is_a_shortage_and_no_wrong_call(box: Box) -> None:

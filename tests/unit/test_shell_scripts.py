@@ -89,6 +89,41 @@ def test_a_branch_that_is_perhaps_taken_leaves_its_variables_unknown() -> None:
     assert "VISIBLE" in found.not_known and "N" not in found.not_known
 
 
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ('[ -z "$GIVEN" ]', False),
+        ('[ -n "$GIVEN" ]', True),
+        ("[[ -z ${GIVEN:-} ]]", False),
+        ('test -z "$GIVEN"', False),
+        ('[ "x$GIVEN" = "" ]', False),
+        ('[ "$GIVEN" != "" ]', True),
+        ("[[ ! -v GIVEN ]]", False),
+        ("[[ $GIVEN ]]", True),
+        ('! [ -z "$GIVEN" ]', True),
+        ('[ -z "$GIVEN" ] && [ "$1" = a ]', False),
+        ('[ -z "${GIVEN+x}" ]', False),
+        ('[ "$GIVEN" = "0" ]', None),
+        ('[ -z "$(probe)" ]', None),
+        ('[[ "$GIVEN" == *,* ]]', None),
+        ('[[ "" == * ]]', None),
+    ],
+)
+def test_a_value_that_is_given_is_there_though_nobody_knows_it_yet(
+    condition: str, holds: bool | None
+) -> None:
+    script = f"if {condition}; then torchrun yes; else torchrun no; fi"
+    found = [
+        (command.words[1], command.certain)
+        for command in read_shell(script, (), {}, not_known={"GIVEN": "$GIVEN"})[0]
+        if command.words[0] == "torchrun"
+    ]
+    if holds is None:
+        assert found == [("yes", False), ("no", False)]
+    else:
+        assert found == [("yes" if holds else "no", True)]
+
+
 def test_what_is_behind_the_end_is_not_started() -> None:
     for script in ("torchrun a\nexit 0\ntorchrun b", "exec torchrun a\ntorchrun b"):
         assert [command.words[1] for command in read_shell(script, (), {})[0]] == ["a"]
@@ -131,6 +166,19 @@ _WORDS = st.one_of(
 _TESTS = st.one_of(
     _NAMES.map(lambda name: f'[ -z "${name}" ]'),
     st.tuples(_NAMES, _TEXTS).map(lambda p: f"[ \"${p[0]}\" = '{p[1]}' ]"),
+    st.tuples(
+        st.sampled_from(
+            [
+                '[ "${}" ]',
+                'test -n "${}"',
+                '[ ! -z "${}" ]',
+                "[ -v {} ]",
+                '[ -z "${{{}+x}}" ]',
+                '[ "${}" != "" ]',
+            ]
+        ),
+        _NAMES,
+    ).map(lambda p: p[0].format(p[1])),
     st.sampled_from(["[ $# -gt 1 ]", "[ $# -eq 0 ]", "true", "! false"]),
 )
 _SIMPLE = st.one_of(

@@ -301,7 +301,9 @@ class Allocator:
 
     def _where(self, snapshot: Snapshot) -> str:
         """The limits that the devices had to be within, for a sentence; "" for none."""
-        limits, within = self.limits(snapshot), self.reach(snapshot)
+        limits, within, listed = self.limits(snapshot), self.reach(snapshot), self.request.command_list
+        if listed is not None:
+            return f" ({listed.words} takes GPU {self.request.names} only; without it, any may be selected)"
         if within and within <= snapshot.own_lease and self.request.names is None:
             labels = ",".join(snapshot.label(device) for device in snapshot.devices if device.key in within)
             return f" (inside your lease of GPU {labels})"

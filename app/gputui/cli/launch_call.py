@@ -214,7 +214,7 @@ def request_for(
         option = f"--gpus {settled.names}" if settled.names is not None else f"-n {settled.count}"
         said = f"as if {option} were given" if settled.names != NONE else "no device is selected"
         tell(f"note: {said} ({default.words}); -n or --gpus overrides that")
-    facts |= facts_of(settled)
+    facts |= facts_of(settled, intent)
     return request_of(args, program_and_script(options.command), facts, job=job, asked=settled)
 
 

@@ -179,7 +179,9 @@ class ContainerCommand:
         """
         kept = tuple(option for option in self.options if not gives_devices(option, vendor))
         left = replace(self.arguments, options=kept)
-        words = [*before, *device_words(self.engine, devices, vendor, self.gpus or "")]
+        typed = {option.name for option in self.options if gives_devices(option, vendor)}
+        by_cdi = self.engine == "podman" or ("device" in typed and "gpus" not in typed)
+        words = [*before, *device_words(by_cdi, devices, vendor, self.gpus or "")]
         for name, value in variables.items():
             if value is not None:
                 words += ["-e", f"{name}={value}"]
@@ -244,12 +246,12 @@ def read_gpus(value: str) -> GpuRequest:
     return GpuRequest(1 if count is None else count)
 
 
-def device_words(engine: Engine, devices: Sequence[Device], vendor: Vendor, typed: str = "") -> list[str]:
-    """The options that give a container of that engine the devices; with what else the user's own `--gpus`
-    asks of them (capabilities, a driver)."""
+def device_words(by_cdi: bool, devices: Sequence[Device], vendor: Vendor, typed: str = "") -> list[str]:
+    """The options that give a container the devices, by the container device interface or docker's own
+    `--gpus`; with what else the user's own `--gpus` asks of them (capabilities, a driver)."""
     if vendor.containers is None or not devices:
         return []
-    if engine == "podman":
+    if by_cdi:
         return vendor.containers.podman(devices)
     words = vendor.containers.docker(devices)
     kept = [

@@ -34,6 +34,7 @@ class NamedDevices:
             environment
     rewritable  whether the command can be rewritten to other devices
     environ     what the program inherits that reads the list: it decides how numbers count
+    first       whether they follow from a number, as the first so many, and nobody has named them
     """
 
     words: str
@@ -41,6 +42,7 @@ class NamedDevices:
     firm: bool = True
     rewritable: bool = True
     environ: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    first: bool = field(default=False, compare=False)
 
     @property
     def names(self) -> str:
@@ -60,12 +62,14 @@ class DeviceCount:
     words, firm  as in NamedDevices
     takes_first  whether it takes the first so many of the box, whatever is visible, where it is not rewritten
                  (deepspeed's `--num_gpus`)
+    certain      whether the command is started at all, and not only in a branch that is perhaps taken
     """
 
     words: str
     number: int
     firm: bool = True
     takes_first: bool = field(default=False, compare=False)
+    certain: bool = field(default=True, compare=False)
 
 
 _Said = TypeVar("_Said", NamedDevices, DeviceCount)
@@ -84,6 +88,7 @@ class Intent:
     refused       why it cannot be started on selected devices, None where it can
     unclaimed     what in it leaves the lease on the devices (daemonizers.py), None where nothing does
     only_indices  the program that cannot read UUIDs in the vendor's variable, None where each one can
+    trainer       whether a Python script that no launcher starts imports the Trainer of transformers
     warnings      what cannot be followed, and what keeps our variables from the command
     """
 
@@ -96,6 +101,7 @@ class Intent:
     refused: str | None = None
     unclaimed: str | None = None
     only_indices: str | None = None
+    trainer: bool = False
     warnings: tuple[str, ...] = ()
 
     def around(self, inner: Intent) -> Intent:
@@ -122,19 +128,25 @@ class Intent:
             refused=self.refused or other.refused,
             unclaimed=self.unclaimed or other.unclaimed,
             only_indices=self.only_indices or other.only_indices,
+            trainer=self.trainer or other.trainer,
             warnings=(*self.warnings, *other.warnings),
         )
 
     def as_it_stands(self, behind: str = "") -> Intent:
-        """The intent of a command that cannot be rewritten. `behind` is where it stands (" (train.sh:3)")."""
+        """The intent of a command that cannot be rewritten: what a file or a default says is what it uses.
+
+        `behind` is where it stands (" (train.sh:3)").
+        """
         devices, count, refused = self.devices, self.count, self.refused
         if devices is not None:
-            devices = replace(devices, words=f"{devices.words}{behind}", rewritable=False)
+            # (Whoever asks for devices for what runs elsewhere means it.)
+            firm = devices.firm or bool(devices.listed)
+            devices = replace(devices, words=f"{devices.words}{behind}", firm=firm, rewritable=False)
         if count is not None:
-            count = replace(count, words=f"{count.words}{behind}")
-        if count is not None and count.takes_first and devices is None:
-            first = ",".join(map(str, range(min(count.number, MAX_DEVICES))))
-            devices = NamedDevices(count.words, first, count.firm, False)
+            count = replace(count, words=f"{count.words}{behind}", firm=count.certain)
+        if count is not None and count.takes_first and count.certain and devices is None:
+            listed = ",".join(map(str, range(min(count.number, MAX_DEVICES))))
+            devices = NamedDevices(count.words, listed, rewritable=False, first=True)
         what = self.excluded.words if self.excluded else self.all_devices
         if what is not None and refused is None:
             refused = f"{what}{behind} uses devices that are not selected, and gputui cannot rewrite it"
@@ -211,6 +223,13 @@ class CommandContext:
         return tuple(vendor.visibility for vendor in self.vendors)
 
     @property
+    def lists(self) -> Mapping[str, str]:
+        """The lists of devices that a launch will set, but for those that the line sets: variables, each with
+        what stands for its value, which is not known yet."""
+        names = (visibility.variable for visibility in self.visibilities)
+        return {name: f"${name}" for name in names if name and name not in self.typed}
+
+    @property
     def visibility(self) -> Visibility:
         """By whose rules a list is read that is no variable's."""
         return self.vendors[0].visibility
@@ -279,17 +298,18 @@ def _contradict(asked: Asked, intent: Intent) -> None:
     ):
         other = intent.excluded.words
     elif devices and devices.firm:
+        said = f"{devices.words} (GPU {devices.listed})" if devices.first else devices.words
         same = devices.count == number
         if same and asked.names is not None and _by_index(asked.names) and _by_index(devices.names):
             same = _entries(asked.names) == _entries(devices.names)
-        other = None if same else devices.words
+        other = None if same else said
     elif count and count.firm and count.number != number and number:
         # (Without a device, a count is of processes on the CPU.)
         other = count.words
     if other is not None:
         forced = f" (--force lets {wanted} win)" if devices is None or devices.rewritable else ""
         raise ContradictionError(
-            f"{wanted} contradicts {other} of the command: leave one of them out{forced}"
+            f"{wanted} contradicts {other} of the command: leave {wanted} out, or change the command{forced}"
         )
     if asked.group and intent.group and asked.group != intent.group:
         raise ContradictionError(f"--group {asked.group} contradicts {intent.group}, which the command says")

@@ -38,7 +38,7 @@ class Option(NamedTuple):
     label    of its row on the launch page; `about` is what stands beside its value there, and `about_given`
              where the user has given one
     unset    what the page shows while it has its default: "{launcher}" is the one that is recognised,
-             "{devices}" how many devices are selected
+             "{started}" how many processes are started; in `about`, "{processes}" says why so many
     kind     choice: one of `choices`; switch: on or off; number: 1 to MOST; path: of a file, in which the
              launch page expands `~`, as a shell does; text: what `read` takes
     metavar  how `--help` writes its value
@@ -211,8 +211,8 @@ class LaunchOptions:
         "--processes",
         help="number of processes (default: one per device)",
         label="processes",
-        about="one per device",
-        unset="{devices}",
+        about="{processes}",
+        unset="{started}",
         kind="number",
         metavar="N",
     )

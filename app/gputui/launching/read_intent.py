@@ -96,7 +96,7 @@ def _unplaced(command: Sequence[str], context: CommandContext) -> Intent:
             # A script says how the processes work together (Megatron), and not how many there are.
             said = said.around(Intent(group=program.intent(entrypoint.by_python(), context).group))
         if entrypoint.kind != "program":
-            said = said.around(_of_script(inner, context))
+            said = replace(said.around(_of_script(inner, context)), trainer=False)
         return outer.around(said)
     return outer.around(said.around(_of_script(inner, context)))
 
@@ -148,7 +148,7 @@ def _of_container(container: ContainerCommand, context: CommandContext) -> Inten
 
 def _of_each_rank(intent: Intent) -> Intent:
     """Of what each process of a launcher starts, the number counts a process's devices and not all."""
-    return replace(intent.as_it_stands(), count=None, group=None)
+    return replace(intent.as_it_stands(), count=None, group=None, trainer=False)
 
 
 def _listed(variables: Mapping[str, str | None], context: CommandContext) -> Intent:

@@ -11,6 +11,7 @@ from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Approve
 from gputui.allocating.errors import RequestError
 from gputui.allocating.request import CommandList, Request
+from gputui.choosing.links import weakest
 from gputui.choosing.named_devices import NONE, NamingError, entries_of
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
@@ -37,10 +38,10 @@ def settled_with(asked: Asked, intent: Intent, force: bool) -> Asked:
         raise RequestError(str(error)) from None
 
 
-def facts_of(asked: Asked) -> Want:
-    """What must be read of the devices to understand the command's own list of them."""
-    named = asked.by_command
-    return Want(0) if named is None else order_to_read(named.environ, named.listed)
+def facts_of(asked: Asked, intent: Intent) -> Want:
+    """What must be read of the devices to understand the command's own list of them, and what it starts."""
+    named, links = asked.by_command, Want.LINKS if intent.trainer else Want(0)
+    return links if named is None else links | order_to_read(named.environ, named.listed)
 
 
 def as_asked(request: Request, asked: Asked) -> Request:
@@ -48,6 +49,9 @@ def as_asked(request: Request, asked: Asked) -> Request:
     if asked.by_command is not None:
         listed = CommandList(asked.by_command.words, asked.by_command.environ)
         request = replace(request, command_list=listed)
+        if asked.by_command.first and not request.force:
+            # (Nobody has decided on these: they must be free, like any that are asked for by their number.)
+            request = replace(request, count=asked.by_command.count, order=request.order or "given")
     if asked.excluded is not None:
         never = (*request.rules.never, *asked.excluded.listed.split(","))
         request = replace(request, rules=replace(request.rules, never=never))
@@ -74,7 +78,9 @@ def agreement(
         if one_word is not None:
             why: str | None = one_word
         elif isinstance(devices, int):
-            why = refusal(options, devices, environ, box=box, intent=intent)
+            # (Those of the command's own list are picked from that list.)
+            said = intent if request.command_list is None else replace(intent, devices=None)
+            why = refusal(options, devices, environ, box=box, intent=said)
         else:
             why = compose(devices, options, environ, box=box, intent=intent).refusal
             if request.command_list is None:
@@ -114,4 +120,5 @@ def launch_of_allocation(
     """The launch of launch options on allocated devices."""
     # (Without devices, those of all vendors that are installed are hidden.)
     box = vendors_of(allocation.snapshot.devices) or vendors_here()
-    return compose(allocation.devices, options, environ, box=box, intent=intent, meeting=meeting)
+    link = weakest(allocation.snapshot, allocation.devices)
+    return compose(allocation.devices, options, environ, None, box, intent, meeting, link)

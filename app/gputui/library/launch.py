@@ -191,7 +191,7 @@ def _request(
     asked = Asked(n, None if devices is None else listed(devices), limits.grouping())
     asked = settled_with(asked, intent, limits.force)
     request = limits.request(asked.count, asked.names, asked.group, program_and_script(options.command))
-    return replace(as_asked(request, asked), facts=Want.VERDICT | facts_of(asked))
+    return replace(as_asked(request, asked), facts=Want.VERDICT | facts_of(asked, intent))
 
 
 def _detached(

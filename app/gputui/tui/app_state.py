@@ -609,9 +609,12 @@ class AppState:
         if not self.selection.decided:
             return Launch(self.options.command, tuple(self.options.additions), self.options.directory)
         # (The first frame mostly needs no launch, and launchers take 15 ms to import.)
+        from gputui.choosing.links import weakest
         from gputui.launching.compose import compose
 
-        return compose(self.selected, self.options, self.environ, self.host_environment, self.vendors)
+        link = weakest(self.snapshot, self.selected) if self.snapshot is not None else None
+        options, host = self.options, self.host_environment
+        return compose(self.selected, options, self.environ, host, self.vendors, link=link)
 
     @property
     def is_example(self) -> bool:

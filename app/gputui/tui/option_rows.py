@@ -46,18 +46,21 @@ def rows(app_state: AppState) -> tuple[Row, ...]:
 def _settings(app_state: AppState) -> list[Row]:
     """A row for each launch option that applies."""
     options = app_state.options
-    in_force = {"launcher": launcher_of(options).name, "devices": max(1, len(app_state.selected))}
+    name, count = launcher_of(options).name, max(1, len(app_state.selected))
+    in_force = {"launcher": name, "started": count, "processes": "one per device"}
+    if name == "python":
+        in_force |= {"started": 1, "processes": "one process; torchrun starts one per device"}
     found = []
-    for name, each in table().items():
+    for option, each in table().items():
         if not each.applies(options):
             continue
-        value = getattr(options, name)
+        value = getattr(options, option)
         given = value != each.default
-        about = (each.about_given if given else None) or each.about
+        about = (each.about_given if given else None) or each.about.format(**in_force)
         shown = each.unset.format(**in_force) if not given else "on" if value is True else str(value)
         kind = each.kind if each.kind in ("choice", "switch") else "text"
         typed = str(value) if given and kind == "text" else ""
-        found.append(Row(name, each.label, shown, about, kind, given, typed))
+        found.append(Row(option, each.label, shown, about, kind, given, typed))
     return found
 
 

@@ -115,7 +115,7 @@ class Deepspeed(ScriptLauncher):
         if count is None and hostfile is not None and host is not None and not given.named(_DEVICES):
             slots = (hostfile.slots or {})[host]
             if slots:
-                count = DeviceCount(f"slots={slots} in {hostfile.path}", slots, firm=False)
+                count = DeviceCount(f"slots={slots} in {hostfile.path}", slots, False, takes_first=True)
         return Intent(count=count)
 
     def complete(self, request: LauncherRequest) -> Completed:

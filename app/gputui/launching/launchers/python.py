@@ -15,7 +15,7 @@ from gputui.launching.launchers.entrypoint import Entrypoint, of_command
 from gputui.launching.launchers.torchrun import Torchrun
 from gputui.launching.programs import program_of
 from gputui.launching.programs.program import Program
-from gputui.launching.python_command import is_python, read_python
+from gputui.launching.python_command import is_python
 from gputui.launching.shells import shell_of
 
 _ELSEWHERE = {
@@ -89,16 +89,6 @@ class Python:
                 notices.remark(f"gputui adds nothing to {behind} inside {name}: say there how many processes")
         if request.one_each:
             notices.warn(f"{request.vendor.one_part}; the launcher torchrun shows each process one")
-        elif len(request.devices) > 1 and _is_script(command):
-            used = (
-                "uses DataParallel (8.5 to 15.9 % slower than one process per device, as its guide measured)"
-                if request.vendor.data_parallel
-                else "uses the first one only"
-            )
-            notices.remark(
-                f"this starts one process for {len(request.devices)} devices, in which the Trainer of"
-                f" transformers {used}; the launcher torchrun starts one per device"
-            )
         asked = {"--logs": request.logs, "--numa-binding": request.numa}
         if any(asked.values()):
             what = " and ".join(option for option, given in asked.items() if given)
@@ -111,6 +101,9 @@ class Python:
             command, ranked = _of_program(program, tuple(command), request, notices)
         if program is not None and not request.devices and program.runs_elsewhere(command):
             return notices.completed(tuple(command), "elsewhere")
+        if program is not None and program.names_beside_no_list(command, request.devices, request.vendor):
+            notices.remark(f"{request.visibility.variable} left out: {program.name} might count in it")
+            return notices.completed(tuple(command), "command", ranked)
         return notices.completed(tuple(command), ranked=ranked)
 
     def lost_with_another(self, request: LauncherRequest) -> str | None:
@@ -148,17 +141,6 @@ def _in_order(words: Sequence[str], some: Counter[str]) -> Iterator[str]:
         if left[word] > 0:
             left[word] -= 1
             yield word
-
-
-def _is_script(command: Sequence[str]) -> bool:
-    """Whether a Python script or module of the user's own is started, and no program of the table."""
-    program = program_of(command)
-    if program is not None and not program.any_python:
-        return False
-    python = read_python(command)
-    if python is None:
-        return bool(command) and command[0].endswith(".py")
-    return python.module is not None or (python.script is not None and python.script != "-")
 
 
 def _names(command: Sequence[str], variable: str) -> bool:

@@ -19,6 +19,7 @@ from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.launching.argument_vector import OptionTable, program_name, read_options, whole_number
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
 from gputui.launching.python_command import is_python, started_program
+from gputui.vendors.vendor import Vendor
 
 Dimension = Literal["tp", "pp", "cp", "dp", "dp here", "dp inside", "machines", "processes"]
 """What a size counts: the devices of a tensor-parallel group, pipeline stages, parts of a context,
@@ -62,7 +63,8 @@ TORCH_DEVICE = "[a-z]+:"
 class DeviceOption:
     """An option that names devices: `DeviceOption("device", counted="visible")`.
 
-    counted   "all": by the index in the whole box; "visible": by the position among the visible devices
+    counted   "all": by the index in the whole box; "visible": by the position among the visible devices;
+              "either": by either, as the version is, so that it must name the same in both ways
     prefix    a pattern of what stands before the list or before each entry, "" for nothing
     whole     values that name no device of their own: those that are visible ("all", "auto", "-1")
     cpu       values that mean the CPU
@@ -71,7 +73,7 @@ class DeviceOption:
     """
 
     options: str
-    counted: Literal["all", "visible"]
+    counted: Literal["all", "visible", "either"]
     prefix: str = ""
     whole: tuple[str, ...] = ("all", "auto", "-1", "")
     cpu: tuple[str, ...] = ("cpu",)
@@ -234,10 +236,10 @@ class Program:
         words, remarks = list(command[own:]), []
         if self._is_elsewhere(self._arguments(command)):
             return tuple(command), (f"{self.name}: {self.elsewhere}",)
-        numbers = {
-            "visible": ",".join(map(str, range(len(devices)))),
-            "all": ",".join(str(device.index) for device in devices),
-        }
+        places, indices = [*range(len(devices))], [device.index for device in devices]
+        either = indices if _by_index(devices, context.vendors[0]) else places
+        listed = {"visible": places, "all": indices, "either": either}
+        numbers = {counted: ",".join(map(str, each)) for counted, each in listed.items()}
         for option, given in self._device_options(self._arguments(command)):
             if given.value in option.whole or self._said(option, given) is None:
                 continue
@@ -246,13 +248,13 @@ class Program:
             value = option.listing(given.value, numbers[option.counted])
             if _plain(given.value) != _plain(value):
                 words[given.place : given.place + given.length] = given.written(value)
-                remarks.append(_rewritten(given, value))
+                remarks.append(_rewritten(given, value, numbers[option.counted] == numbers["visible"]))
         if self.positions is not None and devices:
             for names, value in ((self.positions.first, "0"), (self.positions.step, "1")):
                 for given in self._options(words, names):
                     if given.value != value:
                         words[given.place : given.place + given.length] = given.written(value)
-                        remarks.append(_rewritten(given, value))
+                        remarks.append(_rewritten(given, value, True))
         arguments = self._arguments(command)
         if self.asks and devices and not self._says_how_many(arguments) and not self.started(command):
             sizes, count = self._count(arguments, context)
@@ -261,7 +263,7 @@ class Program:
             others = takes // sizes.get("tp", 1) if sizes else 1
             if machines and takes != len(devices) and len(devices) % others == 0:
                 asked = len(devices) // others * machines
-                added = self.asks.format(count=asked, devices=numbers["visible"])
+                added = self.asks.format(count=asked, devices=numbers["either"])
                 words = [*words, added] if self.key_value else [added, *words]
                 remarks.append(f"{added}: {self.name} would use {takes} by default")
         if self.tells and not self._says_how_many(arguments):
@@ -271,6 +273,14 @@ class Program:
             named = next(self._options(arguments, self.hosts)).spelling
             remarks.append(f"{named}: processes on other machines get other devices, by their own indices")
         return (*command[:own], *words), tuple(remarks)
+
+    def names_beside_no_list(self, command: Sequence[str], devices: Sequence[Device], vendor: Vendor) -> bool:
+        """Whether its command names the devices, and must not have a list of them besides: each number would
+        be a position in that, too, and mean another device."""
+        indices = [device.index for device in devices]
+        moved = sorted(indices) == list(range(len(indices))) != indices and _by_index(devices, vendor)
+        given = self._device_options(self._arguments(command))
+        return moved and any(option.counted == "either" for option, _ in given)
 
     def changed_variables(
         self, command: Sequence[str], devices: int, context: CommandContext
@@ -420,7 +430,7 @@ class Program:
         found: NamedDevices | DeviceCount | None = None
         for option, given in self._device_options(arguments):
             said = self._said(option, given)
-            if said is not None and isinstance(said, NamedDevices) and option.counted == "visible":
+            if said is not None and isinstance(said, NamedDevices) and option.counted != "all":
                 said = _among_visible(said, context)
             found = said if said is not None else found
         return found
@@ -485,9 +495,15 @@ class Program:
             yield from (self.positions.first, self.positions.step)
 
 
-def _rewritten(given: Given, value: str) -> str:
+def _by_index(devices: Sequence[Device], vendor: Vendor) -> bool:
+    """Whether a program that counts either way is told indices: what it reads besides is CUDA's list."""
+    return vendor.runtime == "CUDA" and not any(device.parent for device in devices)
+
+
+def _rewritten(given: Given, value: str, within: bool) -> str:
     """That an option names the selected devices now."""
-    return f"{given.text} rewritten to {' '.join(given.written(value))} (numbered within the selection)"
+    how = " (numbered within the selection)" if within else ""
+    return f"{given.text} rewritten to {' '.join(given.written(value))}{how}"
 
 
 def _by_dimension(said: Iterator[tuple[Dimension, int, str]]) -> dict[Dimension, tuple[int, str]]:

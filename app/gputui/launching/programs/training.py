@@ -229,11 +229,14 @@ TRAINING = (
         name="YOLO",
         starts=("yolo", "ultralytics"),
         devices=(
-            DeviceOption("device", counted="visible", prefix=TORCH_DEVICE, whole=("-1", "", "cuda", "none")),
+            DeviceOption("device", counted="either", prefix=TORCH_DEVICE, whole=("-1", "", "cuda", "none")),
         ),
         asks="device={devices}",
         key_value=True,
-        source="ultralytics/utils/torch_utils.py: parse_device, 8.4.190",
+        # Up to 8.4.86 it makes `device` the list of visible devices; since 8.4.87 it takes numbers that are
+        # too high for positions among the visible ones for their indices.
+        only_indices=True,
+        source="ultralytics/utils/torch_utils.py: select_device 8.4.86, parse_device 8.4.87 and 8.4.190",
     ),
     Program(
         name="verl",

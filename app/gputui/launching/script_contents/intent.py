@@ -55,9 +55,8 @@ def shell_intent(script: StartedScript, context: CommandContext, read: ReadComma
         found = context.file_beginning(path)
         return found[0] if found else None
 
-    # The list of visible devices that we will set is not known yet, unless the line has one.
     lists = [visibility.variable for visibility in context.visibilities if visibility.variable]
-    ours = {name: f"${name}" for name in lists if name not in context.typed}
+    ours = dict(context.lists)
     if context.ranks is not None:
         # Each process has its own.
         ours.update((name, f"${name}") for name in _RANKS)
@@ -104,20 +103,18 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
         context = replace(context, host_environment=InsideContainer())
     elif command.directory:
         context = replace(context, directory=os.path.join(context.directory or "", command.directory))  # noqa: PTH118
-    inner = read(command.words, context)
+    inner = read(command.words, context).as_it_stands(behind)
     warnings = [*inner.warnings]
-    if inner.count is not None and inner.count.takes_first:
-        # It ignores the variable.
-        inner = inner.as_it_stands()
     for visibility in context.visibilities:
         name = visibility.variable
         listed, written = command.variables.get(name), command.not_known.get(name)
         # (A launcher's own option counts before the variable.)
         if inner.devices is None and written is not None and context.ranks and written in _LOCAL_RANKS:
-            inner = replace(inner, devices=_named(name, written, range(context.ranks), context))
+            each = ",".join(map(str, range(context.ranks)))
+            inner = replace(inner, devices=_named(f"{name}={written}{behind}", each, context))
         elif inner.devices is None and listed is not None:
             entries = list_of(visibility, listed)
-            inner = replace(inner, devices=NamedDevices(f"{name}={listed}", entries, environ=context.environ))
+            inner = replace(inner, devices=_named(f"{name}={listed}{behind}", entries, context))
         elif written is not None and written != f"${name}":
             warnings.append(f"{place}: gputui cannot tell which devices {name} names there ({written[:60]})")
         elif name in command.variables and listed is None and written is None:
@@ -125,19 +122,19 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
             inner = replace(inner, refused=inner.refused or refused)
     if not command.certain:
         if inner.devices is not None:
-            warnings.append(f"{place}: {inner.devices.words} may override the selected devices")
-        count = inner.count and replace(inner.count, firm=False, takes_first=False)
+            warnings.append(f"{inner.devices.words} may override the selected devices")
+        count = inner.count and replace(inner.count, firm=False, certain=False)
         inner = replace(inner, devices=None, count=count, refused=None)
     if inner.count is None and inner.devices is None:
         unknown = _unknown_of_launcher(command, context)
         if unknown is not None:
             warnings.append(f"{place}: gputui cannot tell what {unknown} is: it may say how many devices")
-    return replace(inner.as_it_stands(behind), warnings=tuple(warnings))
+    return replace(inner, warnings=tuple(warnings))
 
 
-def _named(name: str, written: str, indices: range, context: CommandContext) -> NamedDevices:
-    """The devices of a variable that each of several processes sets to its own number."""
-    return NamedDevices(f"{name}={written}", ",".join(map(str, indices)), environ=context.environ)
+def _named(words: str, listed: str, context: CommandContext) -> NamedDevices:
+    """The devices of a variable that a script sets."""
+    return NamedDevices(words, listed, rewritable=False, environ=context.environ)
 
 
 def _unknown_of_launcher(command: StartedCommand, context: CommandContext) -> str | None:
@@ -157,7 +154,7 @@ def _unknown_of_launcher(command: StartedCommand, context: CommandContext) -> st
 
 def python_intent(script: StartedScript, context: CommandContext) -> Intent:
     """What a Python script says of devices. A list that it sets itself cannot be changed."""
-    devices, warnings, needs = None, [], None
+    devices, warnings, needs, trainer = None, [], None, False
     for vendor in context.vendors:
         variable = vendor.visibility.variable
         reading = read_python(
@@ -168,15 +165,16 @@ def python_intent(script: StartedScript, context: CommandContext) -> Intent:
             listed = ",".join(vendor.visibility.entries(own.text))
             devices = NamedDevices(f"{variable}={own.text} ({own.place})", listed, rewritable=False)
         for each in reading.lists:
-            if each is not own and not each.default and (not each.certain or each.text is None):
+            if not each.certain or each.text is None:
                 what = f"remove {variable}" if each.text is None else f"set {variable}={each.text}"
                 warnings.append(f"{each.place} may {what}, which would override the selected devices")
-        for unfollowed in reading.unfollowed:
-            warnings.append(f"{unfollowed.place} sets {variable} to a value that gputui cannot determine")
+        for place in reading.unfollowed:
+            warnings.append(f"{place} sets {variable} to a value that gputui cannot determine")
         most = reading.most
         if most is not None and (needs is None or most.needs > needs.number):
             needs = DeviceCount(f"{most.written} ({most.place})", most.needs, firm=False)
-    return Intent(devices=devices, needs=needs, warnings=tuple(dict.fromkeys(warnings)))
+        trainer |= reading.trainer
+    return Intent(devices=devices, needs=needs, trainer=trainer, warnings=tuple(dict.fromkeys(warnings)))
 
 
 def _may_use_devices(words: Sequence[str]) -> bool:

@@ -45,7 +45,9 @@ def make_script(
     for name in [given.get("file")] if "file" in given else _NAMES:
         found = context.file_beginning(name)
         if found is not None:
-            text = _recipes(found[0], goals, dict(named), context.environ)
+            # ("$$" is a "$" of the shell's.)
+            inherited = {**context.environ, **{name: f"${said}" for name, said in context.lists.items()}}
+            text = _recipes(found[0], goals, dict(named), inherited)
             # Variables of make's own line are exported to what it starts.
             return StartedScript("shell", name, text, found[1]), context.with_variables(dict(named))
     return None

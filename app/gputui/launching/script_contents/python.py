@@ -1,8 +1,9 @@
 """Reads what a Python script says of devices: the list that it sets for itself, the devices that it names.
 
 Its syntax tree is searched; nothing is executed and nothing imported. Values that are written out count, and
-names that are set to such a value once in the file. Sources: torch.device and the module of the devices in
-PyTorch's documentation, tf.config.list_physical_devices, jax.devices, `devices` of Lightning's Trainer.
+names that are set to such a value once in the file. What the script does only where it inherits no list does
+not count: a launch sets one. Sources: torch.device and the module of the devices in PyTorch's documentation,
+tf.config.list_physical_devices, jax.devices, `devices` of Lightning's Trainer.
 """
 
 from __future__ import annotations
@@ -13,19 +14,16 @@ import warnings
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from gputui.launching.script_contents.python_reading import (
-    DeviceUse,
-    OwnList,
-    Place,
-    PythonReading,
-    Unfollowed,
-)
+from gputui.launching.script_contents.python_reading import DeviceUse, OwnList, Place, PythonReading
 
 _OF_TORCH = ("set_device", "device", "get_device_name", "get_device_properties", "mem_get_info")
 """Functions of torch's module for the devices whose first argument is an index."""
 
 _LISTING = ("devices", "local_devices", "list_physical_devices", "list_logical_devices")
 _TRAINERS = ("Trainer", "Fabric")
+_OF_TRANSFORMERS = ("Trainer", "TrainingArguments")
+"""How the names of its Trainer, and of its arguments, end."""
+
 _WRITTEN = 80
 _MOST_PARSED = 1 << 17
 """Characters of a script that is parsed: a tree of 1 MiB may take seconds. Longer ones are read by lines."""
@@ -45,13 +43,17 @@ def read_python(
     variables    those that list the visible devices
     device_type  torch's word for a device (`Vendor.device_type`)
     """
-    words = (*variables, device_type, "gpu", "GPU", "devices", "device_ids")
+    words = (*variables, device_type, "gpu", "GPU", "devices", "device_ids", *_OF_TRANSFORMERS)
     if not any(word in text for word in words):
         return PythonReading()
     tree = syntax_tree(text) if whole and len(text) <= _MOST_PARSED else None
-    if tree is None:
-        return _by_lines(name, text, variables)
-    return _Reader(name, text, variables, device_type).reading(tree)
+    try:
+        if tree is not None:
+            return _Reader(name, text, variables, device_type).reading(tree)
+    except RecursionError:
+        # (Conditions within each other by the thousand.)
+        pass
+    return _by_lines(name, text, variables)
 
 
 def syntax_tree(text: str) -> ast.Module | None:
@@ -81,7 +83,7 @@ def _by_lines(script: str, text: str, variables: Collection[str]) -> PythonReadi
         )
         for each in found
     ]
-    return PythonReading(tuple(lists), parsed=False)
+    return PythonReading(tuple(lists))
 
 
 class _Reader:
@@ -97,16 +99,22 @@ class _Reader:
         self._listed: set[str] = set()
         self._lists: list[OwnList] = []
         self._uses: list[DeviceUse] = []
-        self._unfollowed: list[Unfollowed] = []
-        self._imports: set[str] = set()
+        self._unfollowed: list[Place] = []
+        self._inherited: set[str] = set()
+        self._trains = False
 
     def reading(self, tree: ast.Module) -> PythonReading:
         self._names(tree)
-        for node, certain in _walk(tree):
-            if isinstance(node, ast.Import):
-                self._imports.update(each.name.partition(".")[0] for each in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                self._imports.add((node.module or "").partition(".")[0])
+        for node, certain in self._walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                of_transformers = (node.module or "").partition(".")[0] == "transformers"
+                self._trains |= of_transformers and any(
+                    each.name.endswith(_OF_TRANSFORMERS) for each in node.names
+                )
+            elif isinstance(node, ast.Attribute):
+                self._trains |= (
+                    node.attr.endswith(_OF_TRANSFORMERS) and _last_name(node.value) == "transformers"
+                )
             elif isinstance(node, (ast.Assign, ast.AnnAssign)):
                 self._assignment(node, certain)
             elif isinstance(node, ast.AugAssign):
@@ -119,15 +127,12 @@ class _Reader:
             elif isinstance(node, ast.Call):
                 self._call(node, certain)
             elif isinstance(node, ast.Subscript):
-                self._subscript(node, certain)
+                self._subscript(node)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found = self._named.fullmatch(node.value)
                 if found:
-                    self._use(node, certain, indices=(int(found[1]),))
-        by_line = sorted(self._lists, key=lambda each: each.place.line)
-        uses = sorted(self._uses, key=lambda each: each.place.line)
-        unfollowed = sorted(self._unfollowed, key=lambda each: each.place.line)
-        return PythonReading(tuple(by_line), tuple(uses), tuple(unfollowed), True, frozenset(self._imports))
+                    self._use(node, int(found[1]) + 1)
+        return PythonReading(tuple(self._lists), tuple(self._uses), tuple(self._unfollowed), self._trains)
 
     def _names(self, tree: ast.Module) -> None:
         """Names that are set once in the whole file, to a value that is written out or a list of devices."""
@@ -149,6 +154,8 @@ class _Reader:
                     self._literals[name] = literal
                 if self._is_listing(value):
                     self._listed.add(name)
+                if self._is_inherited(value):
+                    self._inherited.add(name)
 
     # Values.
 
@@ -224,75 +231,96 @@ class _Reader:
         line = self._lines[node.lineno - 1 : node.lineno]
         return line[0].strip()[:_WRITTEN] if line else ""
 
-    def _list(
-        self, node: ast.expr | ast.stmt, text: str | None, certain: bool, default: bool = False
-    ) -> None:
-        self._lists.append(OwnList(self._place(node), text, certain, default))
+    def _list(self, node: ast.expr | ast.stmt, text: str | None, certain: bool) -> None:
+        self._lists.append(OwnList(self._place(node), text, certain))
 
-    def _use(
-        self,
-        node: ast.expr | ast.stmt,
-        certain: bool,
-        indices: tuple[int, ...] = (),
-        count: int | None = None,
-    ) -> None:
-        indices = tuple(each for each in indices if each >= 0)
-        if (indices or count) and len(self._uses) < 1000:
-            self._uses.append(DeviceUse(self._place(node), self._written(node), certain, indices, count))
+    def _use(self, node: ast.expr | ast.stmt, needs: int) -> None:
+        if needs > 0 and len(self._uses) < 1000:
+            self._uses.append(DeviceUse(self._place(node), self._written(node), needs))
 
-    def _value(
-        self, variable: str, value: ast.expr, node: ast.expr | ast.stmt, certain: bool, default: bool = False
-    ) -> None:
+    def _value(self, value: ast.expr, node: ast.expr | ast.stmt, certain: bool) -> None:
         """A list that is set, or one that cannot be told."""
         text = self._literal(value)
         if isinstance(text, str):
-            self._list(node, text, certain, default)
-            return
-        kept = self._kept(value)
-        if isinstance(kept, str):
-            # `os.environ.get(NAME, "0")`: what is inherited stays.
-            self._list(node, kept, certain, True)
-        elif kept is None and len(self._unfollowed) < 100:
-            self._unfollowed.append(
-                Unfollowed(self._place(node), self._written(node), "a value that Python computes", variable)
-            )
+            self._list(node, text, certain)
+        elif not self._is_inherited(value) and len(self._unfollowed) < 100:
+            self._unfollowed.append(self._place(node))
 
-    def _kept(self, value: ast.expr) -> Literal | bool:
-        """The default of `os.environ.get(NAME, default)`; True for the variable itself; None for others."""
-        if self._variable_of(value):
-            return True
-        if not isinstance(value, ast.Call) or _last_name(value.func) not in ("get", "getenv"):
-            return None
+    # The list that is inherited: it is there.
+
+    def _is_inherited(self, value: ast.expr) -> bool:
+        """Whether a value is the list that the script inherits: `os.environ.get(NAME, "0")`."""
+        if isinstance(value, ast.Name):
+            return value.id in self._inherited
+        if isinstance(value, ast.BoolOp):
+            return isinstance(value.op, ast.Or) and self._is_inherited(value.values[0])
+        if isinstance(value, ast.IfExp):
+            holds = self._holds(value.test)
+            return holds is not None and self._is_inherited(value.body if holds else value.orelse)
+        if not isinstance(value, ast.Call):
+            return self._variable_of(value) is not None
+        name = _last_name(value.func)
         owner = value.func.value if isinstance(value.func, ast.Attribute) else None
-        of_environ = _last_name(value.func) == "getenv" or (owner is not None and self._is_environ(owner))
-        if not of_environ or not value.args or not self._ours(value.args[0]):
-            return None
-        if len(value.args) < 2:
-            return True
-        return self._literal(value.args[1])
+        of_environ = name == "getenv" or (name == "get" and owner is not None and self._is_environ(owner))
+        return of_environ and bool(value.args) and self._ours(value.args[0]) is not None
+
+    def _holds(self, test: ast.expr) -> bool | None:
+        """Whether a condition holds in a script that is started with a list of devices; None: not known."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            holds = self._holds(test.operand)
+            return None if holds is None else not holds
+        if isinstance(test, ast.BoolOp):
+            each = {self._holds(value) for value in test.values}
+            either = isinstance(test.op, ast.Or)
+            return either if either in each else None if None in each else not either
+        if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+            return True if self._is_inherited(test) else None
+        left, operator, right = test.left, test.ops[0], test.comparators[0]
+        wants = isinstance(operator, (ast.In, ast.Eq, ast.Is))
+        if isinstance(operator, (ast.In, ast.NotIn)):
+            keys = right.func if isinstance(right, ast.Call) and _last_name(right.func) == "keys" else None
+            environ = keys.value if isinstance(keys, ast.Attribute) else right
+            return wants if self._ours(left) and self._is_environ(environ) else None
+        if isinstance(left, ast.Name) and left.id == "__name__":
+            return wants if self._literal(right) == "__main__" else None
+        empty = isinstance(right, ast.Constant) and right.value in (None, "")
+        return not wants if empty and self._is_inherited(left) else None
+
+    def _walk(self, tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
+        """All nodes that may be executed, each with whether it is whenever the script is."""
+        waiting: list[tuple[ast.AST, bool]] = [(tree, True)]
+        while waiting:
+            node, certain = waiting.pop()
+            yield node, certain
+            holds = self._holds(node.test) if isinstance(node, (ast.If, ast.IfExp)) else None
+            inside: list[tuple[ast.AST, bool]] = []
+            for name, value in ast.iter_fields(node):
+                if holds is not None and name == ("orelse" if holds else "body"):
+                    continue
+                inner = certain and (holds is not None or not _may_be_left_out(node, name))
+                inside += [(each, inner) for each in (value if isinstance(value, list) else (value,))]
+            waiting += [each for each in reversed(inside) if isinstance(each[0], ast.AST)]
 
     def _assignment(self, node: ast.Assign | ast.AnnAssign, certain: bool) -> None:
         if node.value is None:
             return
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            variable = self._variable_of(target)
-            if variable:
-                self._value(variable, node.value, node, certain)
+            if self._variable_of(target):
+                self._value(node.value, node, certain)
 
     def _mapping(self, value: ast.expr, node: ast.expr | ast.stmt, certain: bool) -> None:
         """`{NAME: …}` and `dict(NAME=…)`."""
         if isinstance(value, ast.Dict):
             for key, each in zip(value.keys, value.values, strict=True):
-                variable = None if key is None else self._ours(key)
-                if variable:
-                    self._value(variable, each, node, certain)
+                if key is not None and self._ours(key):
+                    self._value(each, node, certain)
         elif isinstance(value, ast.Call) and _last_name(value.func) == "dict":
             self._keywords(value, node, certain)
 
     def _keywords(self, call: ast.Call, node: ast.expr | ast.stmt, certain: bool) -> None:
         for keyword in call.keywords:
             if keyword.arg in self._variables and keyword.arg is not None:
-                self._value(keyword.arg, keyword.value, node, certain)
+                self._value(keyword.value, node, certain)
 
     def _call(self, node: ast.Call, certain: bool) -> None:
         name = _last_name(node.func)
@@ -300,31 +328,29 @@ class _Reader:
         first = node.args[0] if node.args else None
         if owner is not None and self._is_environ(owner):
             self._environ_call(name, node, certain)
-        elif name in ("putenv", "setenv") and len(node.args) == 2 and (variable := self._ours(node.args[0])):
-            self._value(variable, node.args[1], node, certain)
+        elif name in ("putenv", "setenv") and len(node.args) == 2 and self._ours(node.args[0]):
+            self._value(node.args[1], node, certain)
         elif name == "unsetenv" and first is not None and self._ours(first):
             self._list(node, None, certain)
         elif name == self._type and owner is not None:
             # tensor.TYPE(3)
-            self._index(first, node, certain)
+            self._index(first, node)
         elif name == "device" and len(node.args) == 2 and self._literal(first) == self._type:
-            self._index(node.args[1], node, certain)
+            self._index(node.args[1], node)
         elif name in _OF_TORCH and owner is not None and _last_name(owner) == self._type:
-            self._index(first, node, certain)
+            self._index(first, node)
         elif name in _TRAINERS:
-            self._trainer(node, certain)
+            self._trainer(node)
         for keyword in node.keywords:
             if keyword.arg == "device_ids" or (keyword.arg == "index" and name == "device"):
                 indices = self._literal(keyword.value)
-                if isinstance(indices, tuple):
-                    self._use(node, certain, indices)
-                elif isinstance(indices, int):
-                    self._use(node, certain, (indices,))
+                if isinstance(indices, (tuple, int)):
+                    self._use(node, _highest(indices) + 1)
 
-    def _index(self, argument: ast.expr | None, node: ast.Call, certain: bool) -> None:
+    def _index(self, argument: ast.expr | None, node: ast.Call | ast.Subscript) -> None:
         index = self._literal(argument)
         if isinstance(index, int):
-            self._use(node, certain, (index,))
+            self._use(node, index + 1)
 
     def _environ_call(self, name: str, node: ast.Call, certain: bool) -> None:
         """A method of os.environ."""
@@ -334,12 +360,10 @@ class _Reader:
             self._keywords(node, node, certain)
         elif name == "clear" or (name == "pop" and node.args and self._ours(node.args[0])):
             self._list(node, None, certain)
-        elif name in ("setdefault", "__setitem__") and len(node.args) == 2:
-            variable = self._ours(node.args[0])
-            if variable:
-                self._value(variable, node.args[1], node, certain, name == "setdefault")
+        elif name == "__setitem__" and len(node.args) == 2 and self._ours(node.args[0]):
+            self._value(node.args[1], node, certain)
 
-    def _trainer(self, node: ast.Call, certain: bool) -> None:
+    def _trainer(self, node: ast.Call) -> None:
         """Lightning's `devices`: a number, a list of indices, or either in a text."""
         keywords = {each.arg: self._literal(each.value) for each in node.keywords}
         if keywords.get("accelerator", "auto") not in ("auto", "gpu", self._type, None):
@@ -351,19 +375,20 @@ class _Reader:
                     value = int(value)
                 elif re.fullmatch(r"\s*[0-9]{1,4}\s*(,\s*[0-9]{1,4}\s*)*,?\s*", value):
                     value = tuple(int(each) for each in value.split(",") if each.strip())
-            if isinstance(value, int) and value > 0:
-                self._use(node, certain, count=value)
-            elif isinstance(value, tuple):
-                self._use(node, certain, value)
+            if isinstance(value, (tuple, int)):
+                self._use(node, _highest(value) + 1 if isinstance(value, tuple) else value)
 
-    def _subscript(self, node: ast.Subscript, certain: bool) -> None:
+    def _subscript(self, node: ast.Subscript) -> None:
         """`gpus[3]`, `jax.devices()[3]`."""
         listed = self._is_listing(node.value) or (
             isinstance(node.value, ast.Name) and node.value.id in self._listed
         )
-        index = self._literal(node.slice) if listed else None
-        if isinstance(index, int):
-            self._use(node, certain, (index,))
+        if listed:
+            self._index(node.slice, node)
+
+
+def _highest(indices: int | tuple[int, ...]) -> int:
+    return indices if isinstance(indices, int) else max(indices, default=-1)
 
 
 def _last_name(node: ast.AST | None) -> str:
@@ -373,45 +398,20 @@ def _last_name(node: ast.AST | None) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
-    """All nodes, each with whether it is executed whenever the script is."""
-    waiting: list[tuple[ast.AST, bool]] = [(tree, True)]
-    while waiting:
-        node, certain = waiting.pop()
-        yield node, certain
-        for name, value in ast.iter_fields(node):
-            inner = certain and not _may_be_left_out(node, name)
-            for each in value if isinstance(value, list) else (value,):
-                if isinstance(each, ast.AST):
-                    waiting.append((each, inner))
-
-
 def _may_be_left_out(node: ast.AST, field: str) -> bool:
     """Whether what stands in a field of a node is perhaps not executed."""
-    if isinstance(node, ast.If):
-        return field != "test" and not (field == "body" and _is_main(node.test))
     if isinstance(node, (ast.For, ast.AsyncFor)):
         return field in ("body", "orelse")
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         return field in ("body", "args")
-    if isinstance(node, (ast.While, ast.IfExp, ast.BoolOp, ast.Try)) or type(node).__name__ == "TryStar":
+    if (
+        isinstance(node, (ast.If, ast.While, ast.IfExp, ast.BoolOp, ast.Try))
+        or type(node).__name__ == "TryStar"
+    ):
         return field not in ("test", "finalbody")
     if isinstance(node, ast.Call):
         # A default of an option is not what the user gives.
         return _last_name(node.func) == "add_argument"
     return isinstance(
         node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Match, ast.Assert)
-    )
-
-
-def _is_main(test: ast.expr) -> bool:
-    """`__name__ == "__main__"`."""
-    return (
-        isinstance(test, ast.Compare)
-        and isinstance(test.left, ast.Name)
-        and test.left.id == "__name__"
-        and len(test.ops) == 1
-        and isinstance(test.ops[0], ast.Eq)
-        and isinstance(test.comparators[0], ast.Constant)
-        and test.comparators[0].value == "__main__"
     )

@@ -17,70 +17,45 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfollowed:
-    """Something that matters for the devices and cannot be told without running the script.
-
-    place     where it comes from
-    written   as it is written there
-    why       the reason, to be read behind "cannot be followed: "
-    variable  the variable that gets the value
-    """
-
-    place: Place
-    written: str
-    why: str
-    variable: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class OwnList:
     """A list of visible devices that a Python script sets for itself.
 
     text     None where it takes the list away: all devices are visible then
     certain  whether it is set whenever the script runs: not in a function or a branch
-    default  whether a list that the script inherits is kept (`setdefault`)
     """
 
     place: Place
     text: str | None
     certain: bool
-    default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """The devices that a Python script names: `indices` of the visible ones, or only how many (`count`)."""
+    """Devices that a Python script names: `needs` must be visible for that."""
 
     place: Place
     written: str
-    certain: bool
-    indices: tuple[int, ...] = ()
-    count: int | None = None
-
-    @property
-    def needs(self) -> int:
-        """How many devices must be visible for this."""
-        return self.count if self.count is not None else max(self.indices, default=-1) + 1
+    needs: int
 
 
 @dataclass(frozen=True, slots=True)
 class PythonReading:
     """What a Python script says of devices, in the order of its lines.
 
-    parsed  whether the whole of it was read as Python. Otherwise (Python 2, a mistake, more than 256 KiB)
-            only lines that set the list by themselves were looked for in its first MiB; none is certain
+    `unfollowed` is where it sets a list to what cannot be told without running it; `trainer`: whether it
+    imports the Trainer of transformers. Of what is not read as Python (Python 2, a mistake, a long one) only
+    lines that set the list by themselves are looked for in the first MiB; none of them is certain.
     """
 
     lists: tuple[OwnList, ...] = ()
     uses: tuple[DeviceUse, ...] = ()
-    unfollowed: tuple[Unfollowed, ...] = ()
-    parsed: bool = True
-    imports: frozenset[str] = frozenset()
+    unfollowed: tuple[Place, ...] = ()
+    trainer: bool = False
 
     @property
     def own_list(self) -> OwnList | None:
         """The list that certainly holds at the end of the script's own lines; None for none."""
-        return next((each for each in reversed(self.lists) if each.certain and not each.default), None)
+        return next((each for each in reversed(self.lists) if each.certain), None)
 
     @property
     def most(self) -> DeviceUse | None:

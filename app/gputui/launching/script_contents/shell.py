@@ -45,10 +45,16 @@ _SET_BY_INPUT = frozenset(("read", "getopts", "mapfile", "readarray"))
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A text; where it is not `known`, as it is written in the script."""
+    """A text; where it is not `known`, as it is written in the script, and `filled` where it is not empty."""
 
     text: str
     known: bool = True
+    filled: bool = False
+
+    @property
+    def empty(self) -> bool | None:
+        """Whether it is the empty text; None where that is not known."""
+        return not self.text if self.known else False if self.filled else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +169,7 @@ def read_shell(
 
     `arguments` are $1, $2, …; `environ` is what the script inherits; `file` gives the text of a file that it
     reads with `source`, None for one that cannot be read; `not_known` are variables that it inherits with a
-    value that is not known yet, and what stands for that.
+    value that is not known yet, though it is not empty, and what stands for that.
     """
     if not _can_parse():
         return (), 1
@@ -171,7 +177,7 @@ def read_shell(
     key = (text, tuple(arguments), frozenset(environ.items()), frozenset(not_known.items()))
     if key in _READ:
         return _READ[key]
-    state.variables.update({name: Value(written, known=False) for name, written in not_known.items()})
+    state.variables.update({name: Value(written, False, filled=True) for name, written in not_known.items()})
     state.exported |= not_known.keys()
     reader = _Reader(file, not_known)
     stopped = None
@@ -467,24 +473,41 @@ class _Reader:
             return first if first == either else second
         if node.type == "command" and _text(node) in ("true", ":", "false"):
             return _text(node) != "false"
+        if node.type == "command" and _is_test(node):
+            node = _parser().parse(f"[ {_text(node)[5:]} ]".encode()).root_node.named_children[0]
         if node.type != "test_command" or len(node.named_children) != 1:
             return None
-        test = node.named_children[0]
+        return self._holds(node.named_children[0], state)
+
+    def _holds(self, test: Node, state: _State) -> bool | None:
+        """The same of what stands between the brackets."""
+        if test.type not in ("unary_expression", "binary_expression"):
+            empty = self._joined(test, state).empty
+            return None if empty is None else not empty
+        if test.children[0].type == "!":
+            inner = self._holds(test.named_children[-1], state)
+            return None if inner is None else not inner
         operands = [
             self._joined(child, state) for child in test.named_children if child.type != "test_operator"
         ]
-        if any(not operand.known for operand in operands):
-            return None
         operator = next((_text(child) for child in test.children if child.type in _OPERATORS), "")
         texts = [operand.text for operand in operands]
-        if test.type == "unary_expression" and operator in ("-z", "-n") and len(texts) == 1:
-            return bool(texts[0]) == (operator == "-n")
-        if test.type != "binary_expression" or len(texts) != 2:
+        if len(operands) == 1 and operator in ("-z", "-n", "-v"):
+            empty = operands[0].empty
+            if operator == "-v":
+                value = state.lookup(texts[0])
+                empty = value is None or (None if isinstance(value, Value) and value.empty is None else False)
+            return None if empty is None else empty == (operator == "-z")
+        if test.type != "binary_expression" or len(operands) != 2:
             return None
+        known = all(operand.known for operand in operands)
         if operator in ("=", "==", "!="):
-            return None if re.search(r"[*?\[]", texts[1]) else (texts[0] == texts[1]) == (operator != "!=")
+            unlike = {operand.empty for operand in operands} == {True, False}
+            if not (known or unlike) or re.search(r"[*?\[]", texts[1]):
+                return None
+            return (known and texts[0] == texts[1]) == (operator != "!=")
         compare = _COMPARISONS.get(operator)
-        if compare is None or not all(re.fullmatch("-?[0-9]{1,9}", text) for text in texts):
+        if compare is None or not known or not all(re.fullmatch("-?[0-9]{1,9}", text) for text in texts):
             return None
         return compare(int(texts[0]), int(texts[1]))
 
@@ -659,8 +682,9 @@ class _Reader:
         """A word where a shell does not split it: in an assignment, a test, quotes."""
         pieces = [*self._pieces(node, state, True, in_string)]
         known = all(each.known for each, _ in pieces)
+        filled = not known and any(each.empty is False for each, _ in pieces)
         # (Several words, as "$@" has them, become one with spaces between them.)
-        return Value("".join(" " * (how == "new") + each.text for each, how in pieces), known)
+        return Value("".join(" " * (how == "new") + each.text for each, how in pieces), known, filled)
 
     def _fields(self, node: Node, state: _State) -> list[Value]:
         """The words that a word becomes: none or several, where it has expansions without quotes."""
@@ -779,7 +803,8 @@ class _Reader:
                 yield from self._pieces(child, state, quoted, in_string)
             return
         if (match["operator"] or "")[-1:] == "+":
-            value = Value("")
+            undecided = isinstance(value, Value) and value.empty is None
+            value = Value(written, known=False) if undecided else Value("")
         if isinstance(value, list) and quoted and "*" in (name, match["index"]):
             value = Value(" ".join(each.text for each in value), all(each.known for each in value))
         if isinstance(value, list):
@@ -819,16 +844,16 @@ class _Reader:
 
     def _takes_default(self, operator: str, value: Value | list[Value] | None) -> bool:
         """Whether the text after `:-`, `:=` or `:+` counts, and not the value."""
-        if not operator or (isinstance(value, Value) and not value.known):
+        if not operator or (isinstance(value, Value) and value.empty is None):
             return False
-        empty = value is None or (operator[0] == ":" and isinstance(value, Value) and value == Value(""))
+        empty = value is None or (operator[0] == ":" and isinstance(value, Value) and value.empty)
         return empty == (operator[-1] in "-=") and operator[-1] != "?"
 
     def _number(self, written: str, state: _State) -> int | None:
         """The value of `$((A * B))`; None where it is not known."""
 
         def replaced(match: re.Match[str]) -> str:
-            value = self._value_of(match[1], state)
+            value = self._parameter(match[1], None, "", state)
             if value is None:
                 return "0"
             return value.text if isinstance(value, Value) and value.known else "?"
@@ -845,13 +870,6 @@ class _Reader:
             return _integer(ast.parse(text.strip(), mode="eval").body)
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
             return None
-
-    def _value_of(self, name: str, state: _State) -> Value | list[Value] | None:
-        if name == "#":
-            return Value(str(len(state.positional)))
-        if name.isdigit():
-            return state.positional[int(name) - 1] if 0 < int(name) <= len(state.positional) else None
-        return state.lookup(name)
 
 
 _SEVERAL = (
