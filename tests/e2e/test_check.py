@@ -85,6 +85,16 @@ def test_the_devices_that_the_driver_gives_are_the_chosen_ones_in_their_order(ma
     assert conclusion(done).startswith("equal: ") and numbers(conclusion(done)) == [3]
 
 
+def test_devices_that_were_picked_are_proved_by_their_uuids(machine: ThisHost) -> None:
+    box = machine.show("dgx-h100")
+    done = machine.check("-n", "2", "--", *NO_TORCH)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert uuids(done) == [device.uuid for device in box.devices[:2]]
+    done = machine.check("-n", "2", "--json", "--", *NO_TORCH)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["equal"]) == (0, True)
+
+
 def test_by_uuid_and_as_a_mig_instance_it_is_the_same(machine: ThisHost) -> None:
     box = machine.show("dgx-h100")
     done = machine.check("--gpus", "3,1", "--ids", "uuid", "--", *NO_TORCH)

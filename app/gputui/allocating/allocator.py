@@ -95,10 +95,14 @@ class Allocator:
         Raises NoSourceError where a missing driver is why no device is offered; a device that is named is
         available all the same.
         """
-        snapshot = self.source.read(self.want)
+        snapshot = self._look(self.want)
         if snapshot.missing is not None and self.request.names is None:
             raise NoSourceError(snapshot.missing)
         return snapshot
+
+    def _look(self, want: Want, among: Collection[str] | None = None) -> Snapshot:
+        """One more reading, in which every device has the key that it had in those before."""
+        return self.source.read(want | (self.want & Want.WHOLE), among)
 
     def verdicts(self, snapshot: Snapshot) -> dict[str, Verdict]:
         """By the rules of the request."""
@@ -240,7 +244,7 @@ class Allocator:
         named = not self.request.picks and not waited_for
         try:
             # (Somebody may have given a device to one program only, or divided it, since it was chosen.)
-            later = self.source.read(self.want | Want.MODES)
+            later = self._look(self.want | Want.MODES)
             if named:
                 self._insist(allocation.devices, later, allocation.snapshot)
                 return allocation, {}
@@ -279,7 +283,7 @@ class Allocator:
         constraints = self.constraints(snapshot, within)
         eligible = available(snapshot, self.verdicts(snapshot), constraints)
         if not eligible.enough(constraints):
-            # (Only now are the owners worth the cost of reading them.)
+            # (Only now are the owners worth the cost of reading them. Nothing of the first reading is kept.)
             snapshot = self.source.read(Want.MONITOR | (self.want & Want.HOST))
             constraints = self.constraints(snapshot, within)
             picked = pick(snapshot, self.verdicts(snapshot), constraints)
@@ -289,7 +293,7 @@ class Allocator:
         if explain or (a_choice and len(eligible.devices) > 1):
             # Links among the available ones: they decide nothing where two of two are taken.
             keys = {device.key for device in eligible.devices}
-            snapshot = self.source.read(self._links | (Want.NAMES if explain else Want(0)), keys)
+            snapshot = self._look(self._links | (Want.NAMES if explain else Want(0)), keys)
         picked = pick(snapshot, self.verdicts(snapshot), constraints)
         if not picked.enough(constraints):
             # One was lost while its links were read.
@@ -324,7 +328,7 @@ class Allocator:
         alternatives: tuple[Alternative, ...] = ()
         in_box: tuple[Device, ...] = ()
         if len(devices) > 1 and (order == "best" or request.explain):
-            snapshot = self.source.read(self._links | Want.NAMES, keys)
+            snapshot = self._look(self._links | Want.NAMES, keys)
             devices = tuple(
                 snapshot.by_key[device.key] for device in devices if device.key in snapshot.by_key
             )
@@ -366,7 +370,7 @@ class Allocator:
         there, judged = snapshot, self.verdicts(snapshot)
         if not all(device.key in judged and judged[device.key].free for device in devices):
             # The short reading was enough to see that; only a whole one can say why.
-            snapshot = self.source.read(Want.MONITOR | Want.MODES | (self.want & ~Want.VERDICT))
+            snapshot = self._look(Want.MONITOR | Want.MODES | (self.want & ~Want.VERDICT))
             judged = self.verdicts(snapshot)
         found: list[tuple[Answer, str]] = []
         for device in devices:
@@ -470,7 +474,7 @@ class Allocator:
         if positions == sorted(positions):
             return
         keys = [device.key for device in devices]
-        linked = self.source.read(Want.LINKS | Want.NAMES, set(keys))
+        linked = self._look(Want.LINKS | Want.NAMES, set(keys))
         there = [linked.by_key[key] for key in keys if key in linked.by_key]
         if permuted_behind_switches(linked, there):
             self._notice(PERMUTED)

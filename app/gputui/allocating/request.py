@@ -42,7 +42,7 @@ class Request:
                others wait for them
     if_free    devices that are named are taken only if they are free and nobody waits for one of them
     explain    read the links also where they decide nothing, because the caller shows the reason
-    by_index   the caller names the devices by index only, so that UUIDs need not be read
+    by_index   nothing but the indices of the devices is needed, so that their UUIDs need not be read
     facts      what the caller has to know of the devices
     purpose    what every user may read of the command in claims and in the queue
     job        the id of the job that asks, None outside a job

@@ -54,7 +54,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         settle_auto(args)
     facts = Want.LOAD | Want.PROCESSES | Want.NAMES if as_json else Want.VERDICT
-    request = request_of(args, "gputui pick", facts, explain=as_json)
+    by_index = args.ids == "index" and not as_json
+    request = request_of(args, "gputui pick", facts, explain=as_json, by_index=by_index)
     with opened(args, request.cpu_only) as source:
         allocation = allocate(request, source, os.environ, AllocationListener(args.why))
     devices = allocation.devices

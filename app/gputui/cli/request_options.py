@@ -226,11 +226,13 @@ def request_of(
     explain: bool = False,
     job: str | None = None,
     asked: Asked | None = None,
+    by_index: bool = False,
 ) -> Request:
     """The request that a call makes. Raises WrongCallError for bad settings.
 
     `purpose` is what other users may read of the command; `explain` asks for reasons even without `--why`.
-    `asked` is what call and command ask for together; None: what the call does.
+    `asked` is what call and command ask for together; None: what the call does. `by_index` says that nothing
+    but the indices of the devices is needed.
     """
     number, names = (args.n, args.gpus) if asked is None else (asked.count, asked.names)
     group = (args.group if asked is None else asked.group) or ALL_REDUCE
@@ -246,7 +248,7 @@ def request_of(
         force=getattr(args, "force", False),
         if_free=getattr(args, "if_free", False),
         explain=explain or args.why,
-        by_index=args.ids == "index",
+        by_index=by_index,
         facts=facts,
         purpose=purpose,
         job=job,

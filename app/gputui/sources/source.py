@@ -55,7 +55,8 @@ class Want(Flag):
 
     WHOLE = auto()
     """GPUs as a whole and by index only: MIG instances and UUIDs may be left out. A job on several devices
-    has no use for the first, and one that names them by index none for the others."""
+    has no use for the first, and one that names them by index none for the others. `Device.key` is then the
+    index: readings with and without it do not go together."""
 
     SPEED = auto()
     """Which model each GPU is and, where they are not all of one, what tells which of them is faster. `among`

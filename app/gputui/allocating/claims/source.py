@@ -25,6 +25,7 @@ class WithClaims:
         self._found: tuple[Claim, ...] = ()
         self._marked: tuple[Claim, ...] = ()
         self._processes: ClaimProcesses | None = None
+        self._by_index: bool | None = None
 
     def open(self) -> None:
         self._source.open()
@@ -43,8 +44,11 @@ class WithClaims:
             self._found, self._marked = found, own_lease(self._environ).marked(found)
         waiting = any_waiting(self._environ)
         removed = any_without_record(self._environ, found)
-        if Want.WHOLE in want and (found or waiting or removed):
+        if self._by_index is None and Want.WHOLE in want:
             # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
+            self._by_index = not (found or waiting or removed)
+        if self._by_index is False:
+            # (Also in later readings: a device keeps its key.)
             want &= ~Want.WHOLE
         snapshot = self._source.read(want, among)
         if waiting and Want.QUEUE in want:
