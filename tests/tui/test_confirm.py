@@ -72,7 +72,7 @@ async def no_starts_nothing_and_yes_starts_it(s: Session, key: str, desk: Desk) 
 
 
 NOT_FREE = {
-    "busy": (with_first(busy(FOUR, job(user="ana"))), "GPU 0 is busy: ana is running python (pid 4242)"),
+    "busy": (with_first(busy(FOUR, job(user="ana"))), "GPU 0 is busy: ana is running train.py (pid 4242)"),
     "held": (with_first(replace(FOUR, memory_used=20 * GIB)), "GPU 0 is held: 20.0G in use"),
     "claimed": (with_first(FOUR, Claim(FOUR.key, "ana", None, "python x.py")), "GPU 0 is claimed: by ana"),
     "unknown": (

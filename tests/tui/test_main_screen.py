@@ -529,13 +529,17 @@ async def test_a_signal_from_a_terminal_that_is_gone_restores_nothing(
     assert ends[:2] == [f"left with {128 + signal.SIGTERM}", "ended"]
 
 
-async def test_a_message_too_long_for_its_line_goes_on_in_place_of_the_keys() -> None:
-    async with session("idle", command=("torchrun-of-nobody", "train.py"), size=(60, 15)) as running:
-        await running.press("0", "enter")
-        shown = " ".join(running.texts("#message") + running.texts("#keys"))
-        assert " ".join(shown.replace("▌", "").split()) == running.main.message
-        await running.press("down")
-        assert "quit" in running.texts("#keys")[0]
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (130, 40), (200, 60)])
+async def test_a_message_too_long_for_its_line_leaves_the_keys_and_names_the_key_that_shows_it(
+    size: tuple[int, int],
+) -> None:
+    async with session("idle", command=("true",), size=size) as running:
+        before = running.texts("#keys")
+        running.main.show_message("word " * 60)
+        await running.pilot.pause()
+        assert running.texts("#keys") == before
+        (line,) = running.texts("#message")
+        assert line.rstrip().endswith("M: all")
 
 
 async def test_what_is_seen_anyway_is_no_message_to_keep() -> None:
@@ -543,3 +547,12 @@ async def test_what_is_seen_anyway_is_no_message_to_keep() -> None:
         await running.press("s", "T", "0", "d")
         await running.until(lambda: "started" in running.main.message)
         assert [each.text for each in running.main.messages] == [running.main.message]
+
+
+async def test_b_again_goes_on_to_the_other_mig_instances_that_are_free() -> None:
+    async with session("a100-mig") as running:
+        chosen = set()
+        for _ in range(4):
+            await running.press("b")
+            chosen.add(running.main.app_state.selection.keys)
+        assert len(chosen) > 1 and all(len(keys) == 1 for keys in chosen)

@@ -120,7 +120,7 @@ async def test_X_twice_sends_SIGTERM_and_twice_more_SIGKILL(children: list[Child
         await s.press("p", "X")
         assert asks(s) == ("SIGTERM", child.pid)
         await s.press("X")
-        assert asks(s) is None and f"SIGTERM to python (pid {child.pid})" in told(s)
+        assert asks(s) is None and f"SIGTERM to job-{child.pid}.py (pid {child.pid})" in told(s)
         assert heard(child) == "term"
         await s.press("X")
         assert asks(s) == ("SIGKILL", child.pid)

@@ -481,3 +481,12 @@ async def test_a_page_without_a_chart_says_why() -> None:
         assert any("no utilization (MIG)" in text for text in _page(s))
         await s.press("n")
         assert s.main.app_state.cursor == gpu(1).key and "GPU 1" in _page(s)[0]
+
+
+@pytest.mark.parametrize("height", range(20, 45))
+def test_the_charts_of_all_devices_are_equally_high(height: int) -> None:
+    app_state = _seen(*(gpu(n) for n in range(6)))
+    lines, frame = all_timelines(app_state, 100, height, 300)
+    assert frame is not None and lines
+    counts = {frame.devices.count(key) for key in frame.shown}
+    assert len(counts) == 1

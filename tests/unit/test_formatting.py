@@ -102,7 +102,14 @@ def test_a_bus_id_leaves_out_only_the_first_domain(bus_id: str, shown: str) -> N
 @pytest.mark.parametrize(
     ("command", "shown"),
     [
-        ("/usr/bin/python3 -m train", "python3"),
+        ("/usr/bin/python3 -m train", "train"),
+        ("python3 games/train.py --lr 1", "train.py"),
+        ("/opt/venv/bin/python3.11 -X dev -u -W ignore /home/a/train.py --token x", "train.py"),
+        ("python -c import torch", "python"),
+        ("python", "python"),
+        ("bash sweep.sh", "sweep.sh"),
+        ("bash -c make", "bash"),
+        ("pythonic train.py", "pythonic"),
         ("python", "python"),
         ("", "?"),
         ("   ", "?"),

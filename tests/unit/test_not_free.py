@@ -93,7 +93,7 @@ def test_cpu_only_has_no_devices() -> None:
         (
             gpu(5),
             busy(gpu(5)),
-            "cuda:0 = GPU 5 is busy (was free): mira is running python (pid 4242), 1h, 20.0G",
+            "cuda:0 = GPU 5 is busy (was free): mira is running train.py (pid 4242), 1h, 20.0G",
         ),
         (
             busy(gpu(0)),

@@ -117,7 +117,7 @@ def _links_in(reason: str) -> list[str]:
             2,
             "all",
             [0, 1],
-            "both available, 2 NUMA nodes; weakest link SYS",
+            "both available; weakest link SYS",
         ),
     ],
 )
@@ -131,28 +131,27 @@ _PAIRS = wired(bridged(uniform(8, "PHB"), "NV4", (0, 1), (2, 3), (4, 5), (6, 7))
 @pytest.mark.parametrize(
     ("count", "job", "without", "chosen", "why"),
     [
-        (2, "all", "", [0, 1], "NVLink pair, 2 NUMA nodes; weakest link NV4; leaves 3 pairs intact"),
+        (2, "all", "", [0, 1], "NVLink pair; weakest link NV4; leaves 3 pairs intact"),
         (
             4,
             "all",
             "",
             [0, 1, 2, 3],
-            "2 NVLink pairs, 4 NUMA nodes; weakest link PHB; leaves 2 pairs intact",
+            "2 NVLink pairs; weakest link PHB; leaves 2 pairs intact",
         ),
         (
             4,
             "tp=2",
             "6 7",
             [0, 1, 2, 3],
-            "2 NVLink pairs, 4 NUMA nodes; weakest link within groups of 2: NV4;"
-            " leaves the other pair intact",
+            "2 NVLink pairs; weakest link within groups of 2: NV4; leaves the other pair intact",
         ),
         (
             1,
             "all",
             "0 3",
             [1],
-            "no NVLink to any other available device, one NUMA node; leaves 2 pairs intact",
+            "no NVLink to any other available device; leaves 2 pairs intact",
         ),
         (1, "all", "1 2 3 4 5 6 7", [0], "the only one available"),
     ],

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from gputui.choosing.best import describe_order
+from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.tree import lines, links_in_words
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.watch import Watch
@@ -13,6 +15,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from gputui.sources.simulated.spec import uniform
 from unit.builders import NOW
 
 BUS = BOXES["lost"]
@@ -79,3 +82,16 @@ def test_links_in_words_call_devices_as_everything_else_does() -> None:
     rest = mixed.devices[3:]
     joined = replace(mixed, devices=own + rest, links=tuple(map(tuple, links)))
     assert links_in_words(joined) == (("NVLink", "NV4 between all of nvidia:0-2"),)
+
+
+def test_devices_that_meet_above_their_nodes_are_counted_and_grouped_by_the_nodes_number() -> None:
+    # (Each at a host bridge of its own, which the driver tells as SYS: two sockets, four GPUs each.)
+    apart = replace(BOXES["rtx4090"], links=uniform(8, "SYS"))
+    snapshot = at(apart, 0.0, NOW)
+    assert drawn(snapshot) == [
+        *("NUMA node 0", "├─ 0", "├─ 1", "├─ 2", "└─ 3"),
+        *("NUMA node 1", "├─ 4", "├─ 5", "├─ 6", "└─ 7"),
+    ]
+    for chosen in ([0, 3, 4], [0, 3, 7]):
+        devices = [snapshot.devices[i] for i in chosen]
+        assert "NUMA nodes 0, 1" in describe_order(snapshot, devices, devices, ALL_REDUCE).reason

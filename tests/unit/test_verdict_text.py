@@ -78,19 +78,19 @@ TEXTS: list[tuple[State, Cause, str, str]] = [
         "only processes that your rules ignore (ana, dcgm)",
         "free, ignoring ana, dcgm",
     ),
-    ("busy", UsedBy((job(),)), "mira is running python (pid 4242), 1h, 20.0G", "mira python 1h"),
+    ("busy", UsedBy((job(),)), "mira is running train.py (pid 4242), 1h, 20.0G", "mira train.py 1h"),
     (
         "busy",
         UsedBy((job(memory=None, started=None), job(2))),
-        "mira is running python (pid 4242), and 1 more process",
-        "mira python +1",
+        "mira is running train.py (pid 4242), and 1 more process",
+        "mira train.py +1",
     ),
     (
         "busy",
         UsedBy((job(), job(2), job(3)), exclusive=True),
-        "mira is running python (pid 4242), 1h, 20.0G, and 2 more processes; exclusive mode:"
+        "mira is running train.py (pid 4242), 1h, 20.0G, and 2 more processes; exclusive mode:"
         " no other program can start",
-        "mira python 1h +2",
+        "mira train.py 1h +2",
     ),
     (
         "busy",
@@ -202,7 +202,7 @@ def test_the_state_is_not_said_twice() -> None:
 
 def test_a_user_whose_name_begins_with_a_state_is_no_state() -> None:
     verdict = Verdict("busy", UsedBy((job(user="busybody"),)))
-    assert state_and_brief(verdict, NOW) == "busy: busybody python 1h"
+    assert state_and_brief(verdict, NOW) == "busy: busybody train.py 1h"
 
 
 def test_a_lost_device_has_the_time_of_day() -> None:
@@ -335,4 +335,4 @@ def test_nothing_that_chooses_imports_the_text() -> None:
 
 def test_who_looks_at_a_demo_is_spoken_to() -> None:
     verdict = Verdict("busy", UsedBy((job(user="you"),)))
-    assert reason(verdict, NOW).startswith("you are running python")
+    assert reason(verdict, NOW).startswith("you are running train.py")

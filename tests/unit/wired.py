@@ -208,17 +208,21 @@ def worth_of(snapshot: Snapshot, one: int, other: int) -> int:
 
 
 def nodes_of(snapshot: Snapshot, candidates: Sequence[int]) -> dict[int, Any]:
-    """The NUMA node of each: by what is nearer than SYS where that has been read; not known is apart."""
-    if not snapshot.pcie:
-        told = {i: snapshot.devices[i].numa_node for i in candidates}
-        return {i: ("alone", i) if node is None else node for i, node in told.items()}
+    """The NUMA node of each: by its number; by what is nearer than SYS where one of two has none."""
+    told = {i: snapshot.devices[i].numa_node for i in candidates}
+
+    def together(one: int, other: int) -> bool:
+        if None not in (told[one], told[other]):
+            return told[one] == told[other]
+        return bool(snapshot.pcie) and snapshot.pcie[one][other] in PCIE[1:]
+
     node: dict[int, Any] = {}
     for start in candidates:
         alternatives = [] if start in node else [start]
         while alternatives:
             here = alternatives.pop()
             node[here] = start
-            alternatives += [i for i in candidates if i not in node and snapshot.pcie[here][i] in PCIE[1:]]
+            alternatives += [i for i in candidates if i not in node and together(here, i)]
     return node
 
 

@@ -14,7 +14,6 @@ from gputui.choosing.pick import Constraints, available
 from gputui.choosing.queue_outlook import wanted as wanted_devices
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdict, verdicts
-from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import dataclass, field
@@ -74,27 +73,7 @@ class Progress:
             are = "is free and is" if len(self.settling) == 1 else "are free and are"
             watched = f"{are} watched for {self.window:g} s first"
             parts.append(f"{gpus([*map(self.snapshot.label, self.settling)])} {watched}")
-        following = self._likely
-        return f"first in line for {what}: {', '.join(parts)}" + (
-            f"; probably next: {following}" if following else ""
-        )
-
-    @property
-    def _likely(self) -> str:
-        """The busy device whose job has run the longest: the best guess that there is."""
-        if self.snapshot is None or self.verdicts is None:
-            return ""
-        running = [
-            (process.started, device)
-            for device in self.others
-            if self.verdicts[device.key].state == "busy"
-            for process in device.processes or ()
-            if process.started is not None
-        ]
-        if not running:
-            return ""
-        _, device = min(running, key=lambda pair: pair[0])
-        return f"GPU {self.snapshot.label(device)} ({brief(self.verdicts[device.key], self.snapshot.time)})"
+        return f"first in line for {what}: {', '.join(parts)}"
 
 
 @dataclass

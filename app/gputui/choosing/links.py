@@ -7,8 +7,9 @@ from itertools import combinations
 
 from gputui.choosing.ring_search import strongest_ring
 from gputui.inventory.device import Device
-from gputui.inventory.link import direct_links, strength
+from gputui.inventory.link import PCIE_CLASSES, direct_links, strength
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.topology import Nic
 
 MAX_BRIDGED = 12
 """NVLinks that NVLink bridges give a pair of GPUs at most; more go through NVSwitches."""
@@ -61,6 +62,14 @@ PERMUTED = (
     " the devices are not ascending (nccl #1906); ascending loses nothing on this box"
 )
 """The warning about such an order."""
+
+
+def on_one_node(one: Device | Nic, other: Device | Nic, word: str | None) -> bool:
+    """Whether both are on one NUMA node: by its number, and where one of them has none by the PCIe class
+    between them (None: unknown)."""
+    if one.numa_node is not None and other.numa_node is not None:
+        return one.numa_node == other.numa_node
+    return word in PCIE_CLASSES and word != "SYS"
 
 
 def numa_nodes(devices: Sequence[Device]) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TypeVar
 
+from gputui.choosing.links import on_one_node
 from gputui.choosing.speed import memory_tiers, slowness_weights
 from gputui.inventory.device import Device, has_display
 from gputui.inventory.formatting import GIB
@@ -215,22 +216,13 @@ def _score(snapshot: Snapshot, one: Device, other: Device) -> int:
 
 
 def _numa_numbers(snapshot: Snapshot, devices: Sequence[Device]) -> tuple[int, ...]:
-    """A number for each device's NUMA node: devices that are closer than SYS are on the same node.
+    """A number for each device's NUMA node; a device of which nothing tells its node is on one of its own."""
 
-    By the links, which every reading has; without links by what the devices report, where an unknown node is
-    a node of its own.
-    """
-    if not snapshot.pcie:
-        return tuple(-1 - i if d.numa_node is None else d.numa_node for i, d in enumerate(devices))
-    return connected_components(len(devices), lambda i, j: _one_node(snapshot, devices[i], devices[j]))
+    def near(i: int, j: int) -> bool:
+        one, other = devices[i], devices[j]
+        return on_one_node(one, other, snapshot.pcie_class(one, other) if snapshot.pcie else None)
 
-
-def _one_node(snapshot: Snapshot, one: Device, other: Device) -> bool:
-    word = snapshot.pcie_class(one, other)
-    if word is None:
-        # (Of partitions of one GPU the bus tells nothing.)
-        return one.numa_node is not None and one.numa_node == other.numa_node
-    return word != "SYS"
+    return connected_components(len(devices), near)
 
 
 class SubsetSums:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.choosing.grouping import Grouping
+from gputui.choosing.links import numa_nodes
 from gputui.choosing.pair_scores import PairScores
 from gputui.choosing.sets import RankedSet, comparison_key
 from gputui.inventory.link import SELF, connected_components, direct_links, family, strength
@@ -118,14 +119,12 @@ def _family(pairs: PairScores) -> str:
 
 
 def _where(pairs: PairScores, members: Sequence[int]) -> str:
-    known = {pairs.devices[i].numa_node for i in members}
-    nodes = pairs.numa_count(members)
-    if None not in known and len(known) == nodes:
-        numbers = ", ".join(map(str, sorted(node for node in known if node is not None)))
-        return f"NUMA node{'s' if nodes > 1 else ''} {numbers}"
-    if len(set(pairs.numa)) > 1:
-        return "one NUMA node" if nodes == 1 else f"{nodes} NUMA nodes"
-    return ""
+    nodes = numa_nodes([pairs.devices[i] for i in members])
+    if nodes:
+        return f"NUMA node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"
+    # (Without their numbers, how many nodes there are would be a guess.)
+    alike = pairs.numa_count(members) == 1 and len(members) > 1
+    return "one NUMA node" if alike and len(set(pairs.numa)) > 1 else ""
 
 
 def _weakest(pairs: PairScores, found: RankedSet, grouping: Grouping) -> str:

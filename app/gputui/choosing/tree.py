@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 
+from gputui.choosing.links import on_one_node
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import PCIE_CLASSES, connected_components, direct_links, family, strength
@@ -47,7 +48,9 @@ def tree(snapshot: Snapshot, before: Classes | None = None) -> tuple[Branch, ...
     things += topology.nics if topology else ()
     words = _words(snapshot, things, before or {})
     branches = []
-    for group in _clusters(words, range(len(things)), "NODE"):
+    home = connected_components(len(things), lambda i, j: on_one_node(things[i], things[j], words[i][j]))
+    for first in sorted(set(home)):
+        group = [i for i, at in enumerate(home) if at == first]
         level = _innermost(words, group, 0)
         inside = _inside(things, words, group, level)
         if level > 0 and len(group) > 1:
@@ -147,19 +150,12 @@ def _words(snapshot: Snapshot, things: Sequence[Device | Nic], before: Classes) 
     def word(i: int, j: int) -> str | None:
         one, other = things[i], things[j]
         if isinstance(one, Device) and isinstance(other, Device):
-            known = snapshot.pcie_class(one, other) or before.get((one.key, other.key))
-            return known or _by_node(one, other)
+            return snapshot.pcie_class(one, other) or before.get((one.key, other.key))
         if isinstance(one, Nic):
             one, other = other, one
         return _to_nic(snapshot, topology, one, other) if topology else None
 
     return [[word(i, j) for j in range(len(things))] for i in range(len(things))]
-
-
-def _by_node(one: Device, other: Device) -> str | None:
-    """What the NUMA nodes tell of two devices whose class is not known: one is lost, or they are tiles of one
-    card, or their vendor tells none."""
-    return "NODE" if one.numa_node is not None and one.numa_node == other.numa_node else None
 
 
 def _to_nic(snapshot: Snapshot, topology: Topology, one: Device | Nic, nic: Device | Nic) -> str | None:

@@ -101,9 +101,29 @@ def _printable(text: str) -> str:
 
 
 def program(command: str) -> str:
-    """The program of a command line for a narrow column: "/usr/bin/python3 -m x" is "python3"."""
-    words = printable(command).split()
-    return words[0].rsplit("/", 1)[-1] if words else "?"
+    """What a command line runs, for a narrow column: of an interpreter its script or its module.
+
+    "/usr/bin/python3 -u src/train.py" is "train.py", "python -m pkg.train" is "pkg.train".
+    """
+    name, *words = [word.rsplit("/", 1)[-1] or word for word in printable(command).split()] or ["?"]
+    python = _PYTHON.fullmatch(name)
+    while python and words and words[0] in _VALUED:
+        del words[:2]
+    while python and words and _FLAGS.fullmatch(words[0]):
+        del words[0]
+        while words and words[0] in _VALUED:
+            del words[:2]
+    if python and len(words) > 1 and words[0] == "-m":
+        return words[1]
+    if words and not words[0].startswith("-") and (python or name in _INTERPRETERS):
+        return words[0]
+    return name
+
+
+_PYTHON = re.compile(r"(python|pypy)([0-9]+(\.[0-9]+)*t?d?)?")
+_INTERPRETERS = ("bash", "dash", "julia", "node", "perl", "ruby", "Rscript", "sh", "zsh")
+_VALUED = ("-X", "-W")
+_FLAGS = re.compile(r"-([bBdEiIOPqRsSuvx]+|[XW].+)")
 
 
 def without_path(command: str) -> str:

@@ -366,7 +366,8 @@ class AppState:
         return grouping if grouping.fits(len(self.selection)) else ALL_REDUCE
 
     def add_best(self) -> tuple[AppState, str | None]:
-        """One more of the best; with a grouping, as many more as make whole groups.
+        """One more of the best; with a grouping, as many more as make whole groups; the next best of as many
+        where no more can be used together.
 
         Devices that were selected by hand stay. The others are selected anew, as the best two need not have
         the best one among them.
@@ -376,6 +377,9 @@ class AppState:
         grouping = before.grouping if before else ALL_REDUCE
         app_state, message = self.select_best(len(self.selection) + grouping.unit, grouping, kept)
         if app_state.short_of is not None and grouping.unit == 1:
+            if before is not None and len(before.alternatives) > 1:
+                # (MIG instances: several are free, and a process uses one only.)
+                return self.next_best()
             return self, "no other device is free" if self.selection else message
         return app_state, message
 

@@ -24,7 +24,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import GLANCE_EVERY, Sampler
 from gputui.sources.source import NoSourceError, Want
-from gputui.tui.actions import ACTIONS
+from gputui.tui.actions import ACTIONS, key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
@@ -42,7 +42,7 @@ from gputui.tui.screens.page import Page
 from gputui.tui.theme import next_theme
 from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
-from gputui.tui.views.messages import message_line, message_lines
+from gputui.tui.views.messages import message_line
 from gputui.tui.views.table import rows_of_table
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
@@ -428,15 +428,14 @@ class MainScreen(Screen[None]):
 
     def _draw_message(self) -> None:
         shown = self._log.shown
-        self._message_line.draw(lambda width, height: message_lines(shown, width)[:1])
+        key = key_of("messages", self.app_state.screen.keymap)
+        self._message_line.draw(lambda width, height: [message_line(shown, width, key)])
         self._draw_keys()
 
     def _draw_keys(self) -> None:
-        """The keys; in their place, the part of a message that has no other line: the end of a long one, or
-        all of it on a terminal without a line for messages."""
+        """The keys; in their place a message on a terminal that is too low for a line of messages."""
         shown, tiny = self._log.shown, self._arranged is not None and not self._arranged.message
-        lines = [message_line(shown, self.size.width)] if tiny and shown else []
-        self._keys.show(self.app_state, lines or message_lines(shown, self.size.width)[1:])
+        self._keys.show(self.app_state, [message_line(shown, self.size.width)] if tiny and shown else [])
 
     # Painting
 

@@ -6,26 +6,20 @@ import time
 from collections.abc import Sequence
 
 from gputui.tui.message_log import Message
-from gputui.tui.views.text import Line, clip, wrap
+from gputui.tui.views.text import Line, clip, width_of, wrap
 
-_MARK = 3
-"""Cells of the mark before a message."""
+_NAMES_KEY = 40
+"""The width in cells from which a message that is cut names the key that shows it."""
 
 
-def message_line(message: Message | None, width: int) -> Line:
-    """The line that messages have to themselves; blank while there is none."""
+def message_line(message: Message | None, width: int, key: str = "") -> Line:
+    """The line that messages have to themselves; blank while there is none. Where it is cut, it ends with the
+    `key` that shows all of it."""
     if message is None:
         return (("", ""),)
-    return clip(((" ▌ ", "key"), (message.text, message.style)), width)
-
-
-def message_lines(message: Message | None, width: int) -> list[Line]:
-    """The message in one line, or, where that would cut it, in two; what is too long for these is cut."""
-    pieces = wrap(message.text, max(1, width - _MARK)) if message else []
-    if message is None or len(pieces) < 2:
-        return [message_line(message, width)]
-    both = pieces[0], " ".join(pieces[1:])
-    return [message_line(message._replace(text=text), width) for text in both]
+    line: Line = ((" ▌ ", "key"), (message.text, message.style))
+    end = f" {key}: all" if key and width_of(line) > width >= _NAMES_KEY else ""
+    return (*clip(line, width - len(end)), *(((end, "dim"),) if end else ()))
 
 
 def listed(messages: Sequence[Message], width: int) -> tuple[list[Line], list[int]]:

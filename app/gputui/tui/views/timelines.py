@@ -176,6 +176,10 @@ def all_timelines(
             break
         lines += gaps + block
         shown += [""] * len(gaps) + [device.key] * len(block)
+    blank = grid.room - len(lines)
+    if blank < len(devices) and (grid.gap or grid.rows[0][1] > 1):
+        # (Fewer lines than devices are left over: the charts stay equally high, and the axis at the foot.)
+        lines, shown = [_BLANK] * blank + lines, [""] * blank + shown
     if grid.beside > 1:
         lines.insert(0, _headings(app_state, grid, [device.key for device in devices]))
         shown.insert(0, "")
@@ -285,14 +289,10 @@ def _block(
 
 def _taller(timelines: Timelines, devices: Sequence[Device], grid: _Grid) -> dict[str, int]:
     """How many lines more the first chart of each device has, by its key, where all fit and lines are left
-    over: none is left blank, unless each device has one line only."""
+    over. They are equally high: lines that are too few for all stay blank."""
     used = sum(tall for device in devices for _, tall in _rows_of(timelines, device, grid))
     left = grid.room - used - grid.gap * (len(devices) - 1)
-    each, over = divmod(max(0, left), len(devices))
-    return {
-        d.key: each + (place < over and (grid.gap > 0 or grid.rows[0][1] > 1))
-        for place, d in enumerate(devices)
-    }
+    return {device.key: max(0, left) // len(devices) for device in devices}
 
 
 def _rows_of(timelines: Timelines, device: Device, grid: _Grid, taller: int = 0) -> _Rows:
