@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the simulated NVIDIA driver."""
+"""What all tests stand on: an environment and a home of their own, and the simulated NVIDIA driver."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import contextlib
 import gc
 import importlib
 import itertools
+import os
 import re
+import shutil
 import signal
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -19,6 +22,41 @@ from simnvml import SimulatedNvml, build
 # An example that takes long says that the machine is busy, not that the program is wrong.
 settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any speed")
+
+
+_FROM_OUTSIDE = re.compile(
+    # Where programs and their libraries are, where to write, what time it is here.
+    "PATH|LD_LIBRARY_PATH|TMPDIR|TZ|CC"
+    # What was said to the tests themselves, and to what they measure with.
+    "|PYTEST_.*|HYPOTHESIS_.*|COV_.*|COVERAGE_.*|PYTHONDONTWRITEBYTECODE"
+    "|GPUTUI_RECORDED_VENDORS|GPUTUI_TEST_FRAMEWORKS"
+    # How packages are reached by the tests that install some.
+    "|PIP_.*|UV_.*|SSL_CERT_.*|REQUESTS_CA_BUNDLE|(?i:https?|all|no)_proxy"
+)
+"""The variables of whoever runs the tests that they may see. What is not here they cannot depend on:
+hidden devices, ranks, a scheduler's job, agents, multiplexers, settings of gputui's own."""
+
+_HOMES = Path(tempfile.mkdtemp(prefix="gputui-homes-"))
+"""The homes of the tests of this process, which none of them shares with another, or with a person."""
+
+
+def _leave_everything_outside() -> None:
+    """Have this process, and what it starts, see nothing of the person who runs the tests.
+
+    It is done when this file is imported, which is before any file with tests is: some look at the
+    environment when they are imported.
+    """
+    for name in [name for name in os.environ if not _FROM_OUTSIDE.fullmatch(name)]:
+        del os.environ[name]
+    os.environ.update(HOME=str(_HOMES), LANG="C.UTF-8", TERM="xterm-256color")
+
+
+_leave_everything_outside()
+
+
+def pytest_unconfigure() -> None:
+    """Remove the homes."""
+    shutil.rmtree(_HOMES, ignore_errors=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -91,6 +129,15 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """pytest's own, without the link to the latest one, which takes longer than most tests do."""
     name = re.sub(r"\W", "_", request.node.name)[:30]
     return tmp_path_factory.mktemp(f"{name}{next(_NUMBERS)}", numbered=False)
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the test's own: its launches are remembered and its jobs kept there."""
+    folder = _HOMES / str(next(_NUMBERS))
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ a home, a PATH and a login shell of its own.
 
 from __future__ import annotations
 
+import grp
 import os
 import shlex
 import shutil
@@ -22,6 +23,25 @@ SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/l
 SSH, KEYGEN = shutil.which("ssh"), shutil.which("ssh-keygen")
 PROGRAMS = SSHD is not None and SSH is not None and KEYGEN is not None
 _STARTS_WITHIN = 10.0
+
+
+def gives_terminals() -> bool:
+    """Whether an sshd of ours can give whom it lets in a terminal.
+
+    It gives the terminal to the group "tty", which only root may unless the kernel has done so already: where
+    devpts is mounted without `gid=5` (some containers), the connection ends ("chown(/dev/pts/1, …) failed").
+    """
+    if os.geteuid() == 0:
+        return True
+    ends = os.openpty()
+    try:
+        return os.fstat(ends[1]).st_gid == grp.getgrnam("tty").gr_gid
+    except KeyError:
+        # Without such a group it leaves the terminal as it is.
+        return True
+    finally:
+        for end in ends:
+            os.close(end)
 
 
 class CannotStartError(Exception):

@@ -34,7 +34,7 @@ from gputui.allocating.claims.read import claims
 from gputui.allocating.queue import Ticket, waiters
 from gputui.sources.simulated.spec import Task
 from gputui.system.namespaces import in_initial_namespace
-from gputui.system.record_locks import END, lock
+from gputui.system.record_locks import END, lock, locked
 from simnvml import SimulatedNvml
 from unit.claims_support import (
     EIGHT,
@@ -401,9 +401,11 @@ def _lock_all_he_can(box: Box, suffix: str) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with pytest.raises(OSError, match="Bad file descriptor"):
             lock(descriptor, 0, END)
-        for start in (0, END):
-            # (He may have read locks on what its owner has not locked.)
-            fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, 0 if start else 1000, start)
+        # (He may have read locks on what its owner has not locked.)
+        first, size = locked(descriptor) or (END, 0)
+        for start, length in ((0, first), (first + size, 0)):
+            if start or length:
+                fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, length, start)
 
 
 def _locks_all(box: Box, uid: int, suffix: str) -> Forked:

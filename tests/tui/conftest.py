@@ -1,4 +1,4 @@
-"""What tests of the screen stand on: a home of their own, and a desk where jobs are started."""
+"""What tests of the screen stand on: a desk where jobs are started."""
 
 from __future__ import annotations
 
@@ -9,15 +9,6 @@ import pytest
 
 from tui.support import release_leases
 from unit.jobs_support import Desk, desk_at
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Launches are remembered and jobs kept there, never in the home of the person who runs the tests."""
-    folder = tmp_path_factory.mktemp("home")
-    monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_is_said(tmp_path: Path) -> None:
     assert "already exists" in written(str(tmp_path), "x")
     assert os.strerror(errno.ENOENT) in written(str(tmp_path / "no" / "x"), "x")
     assert os.strerror(errno.ENAMETOOLONG) in written(str(tmp_path / ("x" * 300)), "x")
-    assert "null byte" in written("a\0b", "x")
+    assert written("a\0b", "x").startswith("cannot write")
     assert "user 'nobody-of-that-name'" in written("~nobody-of-that-name/x", "x")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["dangling"]
 

@@ -14,16 +14,14 @@ import pytest
 from gputui.allocating.claims import lease as leases
 from gputui.allocating.claims.lease import Lease, take
 from simnvml import SimulatedNvml
-from ssh_boxes import CannotStartError, SshBoxes, system_programs
+from ssh_boxes import CannotStartError, SshBoxes, gives_terminals, system_programs
 from unit.calling import Call, caller
 from unit.claims_support import Box, Take, box_at
 
 
 @pytest.fixture(autouse=True)
-def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No variable of the machine that runs the tests counts; what the program changes is set right."""
-    for name in [name for name in os.environ if name.startswith(("CUDA_", "PET_"))]:
-        monkeypatch.delenv(name)
+def plain() -> Iterator[None]:
+    """What the program changes is set right."""
     # `run` gives its command the signals that a shell would. Where the command cannot be started, they stay
     # so, and a pipe that its reader has closed would kill the process of the tests.
     signals = {number: signal.getsignal(number) for number in (signal.SIGPIPE, signal.SIGXFSZ)}
@@ -89,8 +87,16 @@ def boxes(ssh_daemon: SshBoxes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PATH", ssh_daemon.environment(dict(os.environ))["PATH"])
     config = tmp_path / "config" / "gputui"
     config.mkdir(parents=True)
-    (config / "config.toml").write_text("[hosts]\nconnect_timeout = 1\n")
+    (config / "config.toml").write_text("[hosts]\nconnect_timeout = 5\n")
     return ssh_daemon
+
+
+@pytest.fixture
+def terminals_there(boxes: SshBoxes) -> SshBoxes:
+    """The same, where it gives terminals."""
+    if not gives_terminals():
+        pytest.skip("sshd of an ordinary user gives no terminals here: devpts is mounted without gid=5")
+    return boxes
 
 
 @pytest.fixture

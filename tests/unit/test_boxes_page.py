@@ -113,6 +113,7 @@ def page(there: There, tmp_path: Path) -> Iterator[Terminal]:
         terminal.close()
 
 
+@pytest.mark.usefixtures("terminals_there")
 def test_the_command_runs_there_on_the_selected_devices_in_their_order(page: Terminal) -> None:
     page.send("1")
     page.until("[1]   1")
@@ -150,6 +151,7 @@ def test_a_job_there_is_seen_with_its_log_followed_and_stopped(page: Terminal, t
     page.until("■ stopped")
 
 
+@pytest.mark.usefixtures("terminals_there")
 def test_a_device_that_is_claimed_there_by_then_is_refused(page: Terminal, there: There) -> None:
     page.send("1")
     page.until("[1]   1")

@@ -295,7 +295,7 @@ def test_all_are_those_of_the_settings(
     boxes.add("one", idle)
     boxes.add_dead("dead")
     file = tmp_path / "config" / "gputui" / "config.toml"
-    file.write_text('[hosts]\nboxes = ["one", "dead"]\nconnect_timeout = 1\n')
+    file.write_text('[hosts]\nboxes = ["one", "dead"]\nconnect_timeout = 5\n')
     found = call("ls", "--hosts", "all", "--json").json["boxes"]
     assert [(each["host"], each["error"] is None) for each in found] == [("one", True), ("dead", False)]
 

@@ -145,6 +145,7 @@ def test_what_cannot_start_on_the_best_box_is_tried_on_no_other(pair: BoxPair) -
     assert (status, out) == (127, []) and pair.states()[1] == []
 
 
+@pytest.mark.usefixtures("terminals_there")
 def test_ctrl_c_on_a_terminal_goes_to_the_job_on_the_next_box(pair: BoxPair) -> None:
     somebody_is_quicker(pair.homes[0])
     shown = interrupted_there("anywhere", 2, pair.environ)

@@ -170,6 +170,7 @@ def test_a_rerun_with_an_option_that_an_older_gputui_lacks_is_by_ours(remote: Re
     assert call("jobs", "rerun", job, "--no-such-option").status == 2 and len(remote.known()) == 2
 
 
+@pytest.mark.usefixtures("terminals_there")
 def test_an_older_gputui_is_sent_ours_for_a_terminal_too(remote: Remote) -> None:
     lacks_if_free(remote.home / "bin" / "gputui")
     words = ("--on", remote.name, "--directory", ".", "--if-free", "--gpus", "1", "--", "echo", "it ran")
@@ -254,6 +255,7 @@ def test_of_four_who_want_the_same_two_devices_one_gets_them(remote: Remote, tmp
     assert sorted(statuses) == [0, 4, 4, 4]
 
 
+@pytest.mark.usefixtures("terminals_there")
 def test_on_a_terminal_the_job_is_in_it(remote: Remote) -> None:
     shown = interrupted_there(remote.name, 1, remote.environ)
     assert f"gputui jobs attach {remote.name}:" in shown
@@ -264,7 +266,7 @@ def test_anywhere_is_the_best_of_the_boxes(
 ) -> None:
     boxes.add_dead("gone")
     file = tmp_path / "config" / "gputui" / "config.toml"
-    file.write_text(f'[hosts]\nboxes = ["gone", "{remote.name}"]\nconnect_timeout = 1\n')
+    file.write_text(f'[hosts]\nboxes = ["gone", "{remote.name}"]\nconnect_timeout = 5\n')
     ended = call("run", "--on", "anywhere", "--detach", "--directory", ".", "-n", "2", "--", "true")
     assert ended.status == 0 and ended.out.startswith(f"{remote.name}:") and "gone" in ended.err
     assert call("run", "--on", "anywhere", "--detach", "-n", "3", "--", "true").status == 4

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.allocating.request import Notice
-from gputui.cli.common import say
+from gputui.cli.common import say, terminal_columns
 from gputui.inventory.formatting import duration, printable
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class AllocationListener:
         """Show how waiting stands."""
         words = printable(f"gputui: {progress.words}")
         if self._terminal:
-            words = words[: shutil.get_terminal_size().columns - 1]
+            words = words[: terminal_columns() - 1]
             if words != self._shown:
                 print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True)
                 self._shown = words

@@ -169,9 +169,14 @@ def output_width() -> int | None:
     """Columns of the terminal that stdout is; None where it is none: nothing is cut then."""
     if sys.stdout is None or not sys.stdout.isatty():
         return None
+    return terminal_columns()
+
+
+def terminal_columns() -> int:
+    """Columns of the terminal; 80 where it does not know (Python 3.10 says 0 there)."""
     import shutil
 
-    return shutil.get_terminal_size().columns
+    return shutil.get_terminal_size().columns or 80
 
 
 def print_line(line: str) -> None:

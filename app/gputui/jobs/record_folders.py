@@ -126,4 +126,6 @@ def remove(folder: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise JobError(f"cannot remove {str(folder)!r}: {error.strerror or error}") from None
+        raise JobError(
+            f"cannot remove {str(folder)!r}: {error.strerror or 'it is a symbolic link'}"
+        ) from None

@@ -22,5 +22,7 @@ def terminal_size() -> os.terminal_size:
             columns, lines = os.get_terminal_size(number)
             break
     if not (columns and lines):
-        columns, lines = shutil.get_terminal_size()
+        size = shutil.get_terminal_size()
+        # (Python 3.10 leaves the zeros of a terminal that does not know its size.)
+        columns, lines = size.columns or 80, size.lines or 24
     return os.terminal_size((min(columns, MOST.columns), min(lines, MOST.lines)))
