@@ -171,7 +171,7 @@ def test_a_claim_that_comes_between_two_readings_changes_no_key(
 ) -> None:
     look.show(BOXES["dgx-h100"])
     environ = {"GPUTUI_CLAIMS": str(own_claims)}
-    make_folder(own_claims)
+    assert make_folder(environ) is not None
     source = WithClaims(NvmlSource(sysfs=look.root), environ)
     try:
         before = source.read(Want.VERDICT | Want.WHOLE)
