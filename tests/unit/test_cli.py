@@ -302,10 +302,10 @@ def test_a_device_without_a_uuid_is_never_turned_into_no_device(call: Call, reco
 def test_only_what_was_given_is_taken(call: Call, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3")
     file = record(EIGHT)
-    assert call("pick", "-n", "2", "--from", file).line == "3,5"
+    assert call("pick", "-n", "2", "--from", file).line == "5,3"
     said = call("pick", "-n", "3", "--from", file).refused(4)
     assert "inside CUDA_VISIBLE_DEVICES=5,3" in said and numbers(said)[:2] == [3, 2]
-    assert "CUDA_VISIBLE_DEVICES=3 " in call("run", "--dry-run", "--from", file, "--", "python", "x.py").line
+    assert "CUDA_VISIBLE_DEVICES=5 " in call("run", "--dry-run", "--from", file, "--", "python", "x.py").line
 
 
 @pytest.mark.parametrize("given", ["", "-1", "none"])

@@ -85,7 +85,8 @@ def test_a_whole_uuid_is_that_device_though_another_begins_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["-1", "1-3", "0 1", "all", "None", "cuda:0", "0:1", "+1", "1.0", "gpu-00000003", "٣", "²", "0x1"]
+    "text",
+    ["-1", "1-3", "0 1", "all", "None", "cuda:0", "0:1:2", "+1", "1.0", "gpu-00000003", "٣", "²", "0x1"],
 )
 def test_what_is_neither_an_index_nor_a_uuid_is_a_wrong_call(text: str) -> None:
     assert f"{text!r} is neither" in _wrong(text)
@@ -93,7 +94,16 @@ def test_what_is_neither_an_index_nor_a_uuid_is_a_wrong_call(text: str) -> None:
 
 def test_a_divided_gpu_is_a_wrong_call_that_names_its_instances() -> None:
     assert "divided" in _wrong("2")
-    assert UUIDS[3] in _wrong("2") and UUIDS[4] in _wrong("2")
+    assert _wrong("2").endswith("name one of 2:0, 2:1")
+
+
+def test_an_instance_is_named_as_it_is_shown() -> None:
+    named = devices_named("2:1,2:0", BOX)
+    assert [BOX.label(device) for device in named] == ["2:1", "2:0"]
+    assert all(device.parent for device in named)
+    for text in ("2:2", "0:0", "9:0"):
+        assert "unknown device" in _wrong(text)
+    assert "a second time" in _wrong("2:1,2:1")
 
 
 def test_an_index_never_means_an_instance() -> None:

@@ -173,7 +173,7 @@ class Allocator:
 
     def constraints(self, snapshot: Snapshot, within: Collection[str] | None) -> Constraints:
         """The constraints on the devices, among these keys (None: among all)."""
-        request = self.request
+        request, limits = self.request, self.limits(snapshot)
         return Constraints(
             request.count or 1,
             request.min_free,
@@ -184,6 +184,7 @@ class Allocator:
             limit=1,
             never=keys_named(request.rules.never, snapshot),
             prefer=keys_named(request.rules.prefer, snapshot),
+            listed=limits.keys if limits else (),
             vendor=request.vendor,
         )
 
@@ -294,6 +295,9 @@ class Allocator:
             # Links among the available ones: they decide nothing where two of two are taken.
             keys = {device.key for device in eligible.devices}
             snapshot = self._look(self._links | (Want.NAMES if explain else Want(0)), keys)
+        elif constraints.count > 1:
+            # (Of unlike devices the fastest is the first.)
+            snapshot = self._look(Want.SPEED, {device.key for device in eligible.devices})
         picked = pick(snapshot, self.verdicts(snapshot), constraints)
         if not picked.enough(constraints):
             # One was lost while its links were read.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from gputui.inventory.device import Device
@@ -9,6 +10,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.vendors.registry import vendors
 
 NONE = "none"
+_INSTANCE = re.compile("[0-9]+:[0-9]+", re.ASCII)
 _LEAST_DIGITS = 8
 """Of a UUID that is shortened: a device that is built in later hardly begins with the same."""
 
@@ -22,7 +24,8 @@ def devices_named(text: str, snapshot: Snapshot, vendor: str | None = None) -> t
 
     With `vendor` only that one's are meant.
 
-    An entry is an index ("nvidia:0" where vendors share it), a UUID, or the beginning of exactly one UUID.
+    An entry is an index ("nvidia:0" where vendors share it), a MIG instance as `ls` shows it ("0:1"), a UUID,
+    or the beginning of exactly one UUID.
     """
     devices: list[Device] = []
     for entry in entries_of(text):
@@ -74,8 +77,10 @@ def _short_name(device: Device, snapshot: Snapshot) -> str:
 
 
 def could_name(word: str) -> bool:
-    """Whether a word could name a device of some box: an index, or the beginning of a UUID."""
+    """Whether a word could name a device of some box: an index, an instance, or the beginning of a UUID."""
     index = _index(word)
+    if _INSTANCE.fullmatch(word):
+        return True
     if index is not None:
         return not index[0] or any(index[0] == vendor.name for vendor in vendors())
     return any(word.startswith(prefix) for vendor in vendors() for prefix in vendor.uuid_prefixes)
@@ -95,6 +100,8 @@ def _matches(word: str, snapshot: Snapshot) -> list[Device]:
         vendor, number = index
         gpus = [d for d in snapshot.devices if d.parent is None and str(d.index) == number]
         return [d for d in gpus if vendor in ("", d.vendor)]
+    if _INSTANCE.fullmatch(word):
+        return [d for d in snapshot.devices if d.parent is not None and snapshot.label(d) == word]
     whole = [d for d in snapshot.devices if d.uuid == word or (d.key == word and not d.uuid_usable)]
     # (A prefix is at least the kind of the UUID: not every device whose UUID begins with "a".)
     return whole or [d for d in snapshot.devices if "-" in word and d.uuid.startswith(word)]
@@ -119,9 +126,9 @@ def _device_named(entry: str, text: str, snapshot: Snapshot, vendor: str | None)
     if found[0].index < 0:
         raise NamingError(f"--gpus {text}: {entry} is no device that programs can be given")
     if found[0].mig:
-        uuids = ", ".join(d.uuid for d in snapshot.instances(found[0])) or "none"
+        instances = ", ".join(map(snapshot.label, snapshot.instances(found[0]))) or "none"
         raise NamingError(
-            f"--gpus {text}: GPU {found[0].index} is divided into MIG instances; name one of {uuids}"
+            f"--gpus {text}: GPU {found[0].index} is divided into MIG instances; name one of {instances}"
         )
     return found[0]
 

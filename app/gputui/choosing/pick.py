@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gputui.choosing.best import MAX_ALTERNATIVES, Alternative, best, describe_order
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.order import SORT_KEYS, Order, sorted_by
+from gputui.choosing.speed import slowness_weights
 from gputui.choosing.verdict import Verdict
 from gputui.inventory.device import GROUP_SIZES, Device
 from gputui.inventory.light_dataclasses import dataclass
@@ -29,6 +30,7 @@ class Constraints:
     never      keys of devices that are not picked
     vendor     whose devices may be picked, None for any one vendor's; others are not even refused
     prefer     keys of devices that are picked before others, the first one first; links decide among equals
+    listed     keys in the order of the list that gputui was started with, kept where no other is better
     """
 
     count: int = 1
@@ -41,6 +43,7 @@ class Constraints:
     limit: int = MAX_ALTERNATIVES
     never: Collection[str] = ()
     prefer: Sequence[str] = ()
+    listed: Sequence[str] = ()
     vendor: str | None = None
 
 
@@ -110,7 +113,11 @@ def of_own_lease(snapshot: Snapshot, within: Collection[str] | None) -> set[str]
 
 
 def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> PickResult:
-    """All devices that are free and meet the constraints, in the box's order, and why the others do not."""
+    """All devices that are free and meet the constraints, and why the others do not.
+
+    They are in the order in which they stay where no other is better: that of the list that we were started
+    with, else the fastest model first, else the box's.
+    """
     good: list[Device] = []
     refused: list[tuple[Device, Refusal]] = []
     for device in snapshot.devices:
@@ -127,7 +134,13 @@ def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: 
     vendor = _vendor_taken(good, constraints)
     if vendor is not None:
         refused += [(device, OtherVendor(vendor)) for device in good if device.vendor != vendor]
-    return PickResult(tuple(device for device in good if device.vendor == vendor), tuple(refused))
+    good = [device for device in good if device.vendor == vendor]
+    if constraints.listed:
+        good.sort(key=_preference(constraints.listed))
+    elif constraints.order != "given" and good:
+        slowness = dict(zip((device.key for device in good), slowness_weights(good), strict=True))
+        good.sort(key=lambda device: slowness[device.key])
+    return PickResult(tuple(good), tuple(refused))
 
 
 def _vendor_taken(good: Sequence[Device], constraints: Constraints) -> str | None:

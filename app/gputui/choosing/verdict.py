@@ -240,7 +240,10 @@ def _judged(device: Device, rules: Rules, instances: int) -> _Judged:
         return _used_by(counting, device.compute_mode in _EXCLUSIVE)
     if computing:
         return _not_counted(device, computing, rules)
-    if not device.unified and (device.memory_used is None or device.memory_free is None):
+    if device.memory_total == 0 or (
+        # (Jetson's driver answers 0 of 0: its memory is the host's, and nobody knows what of it is in use.)
+        not device.unified and (device.memory_used is None or device.memory_free is None)
+    ):
         return "unknown", Unreadable("memory")
     if device.utilization is None and device.parent is None and device.board is None:
         return "unknown", Unreadable("utilization")

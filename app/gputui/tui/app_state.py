@@ -413,7 +413,8 @@ class AppState:
 
         within = of_own_lease(snapshot, self.limits.keys if self.limits else None)
         never, prefer = (keys_named(words, snapshot) for words in (self.rules.never, self.rules.prefer))
-        return Constraints(count, within=within, required=kept, never=never, prefer=prefer)
+        listed = self.limits.keys if self.limits else ()
+        return Constraints(count, within=within, required=kept, never=never, prefer=prefer, listed=listed)
 
     def with_devices(self, keys: tuple[str, ...]) -> AppState:
         """These devices selected, in this order."""

@@ -549,7 +549,8 @@ class Gpu:
         memory = self._ask_memory_v2()
         if memory is None and not self._refusals.has_answered("memory v2"):
             memory = self.ask(nvml.nvmlDeviceGetMemoryInfo, self.handle)
-        if memory is None:
+        if memory is None or not memory.total:
+            # (Jetson's driver answers 0 of 0, which is no answer.)
             refused = device.parent is None and self._refusals.refuses("nvmlDeviceGetMemoryInfo")
             unified = self._is_integrated(device) if refused else device.unified
             return {"memory_total": None, "memory_used": None, "memory_free": None, "unified": unified}
