@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.argument_vector import OptionTable, option_table, program_name, read_options
 from gputui.launching.container_command import ENGINES, RUN, read_container
-from gputui.launching.wrappers import unwrap, wrappers
+from gputui.launching.wrappers import WRAPPERS, unwrap, wrappers
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +24,9 @@ _AT = option_table(valued="f q t")
 
 _DAEMONIZERS: dict[str, _Daemonizer] = {
     # (screen(1). Its server closes all descriptors; who is attached has them until the session is detached.)
-    "screen": _Daemonizer(option_table(valued="S c e h p s t T Logfile"), unless=("r", "x", "X", "R")),
+    "screen": _Daemonizer(WRAPPERS["screen"].options, unless=WRAPPERS["screen"].never),
     # (systemd-run(1): the service manager starts it.)
-    "systemd-run": _Daemonizer(
-        option_table(
-            flags="scope version",
-            valued="property|p unit|u slice setenv|E host|H machine|M description uid gid nice"
-            " working-directory service-type",
-        ),
-        unless=("scope", "version", "help"),
-    ),
+    "systemd-run": _Daemonizer(WRAPPERS["systemd-run"].options, unless=("scope", "version", "help")),
     # (daemonize(1), start-stop-daemon(8): they close all descriptors.)
     "daemonize": _Daemonizer(option_table(valued="c e E o p l u")),
     "start-stop-daemon": _Daemonizer(

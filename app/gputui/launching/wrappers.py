@@ -104,7 +104,7 @@ _SETS = re.compile(
 )
 """A word that sets variables for what the wrapper starts."""
 
-_WRAPPERS: dict[str, _Wrapper] = {
+WRAPPERS: dict[str, _Wrapper] = {
     "uv": _Wrapper(_UV, verbs=("run", "tool run"), itself=_UV_STARTS_PYTHON, environment=True),
     "poetry": _Wrapper(option_table(valued="directory|C project|P"), verbs=("run",), environment=True),
     "pdm": _Wrapper(option_table(valued="project|p venv"), verbs=("run",), environment=True),
@@ -160,7 +160,7 @@ _WRAPPERS: dict[str, _Wrapper] = {
     "doas": _Wrapper(option_table(valued="u C"), always=True),
     "systemd-run": _Wrapper(
         option_table(
-            flags="scope",
+            flags="scope version help",
             valued="property|p unit|u slice setenv|E host|H machine|M description uid gid nice"
             " working-directory service-type",
         ),
@@ -262,7 +262,7 @@ class WrapperCall:
     def chooses_environment(self) -> bool:
         """Whether a program's bare name behind it is looked up in an environment of its own, not in our
         PATH."""
-        return _WRAPPERS[self.name].environment
+        return WRAPPERS[self.name].environment
 
 
 def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -307,7 +307,7 @@ def assigned(prefix: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
         for option in call.options:
             if call.name == "env" and option.name == "unset":
                 found.append((option.value, None))
-            elif option.name == _WRAPPERS[call.name].sets:
+            elif option.name == WRAPPERS[call.name].sets:
                 found += assignments(_listed_assignments(option.value))[0]
         found += call.assignments
     return tuple(found)
@@ -319,7 +319,7 @@ def handed_in(prefix: Sequence[str], environ: Mapping[str, str]) -> dict[str, st
     return {
         name.removeprefix(start): value
         for call in wrappers(prefix)
-        for start in _WRAPPERS[call.name].inside
+        for start in WRAPPERS[call.name].inside
         for name, value in environ.items()
         if name.startswith(start)
     }
@@ -333,7 +333,7 @@ def renamed(
     return tuple(
         (start + name, value)
         for call in wrappers(prefix)
-        for start in _WRAPPERS[call.name].inside
+        for start in WRAPPERS[call.name].inside
         for name, value in changes
         if start + name in there
     )
@@ -366,7 +366,7 @@ def with_variables(
         own: list[str] = []
         for word in words:
             sets = _SETS.fullmatch(word)
-            listed = _WRAPPERS[call.name].sets is not None
+            listed = WRAPPERS[call.name].sets is not None
             pairs = () if sets is None else _listed_assignments(sets["all"]) if listed else (sets["all"],)
             others = [pair for pair in pairs if _is_other(pair, wanted)]
             if sets is None or not others:
@@ -383,7 +383,7 @@ def with_variables(
         if own != list(call.words) and losing(call.words, "") is not None:
             # What is beside the list in our environment does not reach the command: the order it counts in.
             there = {sets["name"] for word in own if (sets := _SETS.fullmatch(word))}
-            wrapper = _WRAPPERS[call.name]
+            wrapper = WRAPPERS[call.name]
             option = f"--{wrapper.sets}=" if wrapper.sets else ""
             more = [f"{option}{n}={v}" for n, v in changes if v is not None and n not in there]
             # (Behind a subcommand, before an image; a "--" may end the words of what has neither.)
@@ -391,7 +391,7 @@ def with_variables(
             own[place:place] = more
         written += own
         following = calls[place_of_call + 1].name if place_of_call + 1 < len(calls) else ""
-        if _WRAPPERS[call.name].overrides and not call.has("no-override") and following != "env" and wanted:
+        if WRAPPERS[call.name].overrides and not call.has("no-override") and following != "env" and wanted:
             # Behind what may have another list in its file.
             taken = [word for name, value in changes if value is None for word in ("-u", name)]
             written += ["env", *taken, *(f"{name}={value}" for name, value in changes if value is not None)]
@@ -416,7 +416,7 @@ def losing(prefix: Sequence[str], variable: str) -> str | None:
     `variable` is the one of ours that counts: sudo may be told to preserve it by name.
     """
     for call in wrappers(prefix):
-        wrapper = _WRAPPERS[call.name]
+        wrapper = WRAPPERS[call.name]
         dropping = next((name for name in wrapper.drops if call.has(name)), None)
         if dropping is not None:
             return "env -i" if call.name == "env" else f"{call.name} --{dropping}"
@@ -470,7 +470,7 @@ def _preserves(call: WrapperCall, variable: str) -> bool:
 def _read(command: Sequence[str]) -> WrapperCall | None:
     """The wrapper that the words begin with; None where they begin with another program."""
     name = program_name(command)
-    wrapper = _WRAPPERS.get(name)
+    wrapper = WRAPPERS.get(name)
     if wrapper is None:
         return None
     given = read_options(command[1:], wrapper.options)
