@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gputui.choosing.grouping import ALL_REDUCE
 from gputui.cli.common import (
     CHECK_FAILED,
     DONE,
@@ -17,12 +18,12 @@ from gputui.cli.common import (
     print_line,
     say,
 )
-from gputui.cli.launch_call import add_launch_options, noted, options_of
+from gputui.cli.launch_call import NEAR, add_launch_options, noted, options_of
 from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
 from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.launch_options import LaunchOptions, table
 from gputui.planning.box import Box, box_of
 from gputui.planning.document import to_document
 from gputui.planning.model import PlanningError
@@ -79,7 +80,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("-o and --overwrite go with --use STRATEGY")
     if args.use is not None and not command and args.saved is None:
         raise WrongCallError("--use starts a command: put it after --, as in `--use ddp -- train.py`")
+    _check_options(args)
     options = options_of(args, command or ())
+    if options.nodes > 1:
+        raise WrongCallError("the saved launch is for several machines, and a plan is for one")
     subject = subject_of(args, options, args.weights_only)
     if args.prove and subject.place is None:
         raise WrongCallError("--prove needs a model, not a number of parameters")
@@ -92,7 +96,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         measured = kept(os.environ)
     found = devices_for_plan(args, subject)
     try:
-        made = plan(subject.model, subject.workload, _box(found, measured))
+        made = plan(subject.model, subject.workload, _box(found, measured), args.group or ALL_REDUCE)
     except PlanningError as error:
         raise WrongCallError(printable(str(error))) from None
     if args.use is not None:
@@ -107,6 +111,23 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.prove:
         return _prove(args, options, subject, made, found)
     return DONE
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Raises WrongCallError for options of a launch that a plan would not count."""
+    if args.nodes > 1 or args.processes is not None or args.rendezvous is not None:
+        raise WrongCallError(
+            "a plan is for one machine, a process for each device: leave out --nodes, --rendezvous and"
+            " --processes"
+        )
+    if args.threads == NEAR:
+        raise WrongCallError("--threads near is not planned with: give it to `gputui run`")
+    if args.use is None:
+        given = [table()[name] for name in ("launcher", "logs", "numa")]
+        flags = [each.flag for each in given if getattr(args, each.name) != each.default]
+        flags += ["--threads"] if args.threads is not None else []
+        if flags:
+            raise WrongCallError(f"{flags[0]} goes with --use STRATEGY: it changes the launch line alone")
 
 
 def _box(found: PlannedDevices, measured: Mapping[tuple[str, str], float]) -> Box:

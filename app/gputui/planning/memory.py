@@ -6,13 +6,13 @@ tensor parallelism divides. Where the peak falls:
 
     at the loss            weights, optimizer, what layers and head keep; gradients where they accumulate
     at the end of backward weights, optimizer, gradients, what one block keeps; with tied embeddings their
-                           two gradients, in 32 bits; with FSDP the whole gradients of what is outside the blocks
+                           two gradients, in 32 bits; with FSDP whole ones of what is outside the blocks
     in the step            weights, optimizer, gradients, the optimizer's copies; DeepSpeed's of the gradients
 """
 
 from __future__ import annotations
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.planning.model import Compute, Model
 from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Workload
@@ -69,14 +69,13 @@ def needed(model: Model, workload: Workload, strategy: Strategy, fixed: int = 0)
     states = _states(model, workload, strategy)
     if workload.weights_only:
         return Bytes(states.weights, states.gradients, states.optimizer, 0, 0, 0)
-    return Bytes(
-        states.weights,
-        states.gradients,
-        states.optimizer,
-        states.buffers,
-        _activations(model, workload, strategy, states),
-        fixed,
-    )
+    activations = _activations(model, workload, strategy, states)
+    found = Bytes(states.weights, states.gradients, states.optimizer, states.buffers, activations, fixed)
+    if workload.precision != "fp32":
+        return found
+    # A plan of 32 bits leaves room for the copies that autocast keeps: `--bf16` is no reason for more.
+    mixed = needed(model, replace(workload, precision="autocast"), strategy, fixed)
+    return replace(found, activations=activations + max(0, mixed.total - found.total))
 
 
 def gathered_layer(model: Model, workload: Workload, strategy: Strategy) -> int:
@@ -167,7 +166,7 @@ def _deepspeed_states(
     gradients = weight * trained
     optimizer = (workload.optimizer_bytes(4) + (0 if weight == 4 else 4)) * trained
     bucket = weight * min(BUCKET, trained)
-    # Where states are divided, a layer has its gradient whole before it is reduced, its weights while it is used.
+    # Where states are divided, a layer has whole weights while it is used, and a whole gradient.
     reduced = weight * min(max(BUCKET, model.largest_layer), trained)
     live = weight * min(max(MAX_LIVE, model.largest_layer), model.parameters)
     if strategy.kind == "zero1":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gputui.choosing.grouping import Grouping
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.planning.box import Box
 from gputui.planning.model import Model
@@ -36,6 +37,13 @@ class Strategy:
     def replicas(self) -> int:
         """How many devices, or groups of devices, see different data."""
         return self.devices // (self.tensor_parallel * self.pipeline_parallel)
+
+    def in_groups(self, grouping: Grouping) -> bool:
+        """Whether devices work together so; where nothing is asked for, in any way."""
+        if grouping.independent:
+            return self.devices == 1
+        parts = (self.tensor_parallel, self.pipeline_parallel)
+        return grouping.unit == 1 or parts == (grouping.tensor, grouping.pipeline)
 
     @property
     def deepspeed(self) -> bool:
