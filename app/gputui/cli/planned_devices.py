@@ -126,10 +126,7 @@ def devices_for_plan(args: argparse.Namespace, subject: Subject) -> PlannedDevic
     emptied = candidates.emptied("unknown")
     devices = emptied.together() if count is None else emptied.best(count)
     if not devices or len(devices) < (count or 1):
-        found = len(devices)
-        raise NotEnoughError(
-            f"{count or group.unit} devices asked for, this box has {found} that could be planned with"
-        )
+        raise NotEnoughError(_too_few(count or group.unit, emptied))
     if args.why:
         say(emptied.why(devices))
     used = sum(candidates.verdicts[device.key].state in IN_USE for device in devices)
@@ -178,11 +175,18 @@ def _enough(
     return found
 
 
+def _too_few(count: int, candidates: _Candidates) -> str:
+    asked = "1 device" if count == 1 else f"{count} devices"
+    return f"{asked} asked for, this box has {len(candidates.free)} that could be planned with"
+
+
 def _why_not(subject: Subject, candidates: _Candidates) -> str:
     """That nothing does, and what would."""
     if not candidates.free:
         return "no device is free"
     devices = candidates.together()
+    if not devices:
+        return _too_few(candidates.constraints.grouping.unit, candidates)
     count = "the free device" if len(devices) == 1 else f"the {len(devices)} free devices"
     what = f"{subject.model.name} does not fit on {count}"
     try:

@@ -333,8 +333,11 @@ class _Said:
         return self.text(_MODEL)
 
     def uses_trainer(self) -> bool:
-        written = re.search(r"\b\w*(?:TrainingArguments|Trainer)\b", self._script)
-        return written is not None or any(name in self._values or self._has(name) for name in _TRAINER)
+        # (Lightning has a Trainer, too.)
+        library = re.search(r"\b(?:transformers|trl)\b", self._script) and "lightning" not in self._script
+        if library and "Trainer" in self._script:
+            return True
+        return any(name in self._values or self._has(name) for name in _TRAINER)
 
     def precision(self, loads: bool) -> Precision | None:
         """The weights' own type counts first: with that of 16 bits `--bf16` changes nothing of them.

@@ -1,9 +1,10 @@
 """The plan: every strategy with its memory and traffic, ranked.
 
-What fits is ranked by the time that a step needs the links, then by what it sends, then by memory. What that
-time does not tell stands below, each kind by itself (`Row.apart`): devices that share a batch, or are idle;
-so little left that fragments may take it; the host's memory. What does not fit stands below all that does,
-what lacks least first. A pipeline, which nothing here can start, stands below its like.
+What fits is ranked by the time that a step needs the links (`EQUAL` times are one), then by memory, then the
+simpler first. What that time does not tell stands below, each kind by itself (`Row.apart`): devices that
+share a batch, or are idle; so little left that fragments may take it; the host's memory. What does not fit
+stands below all that does, what lacks least first. A pipeline, which nothing here can start, stands below its
+like.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from gputui.planning.workload import Workload
 
 TIGHT = 0.05
 """A margin below this share of what is needed can be lost to fragments of the allocator (5 to 10 %)."""
+
+EQUAL = 1.02
+"""Times that differ by no more than this are equal."""
 
 MOST_DEVICES = 1024
 """Devices that are thought of as a remedy."""
@@ -161,13 +165,15 @@ def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_RE
     if not rows:
         raise PlanningError(f"no strategy for {len(box)} devices here has groups of {grouping}")
 
-    def rank(row: Row) -> tuple[bool, bool, int, Order]:
+    placed = _places(rows)
+
+    def rank(row: Row) -> tuple[bool, bool, int, int]:
         lacks = 0
         if not row.fits and row.margin is not None:
             # (Where the device's memory does, it is the host's that does not.)
             host = host_needed(model, workload, row.strategy) - (box.host_memory or 0)
             lacks = max(0, -row.margin) or host
-        return not row.fits, not row.strategy.startable, lacks, _order(row)
+        return not row.fits, not row.strategy.startable, lacks, placed[row.name]
 
     found = Plan(
         model,
@@ -180,16 +186,31 @@ def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_RE
     return replace(found, notices=tuple(_notices(found)))
 
 
-Order = tuple[int, float, int, int]
+def _places(rows: Sequence[Row]) -> dict[str, int]:
+    """Where each strategy stands among those that fit, by its name."""
+    equal: dict[float, float] = {}
+    least = 0.0
+    for time in sorted(map(_time, rows)):
+        least = time if time > least * EQUAL else least
+        equal[time] = least
+
+    def order(row: Row) -> tuple[int, float, int]:
+        strategy = row.strategy
+        kinds = (
+            strategy.replicas < strategy.devices,
+            strategy.kind == "single",
+            row.tight,
+            strategy.offloads,
+        )
+        kind = max((place for place, true in enumerate(kinds, 1) if true), default=0)
+        return kind, equal[_time(row)], row.bytes.total
+
+    return {row.name: place for place, row in enumerate(sorted(rows, key=order))}
 
 
-def _order(row: Row) -> Order:
-    """Where a row stands among those that fit: its kind, then time, traffic and memory."""
-    strategy = row.strategy
-    kinds = (strategy.replicas < strategy.devices, strategy.kind == "single", row.tight, strategy.offloads)
-    kind = max((place for place, true in enumerate(kinds, 1) if true), default=0)
-    seconds = row.traffic.seconds
-    return kind, float("inf") if seconds is None else seconds, row.traffic.bytes, row.bytes.total
+def _time(row: Row) -> float:
+    """What a step needs the links; where no time is known, by what it sends."""
+    return row.traffic.bytes if row.traffic.seconds is None else row.traffic.seconds
 
 
 def _fits(model: Model, workload: Workload, strategy: Strategy, box: Box) -> bool:
@@ -334,25 +355,24 @@ def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
     links = box.links_words
     if strategy.tensor_parallel > 1:
         return (
-            f"each layer on {strategy.tensor_parallel} directly joined devices, which share a batch (more"
-            " steps for the same data): for large blocks"
+            f"{strategy.tensor_parallel} directly joined devices share a batch and each layer: for large"
+            " blocks, in more steps"
         )
     if strategy.kind == "pp":
-        waiting = f"{moved.bubble:.0%} of a step waiting"
         return (
-            f"the layers in {strategy.pipeline_parallel} stages, by a program made for it (Megatron-LM):"
-            f" little is sent, {waiting}"
+            f"for a program made for it (Megatron-LM): the layers in {strategy.pipeline_parallel} stages, "
+            f"little is sent, {moved.bubble:.0%} of a step waiting"
         )
     if strategy.kind == "single":
-        return "one device, nothing to send" + ("; the others stay idle" if len(box) > 1 else "")
+        return "one device, " + ("the others stay idle" if len(box) > 1 else "nothing to send")
     texts = {
         "ddp": "a whole copy on each device: only gradients are sent",
         "zero1": "divides the optimizer's states: gradients and weights are sent once a step",
         "zero2": "divides gradients and optimizer: gradients are sent in each pass, weights once a step",
         "zero3": f"divides all states, and gathers weights over {links} in forward and backward",
         "fsdp2": f"divides all states, and gathers weights block by block over {links}",
-        "zero2-offload": "the optimizer in host memory: fits more, and each step waits for the host",
-        "zero3-offload": "weights and optimizer in host memory: the most that fits, and the slowest",
+        "zero2-offload": "waits for the host in each step: the optimizer is in its memory",
+        "zero3-offload": "waits for the host in each step: weights and optimizer are in its memory",
     }
     return texts[strategy.kind]
 
@@ -409,7 +429,8 @@ def what_would_do(model: Model, workload: Workload, rows: Sequence[Row]) -> Iter
 
     Of a pipeline where nothing would do that can be started.
     """
-    preferred = sorted(rows, key=_order)
+    placed = _places(rows)
+    preferred = sorted(rows, key=lambda row: placed[row.name])
     startable = [row for row in preferred if row.strategy.startable]
     yield from tuple(_changes(startable)) or _changes(preferred)
     for row in rows:

@@ -66,7 +66,7 @@ class Strategy:
 
 
 def strategies(model: Model, box: Box) -> list[Strategy]:
-    """Those that make sense for these devices, in no order of preference.
+    """Those that make sense for these devices, the simpler ones first.
 
     Tensor parallelism stays within devices that are joined directly and divides the heads; a pipeline has at
     most as many stages as layers, and is never combined with ZeRO-2 or ZeRO-3 or FSDP. Nothing is offloaded

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from gputui.checking.trained_model import said_of, workload_of
 from gputui.choosing.as_if_empty import IN_USE, as_if_empty
 from gputui.choosing.best import best
+from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.pick import available, pick
 from gputui.choosing.verdict import State, Verdict
 from gputui.inventory.device import Device
@@ -212,7 +213,11 @@ def plan_of(request: PlanRequest, app_state: AppState, found: PlannedDevices) ->
     known = load is not None and load.memory_total is not None and load.memory_used is not None
     host_memory = load.memory_total - load.memory_used if known else None  # type: ignore[union-attr, operator]
     box = box_of(found.snapshot, found.devices, host_memory=host_memory, measured=app_state.measured)
-    return plan(request.model, request.workload, box)
+    # (Groups that somebody has asked for, as `plan --group`; those of a command are its own.)
+    asked = app_state.grouping if found.devices == app_state.selected else ALL_REDUCE
+    if asked == app_state.intent.group:
+        asked = ALL_REDUCE
+    return plan(request.model, request.workload, box, asked)
 
 
 def recipe_of(made: Plan, row: Row) -> Recipe:
