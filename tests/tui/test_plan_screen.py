@@ -44,7 +44,7 @@ def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-TRAIN = ("python", "train.py", "--model_name_or_path", "llama2")
+TRAIN = ("python", "train.py", "--model", "llama2")
 
 
 def page(s: Session) -> PlanScreen:
