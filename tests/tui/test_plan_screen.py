@@ -127,7 +127,7 @@ async def test_the_page_ranks_as_the_command_line_does(
         source = named("dgx-h100")
         source.open()
         # (The host's memory is read later than the devices.)
-        s.main.set_app_state(s.main.app_state.with_snapshot(source.read(Want.ALL | Want.DETAILS)))
+        s.main.set_app_state(s.main.app_state.with_snapshot(source.read(Want.ALL | Want.HOST)))
         await opened(s)
         made = plan_of(request(s), s.main.app_state, _found(s))
         assert strategies(s) == [row["name"] for row in by_line][: len(strategies(s))]

@@ -24,7 +24,7 @@ from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.launch_options import LaunchOptions, table
-from gputui.planning.box import Box, box_of
+from gputui.planning.box import box_of
 from gputui.planning.document import to_document
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan, Row, plan
@@ -95,8 +95,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         measured = kept(os.environ)
     found = devices_for_plan(args, subject)
+    host = found.snapshot.host.memory_free
+    box = box_of(found.snapshot, found.devices, host_memory=host, measured=measured)
     try:
-        made = plan(subject.model, subject.workload, _box(found, measured), args.group or ALL_REDUCE)
+        made = plan(subject.model, subject.workload, box, args.group or ALL_REDUCE)
     except PlanningError as error:
         raise WrongCallError(printable(str(error))) from None
     if args.use is not None:
@@ -128,14 +130,6 @@ def _check_options(args: argparse.Namespace) -> None:
         flags += ["--threads"] if args.threads is not None else []
         if flags:
             raise WrongCallError(f"{flags[0]} goes with --use STRATEGY: it changes the launch line alone")
-
-
-def _box(found: PlannedDevices, measured: Mapping[tuple[str, str], float]) -> Box:
-    load = found.snapshot.host.load
-    host = None
-    if load is not None and load.memory_total is not None and load.memory_used is not None:
-        host = max(0, load.memory_total - load.memory_used)
-    return box_of(found.snapshot, found.devices, host_memory=host, measured=measured)
 
 
 def _notices(found: PlannedDevices) -> list[str]:

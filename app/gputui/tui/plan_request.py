@@ -211,10 +211,8 @@ def plan_of(request: PlanRequest, app_state: AppState, found: PlannedDevices) ->
         raise PlanningError(request.problem or "no model is read")
     if app_state.options.nodes > 1:
         raise PlanningError("the launch is for several machines, and a plan is for one")
-    load = found.snapshot.host.load
-    known = load is not None and load.memory_total is not None and load.memory_used is not None
-    host_memory = load.memory_total - load.memory_used if known else None  # type: ignore[union-attr, operator]
-    box = box_of(found.snapshot, found.devices, host_memory=host_memory, measured=app_state.measured)
+    host = found.snapshot.host.memory_free
+    box = box_of(found.snapshot, found.devices, host_memory=host, measured=app_state.measured)
     # (Groups that somebody has asked for, as `plan --group`; those of a command are its own.)
     asked = app_state.grouping if found.devices == app_state.selected else ALL_REDUCE
     if asked != ALL_REDUCE and asked == app_state.intent.group:
