@@ -442,8 +442,6 @@ def test_a_group_that_cannot_be_is_refused_with_both_numbers(
         ["8B", "--processes", "2"],
         ["8B", "--threads", "near"],
         ["8B", "--use", "ddp", "--threads", "near", "--", "t.py"],
-        ["8B", "--threads", "4"],
-        ["8B", "--launcher", "torchrun"],
         ["gpt2", "--measured", "nothing.json"],
         [],
     ],

@@ -23,7 +23,7 @@ from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
 from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.launching.launch_options import LaunchOptions, table
+from gputui.launching.launch_options import LaunchOptions
 from gputui.planning.box import box_of
 from gputui.planning.document import to_document
 from gputui.planning.model import PlanningError
@@ -36,7 +36,7 @@ def parser() -> Parser:
         "Show which parallelism a model can be trained with on these devices: the memory of each device and\n"
         "what a step moves over the links, ranked, each with its reason. Computed from the model's shape,\n"
         "nothing is started. --use writes the files of a strategy and prints the launch line.",
-        epilog="gputui plan meta-llama/Llama-2-7b-hf -n 4 -s 4096 --checkpointing\n"
+        epilog="gputui plan 8B -n 4 -s 4096 --checkpointing\n"
         "gputui plan -n 4 --use fsdp2 -o plan/ -- train.py --model_name_or_path meta-llama/Llama-2-7b-hf",
     )
     made.usage = (
@@ -124,12 +124,6 @@ def _check_options(args: argparse.Namespace) -> None:
         )
     if args.threads == NEAR:
         raise WrongCallError("--threads near is not planned with: give it to `gputui run`")
-    if args.use is None:
-        given = [table()[name] for name in ("launcher", "logs", "numa")]
-        flags = [each.flag for each in given if getattr(args, each.name) != each.default]
-        flags += ["--threads"] if args.threads is not None else []
-        if flags:
-            raise WrongCallError(f"{flags[0]} goes with --use STRATEGY: it changes the launch line alone")
 
 
 def _notices(found: PlannedDevices) -> list[str]:
