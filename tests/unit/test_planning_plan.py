@@ -463,7 +463,8 @@ def test_bf16_beside_weights_of_32_bits_never_needs_more(
         needed(known, replace(workload, precision=each), strategy).total  # type: ignore[arg-type]
         for each in ("fp32", "autocast")
     )
-    assert mixed <= single
+    # (States alone are the same number of bytes in other parts, of which each is rounded up.)
+    assert mixed <= single + (3 if workload.weights_only else 0)
 
 
 @settings(max_examples=60, deadline=None)
