@@ -241,7 +241,7 @@ def _of_arguments(text: str) -> dict[str, object]:
     for node in ast.walk(tree) if tree is not None else ():
         if not isinstance(node, ast.Call):
             continue
-        name = ast.unparse(node.func).rpartition(".")[2]
+        name: str = getattr(node.func, "attr", "") or getattr(node.func, "id", "")
         for each in node.keywords:
             value = each.value.value if isinstance(each.value, ast.Constant) else None
             if name == "from_pretrained" and each.arg in ("torch_dtype", "dtype"):
