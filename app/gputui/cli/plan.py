@@ -164,18 +164,11 @@ def _use(args: argparse.Namespace, options: LaunchOptions, made: Plan, found: Pl
     from gputui.launching.compose import compose
     from gputui.launching.planned import FilesDifferError, prepared, write
     from gputui.launching.read_intent import read_intent
-    from gputui.planning.files import Recipe, RecipeError, files_of
+    from gputui.planning.files import RecipeError, files_of, recipe_of
     from gputui.vendors.registry import vendors_of
 
-    row, workload = _row(made, args.use), made.workload
-    recipe = Recipe(
-        row.name,
-        row.strategy.devices,
-        workload.precision,
-        workload.checkpointing,
-        wrap=made.model.wrap_class,
-        accumulation=workload.accumulation,
-    )
+    row = _row(made, args.use)
+    recipe = recipe_of(made, row)
     try:
         if args.folder is None and files_of(recipe).texts:
             raise WrongCallError(f"{row.name} needs files: -o DIR says where they are written")

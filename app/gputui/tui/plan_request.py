@@ -18,7 +18,6 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.launching.training_words import NO_TRAINING, Training
 from gputui.planning.box import box_of
 from gputui.planning.fewest import fewest
-from gputui.planning.files import Recipe
 from gputui.planning.model import Model, PlanningError
 from gputui.planning.plan import Plan, Row, plan
 from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
@@ -218,20 +217,6 @@ def plan_of(request: PlanRequest, app_state: AppState, found: PlannedDevices) ->
     if asked != ALL_REDUCE and asked == app_state.intent.group:
         asked = ALL_REDUCE
     return plan(request.model, request.workload, box, asked)
-
-
-def recipe_of(made: Plan, row: Row) -> Recipe:
-    """What the files of a row depend on. Raises RecipeError."""
-    workload, strategy = made.workload, row.strategy
-    return Recipe(
-        row.name,
-        strategy.devices,
-        workload.precision,
-        workload.checkpointing,
-        strategy.reshard,
-        made.model.wrap_class,
-        workload.accumulation,
-    )
 
 
 def devices_of_row(row: Row, found: PlannedDevices) -> tuple[Device, ...]:
