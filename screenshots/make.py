@@ -109,7 +109,10 @@ _SCREENS: dict[str, tuple[str, ...]] = {
 }
 """The keys that open each screen."""
 
-_TRAINING = ("torchrun", "train.py", "--model_name_or_path", "Llama-2-7b", "--bf16")
+_TRAINING = (
+    *("torchrun", "train.py", "--model_name_or_path", "Llama-2-7b", "--bf16"),
+    *("--per_device_train_batch_size", "1"),
+)
 _LLAMA = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",

@@ -13,12 +13,16 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
+from gputui.choosing.grouping import Grouping
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.planning.memory import Bytes
+from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan
 from gputui.planning.workload import Workload
 from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.source import named
+from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.plan_request import PlannedDevices, PlanRequest, devices_for, fewest_for, plan_of
 from gputui.tui.screens.line_input import LineScreen
@@ -28,6 +32,8 @@ from gputui.tui.views.text import width_of
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, box_at
 from tui.support import session as moving
+from unit.calling import caller
+from unit.planning_models import LLAMA3_8B
 from unit.test_plan_cli import MODELS
 
 session = functools.partial(moving, interval=1000)
@@ -44,7 +50,7 @@ def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-TRAIN = ("python", "train.py", "--model_name_or_path", "llama2")
+TRAIN = ("python", "train.py", "--model", "llama2")
 
 
 def page(s: Session) -> PlanScreen:
@@ -94,6 +100,61 @@ async def test_the_command_says_what_is_planned() -> None:
         assert model is not None
         assert model.parameters == 6_738_415_616
         assert at_cursor(s) == strategies(s)[0]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        TRAIN,
+        ("python", "train.py", "--model_name_or_path", "llama2"),
+        (
+            "python",
+            "train.py",
+            "--model_name_or_path",
+            "llama2",
+            "--gradient_accumulation_steps",
+            "8",
+            "--bf16",
+        ),
+    ],
+)
+async def test_the_page_ranks_as_the_command_line_does(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("plan", "--json", "--demo", "dgx-h100", "--", *command)
+    by_line = caller(capsys)(*words).json["strategies"]
+    async with session("dgx-h100", command) as s:
+        source = named("dgx-h100")
+        source.open()
+        # (The host's memory is read later than the devices.)
+        s.main.set_app_state(s.main.app_state.with_snapshot(source.read(Want.ALL | Want.HOST)))
+        await opened(s)
+        made = plan_of(request(s), s.main.app_state, _found(s))
+        assert strategies(s) == [row["name"] for row in by_line][: len(strategies(s))]
+        assert [(row.name, row.bytes.total) for row in made.rows] == [
+            (row["name"], row["bytes"]["total"]) for row in by_line
+        ]
+
+
+def test_the_groups_that_were_asked_for_are_planned_and_those_of_a_command_are_its_own() -> None:
+    app_state, _ = AppState({}).with_snapshot(box_at("dgx-h100")).select_best(8, Grouping(tensor=4))
+    found = devices_for(app_state, None)
+    assert isinstance(found, PlannedDevices)
+    asked = PlanRequest(model=LLAMA3_8B)
+    assert [row.name for row in plan_of(asked, app_state, found).rows] == ["tp4-fsdp2"]
+    command = ("torchrun", "pretrain_gpt.py", "--tensor-model-parallel-size", "4")
+    own = replace(app_state, options=replace(app_state.options, command=command))
+    assert own.intent.group == Grouping(tensor=4)
+    assert len(plan_of(asked, own, found).rows) > 3
+
+
+def test_a_launch_on_several_machines_is_not_planned() -> None:
+    app_state = AppState({}).with_snapshot(box_at("dgx-h100"))
+    app_state = replace(app_state, options=replace(app_state.options, nodes=2))
+    found = devices_for(app_state, None)
+    assert isinstance(found, PlannedDevices)
+    with pytest.raises(PlanningError):
+        plan_of(PlanRequest(model=_model("1B")), app_state, found)
 
 
 async def test_the_selected_devices_are_planned_for_else_the_free_ones() -> None:

@@ -193,6 +193,11 @@ def test_a_saved_launch_that_cannot_be_meant_is_a_wrong_call(
     assert said in call("run", "--demo", "shared", "--dry-run", *words).refused(2)
 
 
+def test_a_launch_on_several_machines_is_not_planned(call: Call, keep: Keep) -> None:
+    keep(LaunchOptions(("torchrun", "a.py"), nodes=2, rendezvous="node0"), 1, "far")
+    call("plan", "8B", "--demo", "shared", "--saved", "far").refused(2)
+
+
 def test_a_secret_that_is_not_kept_is_missed_aloud(
     call: Call, keep: Keep, monkeypatch: pytest.MonkeyPatch
 ) -> None:

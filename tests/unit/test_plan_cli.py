@@ -86,14 +86,19 @@ def save(tmp_path: Path) -> Callable[[Snapshot], str]:
 
 def rows(call: Call, *words: str) -> dict[str, dict[str, Any]]:
     """The rows of a plan by strategy, best first."""
-    return {row["name"]: row for row in call("plan", *words, "--json").json["strategies"]}
+    return {row["name"]: row for row in call("plan", "--json", *words).json["strategies"]}
 
 
 def cards(count: int, free: int, link: str = "PHB", **facts: Any) -> Snapshot:
     """A box of idle devices with so many GiB."""
     memory = {"memory_total": free * GIB, "memory_free": free * GIB}
-    links = tuple(tuple("X" if i == j else link for j in range(count)) for i in range(count))
-    return replace(box_of_devices(*(gpu(i, **memory, **facts) for i in range(count)), links=links))
+    return replace(
+        box_of_devices(*(gpu(i, **memory, **facts) for i in range(count)), links=_all(link, count))
+    )
+
+
+def _all(link: str, count: int) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple("X" if i == j else link for j in range(count)) for i in range(count))
 
 
 # The document
@@ -142,9 +147,12 @@ def test_weights_only_leaves_the_rest_out(call: Call) -> None:
 # Decisions (facts of the guides), with AdamW
 
 
-def test_gpt2_on_two_is_ddp(call: Call) -> None:
+def test_gpt2_on_two_is_ranked_by_time_and_then_by_memory(call: Call) -> None:
     found = rows(call, "gpt2", "-n", "2", "--precision", "autocast", "--demo", "rtx4090")
-    assert next(iter(found)) == "ddp"
+    first = [*found][:5]
+    assert set(first) == {"zero2", "zero1", "ddp", "fsdp2", "zero3"}
+    ranked = sorted(first, key=lambda name: (found[name]["seconds"], found[name]["bytes"]["total"]))
+    assert first == ranked
 
 
 def test_a_one_billion_model_fits_on_a_24_gb_card_and_not_with_ddp(
@@ -155,9 +163,10 @@ def test_a_one_billion_model_fits_on_a_24_gb_card_and_not_with_ddp(
     assert found["single"]["fits"] and not found["ddp"]["fits"]
 
 
-def test_a_7b_model_on_eight_h100s_is_fsdp(call: Call) -> None:
+def test_a_7b_model_on_eight_h100s_is_divided(call: Call) -> None:
     found = rows(call, "llama-2-7b", "--precision", "autocast", "--demo", "dgx-h100")
-    assert next(iter(found)) == "fsdp2" and not found["ddp"]["fits"] and not found["single"]["fits"]
+    assert next(iter(found)) == "zero2" and found["fsdp2"]["fits"]
+    assert not found["ddp"]["fits"] and not found["single"]["fits"]
     states = found["ddp"]["bytes"]
     assert round((states["weights"] + states["gradients"] + states["optimizer"]) / GIB, 1) == 100.4
 
@@ -174,7 +183,7 @@ def test_links_decide_the_order(call: Call) -> None:
     joined = [*rows(call, "llama-3.2-1b", "-n", "4", "--demo", "dgx-h100")]
     apart = [*rows(call, "llama-3.2-1b", "-n", "4", "--demo", "rtx4090")]
     assert "tp2-fsdp2" in joined and not any(name.startswith("tp") for name in apart)
-    assert joined.index("fsdp2") < joined.index("zero2") and apart.index("zero2") < apart.index("fsdp2")
+    assert joined.index("zero2") < joined.index("fsdp2") < joined.index("tp2-fsdp2")
 
 
 def test_8_bit_adam_makes_fit_what_adamw_does_not(call: Call, save: Callable[[Snapshot], str]) -> None:
@@ -293,7 +302,7 @@ def test_the_command_says_what_the_call_does_not(call: Call) -> None:
         "--",
         "torchrun",
         "t.py",
-        "--model_name_or_path",
+        "--model",
         "llama-2-7b",
         "--bf16",
         "--block_size",
@@ -305,8 +314,44 @@ def test_the_command_says_what_the_call_does_not(call: Call) -> None:
     assert said != call("plan", "-b", "8", "--demo", "dgx-h100", "--json", *command).json
 
 
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        ("", ("-b", "8", "--precision", "fp32")),
+        ("--bf16", ("-b", "8", "--precision", "autocast")),
+        ("--torch_dtype bfloat16", ("-b", "8", "--precision", "bf16")),
+        ("--torch_dtype bfloat16 --bf16", ("-b", "8", "--precision", "bf16")),
+        ("--per_device_train_batch_size 2 --fp16", ("-b", "2", "--precision", "fp16")),
+    ],
+)
+def test_a_command_of_the_trainer_is_what_the_trainer_does(
+    call: Call, given: str, means: tuple[str, ...]
+) -> None:
+    command = ("--", "train.py", "--model_name_or_path", "llama-2-7b", *given.split())
+    said = call("plan", "--demo", "dgx-h100", "--json", *command).json
+    assert said == call("plan", "llama-2-7b", *means, "--demo", "dgx-h100", "--json").json
+
+
+def test_bf16_on_the_line_never_raises_the_need(call: Call) -> None:
+    for model in ("gpt2", "llama-3.2-1b", "llama-3-70b"):
+        command = ("--demo", "dgx-h100", "--", "train.py", "--model_name_or_path", model)
+        plain, mixed = rows(call, *command), rows(call, *command, "--bf16")
+        assert plain.keys() == mixed.keys()
+        for name, row in mixed.items():
+            assert row["bytes"]["total"] <= plain[name]["bytes"]["total"], (model, name)
+
+
+def test_a_script_says_how_the_trainer_is_called(call: Call, models: Path) -> None:
+    (models / "train.py").write_text(
+        "from transformers import Trainer, TrainingArguments\n"
+        "arguments = TrainingArguments('out', per_device_train_batch_size=4, bf16=True)\n"
+    )
+    said = call("plan", "gpt2", "--demo", "--json", "--", "python", "train.py").json
+    assert said == call("plan", "gpt2", "-b", "4", "--precision", "autocast", "--demo", "--json").json
+
+
 def test_what_the_call_says_comes_before_what_the_command_says(call: Call) -> None:
-    command = ("--", "t.py", "--model", "llama-2-7b", "--per_device_train_batch_size", "4")
+    command = ("--", "t.py", "--model", "llama-2-7b", "--batch_size", "4")
     one = call("plan", "gpt2", "-b", "2", "--demo", "--json", *command).json
     assert one["model"]["name"] == "gpt2"
     assert one == call("plan", "gpt2", "-b", "2", "--demo", "--json").json
@@ -325,6 +370,35 @@ def test_options_of_the_planner_are_offered() -> None:
     assert request_options.PRECISIONS == PRECISIONS and set(request_options.OPTIMIZERS) == set(OPTIMIZERS)
     assert (request_options.PRECISIONS[0], request_options.OPTIMIZERS[0]) == ("bf16", "adamw")
     assert (Workload().batch, Workload().sequence) == (request_options.BATCH, request_options.SEQUENCE)
+
+
+# Groups
+
+
+def test_a_group_counts(call: Call) -> None:
+    words = ("llama-3-8b", "--demo", "dgx-h100", "--group")
+    assert [*rows(call, *words, "tp=4")] == ["tp4-fsdp2"]
+    assert [*rows(call, *words, "pp=8")] == ["pp8"]
+    assert [*rows(call, *words, "none")] == ["single"]
+    assert [*rows(call, *words, "all")] == [*rows(call, "llama-3-8b", "--demo", "dgx-h100")]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "numbers"),
+    [
+        (("plan", "8B", "--group", "tp=8", "-n", "4"), 2, ("4", "8")),
+        (("plan", "8B", "--group", "tp=8", "--gpus", "0,1,2"), 2, ("3", "8")),
+        (("plan", "8B", "--group", "tp=8,pp=2"), 4, ("16", "8")),
+        (("plan", "8B", "--group", "tp=8,pp=2", "-n", "auto"), 4, ("16", "8")),
+        (("pick", "--parameters", "8B", "--group", "tp=8,pp=2", "-n", "auto"), 4, ("16", "8")),
+        (("plan", "llama-3-8b", "--group", "tp=4,pp=2"), 2, ("8", "tp=4,pp=2")),
+    ],
+)
+def test_a_group_that_cannot_be_is_refused_with_both_numbers(
+    call: Call, words: tuple[str, ...], status: int, numbers: tuple[str, str]
+) -> None:
+    said = call(*words, "--demo", "dgx-h100").refused(status)
+    assert all(re.search(rf"\b{number}\b", said) for number in numbers), said
 
 
 # Wrong calls
@@ -362,6 +436,12 @@ def test_options_of_the_planner_are_offered() -> None:
         ["--use", "ddp", "--", "t.py"],
         ["--", "t.py", "--model", "nothing"],
         ["8B", "--prove"],
+        ["8B", "--nodes", "2"],
+        ["8B", "--nodes", "2", "--rendezvous", "node0"],
+        ["8B", "--rendezvous", "node0"],
+        ["8B", "--processes", "2"],
+        ["8B", "--threads", "near"],
+        ["8B", "--use", "ddp", "--threads", "near", "--", "t.py"],
         ["gpt2", "--measured", "nothing.json"],
         [],
     ],
@@ -376,6 +456,22 @@ def test_a_truncated_header_and_a_huge_file_are_refused(call: Call, models: Path
     with (models / "huge.json").open("wb") as file:
         file.truncate(2 << 30)
     call("plan", "huge.json", "--demo").refused(2)
+
+
+def test_a_hub_id_that_is_not_cached_says_what_fetches_its_configuration(call: Call) -> None:
+    for name in ("Qwen/Qwen3-8B", "gpt2-xl"):
+        said = call("plan", name, "--demo").refused(2)
+        assert f"hf download {name} config.json" in said
+    # What can be no hub id is not to be fetched.
+    assert "hf download" not in call("plan", "/nowhere/else", "--demo").refused(2)
+
+
+def test_the_examples_of_the_readme_need_no_cache(call: Call) -> None:
+    page = (Path(__file__).parents[2] / "README.md").read_text()
+    typed = re.findall(r"^gputui plan .*?(?= {2,}#|$)", page, re.MULTILINE)
+    for line in typed:
+        assert call(*shlex.split(line)[1:], "--demo", "dgx-h100").status == 0, line
+    assert typed
 
 
 def test_a_name_that_would_move_the_cursor_is_shown_harmless(call: Call) -> None:
@@ -435,6 +531,13 @@ def test_files_are_written_and_the_line_is_the_one_that_run_would_start(call: Ca
     visible = dict(word.split("=", 1) for word in shlex.split(line)[:2])["CUDA_VISIBLE_DEVICES"]
     ran = call("run", "--gpus", visible, "--demo", "dgx-h100", "--dry-run", "--", *command)
     assert ran.out.rstrip("\n") == line
+
+
+def test_checkpointing_of_the_command_is_in_the_file_instead(call: Call, models: Path) -> None:
+    line = used(call, "fsdp2", "-n", "2", "--", "train.py", "--gradient_checkpointing", "--lr", "1")
+    assert "checkpointing" not in line and line.endswith("train.py --lr 1")
+    config = yaml.safe_load((models / "plan" / "accelerate.yaml").read_text())
+    assert config["fsdp_config"]["fsdp_activation_checkpointing"] is True
 
 
 @pytest.mark.parametrize(
@@ -503,7 +606,7 @@ def test_where_nothing_does_the_call_says_what_would(call: Call) -> None:
 
 
 def test_run_reads_the_model_from_its_command(call: Call) -> None:
-    command = ("torchrun", "t.py", "--model_name_or_path", "llama-3-8b", "--bf16", "--block_size", "1024")
+    command = ("torchrun", "t.py", "--model", "llama-3-8b", "--bf16", "--block_size", "1024")
     ended = call("run", "-n", "auto", "--demo", "dgx-h100", "--dry-run", "--", *command)
     assert ended.status == 0 and "--nproc-per-node=2" in ended.out
     exported = call("export", "-n", "auto", "--as", "json", "--demo", "dgx-h100", "--", *command)
@@ -610,6 +713,35 @@ def test_the_table_keeps_to_the_width(width: int, free: int | None) -> None:
     assert max(map(len, lines)) <= width
     for row in made.rows:
         assert any(line[2:].startswith(f"{row.name} ") for line in lines), row.name
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_what_stands_below_slower_ones_says_why(width: int) -> None:
+    """Of everything that fits: the words are there also where the column is cut."""
+    snapshot = replace(
+        box_of_devices(*(gpu(i, memory_free=80 * GIB) for i in range(4)), links=_all("NV18", 4)),
+        host=Host("h", load=HostLoad(memory_used=0, memory_total=2000 * GIB)),
+    )
+    made = plan(LLAMA3_8B, Workload(), box_of(snapshot, snapshot.devices, host_memory=2000 * GIB))
+    lines = {
+        line[2:].split()[0]: line
+        for line in plan_lines(made, snapshot, snapshot.devices, 0, width)
+        if line[:1] == "✓"
+    }
+    said = {
+        "tp2-fsdp2": "share a batch",
+        "single": "one device",
+        "ddp": "tight",
+        "zero2-offload": "waits for the host",
+        "zero3-offload": "waits for the host",
+        "pp4": "program",
+    }
+    assert made.best is not None and not made.best.apart
+    slowest = max(row.traffic.seconds or 0 for row in made.rows if row.fits and not row.apart)
+    assert said.keys() <= {row.name for row in made.rows if row.fits and row.apart}
+    assert any((row.traffic.seconds or 0) < slowest for row in made.rows if row.name in said)
+    for name, words in said.items():
+        assert words in lines[name], lines[name]
 
 
 def test_the_table_says_of_each_strategy_whether_it_fits(call: Call) -> None:

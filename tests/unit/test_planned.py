@@ -7,11 +7,13 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.planned import FilesDifferError, Prepared, prepared, write
+from gputui.launching.training_words import training_of
 from gputui.planning.files import NoLauncherError, Recipe, RecipeError
 from unit.builders import gpu
 from unit.calling import caller
@@ -100,6 +102,37 @@ def test_a_users_own_configuration_of_accelerate_does_not_count_beside_ours() ->
     launch = launched(plan)
     assert (launch.launcher, launch.refusal) == ("accelerate", None)
     assert launch.settings is not None and launch.settings["distributed_type"] == "MULTI_GPU"
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ("--gradient_checkpointing --lr 1", "--lr 1"),
+        ("--gradient_checkpointing True --lr 1", "--lr 1"),
+        ("--lr 1 --gradient-checkpointing=true", "--lr 1"),
+        ("--gradient_checkpointing yes-please", "yes-please"),
+        ("--gradient_checkpointing_kwargs {}", "--gradient_checkpointing_kwargs {}"),
+    ],
+)
+def test_checkpointing_that_is_in_the_file_is_not_on_the_line(given: str, left: str) -> None:
+    """With both the Trainer refuses to start."""
+    plan = made(Recipe("fsdp2", 2, checkpointing=True), f"train.py {given}")
+    assert command(plan) == shlex.join(
+        shlex.split(f"accelerate launch --config_file {PLAN} train.py") + left.split()
+    )
+    assert any(note.startswith("left out") for note in plan.notes) is (left != given)
+    (text,) = plan.texts.values()
+    assert yaml.safe_load(text)["fsdp_config"]["fsdp_activation_checkpointing"] is True
+    # What is read of the new command is what was read of the old one.
+    told = Told({str(path): text for path, text in plan.texts.items()})
+    assert training_of(plan.options, {}, told).checkpointing is True
+
+
+@pytest.mark.parametrize(
+    "recipe", [*(Recipe(name, 2, checkpointing=True) for name in ("zero2", "ddp", "tp2-fsdp2")), FSDP]
+)
+def test_checkpointing_that_no_file_has_stays_on_the_line(recipe: Recipe) -> None:
+    assert "--gradient_checkpointing" in command(made(recipe, "train.py --gradient_checkpointing"))
 
 
 def test_deepspeeds_launcher_stays_and_the_script_gets_our_file() -> None:

@@ -107,6 +107,18 @@ def test_gradients_that_accumulate_are_there_at_the_loss() -> None:
     assert more - once == 2 * LLAMA2_7B.parameters
 
 
+def test_a_stage_keeps_what_all_batches_keep_that_are_under_way() -> None:
+    """A pipeline of four stages has up to four batches in it: the first stage keeps what all four need."""
+
+    def kept(accumulation: int) -> float:
+        workload = Workload(1, 8192, accumulation=accumulation)
+        return needed(LLAMA3_8B, workload, Strategy("pp", 4, pipeline_parallel=4)).total / GIB
+
+    assert kept(8) == pytest.approx(77.9, abs=0.5)
+    # As many batches as stages are the most; fewer are fewer.
+    assert kept(16) == kept(8) == kept(4) > kept(3) + 8 > kept(2) + 16
+
+
 # What autograd keeps
 
 NEARLY = 0.3

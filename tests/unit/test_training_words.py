@@ -81,6 +81,58 @@ def test_axolotl_loads_weights_in_the_type_that_it_computes_in() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "script", "trainer"),
+    [
+        ("python run_clm.py --model_name_or_path a", "", True),
+        ("python train.py --model a --per_device_train_batch_size 2", "", True),
+        ("trl sft --model_name_or_path a", "", True),
+        ("llamafactory-cli train --model_name_or_path a", "", True),
+        ("torchrun t.py", "from transformers import Trainer\n", True),
+        ("torchrun t.py", "from trl import SFTTrainer\n", True),
+        ("torchrun t.py", "import lightning as L\nimport transformers\nL.Trainer()\n", False),
+        ("torchrun t.py --model a", "", False),
+        ("torchrun t.py --model a", "import torch\n", False),
+        ("vllm serve a --output-dir b", "", False),
+    ],
+)
+def test_whether_it_is_transformers_trainer(line: str, script: str, trainer: bool) -> None:
+    assert read(line, "/job", **{"/job/t.py": script}).trainer is trainer
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "args = TrainingArguments('out', per_device_train_batch_size=4, bf16=True,"
+            " gradient_accumulation_steps=8)",
+            {"batch": 4, "precision": "autocast", "accumulation": 8},
+        ),
+        (
+            "args = transformers.Seq2SeqTrainingArguments(gradient_checkpointing=True)",
+            {"checkpointing": True},
+        ),
+        ("m = A.from_pretrained('a', torch_dtype=torch.bfloat16)", {"precision": "bf16"}),
+        ("m = A.from_pretrained('a', dtype='bfloat16')", {"precision": "bf16"}),
+        ("m = A.from_pretrained('a', dtype=torch.float32)", {"precision": "fp32"}),
+        ("args = TrainingArguments('out', per_device_train_batch_size=size, bf16=here())", {}),
+        ("args = TrainingArguments(", {}),
+        ("other(per_device_train_batch_size=4)", {}),
+    ],
+)
+def test_a_script_says_what_its_training_arguments_say(script: str, said: dict[str, Any]) -> None:
+    found = read("python t.py", "/job", **{"/job/t.py": f"from transformers import Trainer\n{script}\n"})
+    named = {name: getattr(found, name) for name in ("batch", "precision", "accumulation", "checkpointing")}
+    assert {name: value for name, value in named.items() if value is not None} == said
+
+
+def test_an_option_comes_before_the_script() -> None:
+    script = "from transformers import Trainer\na = TrainingArguments(per_device_train_batch_size=4)\n"
+    words = "python t.py --per_device_train_batch_size 2 --torch_dtype bfloat16"
+    found = read(words, "/job", **{"/job/t.py": script})
+    assert (found.batch, found.precision) == (2, "bf16")
+
+
 def test_files_are_found_from_the_directory_of_the_launch() -> None:
     assert read("trl sft --config x.yaml", directory="/there", __there__x_yaml="model: a").model == "a"
     assert read("trl sft --config x.yaml", directory="/there", x_yaml="model: a").model is None

@@ -67,9 +67,14 @@ def said_of(training: Training) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
+_TRAINER: Mapping[str, Any] = {"batch": 8, "precision": "fp32"}
+"""What transformers' Trainer does where nothing is said: TrainingArguments."""
+
+
 def workload_of(training: Training, model: Model | None, given: Mapping[str, Any]) -> Workload:
     """What somebody has `given`, before what the command says, before what is usual. Raises PlanningError."""
     most = model.max_positions if model is not None else None
     usual = min(USUAL_SEQUENCE, most or USUAL_SEQUENCE)
-    workload = Workload(**{"sequence": usual, **said_of(training), **given})
+    trainer = _TRAINER if training.trainer else {}
+    workload = Workload(**{"sequence": usual, **trainer, **said_of(training), **given})
     return workload.for_model(model) if model is not None else workload

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gputui.choosing.grouping import ALL_REDUCE
 from gputui.cli.common import (
     CHECK_FAILED,
     DONE,
@@ -17,13 +18,13 @@ from gputui.cli.common import (
     print_line,
     say,
 )
-from gputui.cli.launch_call import add_launch_options, noted, options_of
+from gputui.cli.launch_call import NEAR, add_launch_options, noted, options_of
 from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
 from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.launch_options import LaunchOptions
-from gputui.planning.box import Box, box_of
+from gputui.planning.box import box_of
 from gputui.planning.document import to_document
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan, Row, plan
@@ -35,7 +36,7 @@ def parser() -> Parser:
         "Show which parallelism a model can be trained with on these devices: the memory of each device and\n"
         "what a step moves over the links, ranked, each with its reason. Computed from the model's shape,\n"
         "nothing is started. --use writes the files of a strategy and prints the launch line.",
-        epilog="gputui plan meta-llama/Llama-2-7b-hf -n 4 -s 4096 --checkpointing\n"
+        epilog="gputui plan 8B -n 4 -s 4096 --checkpointing\n"
         "gputui plan -n 4 --use fsdp2 -o plan/ -- train.py --model_name_or_path meta-llama/Llama-2-7b-hf",
     )
     made.usage = (
@@ -79,7 +80,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("-o and --overwrite go with --use STRATEGY")
     if args.use is not None and not command and args.saved is None:
         raise WrongCallError("--use starts a command: put it after --, as in `--use ddp -- train.py`")
+    _check_options(args)
     options = options_of(args, command or ())
+    if options.nodes > 1:
+        raise WrongCallError("the saved launch is for several machines, and a plan is for one")
     subject = subject_of(args, options, args.weights_only)
     if args.prove and subject.place is None:
         raise WrongCallError("--prove needs a model, not a number of parameters")
@@ -91,8 +95,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         measured = kept(os.environ)
     found = devices_for_plan(args, subject)
+    host = found.snapshot.host.memory_free
+    box = box_of(found.snapshot, found.devices, host_memory=host, measured=measured)
     try:
-        made = plan(subject.model, subject.workload, _box(found, measured))
+        made = plan(subject.model, subject.workload, box, args.group or ALL_REDUCE)
     except PlanningError as error:
         raise WrongCallError(printable(str(error))) from None
     if args.use is not None:
@@ -109,12 +115,15 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     return DONE
 
 
-def _box(found: PlannedDevices, measured: Mapping[tuple[str, str], float]) -> Box:
-    load = found.snapshot.host.load
-    host = None
-    if load is not None and load.memory_total is not None and load.memory_used is not None:
-        host = max(0, load.memory_total - load.memory_used)
-    return box_of(found.snapshot, found.devices, host_memory=host, measured=measured)
+def _check_options(args: argparse.Namespace) -> None:
+    """Raises WrongCallError for options of a launch that a plan would not count."""
+    if args.nodes > 1 or args.processes is not None or args.rendezvous is not None:
+        raise WrongCallError(
+            "a plan is for one machine, a process for each device: leave out --nodes, --rendezvous and"
+            " --processes"
+        )
+    if args.threads == NEAR:
+        raise WrongCallError("--threads near is not planned with: give it to `gputui run`")
 
 
 def _notices(found: PlannedDevices) -> list[str]:
@@ -155,18 +164,11 @@ def _use(args: argparse.Namespace, options: LaunchOptions, made: Plan, found: Pl
     from gputui.launching.compose import compose
     from gputui.launching.planned import FilesDifferError, prepared, write
     from gputui.launching.read_intent import read_intent
-    from gputui.planning.files import Recipe, RecipeError, files_of
+    from gputui.planning.files import RecipeError, files_of, recipe_of
     from gputui.vendors.registry import vendors_of
 
-    row, workload = _row(made, args.use), made.workload
-    recipe = Recipe(
-        row.name,
-        row.strategy.devices,
-        workload.precision,
-        workload.checkpointing,
-        wrap=made.model.wrap_class,
-        accumulation=workload.accumulation,
-    )
+    row = _row(made, args.use)
+    recipe = recipe_of(made, row)
     try:
         if args.folder is None and files_of(recipe).texts:
             raise WrongCallError(f"{row.name} needs files: -o DIR says where they are written")

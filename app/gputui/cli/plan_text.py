@@ -142,13 +142,13 @@ def _why(row: Row) -> str:
 def _short(row: Row) -> str:
     """What a narrow table has room for."""
     if row.fits:
-        return "(tight)" if row.tight else ""
+        return f"({row.apart})" if row.apart else ""
     return row.would_fit_with or _lacking(row)
 
 
 def _lacking(row: Row) -> str:
     """Why it does not fit, beside what the column of what is left says."""
-    return UNKNOWN if row.margin is not None and row.margin < 0 else row.outcome
+    return row.lacking or (UNKNOWN if row.margin is not None and row.margin < 0 else row.outcome)
 
 
 def _gib(amount: int) -> str:

@@ -10,6 +10,7 @@ from functools import cached_property
 from gputui.allocating.allocator import Allocator
 from gputui.allocating.errors import NotEnoughError
 from gputui.choosing.as_if_empty import IN_USE, as_if_empty
+from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.named_devices import NONE
 from gputui.choosing.pick import Constraints, PickResult, available, pick
 from gputui.choosing.verdict import State, Verdict
@@ -72,8 +73,9 @@ class _Candidates:
         """All that are free and can work together, in their best order; of MIG instances one."""
         whole = sum(device.parent is None for device in self.free)
         # (Of Gaudi's only 2, 4 or 8 neighbours can.)
-        sets = (self.best(count) for count in range(whole, 0, -1))
-        return next(filter(None, sets), ()) or self.best(1)
+        group = self.constraints.grouping
+        sets = (self.best(count) for count in range(whole, 0, -1) if group.fits(count))
+        return next(filter(None, sets), ()) or (self.best(1) if group.fits(1) else ())
 
     def emptied(self, *also: State) -> _Candidates:
         """The same, with every device that is in use empty and free; free are those in the states `also`."""
@@ -105,12 +107,16 @@ def devices_for_plan(args: argparse.Namespace, subject: Subject) -> PlannedDevic
     """
     if args.gpus == NONE:
         raise WrongCallError("a plan is for devices: --gpus none means no device")
+    count, group = args.n, args.group or ALL_REDUCE
+    if isinstance(count, int) and not group.fits(count):
+        raise WrongCallError(f"{count} devices cannot be divided into groups of {group}")
     candidates = _candidates(args)
     if candidates.named is not None:
+        if not group.fits(len(candidates.named)):
+            raise WrongCallError(f"{len(candidates.named)} devices cannot be divided into groups of {group}")
         return PlannedDevices(candidates.snapshot, candidates.named)
     if args.n == AUTO:
         return PlannedDevices(candidates.snapshot, _enough(subject, candidates, args).devices)
-    count = args.n
     devices = candidates.together() if count is None else candidates.best(count)
     if devices and len(devices) == (count or len(devices)):
         if args.why:
@@ -120,10 +126,7 @@ def devices_for_plan(args: argparse.Namespace, subject: Subject) -> PlannedDevic
     emptied = candidates.emptied("unknown")
     devices = emptied.together() if count is None else emptied.best(count)
     if not devices or len(devices) < (count or 1):
-        found = len(devices)
-        raise NotEnoughError(
-            f"{count or 1} devices asked for, this box has {found} that could be planned with"
-        )
+        raise NotEnoughError(_too_few(count or group.unit, emptied))
     if args.why:
         say(emptied.why(devices))
     used = sum(candidates.verdicts[device.key].state in IN_USE for device in devices)
@@ -172,16 +175,23 @@ def _enough(
     return found
 
 
+def _too_few(count: int, candidates: _Candidates) -> str:
+    asked = "1 device" if count == 1 else f"{count} devices"
+    return f"{asked} asked for, this box has {len(candidates.free)} that could be planned with"
+
+
 def _why_not(subject: Subject, candidates: _Candidates) -> str:
     """That nothing does, and what would."""
     if not candidates.free:
         return "no device is free"
     devices = candidates.together()
+    if not devices:
+        return _too_few(candidates.constraints.grouping.unit, candidates)
     count = "the free device" if len(devices) == 1 else f"the {len(devices)} free devices"
     what = f"{subject.model.name} does not fit on {count}"
     try:
         made = plan(subject.model, subject.workload, box_of(candidates.snapshot, devices))
     except PlanningError as error:
         raise WrongCallError(str(error)) from None
-    would = "; ".join(what_would_do(made.model, made.workload, made.box, made.rows))
+    would = "; ".join(what_would_do(made.model, made.workload, made.rows))
     return f"{what}; would do: {would}" if would else what

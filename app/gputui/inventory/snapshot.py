@@ -50,6 +50,14 @@ class Host:
     cuda: str | None = None
     load: HostLoad | None = None
 
+    @property
+    def memory_free(self) -> int | None:
+        """Bytes of RAM that are not in use; None where that is not known."""
+        load = self.load
+        if load is None or load.memory_total is None or load.memory_used is None:
+            return None
+        return max(0, load.memory_total - load.memory_used)
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -191,10 +199,7 @@ class Snapshot:
         not tell, what the host has. None where that is not known."""
         if device.memory_free is not None or not device.unified:
             return device.memory_free
-        load = self.host.load
-        if load is None or load.memory_total is None or load.memory_used is None:
-            return None
-        return max(0, load.memory_total - load.memory_used)
+        return self.host.memory_free
 
     def link(self, one: Device, other: Device) -> str | None:
         """What joins two devices of this snapshot, None where it is not known."""

@@ -74,6 +74,8 @@ def prepared(
         words = _started(launcher, command, options.directory, host_environment or ThisHost(), notes)
         if planned.config is not None:
             words = _with_config(words, paths[planned.config], notes)
+        if recipe.fsdp and recipe.checkpointing:
+            words = _without_checkpointing(words, notes)
         words = (*prefix, *_with_json(recipe, words, paths.get(JSON_NAME), launcher, notes))
     texts = {Path(paths[name]): text for name, text in planned.texts.items()}
     options = replace(options, command=words, launcher=AUTO if words else launcher.name, processes=None)
@@ -112,6 +114,26 @@ def _with_config(command: tuple[str, ...], path: str, notes: list[str]) -> tuple
     # (A path that begins with a dash would be an option.)
     return (*starter, "--config_file", f"./{path}" if path.startswith("-") else path, *kept.words)
 
+
+def _without_checkpointing(command: Sequence[str], notes: list[str]) -> tuple[str, ...]:
+    """The command without the Trainer's switch: with it and accelerate's the Trainer refuses to start."""
+
+    def switches(word: str) -> bool:
+        return word.replace("_", "-").partition("=")[0] == "--gradient-checkpointing"
+
+    pairs = zip(command, ("", *command), strict=False)
+    ours = [
+        switches(word) or (switches(before) and "=" not in before and word.lower() in _SWITCHED)
+        for word, before in pairs
+    ]
+    left = [word for word, own in zip(command, ours, strict=True) if own]
+    if left:
+        notes.append(f"left out, as the file decides it: {' '.join(left)}")
+    return tuple(word for word, own in zip(command, ours, strict=True) if not own)
+
+
+_SWITCHED = ("true", "false", "yes", "no", "y", "n", "t", "f", "1", "0", "on", "off")
+"""Values of a switch that transformers reads behind its name."""
 
 _DECIDED = frozenset(
     (

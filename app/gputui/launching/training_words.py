@@ -1,12 +1,14 @@
 """Reads what a command says of its training: model, batch, sequence, precision, as far as it says that.
 
+Of a Python script that is what it gives transformers' TrainingArguments, and the type of its weights.
+
 Names of options and keys: TrainingArguments and the example scripts of transformers 5.23, TRL, axolotl,
-LLaMA-Factory, swift, torchtune and `accelerate launch`. Nothing is guessed: what is not said is None. Scripts
-are not read, their defaults are theirs.
+LLaMA-Factory, swift, torchtune and `accelerate launch`. Nothing is guessed: what is not said is None.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,6 +53,7 @@ class Training:
     offloads     whether DeepSpeed is asked for, which may use the host's memory
     serves       whether it is an inference server
     trains       whether anything shows that it trains
+    trainer      whether it uses transformers' Trainer: what is not said then is what that does
     """
 
     model: str | None = None
@@ -66,6 +69,7 @@ class Training:
     offloads: bool = False
     serves: bool = False
     trains: bool = False
+    trainer: bool = False
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -113,6 +117,13 @@ _TRAINS = (
     *("warmup-steps", "warmup-ratio", "weight-decay", "gradient-checkpointing", "use-peft"),
 )
 
+_TRAINER = (
+    *("model-name-or-path", "output-dir", "per-device-train-batch-size", "per-device-eval-batch-size"),
+    *("do-train", "num-train-epochs", "gradient-accumulation-steps"),
+)
+_TRAINERS = ("TRL", "LLaMA-Factory")
+"""Options of TrainingArguments and of transformers' examples; programs that hand them on."""
+
 _OPTIMIZERS: Mapping[str, str] = {
     "adamw": "adamw",
     "adam": "adamw",
@@ -142,6 +153,7 @@ _DEFAULT_RANKS: Mapping[str, int] = {"use-peft": 16, "adapter": 8, "finetuning-t
 _FILE = re.compile(r"[^-].*\.(?:ya?ml|json)")
 _TRUE, _FALSE = ("true", "yes", "1", "on", "auto"), ("false", "no", "0", "off", "none")
 _MOST = 1 << 24
+_MOST_SCRIPT = 1 << 17
 _MOST_COMMANDS = 64
 
 
@@ -183,7 +195,7 @@ def _of_command(
         model=said.model(serves),
         batch=batch,
         sequence=said.number(_SEQUENCE),
-        precision=said.precision(),
+        precision=said.precision(program is not None and program.name == "swift"),
         checkpointing=said.checkpointing(),
         lora=lora,
         optimizer=known_optimizer,
@@ -193,6 +205,8 @@ def _of_command(
         offloads=said.offloads(),
         serves=serves,
         trains=not serves and (batch is not None or bool(lora) or known or said.trains()),
+        trainer=not serves
+        and (program.name in _TRAINERS if known and program is not None else said.uses_trainer()),
     )
 
 
@@ -216,6 +230,27 @@ def _of_script(
     return next((each for each in named if each.trains), None) or next(iter(named), NO_TRAINING)
 
 
+def _of_arguments(text: str) -> dict[str, object]:
+    """What a Python script writes out in its call of TrainingArguments, and as the type of the weights."""
+    if "TrainingArguments" not in text and "from_pretrained" not in text:
+        return {}
+    from gputui.launching.script_contents.python import syntax_tree
+
+    tree = syntax_tree(text) if len(text) <= _MOST_SCRIPT else None
+    found: dict[str, object] = {}
+    for node in ast.walk(tree) if tree is not None else ():
+        if not isinstance(node, ast.Call):
+            continue
+        name: str = getattr(node.func, "attr", "") or getattr(node.func, "id", "")
+        for each in node.keywords:
+            value = each.value.value if isinstance(each.value, ast.Constant) else None
+            if name == "from_pretrained" and each.arg in ("torch_dtype", "dtype"):
+                found["torch-dtype"] = value or ast.unparse(each.value).rpartition(".")[2]
+            elif name.endswith("TrainingArguments") and each.arg is not None and value is not None:
+                found[each.arg.replace("_", "-")] = value
+    return found
+
+
 class _Said:
     """The words of a command, and the files that it names, which say what the words do not."""
 
@@ -224,7 +259,9 @@ class _Said:
         self._command = command
         launcher = recognised(command)
         self._launcher = launcher.name
-        self._values = self._of_files(context)
+        script = started_script(command, context.host_environment, context.directory)
+        self._script = script.text if script is not None and script.kind == "python" else ""
+        self._values = {**_of_arguments(self._script), **self._of_files(context)}
         self._accelerate: Mapping[str, Any] = {}
         if self._launcher == "accelerate":
             given = self._option(("config-file",))
@@ -295,16 +332,24 @@ class _Said:
                 return following[0]
         return self.text(_MODEL)
 
-    def precision(self) -> Precision | None:
+    def uses_trainer(self) -> bool:
+        # (Lightning has a Trainer, too.)
+        library = re.search(r"\b(?:transformers|trl)\b", self._script) and "lightning" not in self._script
+        if library and "Trainer" in self._script:
+            return True
+        return any(name in self._values or self._has(name) for name in _TRAINER)
+
+    def precision(self, loads: bool) -> Precision | None:
         """The weights' own type counts first: with that of 16 bits `--bf16` changes nothing of them.
 
-        axolotl loads the weights in the type of `bf16: true` (`base_model` is its name for the model).
+        axolotl loads the weights in the type of `bf16: true` (`base_model` is its name for the model), and so
+        does a program that `loads` them in it.
         """
         kind = (self.text(_TYPE) or "").lower().removeprefix("torch.")
-        if kind in ("bfloat16", "bf16") or self.flag("pure-bf16"):
+        if kind in ("bfloat16", "bf16", "float16", "fp16", "half") or self.flag("pure-bf16"):
             return "bf16"
         if self.flag("bf16"):
-            return "bf16" if "base-model" in self._values else "autocast"
+            return "bf16" if loads or "base-model" in self._values else "autocast"
         if self.flag("fp16"):
             return "fp16"
         mixed = (self.text(_MIXED) or str(self._accelerate.get("mixed_precision") or "")).lower()

@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.planning.workload import Precision
+
+if TYPE_CHECKING:
+    from gputui.planning.plan import Plan, Row
 
 YAML_NAME = "accelerate.yaml"
 JSON_NAME = "deepspeed.json"
@@ -116,6 +119,20 @@ class PlanFiles:
     texts: Mapping[str, str] = field(default_factory=dict)
     config: str | None = None
     notes: tuple[str, ...] = ()
+
+
+def recipe_of(made: Plan, row: Row) -> Recipe:
+    """What the files of a row depend on. Raises RecipeError."""
+    workload, strategy = made.workload, row.strategy
+    return Recipe(
+        row.name,
+        strategy.devices,
+        workload.precision,
+        workload.checkpointing,
+        strategy.reshard,
+        made.model.wrap_class,
+        workload.accumulation,
+    )
 
 
 def files_of(recipe: Recipe, started_by: str = "python") -> PlanFiles:

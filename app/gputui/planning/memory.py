@@ -6,13 +6,13 @@ tensor parallelism divides. Where the peak falls:
 
     at the loss            weights, optimizer, what layers and head keep; gradients where they accumulate
     at the end of backward weights, optimizer, gradients, what one block keeps; with tied embeddings their
-                           two gradients, in 32 bits
-    in the step            weights, optimizer, gradients, the optimizer's copies
+                           two gradients, in 32 bits; with FSDP whole ones of what is outside the blocks
+    in the step            weights, optimizer, gradients, the optimizer's copies; DeepSpeed's of the gradients
 """
 
 from __future__ import annotations
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.planning.model import Compute, Model
 from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Workload
@@ -69,14 +69,31 @@ def needed(model: Model, workload: Workload, strategy: Strategy, fixed: int = 0)
     states = _states(model, workload, strategy)
     if workload.weights_only:
         return Bytes(states.weights, states.gradients, states.optimizer, 0, 0, 0)
-    return Bytes(
-        states.weights,
-        states.gradients,
-        states.optimizer,
-        states.buffers,
-        _activations(model, workload, strategy, states.gradients),
-        fixed,
-    )
+    activations = _activations(model, workload, strategy, states)
+    found = Bytes(states.weights, states.gradients, states.optimizer, states.buffers, activations, fixed)
+    if workload.precision != "fp32":
+        return found
+    # A plan of 32 bits leaves room for the copies that autocast keeps: `--bf16` is no reason for more.
+    mixed = needed(model, replace(workload, precision="autocast"), strategy, fixed)
+    return replace(found, activations=activations + max(0, mixed.total - found.total))
+
+
+def gathered_layer(model: Model, workload: Workload, strategy: Strategy) -> int:
+    """Bytes of the largest layer that each device has whole for a moment, however many devices there are.
+
+    Of ZeRO-3 a module by itself (DeepSpeed's estimate: weights and gradients), of FSDP a block or all that is
+    outside the blocks. 0 where no layer is divided.
+    """
+    if workload.weights_only:
+        return 0
+    weight = workload.computed_bytes
+    if strategy.kind in ("zero3", "zero3-offload"):
+        return weight * (model.largest_layer + min(model.largest_layer, workload.trained(model)))
+    if strategy.kind != "fsdp2":
+        return 0
+    unit = max(model.largest_block, model.outside_blocks)
+    reduced = 0 if workload.lora else weight + workload.reduced_bytes
+    return _up(max(weight, reduced) * unit, strategy.tensor_parallel)
 
 
 def host_needed(model: Model, workload: Workload, strategy: Strategy) -> int:
@@ -133,12 +150,10 @@ def _fsdp_buffers(model: Model, workload: Workload, strategy: Strategy) -> int:
 
     Frozen weights are gathered, too, but have no gradients.
     """
-    computed = 4 if workload.precision == "fp32" else 2
-    reduced = 2 if workload.precision == "bf16" else 4
     block, root = model.largest_block, model.outside_blocks
     gathered = root + block if strategy.reshard else model.parameters
     with_gradients = block if not workload.lora else _up(workload.trained(model), model.blocks)
-    amount = computed * (gathered + block) + reduced * with_gradients
+    amount = workload.computed_bytes * (gathered + block) + workload.reduced_bytes * with_gradients
     return _up(amount, strategy.tensor_parallel)
 
 
@@ -146,30 +161,29 @@ def _deepspeed_states(
     trained: int, frozen: int, model: Model, workload: Workload, strategy: Strategy
 ) -> _States:
     """ZeRO: weights and gradients in 16 bits, the optimizer with a copy of the weights in 32 bits."""
-    count, single = strategy.devices, workload.precision == "fp32"
-    weight = 4 if single else 2
-    weights = weight * trained + weight * frozen
+    count, weight = strategy.devices, workload.computed_bytes
+    weights = weight * (trained + frozen)
     gradients = weight * trained
-    optimizer = (workload.optimizer_bytes(4) + (0 if single else 4)) * trained
+    optimizer = (workload.optimizer_bytes(4) + (0 if weight == 4 else 4)) * trained
     bucket = weight * min(BUCKET, trained)
-    # Gradients are copied to 32 bits for the step, each device its part.
-    copied = 0 if single else _up(4 * trained, count)
+    # Where states are divided, a layer has whole weights while it is used, and a whole gradient.
+    reduced = weight * min(max(BUCKET, model.largest_layer), trained)
+    live = weight * min(max(MAX_LIVE, model.largest_layer), model.parameters)
     if strategy.kind == "zero1":
-        return _States(weights, gradients, _up(optimizer, count), 2 * bucket + copied)
+        return _States(weights, gradients, _up(optimizer, count), 2 * bucket)
     if strategy.kind == "zero2":
-        return _States(weights, _up(gradients, count), _up(optimizer, count), 2 * bucket + copied)
+        return _States(weights, _up(gradients, count), _up(optimizer, count), bucket + reduced)
     if strategy.kind == "zero2-offload":
-        return _States(weights, 0, 0, 2 * bucket)
-    live = weight * min(MAX_LIVE, model.parameters)
+        return _States(weights, 0, 0, bucket + reduced)
     if strategy.kind == "zero3-offload":
-        # (DeepSpeed's estimate is four bytes for each parameter of the largest layer.)
-        return _States(4 * model.largest_layer, 0, 0, live + bucket)
-    return _States(_up(weights, count), _up(gradients, count), _up(optimizer, count), live + bucket + copied)
+        return _States(0, 0, 0, live + reduced)
+    return _States(_up(weights, count), _up(gradients, count), _up(optimizer, count), live + reduced)
 
 
-def _activations(model: Model, workload: Workload, strategy: Strategy, gradients: int) -> int:
+def _activations(model: Model, workload: Workload, strategy: Strategy, states: _States) -> int:
     """What the highest of the three peaks needs above the states."""
     compute: Compute = workload.compute
+    gradients = states.gradients
     by_torch = strategy.kind in ("single", "ddp", "pp")
     if not by_torch and compute == "autocast":
         # FSDP2 and DeepSpeed hand the blocks weights and inputs of 16 bits.
@@ -197,11 +211,16 @@ def _activations(model: Model, workload: Workload, strategy: Strategy, gradients
     at_loss = layers + head + casts + there
     at_recomputation = again + casts + there if again else 0
     # At the end of backward one block is left, and the embedding's two gradients where it is tied.
-    tied = 8 * model.vocabulary * model.hidden if model.tied and by_torch and not workload.lora else 0
+    whole = 8 * model.vocabulary * model.hidden if model.tied and by_torch and not workload.lora else 0
     if compute == "bf16":
-        tied //= 2
-    at_end = gradients + max(tied, live)
-    in_step = (
-        gradients + workload.step_copies * workload.weight_bytes * workload.trained(model) // strategy.devices
-    )
-    return max(at_loss, at_recomputation, at_end, in_step) - gradients
+        whole //= 2
+    if strategy.kind == "fsdp2" and not workload.lora:
+        # What is outside the blocks is reduced last, in the place of all that was gathered.
+        root = (workload.computed_bytes + workload.reduced_bytes) * model.outside_blocks
+        whole = _up(root, group) - states.buffers
+    at_end = gradients + max(whole, live)
+    copies = workload.step_copies * workload.weight_bytes * workload.trained(model) // strategy.devices
+    if strategy.deepspeed and not strategy.offloads:
+        # Each device copies its part of the gradients into 32 bits.
+        copies += _up(4 * workload.trained(model), strategy.devices)
+    return max(at_loss, at_recomputation, at_end, gradients + copies) - gradients

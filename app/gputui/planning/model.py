@@ -118,8 +118,12 @@ class Model:
 
     @property
     def outside_blocks(self) -> int:
-        """Parameters outside the transformer blocks, for blocks that are all as large as the largest."""
-        return max(0, self.parameters - self.blocks * self.largest_block)
+        """Parameters outside the transformer blocks, for blocks that are all as large as the largest.
+
+        A layer that is larger than a block is there.
+        """
+        layer = self.largest_layer if self.largest_layer > self.largest_block else 0
+        return max(layer, self.parameters - self.blocks * self.largest_block)
 
     def saved_by(self, compute: Compute) -> SavedBytes:
         """What all layers keep for backward, for each token."""

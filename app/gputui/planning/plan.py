@@ -1,9 +1,8 @@
-"""The plan: every strategy with its memory and traffic, ranked by the order in which one would decide.
+"""The plan: every strategy with its memory and traffic, ranked.
 
-The order (facts of the guides to ZeRO, FSDP and Megatron): what replicates, if it fits, moves least; else
-what divides states: FSDP2 where links are fast, ZeRO-2 before anything that also gathers weights where they
-are slow; tensor parallelism where one block is too large; the host's memory last. What fits with so little
-left that fragments may take it stands below what has room, and above the host's memory. What does not fit
+What fits is ranked by the time that a step needs the links (`EQUAL` times are one), then by memory, then the
+simpler first. What that time does not tell stands below, each kind by itself (`Row.apart`): devices that
+share a batch, or are idle; so little left that fragments may take it; the host's memory. What does not fit
 stands below all that does, what lacks least first. A pipeline, which nothing here can start, stands below its
 like.
 """
@@ -13,21 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.formatting import size
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.planning.box import Box
 from gputui.planning.estimators import Estimate, estimates
-from gputui.planning.memory import Bytes, host_needed, needed
-from gputui.planning.model import Model
+from gputui.planning.memory import Bytes, gathered_layer, host_needed, needed
+from gputui.planning.model import Model, PlanningError
 from gputui.planning.strategies import Strategy, strategies
 from gputui.planning.traffic import Traffic, traffic
 from gputui.planning.workload import Workload
 
-_FAST = ("ddp", "fsdp2", "zero2", "zero1", "zero3", "tp", "single", "zero2-offload", "zero3-offload", "pp")
-_SLOW = ("ddp", "zero2", "zero1", "zero3", "fsdp2", "tp", "single", "zero2-offload", "zero3-offload", "pp")
-
 TIGHT = 0.05
 """A margin below this share of what is needed can be lost to fragments of the allocator (5 to 10 %)."""
+
+EQUAL = 1.02
+"""Times that differ by no more than this are equal."""
 
 MOST_DEVICES = 1024
 """Devices that are thought of as a remedy."""
@@ -71,6 +71,7 @@ class Row:
     what      the strategy does, in words; `outcome`: what that means for these devices
     remedies  changes of which each alone would make it fit; none where it does
     together  where none does alone: changes that all together would make it fit
+    layer     bytes of the largest layer, where it is what does not fit; else 0
     """
 
     strategy: Strategy
@@ -82,6 +83,7 @@ class Row:
     outcome: str
     remedies: tuple[Remedy, ...] = ()
     together: tuple[Remedy, ...] = ()
+    layer: int = 0
 
     @property
     def name(self) -> str:
@@ -103,6 +105,24 @@ class Row:
     def tight(self) -> bool:
         """Whether it fits with so little left that the allocator's fragments may take it."""
         return bool(self.fits) and self.margin is not None and self.margin < TIGHT * self.bytes.total
+
+    @property
+    def apart(self) -> str:
+        """Why it stands below what its time says, in a few words; "" where it does not."""
+        if not self.strategy.startable:
+            return "the program must be made for it"
+        if self.strategy.offloads:
+            return "waits for the host"
+        if self.tight:
+            return "tight"
+        if self.strategy.tensor_parallel > 1:
+            return "devices share a batch"
+        return "one device" if self.strategy.kind == "single" else ""
+
+    @property
+    def lacking(self) -> str:
+        """The part that does not fit, where one alone does not."""
+        return f"the largest layer needs {size(self.layer)}" if self.layer else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +151,29 @@ class Plan:
         return "nothing fits on these devices"
 
 
-def plan(model: Model, workload: Workload, box: Box) -> Plan:
-    """All strategies for these devices. Raises PlanningError for a workload that the model cannot have."""
-    workload = workload.for_model(model)
-    rows = [_row(model, workload, strategy, box) for strategy in strategies(model, box)]
+def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_REDUCE) -> Plan:
+    """All strategies for these devices in these groups.
 
-    def rank(row: Row) -> tuple[bool, bool, bool, int, int, int]:
-        place, last = _place(row.strategy, box), not row.strategy.startable
-        if row.fits:
-            return False, last, row.strategy.offloads, int(row.tight), *place
-        lacks = max(0, -row.margin) if row.margin is not None else 0
-        if row.margin is not None and not lacks:
-            # It is the host's memory that does not do.
-            lacks = host_needed(model, workload, row.strategy) - (box.host_memory or 0)
-        return True, last, False, lacks, *place
+    Raises PlanningError for a workload that the model cannot have, and for groups that no strategy has.
+    """
+    workload = workload.for_model(model)
+    rows = [
+        _row(model, workload, strategy, box)
+        for strategy in strategies(model, box)
+        if strategy.in_groups(grouping)
+    ]
+    if not rows:
+        raise PlanningError(f"no strategy for {len(box)} devices here has groups of {grouping}")
+
+    placed = _places(rows)
+
+    def rank(row: Row) -> tuple[bool, bool, int, int]:
+        lacks = 0
+        if not row.fits and row.margin is not None:
+            # (Where the device's memory does, it is the host's that does not.)
+            host = host_needed(model, workload, row.strategy) - (box.host_memory or 0)
+            lacks = max(0, -row.margin) or host
+        return not row.fits, not row.strategy.startable, lacks, placed[row.name]
 
     found = Plan(
         model,
@@ -157,10 +186,31 @@ def plan(model: Model, workload: Workload, box: Box) -> Plan:
     return replace(found, notices=tuple(_notices(found)))
 
 
-def _place(strategy: Strategy, box: Box) -> tuple[int, int]:
-    """Where a strategy stands among those that fit."""
-    order = _FAST if box.all_direct else _SLOW
-    return order.index("tp" if strategy.tensor_parallel > 1 else strategy.kind), strategy.tensor_parallel
+def _places(rows: Sequence[Row]) -> dict[str, int]:
+    """Where each strategy stands among those that fit, by its name."""
+    equal: dict[float, float] = {}
+    least = 0.0
+    for time in sorted(map(_time, rows)):
+        least = time if time > least * EQUAL else least
+        equal[time] = least
+
+    def order(row: Row) -> tuple[int, float, int]:
+        strategy = row.strategy
+        kinds = (
+            strategy.replicas < strategy.devices,
+            strategy.kind == "single",
+            row.tight,
+            strategy.offloads,
+        )
+        kind = max((place for place, true in enumerate(kinds, 1) if true), default=0)
+        return kind, equal[_time(row)], row.bytes.total
+
+    return {row.name: place for place, row in enumerate(sorted(rows, key=order))}
+
+
+def _time(row: Row) -> float:
+    """What a step needs the links; where no time is known, by what it sends."""
+    return row.traffic.bytes if row.traffic.seconds is None else row.traffic.seconds
 
 
 def _fits(model: Model, workload: Workload, strategy: Strategy, box: Box) -> bool:
@@ -185,7 +235,10 @@ def _row(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Row:
         remedies = tuple(_remedies(model, workload, strategy, box))
         together = () if remedies else _together(model, workload, strategy, box)
     what = _what(strategy, moved, box)
-    row = Row(strategy, bytes_of, fits, margin, moved, what, "", remedies, together)
+    layer = gathered_layer(model, workload, strategy)
+    if fits is not False or host_lacks or layer <= min(free or 0, bytes_of.total // 2):
+        layer = 0
+    row = Row(strategy, bytes_of, fits, margin, moved, what, "", remedies, together, layer)
     return replace(row, outcome=_outcome(row, box, host if host_lacks else 0))
 
 
@@ -291,6 +344,8 @@ def _outcome(row: Row, box: Box, host: int) -> str:
         left = f"{size(row.margin)} left on each device"
         return f"{left}, which fragments may take" if row.tight else left
     lacks = f"{size(-row.margin)} too much for each device"
+    if row.layer:
+        lacks = f"{row.lacking}, {lacks}"
     would = row.would_fit_with
     return f"{lacks}: would fit with {would}" if would else lacks
 
@@ -300,22 +355,24 @@ def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
     links = box.links_words
     if strategy.tensor_parallel > 1:
         return (
-            f"each layer on {strategy.tensor_parallel} directly joined devices, which share a batch: for"
-            " large blocks"
+            f"{strategy.tensor_parallel} directly joined devices share a batch and each layer: for large"
+            " blocks, in more steps"
         )
     if strategy.kind == "pp":
-        waiting = f"{moved.bubble:.0%} of a step waiting"
-        return f"the layers in {strategy.pipeline_parallel} stages (Megatron-LM): little is sent, {waiting}"
+        return (
+            f"for a program made for it (Megatron-LM): the layers in {strategy.pipeline_parallel} stages, "
+            f"little is sent, {moved.bubble:.0%} of a step waiting"
+        )
     if strategy.kind == "single":
-        return "one device, nothing to send" + ("; the others stay idle" if len(box) > 1 else "")
+        return "one device, " + ("the others stay idle" if len(box) > 1 else "nothing to send")
     texts = {
         "ddp": "a whole copy on each device: only gradients are sent",
         "zero1": "divides the optimizer's states: gradients and weights are sent once a step",
-        "zero2": "divides gradients and optimizer: gradients and weights are sent once",
+        "zero2": "divides gradients and optimizer: gradients are sent in each pass, weights once a step",
         "zero3": f"divides all states, and gathers weights over {links} in forward and backward",
         "fsdp2": f"divides all states, and gathers weights block by block over {links}",
-        "zero2-offload": "the optimizer in host memory: fits more, and each step waits for the host",
-        "zero3-offload": "weights and optimizer in host memory: the most that fits, and the slowest",
+        "zero2-offload": "waits for the host in each step: the optimizer is in its memory",
+        "zero3-offload": "waits for the host in each step: weights and optimizer are in its memory",
     }
     return texts[strategy.kind]
 
@@ -363,16 +420,17 @@ def _notices(found: Plan) -> Iterator[str]:
         yield "free memory is not known, so nothing is said to fit"
     if found.shortage:
         yield found.shortage
-        for words in what_would_do(model, workload, box, rows):
+        for words in what_would_do(model, workload, rows):
             yield f"would do: {words}"
 
 
-def what_would_do(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -> Iterator[str]:
+def what_would_do(model: Model, workload: Workload, rows: Sequence[Row]) -> Iterator[str]:
     """The least that would make anything fit, of each kind of change, with the strategy that is preferred.
 
     Of a pipeline where nothing would do that can be started.
     """
-    preferred = sorted(rows, key=lambda row: _place(row.strategy, box))
+    placed = _places(rows)
+    preferred = sorted(rows, key=lambda row: placed[row.name])
     startable = [row for row in preferred if row.strategy.startable]
     yield from tuple(_changes(startable)) or _changes(preferred)
     for row in rows:

@@ -62,8 +62,8 @@ def find_model(name: str, environ: Mapping[str, str], directory: Path) -> Path |
     found = cached(name, environ)
     if found is None:
         raise PlanningError(
-            f"no file or folder {name!r}, and no such model in the Hugging Face cache: fetch it, or give "
-            "its config.json, a number like 8B, or --parameters N"
+            f"no file or folder {name!r}, and no such model in the Hugging Face cache: fetch its config.json "
+            f"with `hf download {name} config.json`, or give a number like 8B, or --parameters N"
         )
     return found
 

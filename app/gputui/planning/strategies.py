@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gputui.choosing.grouping import Grouping
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.planning.box import Box
 from gputui.planning.model import Model
@@ -37,6 +38,13 @@ class Strategy:
         """How many devices, or groups of devices, see different data."""
         return self.devices // (self.tensor_parallel * self.pipeline_parallel)
 
+    def in_groups(self, grouping: Grouping) -> bool:
+        """Whether devices work together so; where nothing is asked for, in any way."""
+        if grouping.independent:
+            return self.devices == 1
+        parts = (self.tensor_parallel, self.pipeline_parallel)
+        return grouping.unit == 1 or parts == (grouping.tensor, grouping.pipeline)
+
     @property
     def deepspeed(self) -> bool:
         return self.kind.startswith("zero")
@@ -58,7 +66,7 @@ class Strategy:
 
 
 def strategies(model: Model, box: Box) -> list[Strategy]:
-    """Those that make sense for these devices, in no order of preference.
+    """Those that make sense for these devices, the simpler ones first.
 
     Tensor parallelism stays within devices that are joined directly and divides the heads; a pipeline has at
     most as many stages as layers, and is never combined with ZeRO-2 or ZeRO-3 or FSDP. Nothing is offloaded

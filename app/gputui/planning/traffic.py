@@ -73,7 +73,7 @@ def _states(model: Model, workload: Workload, strategy: Strategy) -> int:
     """Bytes of weights and gradients that each device sends."""
     trained, passes = workload.trained(model), workload.accumulation
     count = strategy.replicas
-    computed = 4 if workload.precision == "fp32" else 2
+    computed = workload.computed_bytes
     share = (count - 1) / count
     if strategy.kind == "ddp":
         return round(2 * share * workload.weight_bytes * trained)
@@ -84,23 +84,19 @@ def _states(model: Model, workload: Workload, strategy: Strategy) -> int:
     gathered = computed * model.parameters
     if strategy.kind in ("zero3", "zero3-offload"):
         return round(share * passes * (2 * gathered + computed * trained))
-    reduced = 2 if workload.precision == "bf16" else 4
     gathers = 2 if strategy.reshard else 1
-    return round(share * passes * (gathers * gathered + reduced * trained))
+    return round(share * passes * (gathers * gathered + workload.reduced_bytes * trained))
 
 
 def _tensor_parallel(model: Model, workload: Workload, group: int) -> int:
     """Four all-reduces of a block's hidden states: after attention and MLP, in forward and in backward."""
-    computed = 4 if workload.precision == "fp32" else 2
-    one = workload.tokens * model.hidden * computed
-    if workload.checkpointing:
-        # Forward is done twice.
-        return round(6 * 2 * (group - 1) / group * one * model.blocks * workload.accumulation)
-    return round(4 * 2 * (group - 1) / group * one * model.blocks * workload.accumulation)
+    one = workload.tokens * model.hidden * workload.computed_bytes
+    # (With checkpointing forward is done twice.)
+    times = 6 if workload.checkpointing else 4
+    return round(times * 2 * (group - 1) / group * one * model.blocks * workload.accumulation)
 
 
 def _pipeline(model: Model, workload: Workload, strategy: Strategy, bandwidth: float | None) -> Traffic:
-    computed = 4 if workload.precision == "fp32" else 2
-    amount = 2 * workload.tokens * model.hidden * computed * workload.accumulation
+    amount = 2 * workload.tokens * model.hidden * workload.computed_bytes * workload.accumulation
     stages = strategy.pipeline_parallel
     return Traffic(amount, _seconds(amount, bandwidth), (stages - 1) / (workload.accumulation + stages - 1))

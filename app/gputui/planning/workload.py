@@ -102,9 +102,19 @@ class Workload:
         return 2 if self.precision == "bf16" else 4
 
     @property
+    def computed_bytes(self) -> int:
+        """Of a number that blocks compute with, and of weights as they are sent."""
+        return 4 if self.precision == "fp32" else 2
+
+    @property
+    def reduced_bytes(self) -> int:
+        """Of a gradient as FSDP sums it up over the devices."""
+        return 2 if self.precision == "bf16" else 4
+
+    @property
     def frozen_bytes(self) -> int:
         """Of a parameter that LoRA leaves as it is: loaded in 16 bits, except for fp32."""
-        return 4 if self.precision == "fp32" else 2
+        return self.computed_bytes
 
     def optimizer_bytes(self, weight_bytes: int) -> int:
         """Of the optimizer's states for a trained parameter of that many bytes."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from gputui.checking.trained_model import said_of, workload_of
 from gputui.choosing.as_if_empty import IN_USE, as_if_empty
 from gputui.choosing.best import best
+from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.pick import available, pick
 from gputui.choosing.verdict import State, Verdict
 from gputui.inventory.device import Device
@@ -17,7 +18,6 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.launching.training_words import NO_TRAINING, Training
 from gputui.planning.box import box_of
 from gputui.planning.fewest import fewest
-from gputui.planning.files import Recipe
 from gputui.planning.model import Model, PlanningError
 from gputui.planning.plan import Plan, Row, plan
 from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
@@ -208,25 +208,15 @@ def plan_of(request: PlanRequest, app_state: AppState, found: PlannedDevices) ->
     """The plan of a request whose model is read. Raises PlanningError."""
     if request.model is None:
         raise PlanningError(request.problem or "no model is read")
-    load = found.snapshot.host.load
-    known = load is not None and load.memory_total is not None and load.memory_used is not None
-    host_memory = load.memory_total - load.memory_used if known else None  # type: ignore[union-attr, operator]
-    box = box_of(found.snapshot, found.devices, host_memory=host_memory, measured=app_state.measured)
-    return plan(request.model, request.workload, box)
-
-
-def recipe_of(made: Plan, row: Row) -> Recipe:
-    """What the files of a row depend on. Raises RecipeError."""
-    workload, strategy = made.workload, row.strategy
-    return Recipe(
-        row.name,
-        strategy.devices,
-        workload.precision,
-        workload.checkpointing,
-        strategy.reshard,
-        made.model.wrap_class,
-        workload.accumulation,
-    )
+    if app_state.options.nodes > 1:
+        raise PlanningError("the launch is for several machines, and a plan is for one")
+    host = found.snapshot.host.memory_free
+    box = box_of(found.snapshot, found.devices, host_memory=host, measured=app_state.measured)
+    # (Groups that somebody has asked for, as `plan --group`; those of a command are its own.)
+    asked = app_state.grouping if found.devices == app_state.selected else ALL_REDUCE
+    if asked != ALL_REDUCE and asked == app_state.intent.group:
+        asked = ALL_REDUCE
+    return plan(request.model, request.workload, box, asked)
 
 
 def devices_of_row(row: Row, found: PlannedDevices) -> tuple[Device, ...]:

@@ -11,7 +11,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import launcher_of
 from gputui.launching.launch_options import AUTO
 from gputui.launching.planned import FilesDifferError, Prepared, prepared, write
-from gputui.planning.files import RecipeError
+from gputui.planning.files import RecipeError, recipe_of
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan, Row
 from gputui.system.files import state_folder
@@ -25,7 +25,6 @@ from gputui.tui.plan_request import (
     devices_of_row,
     fewest_for,
     plan_of,
-    recipe_of,
 )
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown

@@ -169,7 +169,7 @@ def _row(row: Row, here: bool, scale: int, free: int | None, columns: Columns) -
             (f" {fit(row.traffic.time, _NUMBER, right=True)}", tone),
         ]
     if columns.why > 20:
-        helps = f"would fit with {row.would_fit_with}" if row.would_fit_with else row.what
+        helps = f"would fit with {row.would_fit_with}" if row.would_fit_with else row.lacking or row.what
         spans.append((f"  {fit(row.what if row.fits else helps, columns.why)}", "dim"))
     return tuple(spans)
 
@@ -259,7 +259,7 @@ def nothing_fits(plan: Plan, width: int) -> list[Line]:
     """Where nothing that can be started fits, what would; [] where something does, or nobody can say."""
     if not plan.shortage:
         return []
-    helps = tuple(what_would_do(plan.model, plan.workload, plan.box, plan.rows))
+    helps = tuple(what_would_do(plan.model, plan.workload, plan.rows))
     short = "nothing fits" if plan.best is None else f"only {plan.best.name} fits"
     words = f"{short}; would do: {'; '.join(helps)}" if helps else plan.shortage
     lines: list[Line] = [((f" {piece}", "warn"),) for piece in wrap(words, width - 2)]
