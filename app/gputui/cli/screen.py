@@ -25,7 +25,6 @@ from gputui.cli.common import (
 )
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.cli.rules import rules_of, settings_or_wrong_call
-from gputui.jobs.source import WithJobs
 from gputui.launching.start import StartError
 from gputui.sources.in_time import InTime
 from gputui.sources.source import NoSourceError, Source, Want
@@ -60,11 +59,11 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
-    source = WithJobs(named_source(args.demo, args.recording, args.root), os.environ)
+    source = named_source(args.demo, args.recording, args.root)
     found = settings_or_wrong_call()
     reason = _no_screen()
     if reason:
-        return _table_instead(source, reason, command, bool(source.label))
+        return _table_instead(source, reason, command)
     from gputui.tui.run import run_screen
     from gputui.tui.updated import UpdatedError
 
@@ -129,7 +128,7 @@ def _streams() -> tuple[TextIO | None, ...]:
     return sys.stdin, sys.stdout, sys.stderr
 
 
-def _table_instead(source: Source, reason: str, command: Sequence[str] | None, looked_at: bool) -> int:
+def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -> int:
     from gputui.cli.ls import table
 
     source = InTime(source)
@@ -142,4 +141,4 @@ def _table_instead(source: Source, reason: str, command: Sequence[str] | None, l
         return DONE
     say(f"{reason}; nothing was started (without a screen: gputui run -n N -- COMMAND)")
     # (A box that is not this machine's is there to be looked at: that was done.)
-    return DONE if looked_at else WRONG_CALL
+    return DONE if source.label else WRONG_CALL

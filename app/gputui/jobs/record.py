@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.untrusted_json import LAST_MOMENT, DocumentError, JsonValue
@@ -36,9 +36,10 @@ from gputui.jobs.record_fields import (
     texts,
 )
 from gputui.jobs.record_folders import RecordError, read_document
-from gputui.launching.launch import Launch
-from gputui.launching.secrets import secret_changes, without_secrets
 from gputui.system.files import write_private
+
+if TYPE_CHECKING:
+    from gputui.launching.launch import Launch
 
 SCHEMA = 1
 _MOST_BYTES = 16 * 1024 * 1024
@@ -49,6 +50,9 @@ _MOST_CHANGES = 10_000
 
 def without_secrets_of(launch: Launch) -> Launch:
     """The launch as a record may have it."""
+    # (To read a record, nobody needs the launchers, which tell what in a command is secret.)
+    from gputui.launching.secrets import secret_changes, without_secrets
+
     return replace(launch, argv=without_secrets(launch.argv)[0], changes=secret_changes(launch.changes))
 
 
