@@ -122,7 +122,8 @@ def test_no_row_moves_when_the_jobs_arrive(
     terminal = start(environment=environment, size=size).until(lambda t: len(rows(t)) == 8)
     before = rows(terminal)
     assert [begin.split()[-1] for _, begin in before] == [*"01234567"]
-    terminal.until(lambda t: old.id in t.text and running.id in t.text)
+    # (What is painted comes in pieces.)
+    terminal.until(lambda t: old.id in t.text and running.id in t.text and len(rows(t)) == 8)
     assert rows(terminal) == before
     gate.open()
 
