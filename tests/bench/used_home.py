@@ -126,6 +126,7 @@ def _fill_jobs(environ: Mapping[str, str], begun: Sequence[float]) -> None:
             file = copy / name
             document = json.loads(file.read_text())
             file.write_text(json.dumps(document | dict.fromkeys(moments, when)))
+            os.utime(file, (when, when))
     shutil.rmtree(job.folder)
 
 

@@ -112,7 +112,7 @@ class WithJobs:
         try:
             before = self._listed
             if self._stored is None or before is None or before[0] != changed or before[1] < _SETTLED:
-                self._stored = stored(self._environ, self._stored)
+                self._stored = stored(self._environ, self._stored, now - _RECENT)
                 self._listed = (changed, now - changed / 1e9)
             else:
                 jobs, scope = [], here()
