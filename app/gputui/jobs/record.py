@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,6 +39,7 @@ from gputui.jobs.record_folders import RecordError, read_document
 from gputui.system.files import write_private
 
 if TYPE_CHECKING:
+    from gputui.inventory.device import Device
     from gputui.launching.launch import Launch
 
 SCHEMA = 1
@@ -56,6 +57,11 @@ def without_secrets_of(launch: Launch) -> Launch:
     return replace(launch, argv=without_secrets(launch.argv)[0], changes=secret_changes(launch.changes))
 
 
+def devices_document(devices: Iterable[Device | JobDevice]) -> list[Mapping[str, object]]:
+    """Devices as a record names them."""
+    return [{"index": each.index, "uuid": each.uuid, "name": each.name} for each in devices]
+
+
 def write_given(job: Job) -> None:
     """Write what is known before the start, from which secrets are removed already. Raises OSError."""
     document = {
@@ -65,7 +71,7 @@ def write_given(job: Job) -> None:
         "argv": job.argv,
         "changes": job.changes,
         "directory": job.directory,
-        "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in job.devices],
+        "devices": devices_document(job.devices),
         "launcher": job.launcher,
         "user": job.user,
         "host": job.scope.host,
@@ -88,7 +94,7 @@ def write_taken(folder: Path, launch: Launch, now: float) -> None:
         "taken": now,
         "line": launch.line,
         "changes": launch.changes,
-        "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in launch.devices],
+        "devices": devices_document(launch.devices),
     }
     write_private(folder / TAKEN, json.dumps(document))
 
