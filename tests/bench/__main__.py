@@ -22,7 +22,9 @@ def main() -> None:
     quick = "--quick" in sys.argv
     with tempfile.TemporaryDirectory() as directory:
         # Nothing of the person's who measures: the home is as it is after the installation.
-        os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = str(Path(directory, "home"))
+        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+            os.environ.pop(name, None)
+        os.environ["HOME"] = str(Path(directory, "home"))
         driver = SimulatedNvml(Path(directory))
         driver.show_box(BOXES[BOX])
         gpus, python = len(BOXES[BOX].gpus), sys.version.split()[0]

@@ -44,15 +44,10 @@ _EPOCHS = 2_000
 def rows(driver: SimulatedNvml, box: str, times: int) -> Iterator[str]:
     """The medians: what an empty home takes, in brackets, beside the used one's."""
     with tempfile.TemporaryDirectory() as folder:
-        empty, used = (
-            {
-                **os.environ,
-                "XDG_STATE_HOME": str(Path(folder, name)),
-                "GPUTUI_CLAIMS": str(Path(folder, "claims")),
-            }
-            for name in ("empty", "used")
-        )
-        fill(used, box)
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+        plain["GPUTUI_CLAIMS"] = str(Path(folder, "claims"))
+        empty, used = ({**plain, "HOME": str(Path(folder, name))} for name in ("empty", "used"))
+        fill({**plain, "XDG_STATE_HOME": str(Path(folder, "used/.local/state"))}, box)
         ours = tool("gputui") or ""
         for what, words, peer, theirs in (
             ("first frame", (), "nvitop", ()),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gputui import __version__
-from gputui.allocating.named_source import named_source
+from gputui.allocating.named_source import named_source, opened_in_time
 from gputui.allocating.settings import INTERVALS, SettingsError
 from gputui.choosing.verdict import verdicts
 from gputui.cli.become import become
@@ -26,8 +26,7 @@ from gputui.cli.common import (
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.cli.rules import rules_of, settings_or_wrong_call
 from gputui.launching.start import StartError
-from gputui.sources.in_time import InTime
-from gputui.sources.source import NoSourceError, Source, Want
+from gputui.sources.source import NoSourceError, Source
 from gputui.system.environment import given_environment
 
 EXAMPLE = ("python", "train.py")
@@ -131,10 +130,8 @@ def _streams() -> tuple[TextIO | None, ...]:
 def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -> int:
     from gputui.cli.ls import table
 
-    source = InTime(source)
-    source.open()
-    snapshot = source.read(Want.ALL)
-    source.close()
+    with opened_in_time(source) as in_time:
+        snapshot = in_time.read()
     print(table(snapshot, verdicts(snapshot, rules_of(None)), None, colour=False), end="")
     if command is None:
         say(reason)
