@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import compileall
+import os
 import sys
 import tempfile
 from pathlib import Path
 
 import gputui
-from bench import choosing, curves, one_shot, planning, screen, shared
+from bench import choosing, curves, one_shot, planning, screen, shared, used_home
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
 
@@ -20,6 +21,10 @@ def main() -> None:
     compileall.compile_dir(Path(gputui.__file__).parent, quiet=1)
     quick = "--quick" in sys.argv
     with tempfile.TemporaryDirectory() as directory:
+        # Nothing of the person's who measures: the home is as it is after the installation.
+        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+            os.environ.pop(name, None)
+        os.environ["HOME"] = str(Path(directory, "home"))
         driver = SimulatedNvml(Path(directory))
         driver.show_box(BOXES[BOX])
         gpus, python = len(BOXES[BOX].gpus), sys.version.split()[0]
@@ -36,6 +41,8 @@ def main() -> None:
         for row in one_shot.rows(driver, 3 if quick else 9):
             print(row)
         for row in screen.rows(driver, 4.0 if quick else 15.0):
+            print(row)
+        for row in used_home.rows(driver, BOX, 3 if quick else 15):
             print(row)
         for row in shared.rows(driver, 10.0 if quick else 40.0):
             print(row)

@@ -6,7 +6,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bench.report import row, tool
 from simnvml import SimulatedNvml
@@ -35,13 +35,19 @@ def rows(driver: SimulatedNvml, times: int) -> Iterator[str]:
         yield row(f"{what}: NVML calls a GPU", calls, peers, "at most 6" if what.startswith("pick") else "")
 
 
-def seconds(driver: SimulatedNvml, argv: Sequence[str], times: int) -> float:
+def seconds(
+    driver: SimulatedNvml, argv: Sequence[str], times: int, environ: Mapping[str, str] | None = None
+) -> float:
     """The median time from start to end."""
     taken = []
     for _ in range(times):
         began = time.perf_counter()
         subprocess.run(
-            argv, env=driver.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
+            argv,
+            env=driver.environment(environ),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
         )
         taken.append(time.perf_counter() - began)
     return statistics.median(taken)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import psutil
 
@@ -64,12 +64,16 @@ def _look_away(terminal: Terminal) -> None:
 
 
 def first_picture(
-    driver: SimulatedNvml, argv: Sequence[str], seen: Callable[[Terminal], object], times: int = 5
+    driver: SimulatedNvml,
+    argv: Sequence[str],
+    seen: Callable[[Terminal], object],
+    times: int = 5,
+    environ: Mapping[str, str] | None = None,
 ) -> float:
     """The median time from exec to the first useful frame."""
     taken = []
     for _ in range(times):
-        with running(driver, argv) as (terminal, began):
+        with running(driver, argv, environ) as (terminal, began):
             terminal.until(seen)
             taken.append(time.perf_counter() - began)
     return statistics.median(taken)
@@ -127,8 +131,10 @@ def let_run(terminal: Terminal, seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def running(driver: SimulatedNvml, argv: Sequence[str]) -> Iterator[tuple[Terminal, float]]:
-    environment = driver.environment() | {"TERM": "xterm-256color"}
+def running(
+    driver: SimulatedNvml, argv: Sequence[str], environ: Mapping[str, str] | None = None
+) -> Iterator[tuple[Terminal, float]]:
+    environment = driver.environment(environ) | {"TERM": "xterm-256color"}
     began = time.perf_counter()
     terminal = Terminal(argv, environment, SIZE)
     try:

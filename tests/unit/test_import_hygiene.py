@@ -115,6 +115,14 @@ def test_the_first_frame_is_drawn_without_what_looks_for_best_sets() -> None:
     assert not late & set(done.stdout.split())
 
 
+def test_a_job_is_read_without_what_composes_a_launch() -> None:
+    script = "import sys, gputui.jobs.store, gputui.jobs.last_lines; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=60, check=True, text=True
+    )
+    assert not [name for name in done.stdout.split() if name.startswith("gputui.launching")]
+
+
 @pytest.mark.parametrize("words", [["pick", "-n", "1"], ["ls", "--json"]])
 def test_a_short_call_makes_no_class_for_what_only_a_devices_page_shows(
     words: list[str], simulated_nvml: SimulatedNvml, monkeypatch: pytest.MonkeyPatch

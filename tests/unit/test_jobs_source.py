@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
+import time
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,8 @@ from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs import source as jobs_source
+from gputui.jobs import store
+from gputui.jobs.job import Job, PidScope
 from gputui.jobs.last_lines import last_lines
 from gputui.jobs.source import WithJobs
 from gputui.sources.source import Want
@@ -88,6 +92,20 @@ def test_what_ended_days_ago_is_not_shown(desk: Desk, monkeypatch: pytest.Monkey
     ended(desk.sh("exit 0"))
     monkeypatch.setattr(jobs_source, "_RECENT", 0.0)
     assert WithJobs(Still(box(gpu(0))), desk.environ).read().jobs == ()
+
+
+def test_what_ended_days_ago_is_not_even_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = ended(desk.sh("exit 0")), ended(desk.sh("exit 0"))
+    os.utime(old.folder / "ended.json", (days_ago := time.time() - 3 * 86_400.0, days_ago))
+    read: list[str] = []
+    read_job = store.read_job
+
+    def counted(folder: Path, scope: PidScope) -> Job:
+        read.append(folder.name)
+        return read_job(folder, scope)
+
+    monkeypatch.setattr(store, "read_job", counted)
+    assert [*by_id(WithJobs(Still(box(gpu(0))), desk.environ))] == read == [new.id]
 
 
 def test_a_look_is_not_repeated_within_a_second(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

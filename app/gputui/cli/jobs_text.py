@@ -11,7 +11,7 @@ from gputui.inventory.formatting import duration, peak_size, printable
 from gputui.inventory.job_summary import signal_name
 from gputui.inventory.text_table import aligned, cut
 from gputui.jobs.job import Job, JobDevice
-from gputui.jobs.record import SCHEMA
+from gputui.jobs.record import SCHEMA, devices_document
 from gputui.jobs.start import why_not
 from gputui.jobs.store import Stored
 from gputui.launching.quoting import quote
@@ -122,7 +122,7 @@ def _document(job: Job, use: ClaimedUse | None) -> dict[str, Any]:
         "argv": list(job.argv),
         "environment": dict(job.changes),
         "directory": job.directory,
-        "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in job.devices],
+        "devices": devices_document(job.devices),
         **use_document(use),
         "launcher": job.launcher,
         "user": job.user,

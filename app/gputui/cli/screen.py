@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gputui import __version__
-from gputui.allocating.named_source import named_source
+from gputui.allocating.named_source import named_source, opened_in_time
 from gputui.allocating.settings import INTERVALS, SettingsError
 from gputui.choosing.verdict import verdicts
 from gputui.cli.become import become
@@ -25,10 +25,8 @@ from gputui.cli.common import (
 )
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.cli.rules import rules_of, settings_or_wrong_call
-from gputui.jobs.source import WithJobs
 from gputui.launching.start import StartError
-from gputui.sources.in_time import InTime
-from gputui.sources.source import NoSourceError, Source, Want
+from gputui.sources.source import NoSourceError, Source
 from gputui.system.environment import given_environment
 
 EXAMPLE = ("python", "train.py")
@@ -60,11 +58,11 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
-    source = WithJobs(named_source(args.demo, args.recording, args.root), os.environ)
+    source = named_source(args.demo, args.recording, args.root)
     found = settings_or_wrong_call()
     reason = _no_screen()
     if reason:
-        return _table_instead(source, reason, command, bool(source.label))
+        return _table_instead(source, reason, command)
     from gputui.tui.run import run_screen
     from gputui.tui.updated import UpdatedError
 
@@ -129,17 +127,15 @@ def _streams() -> tuple[TextIO | None, ...]:
     return sys.stdin, sys.stdout, sys.stderr
 
 
-def _table_instead(source: Source, reason: str, command: Sequence[str] | None, looked_at: bool) -> int:
+def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -> int:
     from gputui.cli.ls import table
 
-    source = InTime(source)
-    source.open()
-    snapshot = source.read(Want.ALL)
-    source.close()
+    with opened_in_time(source) as in_time:
+        snapshot = in_time.read()
     print(table(snapshot, verdicts(snapshot, rules_of(None)), None, colour=False), end="")
     if command is None:
         say(reason)
         return DONE
     say(f"{reason}; nothing was started (without a screen: gputui run -n N -- COMMAND)")
     # (A box that is not this machine's is there to be looked at: that was done.)
-    return DONE if looked_at else WRONG_CALL
+    return DONE if source.label else WRONG_CALL

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.untrusted_json import LAST_MOMENT, DocumentError, JsonValue
@@ -36,9 +36,11 @@ from gputui.jobs.record_fields import (
     texts,
 )
 from gputui.jobs.record_folders import RecordError, read_document
-from gputui.launching.launch import Launch
-from gputui.launching.secrets import secret_changes, without_secrets
 from gputui.system.files import write_private
+
+if TYPE_CHECKING:
+    from gputui.inventory.device import Device
+    from gputui.launching.launch import Launch
 
 SCHEMA = 1
 _MOST_BYTES = 16 * 1024 * 1024
@@ -49,7 +51,15 @@ _MOST_CHANGES = 10_000
 
 def without_secrets_of(launch: Launch) -> Launch:
     """The launch as a record may have it."""
+    # (To read a record, nobody needs the launchers, which tell what in a command is secret.)
+    from gputui.launching.secrets import secret_changes, without_secrets
+
     return replace(launch, argv=without_secrets(launch.argv)[0], changes=secret_changes(launch.changes))
+
+
+def devices_document(devices: Iterable[Device | JobDevice]) -> list[Mapping[str, object]]:
+    """Devices as a record names them."""
+    return [{"index": each.index, "uuid": each.uuid, "name": each.name} for each in devices]
 
 
 def write_given(job: Job) -> None:
@@ -61,7 +71,7 @@ def write_given(job: Job) -> None:
         "argv": job.argv,
         "changes": job.changes,
         "directory": job.directory,
-        "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in job.devices],
+        "devices": devices_document(job.devices),
         "launcher": job.launcher,
         "user": job.user,
         "host": job.scope.host,
@@ -84,7 +94,7 @@ def write_taken(folder: Path, launch: Launch, now: float) -> None:
         "taken": now,
         "line": launch.line,
         "changes": launch.changes,
-        "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in launch.devices],
+        "devices": devices_document(launch.devices),
     }
     write_private(folder / TAKEN, json.dumps(document))
 

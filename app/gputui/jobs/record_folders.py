@@ -77,15 +77,21 @@ def cannot_keep(parent: Path, error: OSError) -> JobError:
 
 
 def read_folders(
-    parent: Path, read: Callable[[Path], R], ended: Iterable[R]
+    parent: Path,
+    read: Callable[[Path], R],
+    ended: Iterable[R],
+    wanted: Callable[[Path], bool] = lambda folder: True,
 ) -> tuple[tuple[R, ...], tuple[Unreadable, ...]]:
     """The records of all folders in `parent`, the oldest first. Raises JobError when it cannot be read.
 
     read    the record of a folder. Raises RecordError
     ended   records that were read before and are not read again: nothing happens to them any more
+    wanted  whether a folder is looked into
     """
     try:
-        folders = sorted(entry for entry in parent.iterdir() if entry.is_dir() and entry.name[0] != ".")
+        folders = sorted(
+            entry for entry in parent.iterdir() if entry.is_dir() and entry.name[0] != "." and wanted(entry)
+        )
     except (FileNotFoundError, NotADirectoryError):
         return (), ()
     except OSError as error:

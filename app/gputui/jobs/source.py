@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gputui.inventory.claim import Claim
@@ -41,9 +41,18 @@ class WithJobs:
 
     Nobody who has never started a job pays for more than one stat(2) a second. It remembers the most device
     memory that was seen of each job, which no record has.
+
+    `early` is called with each snapshot before the jobs are read: the first frame does not wait for them
+    (50 ms), and the screen that follows it has them from its beginning.
     """
 
-    def __init__(self, source: Source, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        environ: Mapping[str, str],
+        early: Callable[[Snapshot], object] = lambda snapshot: None,
+    ) -> None:
+        self._early = early
         self.label = source.label
         self.past = getattr(source, "past", None)
         self._source, self._environ = source, environ
@@ -61,6 +70,7 @@ class WithJobs:
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         snapshot = self._source.read(want, among)
+        self._early(snapshot)
         now = time.monotonic()
         if now - self._looked >= _EVERY:
             self._looked = now
@@ -102,7 +112,7 @@ class WithJobs:
         try:
             before = self._listed
             if self._stored is None or before is None or before[0] != changed or before[1] < _SETTLED:
-                self._stored = stored(self._environ, self._stored)
+                self._stored = stored(self._environ, self._stored, now - _RECENT)
                 self._listed = (changed, now - changed / 1e9)
             else:
                 jobs, scope = [], here()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.jobs.job import Job, JobError
+from gputui.jobs.job import FINISHED, Job, JobError
 from gputui.jobs.process_tree import here
 from gputui.jobs.record import read_job
 from gputui.jobs.record_folders import Unreadable, read_folders, remove
@@ -30,14 +30,22 @@ class Stored:
     unreadable: tuple[Unreadable, ...] = ()
 
 
-def stored(environ: Mapping[str, str], before: Stored | None = None) -> Stored:
+def stored(environ: Mapping[str, str], before: Stored | None = None, since: float = 0.0) -> Stored:
     """Everything in the folder of the jobs. Raises JobError when it cannot be looked into.
 
-    Of what was read `before`, jobs that had ended are not read again: nothing happens to them any more.
+    Of what was read `before`, jobs that had ended are not read again: nothing happens to them any more. Those
+    that ended before `since` (seconds since the epoch) are left out unread.
     """
+
+    def wanted(folder: Path) -> bool:
+        try:
+            return (folder / FINISHED).stat().st_mtime >= since
+        except OSError:
+            return True
+
     scope = here()
     ended = [job for job in before.jobs if job.over] if before else []
-    return Stored(*read_folders(jobs_folder(environ), lambda folder: read_job(folder, scope), ended))
+    return Stored(*read_folders(jobs_folder(environ), lambda folder: read_job(folder, scope), ended, wanted))
 
 
 def all_jobs(environ: Mapping[str, str]) -> list[Job]:

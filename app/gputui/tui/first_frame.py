@@ -31,14 +31,15 @@ def terminal_stream() -> TextIOWrapper[Any] | None:
 class FirstFrame:
     """Holds the terminal from the start to the moment when Textual takes it over.
 
-    A context: whatever happens inside, the terminal is as it was at the end.
+    A context: whatever happens inside, the terminal is as it was at the end. `painted`: whether the frame is
+    there to be seen.
     """
 
     def __init__(self, app_state: AppState) -> None:
         self._app_state = app_state
         self._stream = terminal_stream()
         self._lock = threading.Lock()
-        self._painted = False
+        self.painted = False
         self._over = False
         self._modes: list[Any] | None = None
 
@@ -74,9 +75,9 @@ class FirstFrame:
             with contextlib.suppress(termios.error, OSError):
                 termios.tcsetattr(0, termios.TCSANOW, modes)
 
-    def paint(self, snapshot: Snapshot | Exception) -> None:
+    def paint(self, snapshot: Snapshot) -> None:
         """Show the snapshot unless Textual has taken over; called on the sampler's thread."""
-        if self._painted or self._over or self._stream is None or isinstance(snapshot, Exception):
+        if self.painted or self._over or self._stream is None:
             return
         # (Imported late: the first reading goes on meanwhile.)
         from gputui.tui.views.first_frame import frame
@@ -87,7 +88,7 @@ class FirstFrame:
             if not self._over:
                 self._stream.write(_ENTER + text)
                 self._stream.flush()
-                self._painted = True
+                self.painted = True
 
     def hand_over(self) -> tuple[str, list[Any] | None]:
         """Give the terminal away: what must be written to it first, and the modes to leave it with.
@@ -96,6 +97,6 @@ class FirstFrame:
         """
         with self._lock:
             self._over = True
-            painted, self._painted = self._painted, False
+            painted, self.painted = self.painted, False
             modes, self._modes = self._modes, None
         return _LEAVE if painted else "", modes

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
 from gputui.choosing.rules import DEFAULT_RULES, Rules
+from gputui.jobs.source import WithJobs
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shell_words import assignments
 from gputui.sources.sampler import Sampler
@@ -59,9 +61,10 @@ def run_screen(
     interval = interval or screen.interval or _INTERVAL
     stamp = stamp_of_package()
     with FirstFrame(app_state) as first_frame, EarlySignals() as signals:
-        mailbox = Mailbox()
-        mailbox.listener = lambda reading: first_frame.paint(reading.result)
+        mailbox, arrived = Mailbox(), threading.Event()
+        mailbox.listener = lambda _: arrived.set()
         once = order_to_read(environ)
+        source = WithJobs(source, environ, first_frame.paint)
         sampler = Sampler(source, mailbox.put, interval, owners_at_once=rules.by_owner, once=once)
         # The first reading (0.06 s) goes on while Textual is imported (0.17 s).
         sampler.start()
@@ -77,6 +80,9 @@ def run_screen(
             guard_imports(stamp)
             # A driver that cannot be started ends this; one that hangs is told on the screen.
             sampler.wait_until_open(_PATIENCE)
+            if first_frame.painted:
+                # The screen goes on with what the frame shows, and with the jobs, which move nothing then.
+                arrived.wait(_PATIENCE)
             terminal = TerminalAfter(first_frame)
             app = GputuiApp(
                 app_state,

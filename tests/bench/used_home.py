@@ -1,0 +1,137 @@
+"""A home that has been used for a month, beside an empty one and beside the peers: first frame, `pick`, `ls`.
+
+All are measured in turn, so that a machine that is busy for a while slows all of them down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from bench import one_shot, screen
+from bench.report import row, tool
+from gputui.checking.kept_bandwidth import keep
+from gputui.jobs.comparisons import COMPARISONS
+from gputui.jobs.record_folders import new_folder
+from gputui.jobs.start import start_job
+from gputui.jobs.sweeps import SWEEPS
+from gputui.jobs.wait import wait_for
+from gputui.launching.history_file import remember
+from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
+from gputui.planning.comparison import Comparison, Row, Run
+from gputui.planning.sweep import Sweep, Task
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
+from gputui.timeline.keeper import Keeper
+from gputui.timeline.store import Store
+from simnvml import SimulatedNvml
+
+DAYS, JOBS_A_DAY = 30, 4
+_DAY = 86_400.0
+_EPOCHS = 2_000
+"""Lines of the log of a job."""
+
+
+def rows(driver: SimulatedNvml, box: str, times: int) -> Iterator[str]:
+    """The medians: what an empty home takes, in brackets, beside the used one's."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+        plain["GPUTUI_CLAIMS"] = str(Path(folder, "claims"))
+        empty, used = ({**plain, "HOME": str(Path(folder, name))} for name in ("empty", "used"))
+        fill({**plain, "XDG_STATE_HOME": str(Path(folder, "used/.local/state"))}, box)
+        ours = tool("gputui") or ""
+        for what, words, peer, theirs in (
+            ("first frame", (), "nvitop", ()),
+            ("pick -n 2", ("pick", "-n", "2"), "nvisel", ("-n", "2")),
+            ("ls --json", ("ls", "--json"), "gpustat", ("--json",)),
+        ):
+            found = tool(peer)
+            calls = [([ours, *words], empty), ([ours, *words], used)]
+            calls += [([found, *theirs], empty)] if found else []
+            once = one_shot.seconds if words else _first_frame
+            taken = in_turn(driver, once, calls, times)
+            beside = f"{peer} {taken[2]:.0f} ms" if found else f"{peer} not installed"
+            yield row(f"used for a month: {what} (empty home)", f"{taken[1]:.0f} ({taken[0]:.0f}) ms", beside)
+
+
+def in_turn(
+    driver: SimulatedNvml,
+    once: Callable[..., float],
+    calls: Sequence[tuple[Sequence[str], Mapping[str, str]]],
+    times: int,
+) -> list[float]:
+    """The median milliseconds of each call, made one after the other in each of so many rounds."""
+    taken: list[list[float]] = [[] for _ in calls]
+    for _ in range(times):
+        for (argv, environ), of_it in zip(calls, taken, strict=True):
+            of_it.append(once(driver, argv, 1, environ) * 1000)
+    return [statistics.median(of_it) for of_it in taken]
+
+
+def _first_frame(driver: SimulatedNvml, argv: Sequence[str], times: int, environ: Mapping[str, str]) -> float:
+    ours = Path(argv[0]).name == "gputui"
+    seen = "○ free" if ours else "79.65GiB"
+    return screen.first_picture(driver, argv, lambda terminal: seen in terminal.text, times, environ)
+
+
+def fill(environ: Mapping[str, str], box: str) -> None:
+    """What a month leaves in a home: jobs with their logs, launches, comparisons, sweeps, the last hours'
+    timelines, measured bandwidths. (Jobs that have ended leave no claims.)"""
+    now, numbers = time.time(), random.Random(1)
+    begun = [now - _DAY * DAYS + place * _DAY / JOBS_A_DAY for place in range(DAYS * JOBS_A_DAY)]
+    words = [("python", "train.py", "--lr", f"{numbers.random():.5f}") for _ in begun]
+    _fill_jobs(environ, begun)
+    for when, command in zip(begun, words, strict=True):
+        remember(environ, LaunchOptions(command), 1, when)
+    for when, command in zip(begun[::10], words[::10], strict=True):
+        runs = tuple(Run(number, None, "done", 0, wall=60.0) for number in (1, 2, 3))
+        variants = tuple(Row((f"{size}",), " ".join(command), ("0",), runs) for size in (8, 16, 32))
+        compared = Comparison(
+            COMPARISONS.new(environ), "done", when, command, ("0",), (("batch", "batch"),), variants, 3
+        )
+        COMPARISONS.keep(compared, environ)
+        tasks = tuple(
+            Task(number, command, str(number), "done", ("0",), status=0, started=when, ended=when + 60)
+            for number in range(1, 21)
+        )
+        SWEEPS.keep(Sweep(SWEEPS.new(environ), "done", when, "/", (), tasks), environ)
+    devices = at(BOXES[box], 0.0, now).devices
+    keep(environ, {(one.key, other.key): 200.0 for one in devices for other in devices if one is not other})
+    _fill_timelines(environ, box, now)
+
+
+def _fill_jobs(environ: Mapping[str, str], begun: Sequence[float]) -> None:
+    """Jobs that began at these moments: copies of one that was really started here."""
+    log = f"import sys\nfor epoch in range({_EPOCHS}): print('epoch', epoch, 'loss', 1 / (1 + epoch))"
+    job = wait_for(start_job(Launch((sys.executable, "-c", log)), environ), 60.0)
+    assert job.state == "done", job
+    for when in begun:
+        copy = new_folder(job.folder.parent)
+        shutil.copytree(job.folder, copy, dirs_exist_ok=True)
+        for name, *moments in (("job.json", "created"), ("started.json", "started"), ("ended.json", "ended")):
+            file = copy / name
+            document = json.loads(file.read_text())
+            file.write_text(json.dumps(document | dict.fromkeys(moments, when)))
+            os.utime(file, (when, when))
+    shutil.rmtree(job.folder)
+
+
+def _fill_timelines(environ: Mapping[str, str], box: str, now: float) -> None:
+    """The last twelve hours, a reading a minute, as a screen keeps them."""
+    keeper, store = Keeper(environ, lambda: now), Store()
+    keeper.read()
+    for minute in range(720, 0, -1):
+        store.add(now - 60.0 * minute, at(BOXES[box], 60.0 * (720 - minute), now).devices, 60.0)
+    keeper.keep(store, now - 720 * 60.0)
+    keeper.keep(store, now)
+    keeper.join(60.0)
+    keeper.close()
