@@ -40,9 +40,11 @@ _BY_STATE: dict[State, Answer] = {
 }
 
 
-def answer_to(verdict: Verdict, own: Collection[str], in_own_lease: bool = False) -> Answer:
-    """What becomes of a device with this verdict if it is named. `own` are the names that we have as a user;
-    `in_own_lease`: our own job has claimed it, and what is on it is that job's."""
+def answer_to(verdict: Verdict | None, own: Collection[str], in_own_lease: bool = False) -> Answer:
+    """What becomes of a device with this verdict (None: it is gone) if it is named. `own` are the names that
+    we have as a user; `in_own_lease`: our own job has claimed it, and what is on it is that job's."""
+    if verdict is None:
+        return "never"
     cause, answer = verdict.cause, _BY_STATE[verdict.state]
     if verdict.state not in ("busy", "held"):
         return answer

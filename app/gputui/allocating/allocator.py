@@ -376,7 +376,7 @@ class Allocator:
         for device in devices:
             verdict, name = judged.get(device.key), f"GPU {(chosen_in or there).label(device)}"
             claim = None if self.holds and not self.request.if_free else snapshot.claimed.get(device.key)
-            answer = self._answer(device, verdict, snapshot)
+            answer = answer_to(verdict, self._own_names, device.key in snapshot.own_lease)
             if verdict is not None and verdict.state == "claimed" and claim is None:
                 # (It is refused when the devices are held, or passed over with a warning then.)
                 continue
@@ -394,13 +394,6 @@ class Allocator:
             self.agree(devices, chosen_in or there)
         self._refuse_or_tell(found)
         return snapshot, judged
-
-    def _answer(self, device: Device, verdict: Verdict | None, snapshot: Snapshot) -> Answer:
-        return (
-            "never"
-            if verdict is None
-            else answer_to(verdict, self._own_names, device.key in snapshot.own_lease)
-        )
 
     @cached_property
     def _own_names(self) -> tuple[str, ...]:
