@@ -255,7 +255,7 @@ class LaunchController:
 
         snapshot = self._view.app_state.snapshot
         found = self._not_free(pending)
-        never = {key: each for key, each in found.items() if answer_to(each.verdict, ()) == "never"}
+        never = {key: each for key, each in found.items() if answer_to(each.verdict) == "never"}
         if snapshot is not None and never:
             pending.allocation.release()
             self._view.show_message("; ".join(not_free_lines(never, snapshot).values()), "lost")
