@@ -44,6 +44,7 @@ def test_two_who_wait_are_listed_with_what_is_in_the_way(box: Box) -> None:
     status, out, err = box.call("queue")
     head, *rows = out.splitlines()
     assert (status, err, head.split()) == (0, "", ["PLACE", "USER", "WANTS", "FOR", "JOB", "COMMAND"])
+    user = waiters(box.environ)[0].user
     first_row, second_row = (" ".join(row.split()) for row in rows[:2])
     assert re.fullmatch(r"1 you 7 devices \d+s k3f9 torchrun pretrain.py", first_row)
     assert re.fullmatch(r"2 you GPU 1 \d+s - python eval.py", second_row)

@@ -74,8 +74,8 @@ class Occupied:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Those in line, the first one first, and the devices that are not free: what is soonest to be had first,
-    then what is hoarded, then what is at 0 %, then what has been busy for the longest."""
+    """Those in line, the first one first, and the devices that are not free: those first of which it is known
+    when they are, the soonest first, then the others in the order of the box."""
 
     turns: tuple[Turn, ...]
     occupied: tuple[Occupied, ...]
@@ -142,15 +142,8 @@ def _occupied(device: Device, verdict: Verdict, snapshot: Snapshot, idle: float 
     return Occupied(device, verdict, user, own, claim, since, unused)
 
 
-def _soonest(each: Occupied) -> tuple[float, float, bool, float, int]:
-    never = float("inf")
-    return (
-        never if each.free_in is None else each.free_in,
-        -(each.unused or 0.0) if each.hoarded else 0.0,
-        each.device.utilization != 0,
-        never if each.since is None else each.since,
-        each.device.index,
-    )
+def _soonest(each: Occupied) -> float:
+    return float("inf") if each.free_in is None else each.free_in
 
 
 # What people read
