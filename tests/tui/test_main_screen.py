@@ -569,3 +569,22 @@ async def test_b_again_goes_on_to_the_other_mig_instances_that_are_free() -> Non
             await running.press("b")
             chosen.add(running.main.app_state.selection.keys)
         assert len(chosen) > 1 and all(len(keys) == 1 for keys in chosen)
+
+
+async def test_a_busy_device_is_told_once_beside_its_state() -> None:
+    for command in ((), ("python", "train.py")):
+        async with session(command=command, interval=1000, size=(130, 40)) as s:
+            await s.press("0")
+            lines = [*s.texts("#launch"), s.main.message]
+            assert s.selected == ["0"] and sum("mira" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 15), (130, 40)])
+async def test_a_refused_launch_leaves_the_line_of_keys(size: tuple[int, int]) -> None:
+    command = ("sh", "-c", "CUDA_VISIBLE_DEVICES=1 python train.py --and " + "many words " * 30)
+    async with session("idle", command=command, interval=1000, size=size) as s:
+        await s.press("x", "0")
+        (keys,) = s.texts("#keys")
+        await s.press("enter")
+        assert s.app.is_running and "CUDA_VISIBLE_DEVICES=1" in s.main.message
+        assert s.texts("#keys") == [keys] and "quit" in keys
