@@ -112,13 +112,6 @@ async def test_b_takes_the_devices_that_pick_would_take() -> None:
         assert "free" in s.main.message
 
 
-async def test_a_busy_device_can_be_chosen_and_it_is_said() -> None:
-    async with session() as s:
-        await s.press("0")
-        assert s.selected == ["0"]
-        assert "GPU 0 is busy: mira" in s.main.message
-
-
 async def test_a_lost_device_and_a_divided_one_cannot_be_chosen() -> None:
     async with session("lost") as s:
         await s.press("6")
