@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import replace
+from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
@@ -25,11 +28,12 @@ from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import rows
 from tui.support import box_at
 from unit.builders import GIB
+from unit.claims_support import EIGHT, Box
 
 ME = "jan"
 
 
-def box(own: bool = True) -> Snapshot:
+def ours(own: bool = True) -> Snapshot:
     """A process of ours on GPU 0, a claim of ours on GPU 1, and we are in line."""
     idle = box_at("idle")
     process = Process(4242, "compute", ME, 8 * GIB, "python train.py", own=own)
@@ -41,7 +45,7 @@ def box(own: bool = True) -> Snapshot:
 
 @pytest.mark.parametrize("own", [True, False])
 def test_all_texts_have_one_word_for_us(own: bool) -> None:
-    snapshot, word = box(own), person(ME, own)
+    snapshot, word = ours(own), person(ME, own)
     judged = verdicts(snapshot)
     texts = [occupied_by(each, snapshot.time)[0] for each in outlook(snapshot, judged).occupied]
     texts += [user_name(each) for each in people(snapshot)]
@@ -53,14 +57,14 @@ def test_all_texts_have_one_word_for_us(own: bool) -> None:
 
 
 def test_json_has_the_name() -> None:
-    snapshot = box()
+    snapshot = ours()
     text = json.dumps(to_document(snapshot, for_document(verdicts(snapshot), snapshot.time)))
     (device, *_) = json.loads(text)["devices"]
     assert device["processes"][0]["user"] == ME and device["verdict"]["reason"].startswith(ME)
 
 
 def test_the_same_name_on_another_machine_is_not_us() -> None:
-    snapshot = box()
+    snapshot = ours()
     there = from_document(to_document(snapshot, for_document(verdicts(snapshot), snapshot.time)))
     assert brief(verdicts(there)[there.devices[0].key], there.time).split()[0] == ME
 
@@ -73,7 +77,27 @@ def test_a_process_is_ours_by_the_user_of_this_machine() -> None:
 
 
 def test_a_list_is_searched_for_the_name_too() -> None:
-    snapshot = box()
+    snapshot = ours()
     state = AppState({}).with_snapshot(snapshot)
     for words in (f"user {ME}", ME, "user you"):
         assert [row.pid for row in rows(state, filter_text=words) if row.process] == ["4242"]
+
+
+def test_state_names_us_and_the_script_of_a_living_process(box: Box, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(flush=True)\ninput()\n")
+    words = [sys.executable, "train.py"]
+    with Popen(words, cwd=tmp_path, stdin=PIPE, stdout=PIPE) as training:
+        assert training.stdout is not None and training.stdout.readline()
+        snapshot = box.driver.show_box(EIGHT)
+        process = Process(training.pid, "compute", None, 20 * GIB)
+        used = replace(snapshot.devices[3], memory_used=20 * GIB, memory_free=60 * GIB, processes=(process,))
+        box.driver.show(
+            replace(snapshot, devices=(*snapshot.devices[:3], used, *snapshot.devices[4:])), EIGHT
+        )
+        status, out, err = box.call("ls")
+        _, told, _ = box.call("ls", "--json")
+        training.communicate()
+    (row,) = (line for line in out.splitlines() if "train.py" in line)
+    assert (status, err) == (0, "") and "you" in row.split() and "python" not in row
+    (listed,) = json.loads(told)["devices"][3]["processes"]
+    assert listed["user"] == own_name()
