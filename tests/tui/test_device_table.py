@@ -350,7 +350,7 @@ async def test_two_digits_are_one_number_where_there_are_ten_gpus() -> None:
         assert s.selected == ["12", "4"], "no number goes on with 4"
         await s.press("1")
         later.go_off()
-        assert s.selected == ["12", "4", "1"] and "GPU 1 is busy" in s.main.message
+        assert s.selected == ["12", "4", "1"]
         # Another key, and a digit that no number goes on with: the first digit is a number of its own.
         await s.press("1", "x")
         assert s.selected == []

@@ -25,7 +25,8 @@ from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.widgets.lines import Lines
 from gputui.vendors.nvidia.vendor import VENDOR
-from tui.support import box_at, session
+from tui.support import box_at, session, started
+from unit.jobs_support import Desk
 
 VISIBLE, ORDER = VENDOR.visibility.names
 
@@ -109,13 +110,6 @@ async def test_b_takes_the_devices_that_pick_would_take() -> None:
         await s.press("b")
         assert s.selected == ["4", "5", "7"]
         assert "free" in s.main.message
-
-
-async def test_a_busy_device_can_be_chosen_and_it_is_said() -> None:
-    async with session() as s:
-        await s.press("0")
-        assert s.selected == ["0"]
-        assert "GPU 0 is busy: mira" in s.main.message
 
 
 async def test_a_lost_device_and_a_divided_one_cannot_be_chosen() -> None:
@@ -238,16 +232,31 @@ async def test_a_device_that_was_taken_meanwhile_is_asked_about() -> None:
         assert s.app.return_value.launch is not None
 
 
-async def test_a_device_that_was_lost_meanwhile_is_asked_about() -> None:
-    async with session() as s:
+@pytest.mark.parametrize("key", ["enter", "r", "d"])
+async def test_a_device_that_was_lost_meanwhile_is_refused(key: str, desk: Desk) -> None:
+    async with session(command=("true",), environ=desk.environ) as s:
         await s.press("4")
         s.source.snapshot = with_device(box_at("shared"), 4, fault=Fault("lost", "GPU is lost"))
-        await s.press("enter")
+        await s.press(key)
+        await s.until(lambda: "GPU 4 is lost" in s.main.message)
+        assert s.app.screen is s.main and not started(s, key, desk)
+        assert s.main.launch.pending is None
+
+
+async def test_a_device_that_is_lost_while_it_is_asked_about_is_refused(
+    environ: dict[str, str], own_claims: Path
+) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        await s.press("0", "enter")
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
-        assert "GPU 4 is lost" in str(s.app.screen.reasons)
+        s.source.snapshot = with_device(box_at("shared"), 0, fault=Fault("lost", "GPU is lost"))
+        await s.until(lambda: s.main.app_state.verdicts[box_at("shared").devices[0].key].state == "lost")
+        await s.press("y")
+        assert s.app.is_running and s.app.screen is s.main and "GPU 0 is lost" in s.main.message
+        assert list(own_claims.glob("*.claim")) == []
 
 
-async def test_a_vanished_device_is_not_chosen_any_more_and_nothing_starts_without_it() -> None:
+async def test_nothing_starts_where_a_selected_device_has_vanished() -> None:
     # (Read once, and then when Enter asks: a reading between the two would take the device out before.)
     async with session(interval=1000) as s:
         await s.press("4", "5")
@@ -259,9 +268,8 @@ async def test_a_vanished_device_is_not_chosen_any_more_and_nothing_starts_witho
             links=tuple(tuple(snapshot.links[i][j] for j in keep) for i in keep),
         )
         await s.press("enter")
-        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
-        (reason,) = s.app.screen.reasons
-        assert box_at("shared").devices[4].uuid in reason
+        await s.until(lambda: box_at("shared").devices[4].key in s.main.message)
+        assert s.app.is_running and s.app.screen is s.main and s.selected == ["5"]
 
 
 async def test_inherited_devices_are_shown_and_chosen_inside_of() -> None:
@@ -436,18 +444,16 @@ async def test_nothing_starts_underneath_another_screen(key: str) -> None:
 
 async def test_yes_to_a_question_starts_nothing_else_than_was_asked_about() -> None:
     async with session() as s:
-        await s.press("4")
-        s.source.snapshot = with_device(box_at("shared"), 4, fault=Fault("lost", "GPU is lost"))
-        await s.press("enter")
+        await s.press("0", "4", "enter")
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
         whole = box_at("shared")
         s.source.snapshot = replace(
             whole, devices=whole.devices[:4], links=tuple(row[:4] for row in whole.links[:4])
         )
-        await s.until(lambda: not s.main.app_state.selection.decided)
+        await s.until(lambda: s.main.app_state.selection.keys == (whole.devices[0].key,))
         await s.press("y")
         assert s.app.is_running
-        assert "have changed" in s.main.message
+        assert whole.devices[4].key in s.main.message
 
 
 async def test_a_program_that_is_not_there_is_said_before_the_screen_is_left() -> None:
@@ -556,3 +562,22 @@ async def test_b_again_goes_on_to_the_other_mig_instances_that_are_free() -> Non
             await running.press("b")
             chosen.add(running.main.app_state.selection.keys)
         assert len(chosen) > 1 and all(len(keys) == 1 for keys in chosen)
+
+
+async def test_a_busy_device_is_told_once_beside_its_state() -> None:
+    for command in ((), ("python", "train.py")):
+        async with session(command=command, interval=1000, size=(130, 40)) as s:
+            await s.press("0")
+            lines = [*s.texts("#launch"), s.main.message]
+            assert s.selected == ["0"] and sum("mira" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 15), (130, 40)])
+async def test_a_refused_launch_leaves_the_line_of_keys(size: tuple[int, int]) -> None:
+    command = ("sh", "-c", "CUDA_VISIBLE_DEVICES=1 python train.py --and " + "many words " * 30)
+    async with session("idle", command=command, interval=1000, size=size) as s:
+        await s.press("x", "0")
+        (keys,) = s.texts("#keys")
+        await s.press("enter")
+        assert s.app.is_running and "CUDA_VISIBLE_DEVICES=1" in s.main.message
+        assert s.texts("#keys") == [keys] and "quit" in keys

@@ -227,8 +227,9 @@ def test_what_is_not_known_is_null(call: Call, tmp_path: Path) -> None:
     assert (row["runs_on"], row["outside"], len(row["claimed"])) == (None, None, 1)
 
 
-def test_only_our_own_jobs_are_on_the_page_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_our_own_jobs_are_on_the_page_of_jobs() -> None:
     app_state = AppState({}).with_snapshot(OUTSIDE)
     assert unclaimed_uses_of(app_state) == {}
-    monkeypatch.setattr("gputui.tui.views.jobs.own_name", lambda: "mira")
+    ours = replace(OUTSIDE, claims=tuple(replace(claim, own=True) for claim in OUTSIDE.claims))
+    app_state = AppState({}).with_snapshot(ours)
     assert unclaimed_uses_of(app_state) == {"m6u5": "claimed 6,7, runs on 0,1"}

@@ -26,7 +26,8 @@ NOBODY_PID = 2**22 - 7
 
 def _desktop(*users: str, memory: int = 2 * GIB) -> Device:
     drawing = tuple(
-        job(10 + n, kind="graphics", user=user, memory=memory, command="Xorg") for n, user in enumerate(users)
+        job(10 + n, kind="graphics", user=user, memory=memory, command="Xorg", own=user == "me")
+        for n, user in enumerate(users)
     )
     return gpu(memory_used=memory, memory_free=80 * GIB - memory, processes=drawing)
 
@@ -36,9 +37,9 @@ def _desktop(*users: str, memory: int = 2 * GIB) -> Device:
     [
         (gpu(), "take"),
         (_desktop("root", memory=300 * MIB), "take"),
-        (busy(gpu(), job(user="me")), "warn"),
-        (busy(gpu(), job(1, user="me"), job(2, user="me")), "warn"),
-        (busy(gpu(), job(1, user="me"), job(2)), "force"),
+        (busy(gpu(), job(user="me", own=True)), "warn"),
+        (busy(gpu(), job(1, user="me", own=True), job(2, user="me", own=True)), "warn"),
+        (busy(gpu(), job(1, user="me", own=True), job(2)), "force"),
         (busy(gpu(), job(user=None)), "force"),
         (busy(gpu()), "force"),
         (gpu(utilization=90), "force"),
@@ -53,14 +54,14 @@ def _desktop(*users: str, memory: int = 2 * GIB) -> Device:
     ],
 )
 def test_whose_use_it_is_decides(device: Device, answer: Answer) -> None:
-    assert answer_to(judge(device), ("me",)) == answer
-    in_own_lease = answer_to(judge(device), ("me",), in_own_lease=True)
+    assert answer_to(judge(device)) == answer
+    in_own_lease = answer_to(judge(device), in_own_lease=True)
     assert in_own_lease == ("warn" if answer == "force" else answer)
 
 
 def test_every_state_has_an_answer() -> None:
     states = ("free", "busy", "held", "claimed", "cooling", "unknown", "lost")
-    found = {state: answer_to(Verdict(state, object()), ("me",)) for state in states}  # type: ignore[arg-type]
+    found = {state: answer_to(Verdict(state, object())) for state in states}  # type: ignore[arg-type]
     assert [state for state, answer in found.items() if answer == "force"] == ["busy", "held", "claimed"]
 
 

@@ -97,20 +97,21 @@ def occupied(snapshot: Snapshot, **idle: float) -> list[tuple[int, bool, tuple[s
     return [(each.device.index, each.hoarded, occupied_by(each, snapshot.time)) for each in found]
 
 
-def test_who_has_the_devices_the_idle_ones_first() -> None:
-    """The longest at 0 % first; the time before somebody came does not count."""
+def test_who_has_the_devices_in_the_order_of_the_box() -> None:
+    """When they become free is not known, so that none comes first; the time before somebody came does not
+    count as idle."""
     still = replace(busy(FOUR[1], job(7, user="bo", started=NOW - 7200)), utilization=0)
     young = replace(busy(FOUR[2], job(8, user="kim", started=NOW - 90)), utilization=0)
     there = box(busy(FOUR[0], job(6, user="mira")), still, young, FOUR[3])
     there = replace(there, claims=(Claim(KEYS[1], "bo", NOW - 7300), Claim(KEYS[3], "lee", NOW - 3000)))
     assert occupied(there, _1=2400.0, _2=2400.0) == [
-        (3, True, ("lee", "", "claimed 50m ago", "nothing runs on it", "")),
+        (0, False, ("mira", "20.0G", "for 1h", "", "python train.py")),
         (1, True, ("bo", "20.0G", "claimed 2h01m ago", "0 % for 40m", "python train.py")),
         (2, False, ("kim", "20.0G", "for 1m", "0 % for 1m", "python train.py")),
-        (0, False, ("mira", "20.0G", "for 1h", "", "python train.py")),
+        (3, True, ("lee", "", "claimed 50m ago", "nothing runs on it", "")),
     ]
     told = occupied(there)
-    assert [(index, hoarded) for index, hoarded, _ in told] == [(3, True), (1, False), (2, False), (0, False)]
+    assert [(index, hoarded) for index, hoarded, _ in told] == [(0, False), (1, False), (2, False), (3, True)]
     assert told[1][2][3] == "0 % now", "how long is not known from one reading"
 
 

@@ -6,7 +6,7 @@ asked about is for the caller: the command line refuses, the screen asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from gputui.allocating.errors import RequestError
@@ -40,24 +40,26 @@ _BY_STATE: dict[State, Answer] = {
 }
 
 
-def answer_to(verdict: Verdict, own: Collection[str], in_own_lease: bool = False) -> Answer:
-    """What becomes of a device with this verdict if it is named. `own` are the names that we have as a user;
-    `in_own_lease`: our own job has claimed it, and what is on it is that job's."""
+def answer_to(verdict: Verdict | None, in_own_lease: bool = False) -> Answer:
+    """What becomes of a device with this verdict (None: it is gone) if it is named. `in_own_lease`: our own
+    job has claimed it, and what is on it is that job's."""
+    if verdict is None:
+        return "never"
     cause, answer = verdict.cause, _BY_STATE[verdict.state]
     if verdict.state not in ("busy", "held"):
         return answer
     # (The last two are nobody's use, whoever asks.)
-    ours = in_own_lease or _is_ours(cause, own) or isinstance(cause, Divided | Prohibited)
+    ours = in_own_lease or _is_ours(cause) or isinstance(cause, Divided | Prohibited)
     return "warn" if ours else answer
 
 
-def _is_ours(cause: object, own: Collection[str]) -> bool:
+def _is_ours(cause: object) -> bool:
     """Whether all processes of a device are our own. (A desktop is ours if one of its programs is: its
     display server often runs as root.)"""
     if not isinstance(cause, UsedBy):
         return False
     quantify = any if all(process.kind == "graphics" for process in cause.processes) else all
-    return quantify(process.user in own for process in cause.processes)
+    return quantify(process.own for process in cause.processes)
 
 
 class Claimed(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
 from typing import Protocol
 
 from gputui.allocating.allocation import Allocation, Answer, NoLongerFree, Queue, answer_to, hold, queue_for
@@ -16,7 +15,7 @@ from gputui.choosing.named_devices import NONE, NamingError, devices_named, keys
 from gputui.choosing.order import SORT_KEYS, sorted_by
 from gputui.choosing.pick import Constraints, PickResult, available, of_own_lease, pick
 from gputui.choosing.verdict import Idle, Verdict, verdicts
-from gputui.choosing.verdict_text import YOU, claimed, refusal, state_and_reason
+from gputui.choosing.verdict_text import claimed, refusal, state_and_reason
 from gputui.choosing.verdict_text import reason as reason_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus, printable
@@ -380,7 +379,7 @@ class Allocator:
         for device in devices:
             verdict, name = judged.get(device.key), f"GPU {(chosen_in or there).label(device)}"
             claim = None if self.holds and not self.request.if_free else snapshot.claimed.get(device.key)
-            answer = self._answer(device, verdict, snapshot)
+            answer = answer_to(verdict, device.key in snapshot.own_lease)
             if verdict is not None and verdict.state == "claimed" and claim is None:
                 # (It is refused when the devices are held, or passed over with a warning then.)
                 continue
@@ -398,19 +397,6 @@ class Allocator:
             self.agree(devices, chosen_in or there)
         self._refuse_or_tell(found)
         return snapshot, judged
-
-    def _answer(self, device: Device, verdict: Verdict | None, snapshot: Snapshot) -> Answer:
-        return (
-            "never"
-            if verdict is None
-            else answer_to(verdict, self._own_names, device.key in snapshot.own_lease)
-        )
-
-    @cached_property
-    def _own_names(self) -> tuple[str, ...]:
-        from gputui.system.users import own_name
-
-        return (own_name(),) if self._here else (own_name(), YOU)
 
     def _refuse_or_tell(self, found: Sequence[tuple[Answer, str]]) -> None:
         """What there is to say of named devices, as `answer_to` has answered. Raises NotEnoughError."""

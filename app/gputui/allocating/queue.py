@@ -34,7 +34,7 @@ from gputui.allocating.claims.files import (
 from gputui.allocating.claims.folder import make_folder, shared_folders
 from gputui.allocating.claims.read import TICKET
 from gputui.choosing.most_ever import can_never_start
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import person, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -113,9 +113,9 @@ def names_in_line(line: Sequence[Waiter]) -> str:
 
 
 def _name(waiter: Waiter) -> str:
-    if waiter.ours:
-        return f"your job {printable(waiter.job)}" if waiter.job else "you"
-    return printable(waiter.user)
+    if waiter.ours and waiter.job:
+        return f"your job {printable(waiter.job)}"
+    return person(waiter.user, waiter.ours)
 
 
 def devices(count: int) -> str:

@@ -13,7 +13,7 @@ from gputui.allocating.queue import BEAT, Ticket, is_waiting, names_in_line, nth
 from gputui.choosing.pick import Constraints, available
 from gputui.choosing.queue_outlook import wanted as wanted_devices
 from gputui.choosing.rules import Rules
-from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict import verdicts
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import dataclass, field
@@ -42,20 +42,17 @@ class Progress:
 
     ahead     those before us, the first one first
     snapshot  the box as it was last seen
-    verdicts  of its devices, where we have just looked at it
     ready     devices that have been free for the whole window; settling: that are free, and that this process
-              has not watched for so long yet; others: that would do, were they free
+              has not watched for so long yet
     keys      of the devices that will do, None for any
     window    seconds that a device must be watched to be free
     """
 
     ahead: tuple[Waiter, ...] = ()
     snapshot: Snapshot | None = None
-    verdicts: Mapping[str, Verdict] | None = None
     ready: tuple[Device, ...] = ()
     settling: tuple[Device, ...] = ()
     wanted: int = 1
-    others: tuple[Device, ...] = ()
     window: float = 0.0
     keys: frozenset[str] | None = None
 
@@ -130,8 +127,7 @@ class Wait:
                 # The driver has answered: we could take devices.
                 self.ticket.beat()
             judged = verdicts(snapshot, self.rules)
-            there = available(snapshot, judged, self.constraints(snapshot))
-            free, others = there.devices, tuple(device for device, _ in there.refused)
+            free = available(snapshot, judged, self.constraints(snapshot)).devices
             # By our own clock: the system's may be set, and goes on while a machine sleeps.
             self._since = {device.key: self._since.get(device.key, began) for device in free}
             ready = tuple(d for d in free if began - self._since[d.key] >= self.rules.window)
@@ -141,9 +137,7 @@ class Wait:
                 return snapshot, enough
             settling = tuple(device for device in free if device not in ready)
             window = self.rules.window
-            self.tell(
-                Progress(ahead, snapshot, judged, ready, settling, self.wanted, others, window, self.keys)
-            )
+            self.tell(Progress(ahead, snapshot, ready, settling, self.wanted, window, self.keys))
             if self._over:
                 raise TooLongError
             due = began + self._pause(cost)

@@ -24,6 +24,7 @@ class ClaimedUse:
     claimed   all that it holds
     used      those on which its processes are seen; None where that cannot be known
     outside   those of `used` that it has not claimed
+    own       whether it is our own user's
     """
 
     user: str
@@ -33,6 +34,7 @@ class ClaimedUse:
     claimed: tuple[str, ...]
     used: tuple[str, ...] | None
     outside: tuple[str, ...] = ()
+    own: bool = False
 
     @property
     def differs(self) -> bool:
@@ -53,13 +55,14 @@ class ClaimedUse:
 class UnclaimedUse(NamedTuple):
     """A job that runs on a device which it has not claimed, and the labels of those that it has.
 
-    `main`: the first process on the device is one of the job's.
+    `main`: the first process on the device is one of the job's. `own`: it is our own user's.
     """
 
     user: str
     job: str | None
     claimed: tuple[str, ...]
     main: bool
+    own: bool = False
 
 
 def claimed_uses(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
@@ -125,7 +128,7 @@ def _use(
 ) -> ClaimedUse:
     main, claimed = job.main, _keys(snapshot, job.keys)
     if main.pids is None:
-        return ClaimedUse(main.user, main.job, main.pid, job.pids, claimed, None)
+        return ClaimedUse(main.user, main.job, main.pid, job.pids, claimed, None, own=main.own)
     used = {key for key, pids in seen.items() if job.pids & pids}
     outside = set()
     for key in used - job.keys:
@@ -135,7 +138,14 @@ def _use(
             outside.add(key)
     used &= job.keys | outside
     return ClaimedUse(
-        main.user, main.job, main.pid, job.pids, claimed, _keys(snapshot, used), _keys(snapshot, outside)
+        main.user,
+        main.job,
+        main.pid,
+        job.pids,
+        claimed,
+        _keys(snapshot, used),
+        _keys(snapshot, outside),
+        main.own,
     )
 
 

@@ -38,12 +38,19 @@ class Person:
     claims    devices claimed without a process
     unclaimed_uses
               the jobs that use devices which they have not claimed
+    claiming  whether a claim is our own
     """
 
     user: str | None
     holdings: tuple[Holding, ...]
     claims: tuple[Device, ...] = ()
     unclaimed_uses: tuple[ClaimedUse, ...] = ()
+    claiming: bool = False
+
+    @property
+    def own(self) -> bool:
+        """Whether this is who reads."""
+        return self.claiming or any(process.own for each in self.holdings for process in each.processes)
 
     @property
     def memory(self) -> int | None:
@@ -90,6 +97,7 @@ def people(snapshot: Snapshot, idle: Mapping[str, float] | None = None) -> tuple
             tuple(found.get(user, ())),
             tuple(claimed.get(user, {}).values()),
             tuple(use for use in unclaimed_uses if use.user == user),
+            any(claim.own for claim in snapshot.claims if claim.user == user),
         )
         for user in {*found, *claimed}
     ]

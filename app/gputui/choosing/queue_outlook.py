@@ -13,7 +13,7 @@ from gputui.choosing.people import IDLE_AFTER
 from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy, Verdict
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
-from gputui.inventory.formatting import duration, gpus, printable, size
+from gputui.inventory.formatting import duration, gpus, person, printable, size
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -50,6 +50,7 @@ class Turn:
 class Occupied:
     """A device that is not free, and who has it, as far as that can be seen.
 
+    own     whether that is our own user
     since   of the claim, else of the oldest process, in epoch seconds
     unused  for how many seconds it has been seen at 0 %, or has been claimed where nothing runs on it; None
             where that is not known, or not so
@@ -59,6 +60,7 @@ class Occupied:
     device: Device
     verdict: Verdict
     user: str | None = None
+    own: bool = False
     claim: Claim | None = None
     since: float | None = None
     unused: float | None = None
@@ -72,8 +74,8 @@ class Occupied:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Those in line, the first one first, and the devices that are not free: what is soonest to be had first,
-    then what is hoarded, then what is at 0 %, then what has been busy for the longest."""
+    """Those in line, the first one first, and the devices that are not free: those first of which it is known
+    when they are, the soonest first, then the others in the order of the box."""
 
     turns: tuple[Turn, ...]
     occupied: tuple[Occupied, ...]
@@ -127,8 +129,9 @@ def _occupied(device: Device, verdict: Verdict, snapshot: Snapshot, idle: float 
     if claim and claim.since is not None and (not processes or processes[0].user == claim.user):
         since = claim.since
     user = processes[0].user if processes else claim.user if claim else None
+    own = processes[0].own if processes else claim is not None and claim.own
     if isinstance(cause, Cooling):
-        return Occupied(device, verdict, user, claim, free_in=cause.left(now))
+        return Occupied(device, verdict, user, own, claim, free_in=cause.left(now))
     held = None if since is None else max(0.0, now - since)
     unused = idle
     if verdict.state == "claimed" and device.processes == ():
@@ -136,18 +139,11 @@ def _occupied(device: Device, verdict: Verdict, snapshot: Snapshot, idle: float 
     elif idle is not None and held is not None:
         # The time for which it was idle before they came does not count.
         unused = min(idle, held)
-    return Occupied(device, verdict, user, claim, since, unused)
+    return Occupied(device, verdict, user, own, claim, since, unused)
 
 
-def _soonest(each: Occupied) -> tuple[float, float, bool, float, int]:
-    never = float("inf")
-    return (
-        never if each.free_in is None else each.free_in,
-        -(each.unused or 0.0) if each.hoarded else 0.0,
-        each.device.utilization != 0,
-        never if each.since is None else each.since,
-        each.device.index,
-    )
+def _soonest(each: Occupied) -> float:
+    return float("inf") if each.free_in is None else each.free_in
 
 
 # What people read
@@ -174,10 +170,9 @@ def wanted(count: int, keys: Collection[str] | None, snapshot: Snapshot | None) 
 
 def who(waiter: Waiter) -> str:
     """The user of one in line, and which of his jobs it is."""
-    job = f"job {printable(waiter.job)}" if waiter.job else ""
-    if waiter.ours:
-        return f"your {job}" if job else "you"
-    return printable(waiter.user) + (f" ({printable(waiter.job)})" if waiter.job else "")
+    if waiter.ours and waiter.job:
+        return f"your job {printable(waiter.job)}"
+    return person(waiter.user, waiter.ours) + (f" ({printable(waiter.job)})" if waiter.job else "")
 
 
 def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
@@ -220,8 +215,7 @@ def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:
     device, claim, cause = each.device, each.claim, each.verdict.cause
     if each.free_in is not None:
         return "", "", "cooling down", f"counts as free in {each.free_in:g} s", ""
-    own = claim is not None and claim.own and claim.user == each.user
-    who = "you" if own else printable(each.user) if each.user is not None else "–"
+    who = person(each.user, each.own) if each.user is not None else "–"
     memory = size(device.memory_used) if device.memory_used and each.verdict.state != "claimed" else ""
     if claim is not None and claim.user == each.user:
         held = "claimed" if each.since is None else f"claimed {duration(now - each.since)} ago"
@@ -230,7 +224,7 @@ def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:
     else:
         held = _NOBODY.get(each.verdict.state, each.verdict.state)
     if claim is not None and claim.user != each.user:
-        held += f", claimed by {printable(claim.user)}"
+        held += f", claimed by {person(claim.user, claim.own)}"
     command = cause.processes[0].command if isinstance(cause, UsedBy) else claim.command if claim else None
     return who, memory, held, _use(each), printable(command or "")
 

@@ -63,9 +63,10 @@ class DesktopOnly(NamedTuple):
 
 
 class NotCounted(NamedTuple):
-    """free: only processes of these users are on it, and by the rules they do not count."""
+    """free: only processes of these users are on it, and by the rules they do not count. `own` is us."""
 
     users: tuple[str, ...]
+    own: str | None = None
 
 
 class UsedBy(NamedTuple):
@@ -214,7 +215,7 @@ def _add_unclaimed_uses(found: dict[str, Verdict], snapshot: Snapshot) -> None:
             cause = found[key].cause
             if isinstance(cause, UsedBy):
                 main = cause.processes[0].pid in use.pids
-                added = UnclaimedUse(use.user, use.job, labels(snapshot, use.claimed), main)
+                added = UnclaimedUse(use.user, use.job, labels(snapshot, use.claimed), main, use.own)
                 found[key] = replace(found[key], cause=cause._replace(unclaimed_use=added))
 
 
@@ -293,7 +294,8 @@ def _not_counted(device: Device, processes: Sequence[Process], rules: Rules) -> 
         return _used_by(drawing) if drawing else ("held", MemoryHeld(rest))
     if device.compute_mode in _EXCLUSIVE:
         return _used_by(processes, exclusive=True)
-    return "free", NotCounted(tuple(sorted({process.user or "?" for process in processes})))
+    users = sorted({process.user or "?" for process in processes})
+    return "free", NotCounted(tuple(users), next((p.user for p in processes if p.own), None))
 
 
 def _used_by(processes: Sequence[Process], exclusive: bool = False) -> _Judged:

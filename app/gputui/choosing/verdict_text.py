@@ -25,7 +25,8 @@ from gputui.choosing.verdict import (
     Verdict,
 )
 from gputui.inventory.device import GROUP_SIZES, Apart, Fault
-from gputui.inventory.formatting import duration, printable, program, size
+from gputui.inventory.formatting import YOU, duration, person, printable, program, size
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import OWNER_UNKNOWN
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from gputui.vendors.vendor import Trouble
 
 NO_PROCESS = "no visible process"
-YOU = "you"
-"""Who looks at a demo's box has a name there that is none."""
 
 _UNREADABLE = {
     "processes": ("the driver does not list its processes", "processes unreadable"),
@@ -88,7 +87,16 @@ def state_and_brief(verdict: Verdict, now: float) -> str:
 
 def for_document(verdicts: Mapping[str, Verdict], now: float) -> dict[str, tuple[str, str]]:
     """The state and the reason of every verdict, by device key: what `ls --json` has of them."""
-    return {key: (verdict.state, reason(verdict, now)) for key, verdict in verdicts.items()}
+    return {key: (verdict.state, reason(_with_names(verdict), now)) for key, verdict in verdicts.items()}
+
+
+def _with_names(verdict: Verdict) -> Verdict:
+    """The verdict with our own user as any other: whoever reads a document is somebody else."""
+    cause = verdict.cause
+    if not isinstance(cause, UsedBy) or not cause.processes[0].own:
+        return verdict
+    main, *more = cause.processes
+    return replace(verdict, cause=cause._replace(processes=(replace(main, own=False), *more)))
 
 
 def refusal(why: Refusal, now: float) -> str:
@@ -202,13 +210,14 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
             return (f"{full}, display attached", "free, display") if display else (full, "free")
         case DesktopOnly(memory):
             return f"desktop only{'' if memory is None else f', {size(memory)}'}", "free, desktop"
-        case NotCounted(users):
-            named = ", ".join(sorted(map(printable, users)))
+        case NotCounted(users, own):
+            named = ", ".join(sorted(person(user, user == own) for user in users))
             return f"only processes that your rules ignore ({named})", f"free, ignoring {named}"
         case UsedBy(processes, exclusive, unclaimed_use):
             full, few = _used_by(processes, now)
             if unclaimed_use is not None:
-                who, claimed_what = printable(unclaimed_use.user), f"claimed {_labels(unclaimed_use.claimed)}"
+                who = person(unclaimed_use.user, unclaimed_use.own)
+                claimed_what = f"claimed {_labels(unclaimed_use.claimed)}"
                 full += f"; {_whose(unclaimed_use)} {claimed_what}"
                 # (In the narrow column of 80 there is no room for its program too.)
                 few = f"{who}, {claimed_what}" if unclaimed_use.main else f"{few}, {who} {claimed_what}"
@@ -256,7 +265,7 @@ def _used_by(processes: tuple[Process, ...], now: float) -> tuple[str, str]:
         note = f" ({printable(main.note)})" if main.note and main.note != OWNER_UNKNOWN else ""
         full = f"pid {main.pid}, {OWNER_UNKNOWN}{note}"
     else:
-        user, what = printable(main.user), program(main.command or "?")
+        user, what = person(main.user, main.own), program(main.command or "?")
         full, few = (
             f"{user} {'are' if user == YOU else 'is'} running {what} (pid {main.pid})",
             f"{user} {what}{age}",
@@ -288,9 +297,7 @@ def _claimed_by(claim: Claim, now: float, runs_on: Sequence[str] = ()) -> str:
 
 def _holder(claim: Claim) -> str:
     """Who holds a claim: "your job m6u5", "you", or the name of somebody else."""
-    if claim.own:
-        return f"your {_job(claim.job)}" if claim.job else "you"
-    return printable(claim.user)
+    return f"your {_job(claim.job)}" if claim.own and claim.job else person(claim.user, claim.own)
 
 
 def claimed_and_runs_on(use: ClaimedUse, snapshot: Snapshot) -> str:
@@ -308,13 +315,15 @@ def job_claimed_and_runs_on(use: ClaimedUse, snapshot: Snapshot) -> str:
     return f"{_job(use.job)} {claimed_and_runs_on(use, snapshot)}"
 
 
-def user_name(person: Person) -> str:
+def user_name(found: Person) -> str:
     """The user, where the owner of the processes is visible."""
-    return OWNER_UNKNOWN if person.user is None else printable(person.user)
+    return OWNER_UNKNOWN if found.user is None else person(found.user, found.own)
 
 
 def _whose(unclaimed_use: UnclaimedUse) -> str:
-    """ "its job m6u5", after the process that is meant; "job m6u5 of ana" after another one."""
+    """ "its job m6u5", after the process that is meant; "job m6u5 of ana" after another one; or ours."""
+    if unclaimed_use.own:
+        return f"your {_job(unclaimed_use.job)}"
     return (
         f"its {_job(unclaimed_use.job)}"
         if unclaimed_use.main

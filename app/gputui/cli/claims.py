@@ -23,7 +23,7 @@ from gputui.cli.common import (
 )
 from gputui.inventory.claim import Claim
 from gputui.inventory.document import as_text, iso
-from gputui.inventory.formatting import duration, printable
+from gputui.inventory.formatting import duration, person, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
@@ -116,7 +116,7 @@ def _lines(found: Sequence[Claim], box: Snapshot | None, uses: Sequence[ClaimedU
     rows = [
         (
             "  " * claim.step + _device(claim, box) + (", step" if claim.step else ""),
-            printable(claim.user),
+            person(claim.user, claim.own),
             "-" if claim.since is None else duration(max(0.0, now - claim.since)),
             (claim.job and printable(claim.job)) or "-",
             _unclaimed_use(claim, box, uses) + printable(claim.command or "-") + _ended(kept.get(claim)),

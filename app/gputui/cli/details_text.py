@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gputui.inventory.device_facts import Group, fact_groups, facts_elsewhere
-from gputui.inventory.formatting import GIB, UNKNOWN, printable, short_name, size, without_path
+from gputui.inventory.formatting import GIB, UNKNOWN, person, printable, short_name, size, without_path
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.text_table import aligned, cut
@@ -84,7 +84,7 @@ def _processes(processes: Iterable[Process]) -> list[str]:
     rows = [
         (
             str(process.pid),
-            printable(process.user or "?"),
+            person(process.user or "?", process.own),
             UNKNOWN if process.sm is None else f"{process.sm}%",
             _size(process.memory),
             UNKNOWN if process.host_cpu is None else f"{process.host_cpu:.0f}%",

@@ -236,10 +236,8 @@ def _uses(box: Snapshot | None) -> dict[str, ClaimedUse]:
     if box is None:
         return {}
     from gputui.choosing.claimed_use import claimed_uses
-    from gputui.system.users import own_name
 
-    ours = own_name()
-    return {use.job: use for use in claimed_uses(box) if use.job is not None and use.user == ours}
+    return {use.job: use for use in claimed_uses(box) if use.job is not None and use.own}
 
 
 def _log(args: argparse.Namespace, jobs: Stored) -> int:

@@ -32,7 +32,7 @@ from gputui.cli.common import (
 )
 from gputui.cli.rules import rules_of
 from gputui.inventory.document import waiters_document
-from gputui.inventory.formatting import duration, printable
+from gputui.inventory.formatting import duration, person, printable
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.sources.source import NoSourceError, Want
@@ -82,7 +82,7 @@ def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
     rows = [
         (
             str(turn.place),
-            printable(turn.waiter.user) + (" (you)" if turn.waiter.ours else ""),
+            person(turn.waiter.user, turn.waiter.ours),
             wants(turn.waiter, snapshot),
             "-" if turn.waiter.since is None else duration(now - turn.waiter.since),
             printable(turn.waiter.job or "-"),

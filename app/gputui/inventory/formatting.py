@@ -9,6 +9,7 @@ from functools import lru_cache
 GIB = 1024**3
 MIB = 1024**2
 
+YOU = "you"
 UNKNOWN = "–"
 """How a fact that is not known is shown: never as 0."""
 
@@ -98,6 +99,11 @@ def printable(text: str) -> str:
 @lru_cache(maxsize=256)
 def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else "·" for c in text)
+
+
+def person(user: str, own: bool) -> str:
+    """A user, for people to read: who reads is "you" wherever users are named. JSON has the name."""
+    return YOU if own else printable(user)
 
 
 def program(command: str) -> str:

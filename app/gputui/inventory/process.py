@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass, field
 
 Kind = Literal["compute", "graphics", "compute+graphics", "mps"]
 """What a process uses a device for (NVML has a list for each): one on the first two is `compute+graphics`."""
@@ -53,6 +53,7 @@ class Process:
     `ancestors` started it, the nearest first, as far as they are the same user's.
     `sm` is percent of the device's multiprocessors' time since the last reading, `host_cpu` percent of one
     CPU (several threads: more than 100), `host_memory` bytes of RAM: read only for devices somebody looks at.
+    `own` says that it is our own user's: on this machine, as a name of another one means somebody else.
     """
 
     pid: int
@@ -67,3 +68,4 @@ class Process:
     sm: int | None = None
     host_cpu: float | None = None
     host_memory: int | None = None
+    own: bool = field(default=False, compare=False)

@@ -19,6 +19,7 @@ from gputui.system.containers import container
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.plain_processes import process_library
 from gputui.system.process_stat import process_stat
+from gputui.system.users import own_name
 
 _MOST_ANCESTORS = 8
 _MOST_CGROUP = 64 * 1024
@@ -42,6 +43,7 @@ class Owner:
     container: str | None = None
     ancestors: tuple[Ancestor, ...] = ()
     ticks: int | None = field(default=None, compare=False, repr=False)
+    own: bool = False
 
     def named(self, process: Process) -> Process:
         """The process as the driver lists it, with this owner. (Quicker than `replace`.)"""
@@ -58,6 +60,7 @@ class Owner:
             process.sm,
             process.host_cpu,
             process.host_memory,
+            self.own,
         )
 
 
@@ -165,7 +168,8 @@ class ProcessTable:
                     facts[name] = None
             ancestors = self._ancestors(process, facts["user"])
         note = OWNER_UNKNOWN if facts["user"] is None else None
-        return Owner(**facts, note=note, container=_container(process.pid), ancestors=ancestors, ticks=ticks)
+        container, own = _container(process.pid), facts["user"] == own_name()
+        return Owner(**facts, note=note, container=container, ancestors=ancestors, ticks=ticks, own=own)
 
     def _ancestors(self, process: Any, user: str | None) -> tuple[Ancestor, ...]:
         psutil = process_library()

@@ -306,7 +306,8 @@ class AppState:
     # Selecting by hand. Here and below, a method returns the new app state and a message about it.
 
     def toggle(self, device: Device) -> tuple[AppState, str | None]:
-        """The device selected, or deselected. A busy one can be selected, with a message."""
+        """The device selected, or deselected. A busy one can be selected, with a message, unless the warnings
+        below the launch line say so."""
         if device.key in self.selection:
             return self._select(self.selection.toggle(device.key)), None
         refusal = self._refusal(device)
@@ -314,7 +315,7 @@ class AppState:
             return self, refusal
         verdict = self.verdicts[device.key]
         app_state = self._select(self.selection.toggle(device.key))
-        if verdict.free:
+        if verdict.free or self.options.command:
             return app_state, None
         job, now = self.own_job_on(device.key), self.snapshot.time
         why = in_use_by(job, now) if job else state_and_reason(verdict, now)

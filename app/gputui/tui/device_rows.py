@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputui.choosing.verdict import GLYPHS, ClaimedBy, UsedBy, Verdict
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import short_name
+from gputui.inventory.formatting import YOU, short_name
 from gputui.inventory.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def user_of(device: Device, verdict: Verdict) -> str | None:
 def _matches(words: Sequence[str], device: Device, verdict: Verdict, job: JobSummary | None) -> bool:
     """Whether each word is a part of the device's name, its state, or somebody's name who is on it."""
     users = {process.user or "" for process in device.processes or ()} | {user_of(device, verdict) or ""}
+    users |= {YOU} if any(process.own for process in device.processes or ()) else set()
     about = [short_name(device.name or ""), verdict.state, *users]
     about += ["your job", job.id, job.title] if job else []
     text = "\n".join(about).lower()

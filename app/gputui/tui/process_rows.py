@@ -8,7 +8,7 @@ from typing import Any
 
 from gputui.choosing.verdict_text import NO_PROCESS, state_and_brief, state_and_reason
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import UNKNOWN, duration, printable, size, without_path
+from gputui.inventory.formatting import UNKNOWN, duration, person, printable, size, without_path
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
@@ -147,7 +147,7 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
         return Row(
             label,
             str(process.pid),
-            printable(process.user) if process.user else "?",
+            person(process.user or "?", process.own),
             UNKNOWN if process.memory is None else size(process.memory),
             UNKNOWN if process.started is None else duration(snapshot.time - process.started),
             printable(process.container or ""),
@@ -159,7 +159,7 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
         )
     used = UNKNOWN if device.memory_used is None else size(device.memory_used)
     claim = snapshot.claimed.get(device.key)
-    user = printable(claim.user) if claim else UNKNOWN
+    user = person(claim.user, claim.own) if claim else UNKNOWN
     verdict, amount = app_state.verdicts[device.key], device.memory_used or 0
     what, short = state_and_reason(verdict, snapshot.time), state_and_brief(verdict, snapshot.time)
     if verdict.state == "held":
@@ -168,9 +168,12 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
 
 
 def _matches(row: Row, filter_text: str) -> bool:
-    texts = (row.user, row.what, row.where, row.pid)
+    # (Whoever is "you" in the list is found by the name, too.)
+    user = (row.process and row.process.user) or row.user
+    texts = (row.user, user, row.what, row.where, row.pid)
     # A GPU has its instances with it.
-    names = (f"gpu {row.label}", f"gpu {row.label.split(':')[0]}", f"user {row.user.lower()}")
+    names = [f"gpu {row.label}", f"gpu {row.label.split(':')[0]}"]
+    names += [f"user {each.lower()}" for each in (row.user, user)]
     return not filter_text or filter_text in names or any(filter_text in text.lower() for text in texts)
 
 

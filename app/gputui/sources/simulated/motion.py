@@ -10,6 +10,7 @@ import random
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
+from gputui.inventory.formatting import YOU
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Ancestor, Process
@@ -230,6 +231,7 @@ def _load(
                     pid=task.pid + task.devices.index(label),
                     kind=task.kind,
                     user=task.user,
+                    own=task.user == YOU,
                     memory=None if share is None else share * MIB,
                     command=task.command,
                     started=opened + started,

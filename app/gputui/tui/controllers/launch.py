@@ -1,7 +1,7 @@
 """LaunchController: from the launch line to what runs: edit, copy, claim, read again, ask, start, wait.
 
 After Enter the selected devices are claimed and read again. Where one of them is not free, or others wait in
-line for it, the person is asked (`start_or_ask`).
+line for it, the person is asked (`start_or_ask`); one that is never taken (`answer_to`) is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from gputui.choosing.grouping import GroupingError
-from gputui.choosing.selection import not_free
+from gputui.choosing.selection import NotFree, not_free
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.clipboard import Copied, copy
@@ -223,7 +223,7 @@ class LaunchController:
     def start_or_ask(self, pending: PendingLaunch) -> None:
         """Start the launch; first ask, where a device of it is not free, others wait for it, or the box is no
         real one."""
-        app_state, before = self._view.app_state, pending.app_state
+        app_state = self._view.app_state
         self._view.clear_message()
         changed: dict[str, str] = {}
         if not app_state.selection.cpu_only:
@@ -231,15 +231,35 @@ class LaunchController:
                 pending.allocation.release()
                 self._view.show_message("the selected devices are no longer present", "lost")
                 return
-            selected, as_selected = before.selection, before.verdicts_when_selected
-            found = not_free(selected, as_selected, app_state.snapshot, app_state.verdicts)
-            changed = not_free_lines(found, app_state.snapshot)
+            if self._refused(pending):
+                return
+            changed = not_free_lines(self._not_free(pending), app_state.snapshot)
         if self._unclear() or any(
             (app_state.label, changed, app_state.contradiction, pending.allocation.conflicts, pending.queue)
         ):
             self._ask(pending, changed)
         else:
             self._start(pending)
+
+    def _not_free(self, pending: PendingLaunch) -> dict[str, NotFree]:
+        """The devices of the launch that are not free by the last reading."""
+        now, before = self._view.app_state, pending.app_state
+        if now.snapshot is None:
+            return {}
+        return not_free(before.selection, before.verdicts_when_selected, now.snapshot, now.verdicts)
+
+    def _refused(self, pending: PendingLaunch) -> bool:
+        """Whether the launch has a device that is never taken, whoever asks: that is said, and the launch is
+        over."""
+        from gputui.allocating.allocation import answer_to
+
+        snapshot = self._view.app_state.snapshot
+        found = self._not_free(pending)
+        never = {key: each for key, each in found.items() if answer_to(each.verdict) == "never"}
+        if snapshot is not None and never:
+            pending.allocation.release()
+            self._view.show_message("; ".join(not_free_lines(never, snapshot).values()), "lost")
+        return bool(never)
 
     def _unclear(self) -> tuple[str, ...]:
         """That nobody knows whether the selected devices are those that we were given."""
@@ -252,6 +272,8 @@ class LaunchController:
         patience = max(_PATIENCE, 3 * self._sampler.took)
         if self.pending is not None and time.monotonic() - self.pending.since > patience:
             pending, self.pending = self.pending, None
+            if self._refused(pending):
+                return
             unread = "the selected devices could not be read again: the driver does not answer"
             self._view.clear_message()
             self._ask(pending, {}, unread)
@@ -268,6 +290,8 @@ class LaunchController:
             if answer == "wait":
                 allocation.release()
                 self.wait_in_line()
+                return
+            if answer == "run" and self._refused(pending):
                 return
             now = self._view.app_state
             # Readings went on behind the question: yes was said to this selection and to no other.

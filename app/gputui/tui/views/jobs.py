@@ -14,7 +14,6 @@ from gputui.inventory.job_summary import JobSummary, signal_name
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.job import Job
-from gputui.system.users import own_name
 from gputui.tui.app_state import AppState
 from gputui.tui.views.columns import Columns
 from gputui.tui.views.table import row
@@ -125,7 +124,7 @@ def unclaimed_uses_of(app_state: AppState) -> dict[str, str]:
 
 
 def _unclaimed_uses(app_state: AppState) -> list[ClaimedUse]:
-    return [use for use in app_state.unclaimed_uses if use.user == own_name()]
+    return [use for use in app_state.unclaimed_uses if use.own]
 
 
 def on_devices(job: JobSummary, snapshot: Snapshot | None, record: Job | None = None) -> str:

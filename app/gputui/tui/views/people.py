@@ -105,5 +105,5 @@ def idle_notice(found: Sequence[Person], app_state: AppState) -> str:
     person, holding = max(idle, key=lambda pair: pair[1].memory or 0)
     name = f"GPU {snapshot.label(holding.device)}"
     what = name if holding.memory is None else f"{size(holding.memory)} on {name}"
-    who = f"process {holding.processes[0].pid}" if person.user is None else printable(person.user)
-    return f"{who} holds {what}, idle for {duration(holding.idle or 0)}"
+    who = f"process {holding.processes[0].pid}" if person.user is None else user_name(person)
+    return f"{who} {'hold' if person.own else 'holds'} {what}, idle for {duration(holding.idle or 0)}"

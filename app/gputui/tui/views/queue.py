@@ -18,7 +18,7 @@ from gputui.choosing.queue_outlook import (
     wants,
     who,
 )
-from gputui.inventory.formatting import duration, printable
+from gputui.inventory.formatting import duration, person, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, fit, hanging, title, width_of, wrap, wrapped_where_free
@@ -190,7 +190,7 @@ def _told_in_panel(found: Outlook, app_state: AppState) -> list[Occupied]:
 def _rows(shown: Sequence[Turn], snapshot: Snapshot, among: Sequence[Turn]) -> list[Line]:
     """A line for each in line, in columns that are wide enough for all of `among`."""
     number = len(str(len(among)))
-    names = [_name(turn) for turn in among]
+    names = [person(turn.waiter.user, turn.waiter.ours) for turn in among]
     user = min(_MOST_USER, max(map(len, names), default=0))
     wide = max((len(wants(turn.waiter, snapshot)) for turn in among), default=0)
     rows: list[Line] = []
@@ -198,19 +198,15 @@ def _rows(shown: Sequence[Turn], snapshot: Snapshot, among: Sequence[Turn]) -> l
         waiter = turn.waiter
         age = "–" if waiter.since is None else duration(snapshot.time - waiter.since)
         job = f"{printable(waiter.job)}  " if waiter.job else ""
-        style = "strong" if waiter.ours else ""
+        name, style = person(waiter.user, waiter.ours), "strong" if waiter.ours else ""
         rows.append(
             (
                 (f" {turn.place:>{number}}  ", "dim" if turn.ahead else "strong"),
-                (f"{fit(_name(turn), user)}  {fit(wants(waiter, snapshot), wide)}  {age:>6}  ", style),
+                (f"{fit(name, user)}  {fit(wants(waiter, snapshot), wide)}  {age:>6}  ", style),
                 (f"{job}{printable(waiter.command or '')}", "dim"),
             )
         )
     return rows
-
-
-def _name(turn: Turn) -> str:
-    return "you" if turn.waiter.ours else printable(turn.waiter.user)
 
 
 def _occupied(shown: Sequence[Occupied], snapshot: Snapshot, commands: bool = True) -> list[Line]:
