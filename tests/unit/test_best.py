@@ -25,6 +25,7 @@ from unit.wired import (
     best_of,
     boxes,
     every_set,
+    indices,
     jobs_and_counts,
     keys_of,
     matrix,
@@ -271,3 +272,14 @@ def test_only_candidates_are_taken_and_only_they_are_left_to_others() -> None:
     free = [snapshot.devices[i] for i in (0, 2, 3)]
     assert sets_of(best(snapshot, free, 1))[0] == (0,), "its partner is busy: a pair is left whole"
     assert sets_of(best(snapshot, free, 2))[0] == (2, 3)
+
+
+def test_links_left_to_others_count_before_a_display() -> None:
+    snapshot = wired(matrix(3, ["NV12", "SYS", "SYS"]))
+    with_display = replace(snapshot.devices[2], display=True)
+    snapshot = replace(snapshot, devices=(*snapshot.devices[:2], with_display))
+    assert indices(best(snapshot, snapshot.devices, 1)[0].devices) == [2]
+    # Where they leave the same links, the one without a display is taken.
+    first = replace(snapshot.devices[0], display=True)
+    alike = replace(wired(matrix(2, ["NV12"])), devices=(first, snapshot.devices[1]))
+    assert indices(best(alike, alike.devices, 1)[0].devices) == [1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gputui.choosing.pick import Constraints, pick
-from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict import Idle, Verdict, verdicts
 from gputui.inventory.device import Device, aligned
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.compose import compose
@@ -189,6 +189,20 @@ def test_only_aligned_groups_work_together(modules: tuple[int, ...], works: bool
     devices = _with_modules(*modules)
     assert aligned(devices) == works
     assert (compose(devices, LaunchOptions(("python", "t.py")), {}).refusal is None) == works
+
+
+def test_of_the_groups_the_one_with_most_preferred_devices_is_picked() -> None:
+    snapshot = replace(GAUDI, devices=_with_modules(*range(8)), claims=())
+    free = {device.key: Verdict("free", Idle()) for device in snapshot.devices}
+
+    def picked(count: int, *preferred: int) -> list[int | None]:
+        constraints = Constraints(count, prefer=[f"01P4-{module}" for module in preferred])
+        return [device.module for device in pick(snapshot, free, constraints).devices]
+
+    assert picked(2) == [0, 1]
+    assert picked(2, 5) == [4, 5]
+    assert picked(2, 1, 6, 7) == [6, 7]
+    assert picked(4, 3, 4, 5) == [4, 5, 6, 7]
 
 
 def test_a_group_is_offered_that_leaves_the_largest_to_others() -> None:

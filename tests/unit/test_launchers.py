@@ -458,6 +458,15 @@ def test_variables_of_ranks_that_are_written_before_the_command_stay() -> None:
     assert compose((gpu(1),), LaunchOptions(("python", "x.py")), {"MASTER_ADDR": "h"}).changes[2:] == ()
 
 
+def test_what_is_written_before_the_command_is_not_said_to_be_unset() -> None:
+    inherited = {"RANK": "7", "LOCAL_RANK": "3", "MASTER_ADDR": "h"}
+    launch = compose((gpu(1),), LaunchOptions(("env", "RANK=0", "python", "x.py")), inherited, Told())
+    (remark,) = (remark for remark in launch.remarks if "unset" in remark)
+    assert "LOCAL_RANK=3 MASTER_ADDR=h unset" in remark and "RANK=7" not in remark
+    unset = [name for name, value in launch.changes if value is None]
+    assert unset == ["LOCAL_RANK", "MASTER_ADDR"]
+
+
 # One process on several devices.
 
 

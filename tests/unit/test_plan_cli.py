@@ -29,7 +29,7 @@ from gputui.sources.simulated.boxes import BOXES, DGX_H100
 from gputui.system.files import state_folder, write_private
 from messages import lines_of
 from simnvml import SimulatedNvml
-from unit.builders import GIB, busy, gpu, recording
+from unit.builders import GIB, busy, gpu, instance, recording
 from unit.builders import box as box_of_devices
 from unit.calling import Call
 from unit.claims_support import Box, until
@@ -659,6 +659,18 @@ def test_small_devices_are_passed_over() -> None:
     assert fewest(LLAMA3_70B, workload, snapshot, snapshot.devices) is None
     assert fewest(LLAMA3_8B, workload, snapshot, snapshot.devices, counts=(1,)) is None
     assert fewest(LLAMA3_8B, workload, snapshot, ()) is None
+
+
+def test_instances_are_in_no_set_of_several() -> None:
+    divided = gpu(0, mig=True)
+    parts = [instance(divided, place, memory_total=40 * GIB, memory_free=40 * GIB) for place in range(4)]
+    whole = [gpu(index, memory_total=24 * GIB, memory_free=24 * GIB) for index in (1, 2, 3, 4)]
+    snapshot = box_of_devices(divided, *parts, *whole)
+    workload = Workload(precision="autocast", lora=16)
+    assert fewest(LLAMA3_8B, workload, snapshot, parts, counts=(1,)) is not None
+    assert fewest(LLAMA3_8B, Workload(precision="autocast"), snapshot, parts) is None
+    found = fewest(LLAMA3_8B, workload, snapshot, [*parts, *whole], counts=(2, 3, 4))
+    assert found is not None and all(each.parent is None for each in found.devices)
 
 
 def test_a_device_of_unknown_memory_is_not_counted() -> None:

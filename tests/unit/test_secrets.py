@@ -55,6 +55,9 @@ process of the tests, as all of them look at all command lines.)"""
         # An option that we do not know may take the script for its value: then the next word is none.
         ("accelerate launch --new-flag train.py hf_abcdefghijkl", "accelerate"),
         ("accelerate launch -m --new-flag pkg sk-abcdefghijkl", "accelerate"),
+        # A name that ends like a script's, and begins like a token.
+        ("python eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.sh", "python"),
+        ("bash ya29.a0AfH6SMBx.sh", "bash"),
         ("HF_TOKEN=x", ""),
         ("A=1 HF_TOKEN=x python train.py", ""),
         ("", ""),
@@ -149,6 +152,8 @@ TOKENS = ["hf_" + "AbCdEfGh1" * 4, "sk-proj-" + "a1B2" * 8, "ghp_" + "A1b2" * 9]
         ("sshpass -p S ssh -p 22 h", "sshpass -p *** ssh -p 22 h"),
         ("curl -u me:S https://h:8080/x", "curl -u me:*** https://h:8080/x"),
         ("curl -sSu me:S h", "curl -sSu me:*** h"),
+        ("curl -u 1000:3306 h", "curl -u 1000:*** h"),
+        ("curl --user me:8080 h", "curl --user me:*** h"),
         ("curl -L --user=me:S h", "curl -L --user=me:*** h"),
         ("bash -c 'curl -u \"me:S\" h; ls -u a:b'", "bash -c 'curl -u \"me:***\" h; ls -u a:b'"),
         ("curl -fsSL -A ua https://h:8080/x", None),

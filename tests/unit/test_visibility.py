@@ -58,6 +58,25 @@ def test_forms_are_never_mixed() -> None:
     assert identifiers((gpu(0), part)) == f"{A},{part.uuid}"
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("0,2,-1,1", ("0", "2")),
+        ("-1", ()),
+        ("3,x,1", ("3",)),
+        ("", ()),
+        (" 2, 0 ", ("2", "0")),
+        ("1,,0", ("1",)),
+    ],
+)
+def test_a_list_ends_at_the_first_entry_that_names_nothing(text: str, read: tuple[str, ...]) -> None:
+    visibility = VENDOR.visibility
+    assert visibility.entries(text) == read
+    named = [gpu(int(index)) for index in read]
+    assert visibility.names_these(text, named) and visibility.names_in_order(text, named)
+    assert not visibility.names_others(text, named)
+
+
 def test_a_device_without_a_uuid_is_never_left_out_in_silence() -> None:
     failed = gpu(1, uuid="")
     assert variables((failed,), "uuid") == variables((gpu(1),), "index")

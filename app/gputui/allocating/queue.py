@@ -185,7 +185,8 @@ class Ticket:
         if self._descriptor < 0 or now - self._said < BEAT / 2:
             return
         with contextlib.suppress(OSError):
-            unlock(self._descriptor, 0, int(now))
+            # (A length of 0 would mean all that is locked: the clock begins at the start of the machine.)
+            unlock(self._descriptor, 0, max(1, int(now)))
             if now - self._said > _SILENT:
                 # Those behind have not waited for us.
                 os.utime(self._descriptor)
