@@ -68,7 +68,7 @@ async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it()
         assert lines[1].split()[:4] == ["1", "ana", "4", "devices"]
         assert lines[2].strip() == "GPUs 4, 5 and 7 are free, 1 more is needed"
         assert lines[3].split()[:4] == ["2", "lee", "GPU", "6"] and lines[4].strip() == "after ana"
-        assert lines[7].split()[:3] == ["GPU", "6", "bo"] and "claimed 7h14m ago" in lines[7]
+        assert lines[7].split()[:3] == ["GPU", "0", "mira"] and "for 3h01m" in lines[7]
         await s.press("S")
         assert "only ana" in texts(s, "#page-footer")[0]
         await s.press("escape")
@@ -190,12 +190,12 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
 
     whole = panel(lines_of_panel(state, 60)[0])
     at = next(n for n, line in enumerate(whole) if line.startswith(" not free"))
-    assert whole[at - 1].startswith(" next ana") and whole[at + 1].startswith(" GPU 6")
+    assert whole[at - 1].startswith(" next ana") and whole[at + 1].startswith(" GPU 3")
     rest, every = len(whole) - at - 1, sum(not verdict.free for verdict in state.verdicts.values())
     assert rest < every and whole[at].endswith(f"({rest} of {every} shown)")
     assert panel(len(whole) - 1)[at].endswith(f"({rest - 1} of {every} shown)")
     # In one line there are the numbers, at least.
-    assert panel(at + 1)[at].startswith(" not free: GPU 6,") and len(panel(at)) == at
+    assert panel(at + 1)[at].startswith(" not free: GPU 3,") and len(panel(at)) == at
 
 
 def test_what_the_next_one_waits_for_and_who_holds_what_is_wrapped_and_not_cut() -> None:
