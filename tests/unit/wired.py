@@ -231,7 +231,9 @@ def keys_of(snapshot: Snapshot, candidates: Sequence[int], job: Grouping) -> Cal
     nodes = nodes_of(snapshot, candidates)
     worth = {pair: worth_of(snapshot, *pair) for pair in combinations(candidates, 2)}
     devices = snapshot.devices
-    unlike = len({devices[i].name for i in candidates}) > 1
+    names = [devices[i].name for i in candidates]
+    # (One whose model is not known is like no other.)
+    unlike = len(names) > 1 and (len(set(names)) > 1 or None in names)
     # (The models of these boxes, the slowest first.)
     slowest_first = (None, "NVIDIA A100", "NVIDIA L4", "NVIDIA H100 80GB HBM3")
 
