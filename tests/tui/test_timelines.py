@@ -290,7 +290,7 @@ def test_what_no_instance_tells_has_no_blank_row(size: tuple[int, int], page: bo
 
 @pytest.mark.parametrize("page", [False, True])
 @pytest.mark.parametrize("size", [(70, 24), (130, 30), (200, 43)])
-def test_timelines_of_devices_that_all_fit_take_all_lines_that_there_are(
+def test_charts_of_devices_that_all_fit_leave_no_line_blank_below_them(
     size: tuple[int, int], page: bool
 ) -> None:
     parent = gpu(0, mig=True, utilization=None)

@@ -177,13 +177,13 @@ def all_timelines(
         lines += gaps + block
         shown += [""] * len(gaps) + [device.key] * len(block)
     blank = grid.room - len(lines)
+    if blank < len(devices) and (grid.gap or grid.rows[0][1] > 1):
+        # (Fewer lines than devices are left over: the charts stay equally high, and the axis at the foot.)
+        lines, shown = [_BLANK] * blank + lines, [""] * blank + shown
     if grid.beside > 1:
         lines.insert(0, _headings(app_state, grid, [device.key for device in devices]))
         shown.insert(0, "")
     lines += _feet(grid)
-    if blank < len(devices) and (grid.gap or grid.rows[0][1] > 1):
-        # (Fewer lines than devices are left over: the charts stay equally high.)
-        lines += [_BLANK] * blank
     frame = Frame(
         grid.lefts, grid.span, tuple(shown), tuple(each for charts, _ in grid.rows for each in charts)
     )
