@@ -50,7 +50,7 @@ def logs(folder: Path, text: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("launcher", "module", "gpus"),
-    [("torchrun", "torch", "2,0"), ("accelerate", "accelerate", "2,0"), ("deepspeed", "deepspeed", "0,2")],
+    [("torchrun", "torch", "2,1"), ("accelerate", "accelerate", "2,1"), ("deepspeed", "deepspeed", "1,2")],
 )
 def test_two_ranks_meet_on_the_chosen_devices(
     place: Workplace, launcher: str, module: str, gpus: str
@@ -75,9 +75,9 @@ def test_a_kind_of_run_in_accelerates_configuration_is_respected(place: Workplac
     place.configure(
         f"distributed_type: {kind}\ngpu_ids: '0,1'\nnum_processes: 4\n{kind.lower()}_config: {{}}\n"
     )
-    done = place.run("--demo", "dgx-1", "--gpus", "2,0", "--", "accelerate", "launch", "train.py")
+    done = place.run("--demo", "dgx-1", "--gpus", "2,1", "--", "accelerate", "launch", "train.py")
     assert done.every(f"ACCELERATE_USE_{kind}") == ["true"]
-    assert done.every("CUDA_VISIBLE_DEVICES") == ["2,0"] and len(done.ranks) == 2
+    assert done.every("CUDA_VISIBLE_DEVICES") == ["2,1"] and len(done.ranks) == 2
     assert f"note: {kind} as " in done.err
 
 
@@ -99,20 +99,20 @@ def test_as_many_ranks_as_a_script_starts_are_asked_for(place: Workplace, module
     kind = "distributed_type: MULTI_GPU\ngpu_ids: all\nmain_process_port: 0\nnum_processes: "
     script.write_text(GUARDED + line.format(8))
     config.write_text(f"{kind}8\n")
-    started = ("--demo", "dgx-1", "--gpus", "2,0", "--", "bash", "run.sh")
+    started = ("--demo", "dgx-1", "--gpus", "2,1", "--", "bash", "run.sh")
     refused = place.ended(place.begin(*started))
     assert (refused.status, refused.ranks) == (2, []), refused.err
     script.write_text(GUARDED + line.format(2))
     config.write_text(f"{kind}2\n")
     done = place.run(*started)
-    assert len(done.ranks) == 2 and done.every("CUDA_VISIBLE_DEVICES") == ["2,0"]
+    assert len(done.ranks) == 2 and done.every("CUDA_VISIBLE_DEVICES") == ["2,1"]
 
 
 def test_two_machines_meet(place: Workplace) -> None:
     """Both lines are started here, each with devices of its own."""
     need("torch")
     meeting = ("--nodes", "2", "--rendezvous", f"localhost:{free_port()}", "--", "torchrun", "train.py")
-    first = place.begin("--demo", "dgx-1", "--gpus", "2,0", *meeting)
+    first = place.begin("--demo", "dgx-1", "--gpus", "2,1", *meeting)
     second = place.run("--demo", "dgx-1", "--gpus", "5,7", *meeting)
     done = place.ended(first)
     assert done.status == 0, done.err
@@ -120,18 +120,18 @@ def test_two_machines_meet(place: Workplace) -> None:
     assert sorted(rank["RANK"] for rank in done.ranks) == ["0", "1", "2", "3"]
     assert sorted(rank["LOCAL_RANK"] for rank in done.ranks) == ["0", "0", "1", "1"]
     by_device = [rank["CUDA_VISIBLE_DEVICES"] for rank in done.ranks]
-    assert sorted(by_device) == ["2,0", "2,0", "5,7", "5,7"]
+    assert sorted(by_device) == ["2,1", "2,1", "5,7", "5,7"]
     assert "--nodes 2 --rendezvous localhost" in second.err
 
 
 def test_wrappers_are_passed_through(place: Workplace) -> None:
     need("torch")
     done = place.run(
-        *("--demo", "dgx-1", "--gpus", "2,0", "--", "env", "SHOWN=1", "nice", "-n", "5", "timeout", "60"),
+        *("--demo", "dgx-1", "--gpus", "2,1", "--", "env", "SHOWN=1", "nice", "-n", "5", "timeout", "60"),
         *("torchrun", "train.py", "--lr", "1"),
     )
     assert done.every("SHOWN") == ["1"] and len(done.ranks) == 2
-    assert done.every("CUDA_VISIBLE_DEVICES") == ["2,0"]
+    assert done.every("CUDA_VISIBLE_DEVICES") == ["2,1"]
     assert done.every("argv") == [["--lr", "1"]]
 
 
@@ -141,8 +141,8 @@ def test_uv_runs_the_torchrun_of_its_environment(place: Workplace) -> None:
     if uv is None or sys.prefix == sys.base_prefix:
         pytest.skip("there is no uv, or no environment for it")
     command = (uv, "run", "--no-project", "--offline", "torchrun", "train.py")
-    done = place.run("--demo", "dgx-1", "--gpus", "2,0", "--", *command, VIRTUAL_ENV=sys.prefix)
-    assert done.every("CUDA_VISIBLE_DEVICES") == ["2,0"] and len(done.ranks) == 2
+    done = place.run("--demo", "dgx-1", "--gpus", "2,1", "--", *command, VIRTUAL_ENV=sys.prefix)
+    assert done.every("CUDA_VISIBLE_DEVICES") == ["2,1"] and len(done.ranks) == 2
 
 
 # Each rank reads its own part of the data.
@@ -175,8 +175,8 @@ def test_every_rank_of_deepspeed_reads_its_own_part(place: Workplace) -> None:
     (place.folder / "train.py").write_text(_SAMPLES)
     left = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "TORCHELASTIC_USE_AGENT_STORE": "True"}
     with port_taken():
-        done = place.run("--demo", "dgx-1", "--gpus", "2,0", "--", "deepspeed", "train.py", **left)
-    assert done.every("CUDA_VISIBLE_DEVICES") == ["2,0"]
+        done = place.run("--demo", "dgx-1", "--gpus", "2,1", "--", "deepspeed", "train.py", **left)
+    assert done.every("CUDA_VISIBLE_DEVICES") == ["2,1"]
     assert [(rank["LOCAL_RANK"], rank["argument"]) for rank in done.ranks] == [("0", 0), ("1", 1)]
     parts = [set(rank["read"]) for rank in done.ranks]
     assert parts[0] | parts[1] == set(range(64)) and not parts[0] & parts[1]
@@ -186,7 +186,7 @@ def test_bare_fsdp_reaches_the_workers_as_fsdp_2_with_a_wrap_policy(place: Workp
     need("accelerate")
     left = {"RANK": "3", "WORLD_SIZE": "8", "PET_NNODES": "2"}
     command = ("accelerate", "launch", "--use_fsdp", "train.py")
-    done = place.run("--demo", "dgx-1", "--gpus", "2,0", "--", *command, **left)
+    done = place.run("--demo", "dgx-1", "--gpus", "2,1", "--", *command, **left)
     assert done.every("ACCELERATE_USE_FSDP") == ["true"] and done.every("FSDP_VERSION") == ["2"]
     assert done.every("FSDP_AUTO_WRAP_POLICY") == ["TRANSFORMER_BASED_WRAP"]
     # Nothing that is left of another run in the shell reaches them, and nobody is waited for.
