@@ -779,3 +779,41 @@ def test_a_ticket_for_more_than_there_is_holds_nobody_up(box: Box, users: Users)
     assert box.call("run", "-q", "-n", "8", "--", "true", uid=users.bob) == (0, "", "")
     waited = ("run", "-q", "--wait", "20", "--window", "0", "-n", "8", "--", "true")
     assert box.call(*waited, uid=users.bob)[0] == 0
+
+
+def test_settings_that_another_user_can_change_start_nothing_of_his(box: Box, users: Users) -> None:
+    """Ana's folder is her own; the group of her file, and of a folder before it, is not hers alone."""
+    home = box.folder / "ana"
+    file = home / ".config" / "gputui" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("[rules]\nmemory = '512M'\n")
+    places = (home, file.parent.parent, file.parent, file)
+    own, other = (pwd.getpwuid(uid).pw_gid for uid in (users.ana, users.bob))
+
+    def pick() -> tuple[int, str]:
+        status, _, err = box.call("pick", "-n", "1", uid=users.ana, HOME=str(home), XDG_CONFIG_HOME="")
+        return status, err
+
+    for place in places:
+        os.chown(place, users.ana, own)
+        place.chmod(0o755)
+    assert pick()[0] == 0
+    for place in places:
+        for owner, group, mode in (
+            (users.ana, other, 0o775),
+            (users.ana, own, 0o777),
+            (users.bob, own, 0o755),
+        ):
+            os.chown(place, owner, group)
+            place.chmod(mode)
+            status, err = pick()
+            assert status == 2 and repr(str(place)) in err
+            os.chown(place, users.ana, own)
+            place.chmod(0o775)
+            assert pick()[0] == 0, "nobody else is in her own group"
+    members = (users.names[users.bob], users.names[users.ana])
+    if subprocess.run(["gpasswd", "-a", *members], capture_output=True, check=False).returncode == 0:
+        try:
+            assert pick()[0] == 2
+        finally:
+            subprocess.run(["gpasswd", "-d", *members], capture_output=True, check=True)

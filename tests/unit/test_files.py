@@ -17,11 +17,13 @@ import pytest
 from gputui.system import files
 from gputui.system.files import (
     NotPrivateError,
+    UnsafeHomeError,
     create_private,
     make_folder,
     open_lock,
     open_own,
     private_folder,
+    state_folder,
     write_private,
     write_result,
 )
@@ -53,12 +55,27 @@ def test_private_files_and_folders_are_private_whatever_the_umask(tmp_path: Path
     assert mode(tmp_path / "state" / "gputui" / "log") == 0o600
 
 
-def test_a_folder_of_our_own_that_others_could_write_into_is_closed_to_them(tmp_path: Path) -> None:
+def test_a_folder_of_our_own_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
     folder = tmp_path / "gputui"
     folder.mkdir()
-    folder.chmod(0o777)
+    folder.chmod(0o755)
     private_folder(folder)
     assert mode(folder) == 0o700
+
+
+@pytest.mark.parametrize("place", ["state", "state/gputui"])
+def test_nothing_is_kept_where_others_could_have_put_something(tmp_path: Path, place: str) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    folder = state_folder(environ)
+    private_folder(folder)
+    (tmp_path / place).chmod(0o777)
+    with pytest.raises(UnsafeHomeError, match=repr(str(tmp_path / place))):
+        state_folder(environ)
+    with pytest.raises(NotPrivateError, match=repr(str(tmp_path / place))):
+        private_folder(folder)
+    with pytest.raises(NotPrivateError, match=repr(str(tmp_path / place))):
+        write_private(folder / "file", "text")
+    assert names(folder) == []
 
 
 def test_nothing_private_is_written_where_everybody_writes(tmp_path: Path) -> None:
@@ -68,15 +85,6 @@ def test_nothing_private_is_written_where_everybody_writes(tmp_path: Path) -> No
     with pytest.raises(NotPrivateError):
         write_private(folder / "file", "text")
     assert names(folder) == []
-
-
-def test_the_users_own_group_may_write_into_a_folder_of_settings(tmp_path: Path) -> None:
-    folder = tmp_path / "config"
-    folder.mkdir()
-    os.chown(folder, -1, os.getegid())
-    folder.chmod(0o775)
-    write_private(folder / "config.toml", "text")
-    assert mode(folder) == 0o775
 
 
 @as_root

@@ -170,24 +170,31 @@ def test_a_named_pipe_is_refused_and_not_waited_for(environ: dict[str, str], con
         settings(environ)
 
 
-def test_no_program_is_started_for_a_file_that_another_user_can_change(
-    environ: dict[str, str], config: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "line", ['[wait]\nnotify = ["beep"]', "[rules]\nwindow = 5", '[screen.keys]\ncopy = "c"']
+)
+@pytest.mark.parametrize("above", [0, 1, 2])
+def test_settings_that_another_user_can_change_are_named_and_not_used(
+    environ: dict[str, str], config: Path, line: str, above: int
 ) -> None:
-    config.write_text('[wait]\nnotify = ["beep"]\n[rules]\nwindow = 5\n')
+    place = (config, *config.parents)[above]
+    config.write_text(line)
     config.chmod(0o644)
-    assert settings(environ).notify == ("beep",)
-    config.chmod(0o646)
-    with pytest.raises(SettingsError, match="notify"):
+    settings(environ)
+    place.chmod(place.stat().st_mode | 0o002)
+    with pytest.raises(SettingsError, match=r"config\.toml is not used"):
         settings(environ)
-    config.chmod(0o644)
-    if os.geteuid() == 0:
-        os.chown(config, 54321, 54321)
-    else:
-        monkeypatch.setattr(os, "geteuid", lambda: 54321)
-    with pytest.raises(SettingsError, match="notify"):
+    config.unlink()
+    settings(environ)
+
+
+def test_settings_of_another_user_are_not_used(environ: dict[str, str], config: Path) -> None:
+    config.write_text("[rules]\nwindow = 5")
+    if os.geteuid() != 0:
+        pytest.skip("only root makes files of another user")
+    os.chown(config, 54321, 54321)
+    with pytest.raises(SettingsError, match=r"config\.toml is not used"):
         settings(environ)
-    config.write_text("[rules]\nwindow = 5\n")
-    assert settings(environ).rules.window == 5
 
 
 def test_the_administrators_mistake_is_named_as_his(environ: dict[str, str], system: Path) -> None:

@@ -44,6 +44,7 @@ from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import read_size
 from gputui.inventory.light_dataclasses import replace
 from gputui.sources.hosts.alias import alias
+from gputui.system.trust import who_can_change
 from gputui.system.users import own_name
 
 SYSTEM = "/etc/gputui.toml"
@@ -120,8 +121,7 @@ def settings(environ: Mapping[str, str]) -> Settings:
             continue
         try:
             with open(file, "rb", opener=_at_once) as stream:
-                facts = os.fstat(stream.fileno())
-                if stat.S_ISFIFO(facts.st_mode):
+                if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
                     raise SettingsError(f"{file}: a named pipe, not a file")
                 data = stream.read(_MOST + 1)
         except (FileNotFoundError, NotADirectoryError):
@@ -130,12 +130,11 @@ def settings(environ: Mapping[str, str]) -> Settings:
             raise SettingsError(f"{file}: {error.strerror}") from None
         if len(data) > _MOST:
             raise SettingsError(f"{file}: longer than {_MOST} bytes")
-        document = _parsed(file, data)
-        found = _with(found, document, file)
-        others = facts.st_uid not in (0, os.geteuid()) or facts.st_mode & stat.S_IWOTH
-        if others and document.get("wait", {}).get("notify"):
-            # (They would choose what we start.)
-            raise SettingsError(f"{file}: wait.notify is not started, as another user can change this file")
+        reason = who_can_change(file)
+        if reason is not None:
+            # (They would choose what we start, and which devices count as free.)
+            raise SettingsError(f"{file} is not used, as others could have changed it: {reason}")
+        found = _with(found, _parsed(file, data), file)
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -37,6 +36,7 @@ from gputui.jobs.record_fields import (
 )
 from gputui.jobs.record_folders import RecordError, read_document
 from gputui.system.files import write_private
+from gputui.system.trust import how_changed
 
 if TYPE_CHECKING:
     from gputui.inventory.device import Device
@@ -137,8 +137,9 @@ def write_finished(folder: Path, ended: float, **facts: object) -> None:
 def read_job(folder: Path, scope: PidScope) -> Job:
     """The job of `folder` as a process of that scope sees it. Raises RecordError, and nothing else."""
     try:
-        if folder.stat().st_uid != os.geteuid():
-            raise RecordError("it belongs to another user")
+        reason = how_changed(folder.stat(), str(folder))
+        if reason is not None:
+            raise RecordError(f"{reason} it")
         job = _read(folder)
         state = _state(job, scope)
         if state == "ended" and job.ended is None:

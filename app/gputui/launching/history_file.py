@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -16,7 +15,15 @@ from gputui.inventory.light_dataclasses import fields
 from gputui.inventory.untrusted_json import LAST_MOMENT
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, here, with_launch
 from gputui.launching.launch_options import MOST, LaunchOptions, table
-from gputui.system.files import NoHomeError, open_lock, private_folder, state_folder, write_private
+from gputui.system.files import (
+    NoHomeError,
+    UnsafeHomeError,
+    open_lock,
+    open_own,
+    private_folder,
+    state_folder,
+    write_private,
+)
 
 SCHEMA = 1
 
@@ -34,6 +41,8 @@ def load(environ: Mapping[str, str]) -> Launches:
     """
     try:
         file = state_folder(environ) / "launches.json"
+    except UnsafeHomeError as error:
+        raise KeepError(f"the launches that were saved are not used: {error}") from None
     except NoHomeError:
         return ()
     try:
@@ -47,22 +56,11 @@ def load(environ: Mapping[str, str]) -> Launches:
 
 def _bytes(file: Path) -> bytes:
     """The content of a file of our own; never waits (a named pipe). Raises OSError, KeepError."""
-    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        facts = os.fstat(handle)
-        reason = ""
-        if not stat.S_ISREG(facts.st_mode):
-            reason = "not a file"
-        elif facts.st_uid != os.geteuid():
-            # Who could write it could have us start what they like.
-            reason = "it belongs to another user"
-        elif facts.st_size > _LARGEST:
-            reason = f"it has more than {_LARGEST} bytes"
-        if reason:
-            raise KeepError(f"the launches in {str(file)!r} cannot be read: {reason}")
-        return os.read(handle, _LARGEST)
-    finally:
-        os.close(handle)
+    with os.fdopen(open_own(file), "rb") as stream:
+        data = stream.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise KeepError(f"the launches in {str(file)!r} cannot be read: it has more than {_LARGEST} bytes")
+    return data
 
 
 def _launches(file: Path, data: bytes) -> Launches:

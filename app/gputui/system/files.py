@@ -2,7 +2,7 @@
 
 A file is written under another name in its folder and then renamed: a reader finds the whole of the old text
 or of the new one, never half. Private files are written only where nobody else could have put a link in the
-way, or could replace what was written: in a folder of our own user's, into which nobody else can write.
+way, or could replace what was written: nobody else can change their folder or what leads to it (trust.py).
 
 All errors are OSError with a sentence in `strerror`, whether it is the system's or ours.
 """
@@ -16,6 +16,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from gputui.system.trust import how_changed, who_can_change
+
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
@@ -27,6 +29,10 @@ class NoHomeError(Exception):
     """There is no place to keep anything; the message has the remedy."""
 
 
+class UnsafeHomeError(NoHomeError):
+    """Another user can change the place, or a folder above it: what is there cannot be believed."""
+
+
 class NotPrivateError(OSError):
     """Another user could change what we write or read there; `strerror` says how."""
 
@@ -36,7 +42,18 @@ class NotPrivateError(OSError):
 
 def state_folder(environ: Mapping[str, str]) -> Path:
     """`$XDG_STATE_HOME/gputui` of `environ` (XDG Base Directory Specification: a relative path does not
-    count), else the folder for state of the user who runs this process. Raises NoHomeError."""
+    count), else the folder for state of the user who runs this process.
+
+    Raises NoHomeError, UnsafeHomeError where others can change it.
+    """
+    folder = _state_folder(environ)
+    reason = who_can_change(str(folder))
+    if reason is not None:
+        raise UnsafeHomeError(f"{reason}: set XDG_STATE_HOME to a folder that only you can change")
+    return folder
+
+
+def _state_folder(environ: Mapping[str, str]) -> Path:
     named = environ.get("XDG_STATE_HOME", "")
     if os.path.isabs(named):  # noqa: PTH117
         return Path(named, "gputui")
@@ -63,33 +80,19 @@ def make_folder(folder: Path) -> None:
 def private_folder(folder: Path) -> None:
     """Make a folder of gputui's own, or take from one that is there what others may do in it.
 
-    Raises OSError, NotPrivateError where it belongs to another user, or he has made a link that leads to it:
-    the folder may then be any of ours.
+    Raises OSError, NotPrivateError where others can change it or what leads to it.
     """
     make_folder(folder)
-    name = folder.lstat()
-    if stat.S_ISLNK(name.st_mode) and name.st_uid not in (0, os.geteuid()):
-        raise NotPrivateError("it is a link of another user")
-    handle = os.open(folder, os.O_RDONLY | _FOLDER)
-    try:
-        facts = os.fstat(handle)
-        if facts.st_uid == os.geteuid() and facts.st_mode & 0o077:
-            os.fchmod(handle, 0o700)
-        _check_folder(handle)
-    finally:
-        os.close(handle)
+    _check(folder)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
 
 
-def _check_folder(handle: int) -> None:
-    """Raises NotPrivateError where others may write into the folder.
-
-    The user's own group may: where it has one member (as on Debian and Fedora) a umask of 002 is usual.
-    """
-    facts = os.fstat(handle)
-    if facts.st_uid != os.geteuid():
-        raise NotPrivateError("the folder belongs to another user")
-    if facts.st_mode & stat.S_IWOTH or (facts.st_mode & stat.S_IWGRP and facts.st_gid != os.getegid()):
-        raise NotPrivateError("other users can write into the folder")
+def _check(folder: Path) -> None:
+    """Raises NotPrivateError where others can change a folder, or what leads to it."""
+    reason = who_can_change(str(folder.absolute()))
+    if reason is not None:
+        raise NotPrivateError(reason)
 
 
 def write_private(file: Path, content: str | bytes, synced: bool = False) -> None:
@@ -99,9 +102,9 @@ def write_private(file: Path, content: str | bytes, synced: bool = False) -> Non
     Raises OSError, and then leaves what was there.
     """
     data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
+    _check(file.parent)
     folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
     try:
-        _check_folder(folder)
         _replace(folder, file.name, data, 0o600, synced)
     finally:
         os.close(folder)
@@ -112,9 +115,9 @@ def write_public(file: Path, data: bytes) -> None:
 
     A link there is replaced, not followed. Raises OSError, and then leaves what was there.
     """
+    _check(file.parent)
     folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
     try:
-        _check_folder(folder)
         _replace(folder, file.name, data, 0o644)
     finally:
         os.close(folder)
@@ -139,7 +142,7 @@ def create_private(file: Path, flags: int) -> int:
 def open_own(file: Path, flags: int = os.O_RDONLY) -> int:
     """A descriptor of a regular file of our own, which is no link; never waits (a named pipe).
 
-    Raises OSError, NotPrivateError where it is another user's.
+    Raises OSError, NotPrivateError where others can change it.
     """
     return _checked(os.open(file, flags | _OLD))
 
@@ -151,12 +154,11 @@ def open_lock(file: Path) -> int:
 
 def _checked(handle: int) -> int:
     facts = os.fstat(handle)
-    if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid():
+    reason = how_changed(facts, handle)
+    if stat.S_ISREG(facts.st_mode) and reason is None:
         return handle
     os.close(handle)
-    raise NotPrivateError(
-        "it belongs to another user" if stat.S_ISREG(facts.st_mode) else "it is not a regular file"
-    )
+    raise NotPrivateError(f"{reason} it" if reason else "it is not a regular file")
 
 
 def write_result(file: Path, data: bytes, private: bool = False) -> None:

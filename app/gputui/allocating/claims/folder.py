@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gputui.inventory.formatting import printable
+from gputui.system.trust import is_trusted
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, reads claims and makes none: pathlib alone takes some milliseconds.)
@@ -31,9 +32,6 @@ ADMINISTRATED = "/run/gputui"
 
 TMPFILES = "tmpfiles.conf"
 """The file beside this one that makes it at each boot (tmpfiles.d(5))."""
-
-_UNMAPPED = 65534
-"""The number of users who have none in this user namespace (/proc/sys/kernel/overflowuid)."""
 
 FALLBACKS = tuple(f"{place}/gputui-claims" for place in ("/tmp", "/var/tmp", "/dev/shm"))
 
@@ -89,8 +87,7 @@ def distrusted(environ: Mapping[str, str]) -> str | None:
         owner = None if folder is None else os.lstat(folder).st_uid
     except OSError:
         return None
-    if owner in (None, 0, os.geteuid()) or (owner == _UNMAPPED and not _sees_all_users()):
-        # (In a container of an ordinary user, root outside has no number.)
+    if owner is None or is_trusted(owner):
         return None
     from gputui.system.users import user_name
 
@@ -104,15 +101,6 @@ def distrust(environ: Mapping[str, str]) -> str | None:
         return None
     named = f"{owner} owns {shared_folder(environ)} and can remove the claims of others"
     return f"{named}: `gputui claims --setup` says how root makes a folder"
-
-
-def _sees_all_users() -> bool:
-    """Whether each user of the machine has a number here (user_namespaces(7))."""
-    try:
-        with open("/proc/self/uid_map", "rb") as stream:  # noqa: PTH123
-            return stream.read().split() == [b"0", b"0", b"4294967295"]
-    except OSError:
-        return True
 
 
 def removable_on(environ: Mapping[str, str]) -> frozenset[int]:
