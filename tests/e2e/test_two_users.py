@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import grp
 import json
 import os
 import pwd
@@ -788,7 +789,7 @@ def test_settings_that_another_user_can_change_start_nothing_of_his(box: Box, us
     file.parent.mkdir(parents=True)
     file.write_text("[rules]\nmemory = '512M'\n")
     places = (home, file.parent.parent, file.parent, file)
-    own, other = (pwd.getpwuid(uid).pw_gid for uid in (users.ana, users.bob))
+    own, other = (grp.getgrnam(users.names[uid]).gr_gid for uid in (users.ana, users.bob))
 
     def pick() -> tuple[int, str]:
         status, _, err = box.call("pick", "-n", "1", uid=users.ana, HOME=str(home), XDG_CONFIG_HOME="")
@@ -807,7 +808,7 @@ def test_settings_that_another_user_can_change_start_nothing_of_his(box: Box, us
             os.chown(place, owner, group)
             place.chmod(mode)
             status, err = pick()
-            assert status == 2 and repr(str(place)) in err
+            assert status == 2 and repr(str(place)) in err, err
             os.chown(place, users.ana, own)
             place.chmod(0o775)
             assert pick()[0] == 0, "nobody else is in her own group"
