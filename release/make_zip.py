@@ -4,7 +4,8 @@
     python release/make_zip.py --installed [-o gputui.pyz]  # those of this environment, for its Python alone
 
 It is a zip of shiv's: at its first start it unpacks itself into ~/.cache/gputui (SHIV_ROOT names another
-folder), so that files of it can be started by their path: the supervisor of a job is. Needs shiv.
+folder), so that files of it can be started by their path: the supervisor of a job is. What is there already
+is run only if nobody else could have put it there. Needs shiv.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -123,8 +125,56 @@ def _names(requirements: Iterable[str]) -> Iterator[str]:
             yield name
 
 
+_MAIN = """\
+import os
+import sys
+import zipfile
+
+import _bootstrap
+import trust
+
+with zipfile.ZipFile(sys.argv[0]) as archive:
+    known = _bootstrap.Environment.from_json(archive.read("environment.json").decode())
+    place = _bootstrap.cache_path(archive, known.root, known.build_id).absolute()
+reason = trust.who_can_change(str(place))
+if reason is not None:
+    sys.exit(f"gputui: {reason}: what is unpacked there is not used; set SHIV_ROOT to a folder of your own")
+unpack = _bootstrap.extract_site_packages
+
+
+def unpack_privately(*given):
+    before = os.umask(0o077)
+    try:
+        unpack(*given)
+    finally:
+        os.umask(before)
+
+
+_bootstrap.extract_site_packages = unpack_privately
+_bootstrap.bootstrap()
+"""
+"""What is unpacked has a name that everybody knows: shiv runs it, whoever has put it there."""
+
+
 def pack(site: Path, output: Path) -> None:
     """The zip of a folder of packages."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, output.name)
+        _pack(site, made)
+        own = {"__main__.py": _MAIN, "trust.py": (site / "gputui" / "system" / "trust.py").read_text()}
+        with made.open("rb") as line, output.open("wb") as written:
+            written.write(line.readline())
+            with zipfile.ZipFile(made) as before, zipfile.ZipFile(written, "w") as after:
+                for each in before.infolist():
+                    if each.filename not in own:
+                        after.writestr(each, before.read(each))
+                when = before.getinfo("__main__.py").date_time
+                for name, text in own.items():
+                    after.writestr(zipfile.ZipInfo(name, when), text)
+        output.chmod(made.stat().st_mode)
+
+
+def _pack(site: Path, output: Path) -> None:
     subprocess.run(
         [
             *(sys.executable, "-m", "shiv", "--site-packages", str(site)),

@@ -78,6 +78,36 @@ def test_it_starts_and_unpacks_itself_below_the_users_cache(
     assert (unpacked / "site-packages" / "gputui" / "jobs" / "supervise.py").exists()
 
 
+@pytest.mark.parametrize("place", ["home", "cache", "unpacked"])
+def test_what_others_could_have_unpacked_there_is_named_and_not_run(
+    start: Callable[..., Started], tmp_path: Path, place: str
+) -> None:
+    assert start("pick", "-n", "1", root=False).returncode == 0
+    home = tmp_path / "home"
+    (unpacked,) = (home / ".cache" / "gputui").glob("gputui.pyz_*")
+    changed = {"home": home, "cache": unpacked.parent, "unpacked": unpacked}[place]
+    changed.chmod(0o777)
+    done = start("pick", "-n", "1", root=False)
+    assert done.returncode == 1 and done.stdout == "" and repr(str(changed)) in done.stderr
+    changed.chmod(0o755)
+    assert start("pick", "-n", "1", root=False).returncode == 0
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o077])
+def test_what_it_unpacks_is_closed_to_others_whatever_the_umask_which_its_commands_get(
+    start: Callable[..., Started], tmp_path: Path, umask: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        for _ in range(2):
+            done = start("run", "-q", "-n", "1", "--", "sh", "-c", "umask", root=False)
+            assert done.stdout == f"{umask:04o}\n", done.stderr
+    finally:
+        os.umask(before)
+    (unpacked,) = (tmp_path / "home" / ".cache" / "gputui").glob("gputui.pyz_*")
+    assert unpacked.stat().st_mode & 0o077 == 0
+
+
 def test_a_command_gets_its_devices_and_nothing_of_the_zip(start: Callable[..., Started]) -> None:
     done = start("run", "-q", "--gpus", "3", "--", "sh", "-c", "env; exit 7")
     variables = dict(line.split("=", 1) for line in done.stdout.splitlines())

@@ -170,6 +170,48 @@ def test_a_copy_that_has_lost_a_file_is_sent_again(
         assert all((core / each).is_file() for each in (core / "names").read_text().splitlines())
 
 
+@pytest.mark.parametrize(
+    ("place", "planted"),
+    [
+        *((place, True) for place in ("", ".cache", ".cache/gputui", "core", "core/start.py", "core/gputui")),
+        *((place, False) for place in ("", ".cache", ".cache/gputui")),
+    ],
+)
+def test_a_copy_that_others_could_have_put_there_is_named_and_not_run(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str, place: str, planted: bool
+) -> None:
+    """Its name, which is a digest of what it has, is the same for everybody."""
+    name = fresh(boxes, "planted")
+    home = boxes.add(name, idle, gputui=False, path=no_packages)
+    core, ran = home / ".cache" / "gputui" / sent_core.digest(), home / "ran"
+    if planted:
+        core.mkdir(parents=True)
+        zipfile.ZipFile(io.BytesIO(sent_core.zipped())).extractall(core)
+        (core / "start.py").write_text(f"open({str(ran)!r}, 'w')")
+    else:
+        core.parent.mkdir(parents=True)
+    changed = home / place.replace("core", str(core))
+    changed.chmod(changed.stat().st_mode | 0o002)
+    assert repr(str(changed)) in entry_of_failed(call, name)
+    assert repr(str(changed)) in call("run", "--on", name, "-n", "1", "--", "true").refused(3)
+    assert not ran.exists() and core.exists() == planted
+    changed.chmod(0o755)
+    assert entry_of_failed(call, name) if planted else len(entry(call, name)["devices"]) == 2
+
+
+def test_what_is_sent_can_be_changed_by_nobody_else_whatever_the_umask(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str
+) -> None:
+    name = fresh(boxes, "open")
+    home = boxes.add(name, idle, gputui=False, path=no_packages, before="umask 0")
+    for _ in range(2):
+        assert len(entry(call, name)["devices"]) == 2
+    made = [*(home / ".cache").rglob("*"), home / ".cache"]
+    assert len(made) > 100 and not [
+        each for each in made if each.stat().st_mode & 0o077 and "__pycache__" not in str(each)
+    ]
+
+
 def test_copies_that_nothing_uses_any_more_go_when_another_is_sent(
     boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str
 ) -> None:

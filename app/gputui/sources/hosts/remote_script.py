@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 from gputui.sources.hosts.nvidia_smi import QUERY
 from gputui.sources.hosts.sent_core import NAMES, START
+from gputui.system import trust
 from gputui.system.environment import CALLED
 
 MARK = "gputui-hosts:"
@@ -30,9 +32,38 @@ _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 KEPT_DAYS = 30
 """Days for which a copy that was sent to a box stays there unused."""
 
-_RECEIVE = f"""\
-import glob, io, os, re, shutil, sys, tempfile, time, zipfile
+_UNSAFE = 9
+"""The status where others could have changed what is there."""
+
+_PREPARE = f"""\
+{Path(trust.__file__).read_text(encoding="utf-8")}
+import glob, io, re, shutil, sys, tempfile, time, zipfile
+os.umask(0o077)
 folder = sys.argv[1]
+
+def refuse_what_others_can_change(reason):
+    if reason is not None:
+        sys.stderr.write("its copy of gputui is not used: " + reason + chr(10))
+        sys.exit({_UNSAFE})
+
+def whole():
+    try:
+        with open(os.path.join(folder, "{NAMES}")) as names:
+            files = [os.path.join(folder, name) for name in names.read().split()]
+        if not all(map(os.path.isfile, files)):
+            return False
+    except OSError:
+        return False
+    for place in {{*files, *map(os.path.dirname, files)}}:
+        reason = how_changed(os.stat(place), place)
+        refuse_what_others_can_change(reason and f"{{reason}} {{place!r}}")
+    return True
+
+refuse_what_others_can_change(who_can_change(folder))
+if whole():
+    sys.exit(0)
+if sys.argv[2]:
+    print(sys.argv[2], flush=True)
 head = b""
 while not head.endswith(b"\\n"):
     part = os.read(0, 1)
@@ -49,14 +80,6 @@ above = os.path.dirname(folder)
 os.makedirs(above, 0o700, exist_ok=True)
 made = tempfile.mkdtemp(dir=above)
 zipfile.ZipFile(io.BytesIO(data)).extractall(made)
-
-def whole():
-    try:
-        with open(os.path.join(folder, "{NAMES}")) as names:
-            return all(os.path.isfile(os.path.join(folder, name)) for name in names.read().split())
-    except OSError:
-        return False
-
 try:
     if os.path.lexists(folder) and not whole():
         # Somebody has tidied up in it. What runs from it finds the new one at the same place.
@@ -91,7 +114,11 @@ for name in os.listdir(above):
     if gone and calls and not any(name in call for call in calls):
         shutil.rmtree(old, ignore_errors=True)
 """
-"""Runs there. It reads a line with the size and no byte more than the file: what follows is for gputui.
+"""Runs there, and sees to it that a whole copy of ours is there which nobody else could have changed: whoever
+knows the name, which is the same for everybody, could put another program there.
+
+It asks for what is missing, and reads a line with the size and no byte more than the file: what follows is
+for gputui.
 
 Of the copies that were sent before, those go that nothing has started for so many days and no process runs
 from: whatever does (a call, a job that waits, a sweep) has its path on its command line. Where there is no
@@ -101,12 +128,6 @@ place in one step, so one that lacks a file has been damaged since, and gives wa
 
 _FIND = """\
 tell() {{ {tell}; }}
-is_whole() {{
-  [ -f "$core/{names}" ] || return 1
-  while read -r name; do
-    [ -f "$core/$name" ] || return 1
-  done <"$core/{names}"
-}}
 find_gputui() {{
   if {installed} && command -v gputui >/dev/null 2>&1; then
     program=gputui
@@ -120,10 +141,12 @@ find_gputui() {{
     fi
   done
   [ -n "$program" ] || return 1
-  if ! is_whole; then
-    tell send
-    "$program" -c {receive} "$core" || return 1
-  fi
+  "$program" -ISc {prepare} "$core" {send}
+  case $? in
+  0) return 0 ;;
+  {unsafe}) exit 3 ;;
+  esac
+  return 1
 }}
 become_gputui() {{
   if [ "$program" = gputui ]; then
@@ -199,8 +222,9 @@ def command(
         tell=f"printf '%s\\n' \"{MARK} $1\"" if marks else ":",
         digest=digest,
         start=START,
-        names=NAMES,
-        receive=shlex.quote(_RECEIVE),
+        prepare=shlex.quote(_PREPARE),
+        send=shlex.quote(f"{MARK} send" if marks else ""),
+        unsafe=_UNSAFE,
         installed="false" if own else "true",
         run=_TIED if tied else _BECOME,
         otherwise=view,
