@@ -52,17 +52,18 @@ class World:
         return set_them if self.limits else None
 
 
-FULL, READ_ONLY, OPEN = "{full}", "{ro}", "{open}"
+FULL, READ_ONLY, OWN, OPEN = "{full}", "{ro}", "{own}", "{open}"
 WORLDS = {
     "full disk": World({"HOME": FULL}),
     "full disk for claims": World({"GPUTUI_CLAIMS": f"{FULL}/claims"}, keeps=True),
     "read-only home": World({"HOME": READ_ONLY}),
     "home that is not there": World({"HOME": "/nonexistent/home"}, nobody=True),
-    "no user": World({"HOME": OPEN}, nobody=True, keeps=True),
+    "home that everybody can write to": World({"HOME": OPEN}),
+    "no user": World({"HOME": OWN}, nobody=True, keeps=True),
     "no user and no home": World({"HOME": None}, nobody=True),
     "20 descriptors": World(limits=((resource.RLIMIT_NOFILE, 20),), keeps=True),
-    "no thread": World({"HOME": OPEN}, ((resource.RLIMIT_NPROC, 1),), nobody=True),
-    "few processes": World({"HOME": OPEN}, ((resource.RLIMIT_NPROC, 2),), nobody=True),
+    "no thread": World({"HOME": OWN}, ((resource.RLIMIT_NPROC, 1),), nobody=True),
+    "few processes": World({"HOME": OWN}, ((resource.RLIMIT_NPROC, 2),), nobody=True),
 }
 
 
@@ -75,7 +76,7 @@ class Places:
 
     def environ(self, world: World) -> dict[str, str]:
         """The environment of a call."""
-        names = {name: str(self.folder / name) for name in ("full", "ro", "open")}
+        names = {name: str(self.folder / name) for name in ("full", "ro", "own", "open")}
         changed = {n: None if v is None else v.format(**names) for n, v in world.changes.items()}
         both = {**self.environment, **changed}
         return {name: value for name, value in both.items() if value is not None}
@@ -120,8 +121,9 @@ def places(nvml_library: Path) -> Iterator[Places]:
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("only root makes full disks and other users")
     with for_all_users() as folder:
-        for name in ("full", "ro", "open", "home"):
+        for name in ("full", "ro", "own", "open", "home"):
             (folder / name).mkdir()
+        os.chown(folder / "own", NOBODY, NOBODY)
         (folder / "open").chmod(0o777)
         (folder / "claims").mkdir()
         (folder / "claims").chmod(0o1777)
@@ -202,7 +204,16 @@ def test_a_job_is_stopped_and_its_end_is_known_on_a_disk_that_it_has_filled(plac
         subprocess.run(["umount", "-l", str(disk)], check=False)
 
 
-@pytest.mark.parametrize("name", ["full disk", "read-only home", "no user and no home", "20 descriptors"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "full disk",
+        "read-only home",
+        "home that everybody can write to",
+        "no user and no home",
+        "20 descriptors",
+    ],
+)
 def test_the_screen_says_once_what_it_cannot_save_and_goes_on(
     places: Places, start: Start, name: str
 ) -> None:
