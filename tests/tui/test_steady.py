@@ -106,6 +106,11 @@ async def test_no_panel_moves_when_something_starts_on_a_free_device(size: tuple
             assert ("held" if number == 5 else f"train{number}.py") in shown(s) and rules(s) == places
 
 
+async def test_many_free_devices_leave_room_for_the_panel_of_one() -> None:
+    async with session(box(*(gpu(number) for number in range(72))), size=(130, 40)) as s:
+        assert {"processes", "GPU"} <= rules(s).keys()
+
+
 def shown(s: Session) -> str:
     """All panels."""
     return "\n".join(text for name in ("lists", "history", "bottom") for text in s.texts(f"#{name}"))
