@@ -172,12 +172,17 @@ async def test_nothing_is_selected_where_nothing_can_start(state: BoxState) -> N
         assert page.launch.words == () and "gone" in s.main.message
 
 
-async def test_a_busy_device_is_selected_with_a_warning_that_stays() -> None:
-    async with session("idle", size=(200, 40)) as s:
+@pytest.mark.parametrize("command", [(), ("python", "train.py")], ids=["no command", "a command"])
+async def test_a_busy_device_is_selected_with_one_warning_that_stays(command: tuple[str, ...]) -> None:
+    async with session("idle", size=(200, 40), command=command) as s:
         page = opened(s, four("a"))
         await s.press("1")
-        assert "mira" in s.main.message and page.launch.words
-        assert any(line.strip().startswith("!") and "mira" in line for line in texts(s, "#page-footer"))
+        assert marks(s) == {"1": "1"} and bool(page.launch.words) == bool(command)
+        footer = texts(s, "#page-footer")
+        (told,) = (line for line in (*footer, s.main.message) if "mira" in line)
+        assert told.strip().startswith("!")
+        await s.press("J")
+        assert texts(s, "#page-footer") == footer
 
 
 async def test_devices_that_vanish_are_deselected_and_a_box_that_dies_starts_nothing() -> None:

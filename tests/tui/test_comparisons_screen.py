@@ -104,10 +104,10 @@ async def test_a_page_without_room_for_all_bars_scrolls(desk: Desk, environ: dic
 
 
 async def test_x_twice_removes_one_and_y_copies_it(desk: Desk, environ: dict[str, str]) -> None:
-    found = store(desk, compared(20.0, 10.0))
+    store(desk, compared(20.0, 10.0))
     async with session(environ=environ) as s:
         await s.press("D", "V", "y")
-        assert found.id in texts(s, "#page-footer")[0] and s.written
+        await s.until(lambda: s.written and "clipboard" in texts(s, "#page-footer")[0])
         await s.press("x")
         assert COMPARISONS.kept(desk.environ).records
         await s.press("x")

@@ -283,9 +283,10 @@ async def test_its_line_is_copied(desk: Desk, tmp_path: Path) -> None:
     job = ended(desk.sh("exit 0"))
     async with session(environ={**environ(desk), "PATH": str(tool.parent), "DISPLAY": ":9"}) as s:
         await s.press("D", "y")
-        assert job.id in told(s)
-        await s.until(lambda: (tmp_path / "taken").exists() and s.main.message)
+        await s.until(lambda: "xclip" in told(s))
         assert (tmp_path / "taken").read_text() == job.line
+        (said,) = s.main.messages
+        assert said.text in told(s)
 
 
 async def test_every_size_is_painted_and_the_log_has_a_line_at_least(desk: Desk) -> None:

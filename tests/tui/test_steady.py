@@ -21,6 +21,7 @@ from gputui.tui.screens.processes import ProcessesScreen
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 from tui.support import Session, session
+from unit.builders import GIB, box, busy, gpu, job
 
 FRAMES = 30
 LISTS_EVERY = 0.5
@@ -37,11 +38,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def living(nvml_here: SimulatedNvml) -> Iterator[subprocess.Popen[bytes]]:
     """A driver with one process of ours on GPU 0 that lives as long as the test."""
     with subprocess.Popen(["sleep", "1000"]) as child:
-        box = at(BOXES["idle"], 0, time.time())
-        gpu = replace(
-            box.devices[0], memory_used=2**34, processes=(Process(child.pid, "compute", memory=2**34),)
+        idle = at(BOXES["idle"], 0, time.time())
+        first = replace(
+            idle.devices[0], memory_used=2**34, processes=(Process(child.pid, "compute", memory=2**34),)
         )
-        nvml_here.show(replace(box, devices=(gpu, *box.devices[1:])))
+        nvml_here.show(replace(idle, devices=(first, *idle.devices[1:])))
         yield child
         child.kill()
 
@@ -87,3 +88,39 @@ async def test_users_who_do_not_count_never_count_for_a_moment() -> None:
         async for number in frames(s):
             key = s.main.app_state.snapshot.devices[0].key  # type: ignore[union-attr]
             assert s.main.app_state.verdicts[key].state == "free", f"frame {number}"
+
+
+@pytest.mark.parametrize("size", [(130, 40), (160, 50), (200, 60)])
+async def test_no_panel_moves_when_something_starts_on_a_free_device(size: tuple[int, int]) -> None:
+    devices = [gpu(number) for number in range(8)]
+    async with session(box(*devices), size=size, interval=0.02) as s:
+        places = rules(s)
+        assert {"processes", "timelines"} <= places.keys()
+        for number, device in enumerate(devices):
+            # (One whose process nobody sees, too.)
+            process = job(100 + number, user="mira", command=f"python train{number}.py")
+            devices[number] = replace(device, memory_used=GIB) if number == 5 else busy(device, process)
+            s.source.snapshot = after = box(*devices)
+            await s.until(lambda after=after: s.main.app_state.snapshot is after)
+            await s.settle()
+            assert ("held" if number == 5 else f"train{number}.py") in shown(s) and rules(s) == places
+
+
+async def test_many_free_devices_leave_room_for_the_panel_of_one() -> None:
+    async with session(box(*(gpu(number) for number in range(72))), size=(130, 40)) as s:
+        assert {"processes", "GPU"} <= rules(s).keys()
+
+
+def shown(s: Session) -> str:
+    """All panels."""
+    return "\n".join(text for name in ("lists", "history", "bottom") for text in s.texts(f"#{name}"))
+
+
+def rules(s: Session) -> dict[str, tuple[str, int]]:
+    """The column and the line of the rule above each panel."""
+    found = {}
+    for name in ("lists", "history", "bottom"):
+        for line, text in enumerate(s.texts(f"#{name}")):
+            if text.startswith(" ─ "):
+                found[text.split()[1]] = (name, line)
+    return found

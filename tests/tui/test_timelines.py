@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
 from math import isnan
 from pathlib import Path
 
@@ -297,6 +298,11 @@ def test_charts_of_devices_that_all_fit_leave_no_line_blank_below_them(
     for devices in (EIGHT[:2], EIGHT[:5], (parent, instance(parent, 0), gpu(1))):
         lines, frame = all_timelines(_seen(*devices), *size, 300, page=page)
         assert frame is not None and len(frame.shown) == len(devices) and len(lines) == size[1]
+        # Nor a heap of them anywhere else.
+        runs = [(key, len(list(each))) for key, each in groupby(frame.devices)]
+        between = [count for key, count in runs[1:] if not key]
+        assert runs[0][0] or runs[0][1] == (len(frame.lefts) > 1)
+        assert not between or max(between) - min(between) <= 1
 
 
 def test_the_page_of_one_metric_goes_through_the_devices_that_tell_it() -> None:

@@ -1,15 +1,18 @@
-"""A call of the command line in the process of the tests, and how it ended."""
+"""A call of the command line in the process of the tests, and how it ended; what the screen selects."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from gputui.cli.main import main
+from gputui.launching.launch_options import LaunchOptions
+from gputui.sources.source import Source
+from gputui.tui.app_state import AppState
 
 
 @dataclass(frozen=True)
@@ -63,3 +66,15 @@ def caller(capsys: pytest.CaptureFixture[str]) -> Call:
         return Ended(status, said.out, said.err)
 
     return call
+
+
+def best_on_screen(source: Source, presses: int, environ: Mapping[str, str] | None = None) -> list[int]:
+    """The devices, by index, that the key for the best selects when it is pressed so often."""
+    try:
+        state = AppState(environ or {}, LaunchOptions(("python", "train.py"))).with_snapshot(source.read())
+    finally:
+        source.close()
+    for _ in range(presses):
+        state, _message = state.add_best()
+    assert state.snapshot is not None
+    return [state.snapshot.by_key[key].index for key in state.selection.keys]

@@ -11,15 +11,13 @@ from collections.abc import Iterator
 import pytest
 
 from gputui.inventory.matrix_text import read
-from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.models import RTX_3090_GPU, RTX_4090_GPU
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
-from gputui.tui.app_state import AppState
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
-from unit.calling import Call
+from unit.calling import Call, best_on_screen
 from unit.unlike_boxes import idle_box
 from unit.wired import TOPOLOGIES
 
@@ -34,18 +32,6 @@ def driver(nvml_here: SimulatedNvml, monkeypatch: pytest.MonkeyPatch) -> Iterato
     yield nvml_here
 
 
-def _on_screen(environ: dict[str, str], presses: int) -> list[int]:
-    source = NvmlSource()
-    try:
-        state = AppState(environ, LaunchOptions(("python", "train.py"))).with_snapshot(source.read())
-    finally:
-        source.close()
-    for _ in range(presses):
-        state, _message = state.add_best()
-    assert state.snapshot is not None
-    return [state.snapshot.by_key[key].index for key in state.selection.keys]
-
-
 @pytest.mark.parametrize(("listed", "count"), [("2,0", 2), ("7,1,3", 3), ("5,4", 1), ("6,2", 2)])
 def test_an_exported_order_is_kept(
     driver: SimulatedNvml, call: Call, monkeypatch: pytest.MonkeyPatch, listed: str, count: int
@@ -58,7 +44,7 @@ def test_an_exported_order_is_kept(
         assert call("pick", "-n", str(count), *words).out.strip() == expected
     line = call("run", "-n", str(count), "--dry-run", "--", "python", "train.py").out
     assert f"{LIST}={expected} " in line
-    assert _on_screen({**BUS, LIST: listed}, count) == list(map(int, expected.split(",")))
+    assert best_on_screen(NvmlSource(), count, {**BUS, LIST: listed}) == list(map(int, expected.split(",")))
 
 
 def test_links_come_before_an_exported_order(
@@ -97,7 +83,7 @@ def test_of_unlike_devices_the_fastest_is_the_first(
         monkeypatch.setenv(ORDER, order)
     assert call("pick", "-n", "2").out.strip() == expected
     assert call("pick", "-n", "2", "--order", "given").out.strip() == ",".join(sorted(expected.split(",")))
-    assert _on_screen({}, 2) == list(map(int, expected.split(",")))
+    assert best_on_screen(NvmlSource(), 2) == list(map(int, expected.split(",")))
 
 
 @pytest.mark.parametrize("utilization", [0, None])

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -768,6 +767,6 @@ def test_the_table_in_the_documentation_is_the_one_that_is_shown(
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
     typed, shown = re.search(r"```sh\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()  # type: ignore[union-attr]
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
+    monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     assert call(*shlex.split(typed)[1:]).out == shown

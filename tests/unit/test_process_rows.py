@@ -351,10 +351,12 @@ def test_held_memory_is_one_line_in_the_panel_and_has_its_advice_on_the_pages() 
     held = gpu(0, memory_used=22 * GIB, memory_free=58 * GIB)
     state = AppState({}).with_snapshot(box(held))
     assert [line.split("  ")[-1] for line in texts(processes(state, 80, 20))[1:]] == [
-        "held: 22.0G, no visible process"
+        "held, no visible process"
     ]
+    # (How much is in the column before it, once.)
+    assert "".join(texts(processes(state, 80, 20))).count("22.0G") == 1
     # (Wrapped where there is room, cut where there is none.)
-    assert len(processes(state, 48, 20)) == 3 and len(processes(state, 48, 2)) == 2
+    assert len(processes(state, 44, 20)) == 3 and len(processes(state, 44, 2)) == 2
     assert (
         "sudo fuser" in rows(state)[0].what and "sudo fuser" in texts(listed(rows(state), 160).lines(0, 1))[0]
     )

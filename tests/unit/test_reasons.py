@@ -11,7 +11,7 @@ from gputui.choosing.best import best
 from gputui.choosing.grouping import parse
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import bridged, sockets, uniform
-from unit.builders import MIB, box, gpu, job
+from unit.builders import GIB, MIB, box, gpu, job
 from unit.wired import indices, matrix, recorded, wired
 
 
@@ -199,6 +199,15 @@ def test_what_is_left_to_others_is_told() -> None:
         assert weakest == "weakest link NV6" and left == "leaves 2 connected groups intact"
     left = _told(snapshot, 4, "all", "8 9")[1].split("; ")[-1]
     assert left == "leaves a connected group of 4 intact"
+
+
+def test_only_of_the_device_with_the_most_free_memory_it_is_said() -> None:
+    snapshot = wired(uniform(3, "PHB"))
+    devices = [replace(d, memory_free=(80 - 10 * d.index) * GIB) for d in snapshot.devices]
+    ways = best(replace(snapshot, devices=tuple(devices)), devices, 1, parse("all"))
+    assert [indices(way.devices) for way in ways] == [[0], [1], [2]]
+    assert ["most free" in way.reason for way in ways] == [True, False, False]
+    assert ["ranked lower: less free memory" in way.reason for way in ways] == [False, True, True]
 
 
 def test_of_links_that_are_not_known_nothing_is_claimed() -> None:

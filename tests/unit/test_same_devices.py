@@ -20,15 +20,13 @@ from gputui.allocating.claims import read as claims_read
 from gputui.allocating.claims.folder import make_folder
 from gputui.allocating.claims.source import WithClaims
 from gputui.inventory.matrix_text import read
-from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import Want
-from gputui.tui.app_state import AppState
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
-from unit.calling import Call
+from unit.calling import Call, best_on_screen
 from unit.wired import TOPOLOGIES, indices
 
 OF_NVIDIA = ("shared", "dgx-h100", "dgx-1", "dgx-2", "rtx3090", "rtx4090", "mixed", "idle", "laptop", "gb10")
@@ -56,15 +54,7 @@ class Look:
 
     def screen(self, count: int) -> list[int]:
         """What `b` selects, pressed so often."""
-        source = NvmlSource(sysfs=self.root)
-        try:
-            state = AppState({}, LaunchOptions(("python", "train.py"))).with_snapshot(source.read())
-        finally:
-            source.close()
-        for _ in range(count):
-            state, _message = state.add_best()
-        assert state.snapshot is not None
-        return [state.snapshot.by_key[key].index for key in state.selection.keys]
+        return best_on_screen(NvmlSource(sysfs=self.root), count)
 
 
 Ask = Callable[[Call, int], "list[int] | None"]

@@ -92,7 +92,9 @@ def _single(pairs: PairScores, device: int, whole: Sequence[tuple[int, ...]]) ->
         return "weakest links to the others"
     if len(set(pairs.degree)) > 1:
         return ""
-    return "as good as any other" if len(set(pairs.free_gib)) == 1 else "most free memory"
+    if len(set(pairs.free_gib)) == 1:
+        return "as good as any other"
+    return "most free memory" if pairs.free_gib[device] == max(pairs.free_gib) else ""
 
 
 def _single_of_unlike(pairs: PairScores, device: int) -> str:

@@ -110,6 +110,7 @@ class AppState:
     set_aside               a filter of the settings that matches nothing here so far, and is not applied
     timelines               how the devices were used over the last hours, None until that is kept
     measured                GB/s from one device to another, by their keys, where `v` has measured it
+    always_warns            whether `warnings` are shown without a command, too
     """
 
     environ: Mapping[str, str]
@@ -133,6 +134,7 @@ class AppState:
     set_aside: str = ""
     short_of: int | None = None
     listed_before: tuple[str, ...] = ()
+    always_warns: bool = False
 
     # A new reading
 
@@ -307,7 +309,7 @@ class AppState:
 
     def toggle(self, device: Device) -> tuple[AppState, str | None]:
         """The device selected, or deselected. A busy one can be selected, with a message, unless the warnings
-        below the launch line say so."""
+        that are shown say so."""
         if device.key in self.selection:
             return self._select(self.selection.toggle(device.key)), None
         refusal = self._refusal(device)
@@ -315,7 +317,7 @@ class AppState:
             return self, refusal
         verdict = self.verdicts[device.key]
         app_state = self._select(self.selection.toggle(device.key))
-        if verdict.free or self.options.command:
+        if verdict.free or self.options.command or self.always_warns:
             return app_state, None
         job, now = self.own_job_on(device.key), self.snapshot.time
         why = in_use_by(job, now) if job else state_and_reason(verdict, now)

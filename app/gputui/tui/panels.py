@@ -31,6 +31,9 @@ links are the same; for more there is the topology page."""
 _HIGHEST = 25
 """Lines of the three charts of one device, with the line between two devices: higher ones say no more."""
 
+_RESERVED = 8
+"""Lines of the processes that free devices have in reserve, at most: the other panels need some, too."""
+
 _LEAST_OF_DEVICE = 7
 """Lines of the panel of one device: its state and a group of facts."""
 
@@ -70,10 +73,14 @@ class Panel:
 def _size_of_processes(app_state: AppState, width: int) -> Size:
     if not (app_state.rows or app_state.filter_hides_all):
         return NOTHING
+    found = groups(app_state)
     # (On a very wide screen commands have room for most of them in one line.)
     if not WIDE <= width < VERY_WIDE:
-        return Size(4, 1 + max(1, len(groups(app_state))))
-    return Size(4, lines_of_processes(app_state, side_width(width)))
+        return Size(4, 1 + max(1, len(found)))
+    # A free device has a line, too: no panel moves when something starts there.
+    used = {device.key for group in found for device, _ in group}
+    free = sum(not device.mig and device.key not in used for device in app_state.rows)
+    return Size(4, lines_of_processes(app_state, side_width(width)) + min(free, _RESERVED))
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from gputui.choosing.verdict_text import NO_PROCESS, state_and_brief, state_and_reason
+from gputui.choosing.verdict_text import state_and_brief, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, duration, person, printable, size, without_path
 from gputui.inventory.light_dataclasses import dataclass, field, replace
@@ -162,8 +162,6 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
     user = person(claim.user, claim.own) if claim else UNKNOWN
     verdict, amount = app_state.verdicts[device.key], device.memory_used or 0
     what, short = state_and_reason(verdict, snapshot.time), state_and_brief(verdict, snapshot.time)
-    if verdict.state == "held":
-        short = f"held: {used}, {NO_PROCESS}"
     return Row(label, "", user, used, UNKNOWN, "", what, short, None, device.key, amount=amount)
 
 

@@ -59,7 +59,7 @@ class BoxSelection:
     def _empty(self) -> AppState:
         # (Devices of this machine are never or always preferred; and what runs there judges by one reading.)
         rules = replace(self._view.app_state.rules, never=(), prefer=(), window=0.0)
-        return AppState({}, rules=rules)
+        return AppState({}, rules=rules, always_warns=True)
 
     def follow(self, states: Sequence[BoxState]) -> None:
         """The box of the selection as it is now."""

@@ -141,6 +141,7 @@ class LaunchController:
 
     def _copied(self, text: str, copied: Copied) -> None:
         self._view.show_message(copied.message, "" if copied.sure else "warn")
+        self._view.redraw_page()
         if not copied.sure:
             self.uncertain_copy = text
 

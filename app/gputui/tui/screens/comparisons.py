@@ -88,7 +88,6 @@ class ComparisonsScreen(ListPage):
         current = self._current
         if current is not None:
             self._copy_text("\n".join(as_text(current, None)) + "\n")
-            self.show_message(f"comparison {current.id} was sent to the clipboard")
 
     def action_forget(self) -> None:
         """Asked for twice; its jobs and their logs stay."""

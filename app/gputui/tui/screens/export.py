@@ -107,7 +107,6 @@ class ExportScreen(ListPage):
             self.show_message(f"no {self._form}: {reason}")
         else:
             self._copy_text(text)
-            self.show_message(f"{self._form} sent to the clipboard")
 
     def action_write(self) -> None:
         text, reason = self._text()

@@ -307,7 +307,6 @@ class JobsScreen(ListPage):
         job = self._record()
         if job is not None:
             self._copy_text(job.line)
-            self.show_message(f"the launch line of {job.id} was sent to the clipboard")
 
 
 def _as_shown(job: Job, seen: JobSummary | None) -> JobSummary:

@@ -176,10 +176,13 @@ def all_timelines(
             break
         lines += gaps + block
         shown += [""] * len(gaps) + [device.key] * len(block)
-    blank = grid.room - len(lines)
-    if blank < len(devices) and (grid.gap or grid.rows[0][1] > 1):
+    blank, tops = grid.room - len(lines), _tops(shown)
+    if blank < len(tops) and (grid.gap or grid.rows[0][1] > 1):
         # (Fewer lines than devices are left over: the charts stay equally high, and the axis at the foot.)
-        lines, shown = [_BLANK] * blank + lines, [""] * blank + shown
+        for number in range(blank, 0, -1):
+            at = tops[number * (len(tops) - 1) // blank]
+            lines.insert(at, _BLANK)
+            shown.insert(at, "")
     if grid.beside > 1:
         lines.insert(0, _headings(app_state, grid, [device.key for device in devices]))
         shown.insert(0, "")
@@ -287,9 +290,14 @@ def _block(
     return block
 
 
+def _tops(shown: Sequence[str]) -> list[int]:
+    """The first line of each device."""
+    return [line for line, key in enumerate(shown) if key and key not in shown[:line]]
+
+
 def _taller(timelines: Timelines, devices: Sequence[Device], grid: _Grid) -> dict[str, int]:
     """How many lines more the first chart of each device has, by its key, where all fit and lines are left
-    over. They are equally high: lines that are too few for all stay blank."""
+    over. They are equally high: lines that are too few for all stand between them, blank."""
     used = sum(tall for device in devices for _, tall in _rows_of(timelines, device, grid))
     left = grid.room - used - grid.gap * (len(devices) - 1)
     return {device.key: max(0, left) // len(devices) for device in devices}
