@@ -1,9 +1,9 @@
 """`gputui metrics --serve`: the standard library's HTTP server, within bounds, for a Prometheus.
 
 Whoever reaches the address can connect as often as they like, so of too many connections the oldest one ends:
-a scrape, which takes milliseconds, is answered beside any number of slow clients. A web page that a user of the
-machine looks at can have a name that means this address, so a request for a name that is not ours is refused
-(DNS rebinding).
+a scrape, which takes milliseconds, is answered beside any number of slow clients. A web page that somebody
+looks at can have a name that means this address, so a request for a name that is not ours is refused (DNS
+rebinding).
 """
 
 from __future__ import annotations
