@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import re
@@ -59,6 +60,26 @@ def test_no_key_waits_for_the_modules_that_compose_a_launch(
     assert "True gputui.launching.compose" not in imports.read_text()
     terminal.send("q")
     assert terminal.end() == 0
+
+
+def test_a_setting_that_was_changed_just_before_the_end_is_saved_or_said_not_to_be(
+    start: Start, base_environment: dict[str, str]
+) -> None:
+    home = Path(base_environment["HOME"])
+    config = home / ".config" / "gputui" / "config.toml"
+    terminal = start("--demo")
+    terminal.until("○ free")
+    terminal.send("Tq")
+    assert terminal.end() == 0 and b"not saved" not in terminal.raw
+    before = config.read_text()
+    assert "light" in before
+    with (home / ".local" / "state" / "gputui" / ".settings.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        terminal = start("--demo")
+        terminal.until("○ free")
+        terminal.send("Tq")
+        assert terminal.end() == 0 and b"not saved" in terminal.raw.rpartition(b"\x1b[?1049l")[2]
+    assert config.read_text() == before
 
 
 def test_it_ends_when_the_terminal_is_gone_though_hangups_are_ignored(start: Start) -> None:

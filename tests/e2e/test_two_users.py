@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.conftest import GPUTUI
+from e2e.conftest import GPUTUI, Start
 from gputui.allocating import queue, waiting_loop
 from gputui.allocating.claims import folder as folders
 from gputui.allocating.claims import lease
@@ -818,3 +818,37 @@ def test_settings_that_another_user_can_change_start_nothing_of_his(box: Box, us
             assert pick()[0] == 2
         finally:
             subprocess.run(["gpasswd", "-d", *members], capture_output=True, check=True)
+
+
+def test_what_another_user_locks_keeps_no_setting_from_being_saved_and_nobody_from_quitting(
+    box: Box, users: Users, start: Start, base_environment: dict[str, str]
+) -> None:
+    """Whoever can read a file or folder can lock it, and never let go."""
+    home = box.folder / "home"
+    config = home / ".config" / "gputui" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("[screen]\ntheme = 'dark'\n")
+    (home / ".local" / "state" / "gputui").mkdir(parents=True)
+    for place in (home, *home.rglob("*")):
+        place.chmod(0o755)
+
+    def hold() -> int:
+        held = []
+        for place in (home, *home.rglob("*")):
+            held.append(os.open(place, os.O_RDONLY))
+            fcntl.flock(held[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
+        print(len(held), flush=True)
+        signal.pause()
+        return 0
+
+    holder = box.fork(hold, users.bob)
+    until(lambda: holder.out or holder.over)
+    assert holder.out.strip() == "7", holder.err
+    terminal = start("--demo", environment=base_environment | {"HOME": str(home)})
+    terminal.until("○ free")
+    terminal.send("T")
+    terminal.until("theme: light")
+    terminal.until(lambda _: "light" in config.read_text())
+    terminal.send("q")
+    assert terminal.end() == 0
+    assert not holder.over

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +15,11 @@ import pytest
 
 from gputui.choosing.verdict import verdicts
 from gputui.cli.ls import document_text
-from gputui.sources.hosts import channel, session
+from gputui.sources.hosts import channel, left_behind, session
 from gputui.sources.hosts.calls import AT_ONCE, ask, of_each
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.remote_script import MARK
+from gputui.sources.hosts.session import Session
 from gputui.sources.hosts.ssh import Way, trouble_of
 from unit.builders import box, gpu
 from unit.jobs_support import until
@@ -71,6 +76,51 @@ def in_time(work: Callable[[], T]) -> T:
     thread.join(20)
     assert given, "it hangs"
     return given[0]
+
+
+@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize("told", ["echo >{folder}/told; exit 0", ""])
+def test_an_ssh_that_does_not_end_is_ended_and_has_no_status(
+    ssh: Ssh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, runs: bool
+) -> None:
+    """By SIGTERM, which lets it end what it has started, and else by SIGKILL."""
+    if not told:
+        monkeypatch.setattr(session, "_ENDS_WITHIN", 0.05)
+    marks = f"echo '{MARK} there'; echo '{MARK} run'; " if runs else ""
+    ssh(f"trap '{told}' TERM; echo $$ >{{folder}}/pid; {marks}while :; do sleep 0.1; done")
+    asked = Session("box", ["ls"], Way(5), apart=True)
+    try:
+        until((tmp_path / "pid").exists)
+        until(lambda: asked.receive(0.01) == b"" and asked.mode == ("run" if runs else None))
+    finally:
+        assert in_time(lambda: (asked.close(),)) == (None,)
+    assert (tmp_path / "told").exists() == bool(told)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+_SLEEPS = """
+import os, signal, subprocess
+from gputui.sources.hosts import left_behind
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+ends, stays = [subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL).pid for _ in range(2)]
+left_behind.end_with_us(ends)
+left_behind.end_with_us(stays)
+left_behind.has_ended(stays)
+print(ends, stays, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_has_not_ended_ends_when_we_have() -> None:
+    """However we ended, and only that: the number of what has ended may be another's."""
+    done = subprocess.run([sys.executable, "-c", _SLEEPS], stdout=subprocess.PIPE, text=True, check=False)
+    ends, stays = map(int, done.stdout.split())
+    try:
+        until(lambda: not Path(f"/proc/{ends}").exists())
+        assert Path(f"/proc/{stays}").exists()
+    finally:
+        os.kill(stays, signal.SIGKILL)
 
 
 def test_a_box_that_asks_says_so_and_is_connected_to_when_it_was_answered(
@@ -204,6 +254,8 @@ def test_channels_that_are_opened_and_stopped_leave_no_descriptors(ssh: Ssh) -> 
     def descriptors() -> int:
         return len([*Path("/proc/self/fd").iterdir()])
 
+    # (Its pipe is there from the first connection on.)
+    left_behind.has_ended(0)
     before = descriptors()
     for _ in range(3):
         channels = Channels(("a", "b", "c"), Way(1), 0.1)

@@ -27,6 +27,7 @@ from gputui.launching.history import (
 )
 from gputui.launching.history_file import change, load
 from gputui.launching.launch_options import LaunchOptions
+from gputui.system import files
 from unit.builders import make_homeless
 
 PLAN = LaunchOptions(("python", "train.py"))
@@ -290,7 +291,7 @@ def test_a_lock_that_is_never_given_back_is_given_up(
     import fcntl
 
     keep(environ)
-    monkeypatch.setattr(history_file, "_PATIENCE", 0.05)
+    monkeypatch.setattr(files, "_PATIENCE", 0.05)
     with (file.parent / ".launches.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(KeepError, match="another gputui holds"):

@@ -544,6 +544,9 @@ def test_the_users_master_is_used_and_when_it_dies_the_connection_is_made_again(
     name = fresh(boxes, "shared")
     boxes.add(name, idle, options=options)
     assert len(entry(call, name)["devices"]) == 2
+    assert tell("check") != 0, "a connection of ours, which may be ended at any moment, is no master"
+    subprocess.run([str(boxes.path / "ssh"), name, "true"], capture_output=True, check=True)
+    assert len(entry(call, name)["devices"]) == 2
     # (It was left as it was: alive, for the next connection.)
     assert tell("check") == 0
     with following(boxes, name, "--interval", "0.1") as document:
@@ -556,18 +559,18 @@ def test_the_users_master_is_used_and_when_it_dies_the_connection_is_made_again(
 def test_a_master_that_is_killed_takes_no_connection_with_it_for_long(
     boxes: SshBoxes, idle: dict[str, str], control: tuple[str, Callable[[str], int]]
 ) -> None:
-    options, tell = control
+    options, _ = control
     name = fresh(boxes, "killed")
     boxes.add(name, idle, options=options)
     path = next(line.split()[1] for line in options.splitlines() if "ControlPath" in line)
     argv = [str(boxes.path / "ssh"), "-S", path, "-O", "check", "any"]
+    subprocess.run([str(boxes.path / "ssh"), name, "true"], capture_output=True, check=True)
     with following(boxes, name, "--interval", "0.1") as document:
         until(document, lambda found: found[name]["state"] == "live")
         said = subprocess.run(argv, capture_output=True, text=True, check=True).stderr
         os.kill(int("".join(filter(str.isdigit, said.partition("pid=")[2]))), signal.SIGKILL)
         until(document, lambda found: found[name]["state"] == "dead")
         until(document, lambda found: found[name]["state"] == "live")
-    assert tell("check") == 0
 
 
 def test_a_client_that_is_killed_at_any_moment_leaves_nothing_behind_there(
@@ -596,6 +599,58 @@ def test_a_client_that_is_killed_at_any_moment_leaves_nothing_behind_there(
     pids = started.read_text().split()
     assert len(pids) > 2
     until_true(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+@pytest.mark.parametrize("hangs", ["login", "answer"])
+@pytest.mark.parametrize("end", ["give up", "kill"])
+def test_no_ssh_is_left_of_a_box_that_answers_nothing(
+    boxes: SshBoxes, idle: dict[str, str], tmp_path: Path, hangs: str, end: str
+) -> None:
+    """One that is alive for ssh (ServerAliveInterval); it ends neither with its input nor by SIGHUP."""
+    name = fresh(boxes, "silent")
+    silent = """trap '' HUP PIPE TERM INT; >"$HOME/in"; while [ -e "$HOME/in" ]; do sleep 1; done"""
+    home = boxes.add(name, idle, before=silent if hangs == "login" else "")
+    (home / "bin" / "gputui").write_text(f"#!/bin/sh\n{silent if hangs == 'answer' else ''}\n")
+    call = ["ls", "--hosts", name] if end == "kill" else ["-c", _GIVES_UP, name]
+    program_here = ["-m", "gputui"] if end == "kill" else []
+    noted = tmp_path / "ssh"
+    noted.mkdir()
+    (noted / "ssh").write_text(f'#!/bin/sh\necho $$ >> {noted}/pids\nexec {boxes.path}/ssh "$@"\n')
+    (noted / "ssh").chmod(0o755)
+    environ = boxes.environment(dict(os.environ))
+    with subprocess.Popen(
+        [sys.executable, *program_here, *call],
+        env={**environ, "PATH": f"{noted}:{environ['PATH']}"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            until_true((home / "in").exists)
+            pids = [int(each) for each in (noted / "pids").read_text().split()]
+            assert any(map(is_running, pids))
+            if end == "kill":
+                process.kill()
+            until_true(lambda: not any(map(is_running, pids)))
+            assert end == "kill" or process.wait(30) == 0
+        finally:
+            (home / "in").unlink(missing_ok=True)
+            process.kill()
+
+
+_GIVES_UP = """
+import sys
+from gputui.sources.hosts import calls, session
+from gputui.sources.hosts.ssh import Way
+session.LOGIN_WITHIN = 5.0
+assert calls.ask(sys.argv[1], ["ls"], Way(5), patience=0.0).trouble.kind == "unreachable"
+"""
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def older(home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -267,24 +268,86 @@ def test_a_scrape_does_not_wait_for_ever_for_another_one_s_reading(monkeypatch: 
     assert answers == [200]
 
 
-def test_connections_are_bounded_and_a_later_one_is_answered() -> None:
+def _connected(url: str, count: int, source: str = "127.0.0.1") -> list[socket.socket]:
+    where = ("127.0.0.1", int(url.rpartition(":")[2]))
+    return [socket.create_connection(where, 30, (source, 0)) for _ in range(count)]
+
+
+def _close(connections: list[socket.socket]) -> None:
+    for each in connections:
+        each.close()
+
+
+@pytest.mark.parametrize("sources", [1, 40])
+@pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.0\r\nX-Slow: "])
+def test_any_number_of_slow_connections_keeps_no_scrape_from_its_answer(sources: int, said: bytes) -> None:
+    """Whatever addresses they come from: on the loopback everybody has millions."""
     with served(lambda: "# EOF\n") as url:
-        port = int(url.rpartition(":")[2])
-        opened = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(40)]
+        opened: list[socket.socket] = []
         try:
-            # Those that are too many are closed at once; none of the others has said anything yet.
-            until(lambda: sum(_closed(each) for each in opened) >= 24)
+            for number in range(40):
+                opened += _connected(url, 1, f"127.0.0.{2 + number % sources}")
+                with contextlib.suppress(OSError):
+                    opened[-1].send(said)
+            assert fetched(url)[0] == 200
+            # The bounds: so many are left, the last ones.
+            left = 4 if sources == 1 else 16
+            until(lambda: sum(not _closed(each) for each in opened) <= left)
         finally:
-            for each in opened:
-                each.close()
+            _close(opened)
 
-        def answered() -> bool:
+
+def test_a_connection_ends_after_a_time_also_one_that_goes_on_sending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics_server, "_LONGEST", 0.2)
+    with served(lambda: "# EOF\n") as url:
+        (slow,) = _connected(url, 1)
+
+        def is_cut() -> bool:
             try:
-                return fetched(url)[0] == 200
+                slow.send(b"G")
             except OSError:
-                return False
+                return True
+            return False
 
-        until(answered)
+        try:
+            until(is_cut)
+        finally:
+            slow.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("127.0.0.1:19400", 200),  # ssh -L 19400:127.0.0.1:9400
+        ("localhost:9400", 200),
+        ("LOCALHOST", 200),
+        ("evil.example", 421),
+        ("evil.example:9400", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("127.0.0.1@evil.example", 421),
+        ("[::1", 421),
+        ("", 421),
+    ],
+)
+def test_a_name_that_is_not_ours_is_not_answered(host: str, status: int) -> None:
+    with served(lambda: "# EOF\n") as url:
+        assert fetched(f"{url}/metrics", Host=host)[0] == status
+
+
+def test_the_name_that_is_served_is_answered() -> None:
+    with served(lambda: "# EOF\n", "localhost") as url:
+        assert fetched(url, Host="localhost")[0] == 200
+    with served(lambda: "# EOF\n", "0.0.0.0") as url:
+        assert fetched(url, Host=socket.gethostname())[0] == 200
+        assert fetched(url, Host="evil.example")[0] == 421
+        # (HTTP/1.0 has none; a browser always sends one.)
+        (bare,) = _connected(url, 1)
+        with bare:
+            bare.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert bare.recv(12) == b"HTTP/1.0 200"
 
 
 def _closed(connection: socket.socket) -> bool:

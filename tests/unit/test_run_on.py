@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -302,6 +303,43 @@ def test_ctrl_c_ends_what_only_looks_at_a_job_and_not_the_job(
 )
 def test_what_cannot_be_meant_is_refused(call: Call, words: tuple[str, ...]) -> None:
     call("run", *words, "-n", "1", "--", "true").refused(2)
+
+
+@pytest.mark.parametrize("action", ["log", "show", "wait", "stop"])
+def test_what_a_box_says_of_a_job_does_nothing_to_the_terminal(remote: Remote, action: str) -> None:
+    hostile = r"\033]0;title\007\033]52;c;aGVsbG8=\007\033[2J\033[6n\033[99Aend\302\233"
+    (remote.home / "bin" / "gputui").write_text(
+        f"#!/bin/sh\nprintf '{hostile}\\n'\nprintf '{hostile}\\n' >&2\n"
+    )
+    terminal = Terminal([*GPUTUI, "jobs", action, f"{remote.name}:x1"], remote.environ | {"TERM": "xterm"})
+    try:
+        assert terminal.end() == 0
+        assert terminal.raw.count(b"end") == 2
+        assert b"\x1b" not in terminal.raw.replace(b"\x1b[0m", b"") and b"\x9b" not in terminal.raw
+    finally:
+        terminal.close()
+
+
+def test_a_log_of_a_box_that_cannot_be_written_is_one_line(remote: Remote, tmp_path: Path) -> None:
+    """As is one of our own: a disk, or what may be written, is full."""
+    (remote.home / "bin" / "gputui").write_text("#!/bin/sh\nhead -c 300000 /dev/zero | tr '\\0' x\n")
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    for file, before in ((tmp_path / "out", limit), (Path("/dev/full"), None)):
+        with file.open("wb") as out:
+            done = subprocess.run(
+                [*GPUTUI, "jobs", "log", f"{remote.name}:x1"],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                env=remote.environ,
+                check=False,
+                preexec_fn=before,
+            )
+        assert done.returncode == 1 and done.stderr.startswith(b"gputui: cannot write: ")
+        assert done.stderr.count(b"\n") == 1
 
 
 def test_jobs_of_a_box_are_listed_and_acted_on_from_here(

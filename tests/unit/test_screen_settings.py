@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from gputui.allocating.save_settings import save_screen
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings, SettingsError, settings
+from gputui.system import files
 from gputui.tui.actions import ACTIONS
 from gputui.tui.panels import PANELS
 from gputui.tui.screen_settings import THEME_NAMES, checked
@@ -210,6 +212,29 @@ def test_however_the_file_is_laid_out_a_change_is_read_again_as_it_was_made(
     assert (b"mine" in written) == ("mine" in LAYOUTS[layout])
 
 
+def test_a_lock_that_is_never_given_back_is_given_up(
+    environ: dict[str, str], config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_PATIENCE", 0.05)
+    environ["XDG_STATE_HOME"] = str(tmp_path / "state")
+    save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+    before = config.read_text()
+    with (tmp_path / "state" / "gputui" / ".settings.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        with pytest.raises(SettingsError, match="another gputui holds"):
+            save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="dark"))
+    assert config.read_text() == before
+
+
+def test_a_file_that_others_could_have_changed_is_neither_read_nor_written(
+    environ: dict[str, str], config: Path
+) -> None:
+    config.parent.chmod(0o777)
+    os.mkfifo(config)
+    with pytest.raises(SettingsError, match="other users can write"):
+        save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+
+
 def test_a_file_that_is_read_only_is_left_as_it_is(environ: dict[str, str], config: Path) -> None:
     config.write_text(OF_A_PERSON)
     config.chmod(0o444)
@@ -260,7 +285,7 @@ def test_a_link_that_leads_nowhere_makes_its_file_and_one_to_itself_is_an_error(
     assert config.is_symlink() and settings(environ).screen.theme == "ansi"
     config.unlink()
     config.symlink_to(config.name)
-    with pytest.raises(SettingsError, match="symbolic links"):
+    with pytest.raises(SettingsError, match="too many links"):
         save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
 
 

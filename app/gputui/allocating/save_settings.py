@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from gputui.allocating.settings import BOM, ScreenSettings, SettingsError, own_file
-from gputui.system.files import make_folder, write_private
+from gputui.allocating.settings import BOM, ScreenSettings, SettingsError, own_file, refuse_of_others
+from gputui.system.files import NoHomeError, alone, make_folder, private_folder, state_folder, write_private
 
 _KEYS = {"keymap": "keys"}
 """What a field of ScreenSettings is called in the file, where that is not its name."""
@@ -26,11 +25,16 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
     named = own_file(environ)
     if named is None:
         raise SettingsError("there is no home folder to save the settings in")
+    refuse_of_others(named)
     try:
         # (A settings file is often a link into a repository of such files: the link stays one.)
         file = Path(os.path.realpath(named))
         make_folder(file.parent)
-        with _alone_in(file.parent):
+        state = state_folder(environ)
+        private_folder(state)
+        # (Of two screens that save at once each would undo what the other has changed. Not in the file's own
+        # folder: others can often read that, and so lock it, and not let go.)
+        with alone(state / ".settings.lock"):
             mode = _mode(file)
             if mode is not None and not mode & 0o222:
                 # (A rename would replace it all the same, as would root.)
@@ -45,6 +49,8 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
             write_private(file, (BOM if text.startswith(BOM) else "") + changed, synced=True)
             if mode is not None:
                 file.chmod(mode)
+    except NoHomeError as error:
+        raise SettingsError(str(error)) from None
     except OSError as error:
         raise SettingsError(f"{named}: {error.strerror}") from None
     except (UnicodeDecodeError, ParseError, TOMLKitError, RuntimeError) as error:
@@ -76,20 +82,3 @@ def _mode(file: Path) -> int | None:
         return file.stat().st_mode & 0o777
     except FileNotFoundError:
         return None
-
-
-@contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """While no other screen of this user saves its settings in the folder: each would undo what the other has
-    changed. Where folders cannot be locked (NFS, Windows), without waiting."""
-    handle = -1
-    try:
-        with contextlib.suppress(ImportError, OSError):
-            import fcntl
-
-            handle = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        if handle >= 0:
-            os.close(handle)

@@ -130,12 +130,17 @@ def settings(environ: Mapping[str, str]) -> Settings:
             raise SettingsError(f"{file}: {error.strerror}") from None
         if len(data) > _MOST:
             raise SettingsError(f"{file}: longer than {_MOST} bytes")
-        reason = who_can_change(file)
-        if reason is not None:
-            # (They would choose what we start, and which devices count as free.)
-            raise SettingsError(f"{file} is not used, as others could have changed it: {reason}")
+        refuse_of_others(file)
         found = _with(found, _parsed(file, data), file)
     return found
+
+
+def refuse_of_others(file: str) -> None:
+    """Raises SettingsError where others could have changed a file: they would choose what we start, and which
+    devices count as free."""
+    reason = who_can_change(file)
+    if reason is not None:
+        raise SettingsError(f"{file} is not used, as others could have changed it: {reason}")
 
 
 def _at_once(file: str, flags: int) -> int:

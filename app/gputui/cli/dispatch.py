@@ -42,7 +42,7 @@ SUBCOMMANDS: dict[str, str] = {
 """Every subcommand, with its line in `gputui --help`; each lives in the file of its name."""
 
 _SCREEN = "screen"
-_OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EIO)
+_OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO)
 _NO_THREAD = "can't start new thread"
 """What Python says then; the exception has no type of its own."""
 CANNOT_START = 126

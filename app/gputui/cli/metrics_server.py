@@ -1,7 +1,14 @@
-"""`gputui metrics --serve`: a small HTTP server for a Prometheus that scrapes this machine."""
+"""`gputui metrics --serve`: the standard library's HTTP server, within bounds, for a Prometheus.
+
+Whoever reaches the address can connect as often as they like, so of too many connections the oldest one ends:
+a scrape, which takes milliseconds, is answered beside any number of slow clients. A web page that somebody
+looks at can have a name that means this address, so a request for a name that is not ours is refused (DNS
+rebinding).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import signal
 import socket
@@ -12,6 +19,8 @@ import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import FrameType
+from typing import Any
+from urllib.parse import urlsplit
 
 from gputui.cli.common import WrongCallError, say
 from gputui.sources.source import NoSourceError
@@ -19,13 +28,12 @@ from gputui.sources.source import NoSourceError
 FRESH = 1.0
 """Seconds for which one reading answers all scrapes."""
 _PATIENCE = 10.0
-"""Seconds that a client has for its request, and that a scrape waits for a reading."""
-_MOST = 16
-"""Connections at once; the next one is closed."""
+"""Seconds that a scrape waits for another one's reading."""
+_LONGEST = 30.0
+"""Seconds from a connection's beginning to its end."""
+_MOST, _MOST_OF_ONE = 16, 4
+"""Connections at once, and those from one address."""
 _OPENMETRICS = "application/openmetrics-text"
-
-
-_Request = socket.socket | tuple[bytes, socket.socket]
 
 
 class _Shared:
@@ -53,7 +61,6 @@ class _Shared:
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     server_version, sys_version = "gputui", ""
-    timeout = _PATIENCE
 
     def do_GET(self) -> None:
         self._answer(with_body=True)
@@ -63,7 +70,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, with_body: bool) -> None:
         kind, status = "text/plain; charset=utf-8", 200
-        if self.path.partition("?")[0] not in ("/", "/metrics"):
+        if not self._is_for_us():
+            status, body = 421, b"the Host of this request is not the address that is served\n"
+        elif self.path.partition("?")[0] not in ("/", "/metrics"):
             status, body = 404, b"/metrics\n"
         else:
             try:
@@ -80,6 +89,21 @@ class _Handler(BaseHTTPRequestHandler):
         if with_body:
             self.wfile.write(body)
 
+    def _is_for_us(self) -> bool:
+        """Whether the Host, if there is one (HTTP/1.0), is where we are reached, through whatever port (`ssh
+        -L`)."""
+        named = self.headers.get("Host")
+        if named is None:
+            return True
+        own = self.connection.getsockname()[0].removeprefix("::ffff:")
+        names = {own, self.server.named, socket.gethostname().lower()}
+        if ipaddress.ip_address(own).is_loopback:
+            names.add("localhost")
+        try:
+            return urlsplit(f"//{named}").hostname in names
+        except ValueError:
+            return False
+
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: a scrape every few seconds is no news."""
 
@@ -92,28 +116,57 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], text: Callable[[], str]) -> None:
         self.shared = _Shared(text)
-        self._places = threading.BoundedSemaphore(_MOST)
+        self.named = address[0].lower()
+        self._open: dict[socket.socket, tuple[str, float]] = {}
+        """The address and the end of each connection that may go on, the oldest first."""
+        self._places = threading.BoundedSemaphore(2 * _MOST)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Handler)
 
-    def process_request(self, request: _Request, client_address: object) -> None:
+    def service_actions(self) -> None:
+        """End the connections whose time is over."""
+        now = time.monotonic()
+        for request, (_, until) in tuple(self._open.items()):
+            if now >= until:
+                self._end(request)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        whose = client_address[0]
+        everybody = tuple(self._open.items())
+        theirs = [each for each, (address, _) in everybody if address == whose]
+        if len(theirs) >= _MOST_OF_ONE:
+            self._end(theirs[0])
+        elif len(everybody) >= _MOST:
+            self._end(everybody[0][0])
+        # (One that was ended may still wait for a reading.)
         if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
             return
+        self._open[request] = whose, time.monotonic() + _LONGEST
         try:
             super().process_request(request, client_address)
         except BaseException:
             self._places.release()
             raise
 
-    def process_request_thread(self, request: _Request, client_address: object) -> None:
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._places.release()
 
-    def handle_error(self, request: _Request, client_address: object) -> None:
+    def shutdown_request(self, request: Any) -> None:
+        self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def _end(self, request: socket.socket) -> None:
+        self._open.pop(request, None)
+        with contextlib.suppress(OSError):
+            # (Its thread, which may wait for what is sent or read, closes it.)
+            request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that has gone, or is too slow, is nobody's trouble; anything else is a defect."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)

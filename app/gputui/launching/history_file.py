@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from gputui.launching.launch_options import MOST, LaunchOptions, table
 from gputui.system.files import (
     NoHomeError,
     UnsafeHomeError,
-    open_lock,
+    alone,
     open_own,
     private_folder,
     state_folder,
@@ -29,9 +27,6 @@ SCHEMA = 1
 
 _LARGEST = 4 << 20
 """Bytes that are read and written: a command may have two million."""
-
-_PATIENCE = 2.0
-"""Seconds to wait for another gputui that is writing."""
 
 
 def load(environ: Mapping[str, str]) -> Launches:
@@ -89,7 +84,7 @@ def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> L
         raise KeepError(f"launches cannot be saved: {error}") from None
     try:
         private_folder(folder)
-        with _alone(folder / ".launches.lock"):
+        with alone(folder / ".launches.lock"):
             before = load(environ)
             kept = how(before)
             if kept != before:
@@ -127,27 +122,6 @@ def _fitting(kept: Launches) -> tuple[Launches, str]:
         if not oldest:
             raise KeepError("no room to save this launch: `gputui launches forget NAME` removes one")
         kept = (*kept[:oldest], *kept[oldest + 1 :])
-
-
-@contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Hold the lock; one that is held for seconds is given up, as the launch is to go on. Raises OSError."""
-    import fcntl
-
-    handle = open_lock(lock)
-    try:
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise KeepError(f"launches cannot be saved: another gputui holds {str(lock)!r}") from None
-                time.sleep(0.01)
-        yield
-    finally:
-        os.close(handle)
 
 
 def row(each: PastLaunch) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gputui.system.trust import how_changed, who_can_change
@@ -23,6 +24,8 @@ _OLD = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
 _NAME_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
 """For a folder that we may write into and not list (mode 0300)."""
+_PATIENCE = 1.0
+"""Seconds to wait for another gputui that writes: a person who quits waits with it."""
 
 
 class NoHomeError(Exception):
@@ -150,6 +153,34 @@ def open_own(file: Path, flags: int = os.O_RDONLY) -> int:
 def open_lock(file: Path) -> int:
     """A descriptor of a file that is there to be locked, made where there is none. Raises OSError."""
     return _checked(os.open(file, os.O_RDWR | os.O_CREAT | _OLD, 0o600))
+
+
+@contextlib.contextmanager
+def alone(file: Path) -> Iterator[None]:
+    """While no other process of our user has the lock of this file, which is made where there is none: in a
+    private folder, as whoever can read a file can lock it. Where files cannot be locked (some NFS), at once.
+
+    Raises OSError, also where it is held for a second.
+    """
+    import fcntl
+
+    handle = open_lock(file)
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise TimeoutError(errno.ETIMEDOUT, f"another gputui holds {str(file)!r}") from None
+                time.sleep(0.01)
+                continue
+            except OSError:
+                pass
+            break
+        yield
+    finally:
+        os.close(handle)
 
 
 def _checked(handle: int) -> int:

@@ -92,12 +92,16 @@ class GputuiApp(App[Outcome]):
         self.theme = app_state.screen.theme or default_theme(app_state.environ)
         self.set_keymap(app_state.screen.keymap)
         self._typed_ahead = TypedAhead(self)
+        self.unsaved: Callable[[], str | None] = lambda: None
+        """Once the screen is gone: why the settings are not saved, None where they are."""
 
     def get_default_screen(self) -> MainScreen:
         app_state, reading = self._first_state, self._mailbox.latest
         if reading is not None and isinstance(reading.result, Snapshot):
             app_state = app_state.with_snapshot(reading.result)
-        return MainScreen(app_state, self.sampler, self.end_without_terminal, self._clock, self._write)
+        main = MainScreen(app_state, self.sampler, self.end_without_terminal, self._clock, self._write)
+        self.unsaved = main.unsaved
+        return main
 
     @property
     def main(self) -> MainScreen:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
 from gputui.choosing.rules import DEFAULT_RULES, Rules
+from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.source import WithJobs
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shell_words import assignments
@@ -92,6 +93,8 @@ def run_screen(
                 driver_class=terminal.driver_class,
                 signals=signals,
             )
-            return app.run() or Outcome(status=app.return_code or 0)
+            outcome = app.run() or Outcome(status=app.return_code or 0)
+            warnings = (outcome.warning, app.unsaved())
+            return replace(outcome, warning="; ".join(filter(None, warnings)) or None)
         finally:
             sampler.stop()

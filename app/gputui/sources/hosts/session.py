@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from gputui.inventory.formatting import printable
+from gputui.sources.hosts.left_behind import end_with_us, has_ended
 from gputui.sources.hosts.remote_script import MARK, MODES, Mode, command
 from gputui.sources.hosts.sent_core import digest, zipped
 from gputui.sources.hosts.ssh import LOST, Trouble, Way, ssh_argv, trouble_of
@@ -24,10 +25,9 @@ _MOST_SAID = 16 * 1024
 _WRONG_CALL = 2
 """The status of gputui, and of every argparse, for a call that it does not understand."""
 _ENDS_WITHIN = 5.0
-"""Seconds for which an ssh is waited for whose output has ended."""
+"""Seconds for which an ssh is waited for whose output has ended, and one that was told to end."""
 _GRACE = 0.3
-"""Seconds that an ssh whose input has ended is waited for. Longer ones end by themselves: an ssh may be the
-master of the user's other connections, and is not killed once gputui runs at its other end."""
+"""Seconds that an ssh whose input has ended is waited for."""
 LOGIN_WITHIN = 15.0
 """Seconds after the connect timeout in which a login there must come as far as our script: a home on a dead
 file server never does."""
@@ -71,6 +71,9 @@ class Session:
         self._connected = connected
         self._connects_until = time.monotonic() + way.timeout
         # (A person who is asked for a password may take his time.)
+        self._is_alone = not way.prompts
+        """Whether nobody else uses it: one that may ask can be the master of the user's other connections,
+        and ends by itself."""
         self._login_until = None if way.prompts else self._connects_until + LOGIN_WITHIN
         self._said = self._news = b""
         self._before = b""
@@ -82,6 +85,8 @@ class Session:
             bufsize=0,
             start_new_session=apart,
         )
+        if self._is_alone:
+            end_with_us(self.process.pid)
         assert self.process.stdin and self.process.stdout and self.process.stderr
         self._in, self._out, self._err = (
             stream.fileno() for stream in (self.process.stdin, self.process.stdout, self.process.stderr)
@@ -94,6 +99,7 @@ class Session:
         os.set_blocking(self._in, False)
         self._unsent: deque[bytes] = deque()
         self.foreign = self.hung = self._closed = False
+        self._status: int | None = None
 
     def receive(
         self, seconds: float | None, wake: int | None = None, or_messages: bool = False
@@ -187,7 +193,7 @@ class Session:
         self.mode = mode
 
     def _give_up(self) -> None:
-        self.process.kill()
+        self.process.terminate()
         self._poll.unregister(self._out)
         self._open.discard(self._out)
 
@@ -240,34 +246,38 @@ class Session:
         return lines.decode(errors="replace").splitlines() if newline else []
 
     def finish(self) -> int | None:
-        """`close` for an ssh whose output has ended: it is given the time to end.
-
-        (It may be the master of the user's other connections, and live on.)
-        """
+        """`close` for an ssh whose output has ended: it is given the time to end."""
         self.end_input()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(_ENDS_WITHIN)
+        self._has_ended(_ENDS_WITHIN)
         return self.close()
 
     def close(self) -> int | None:
-        """End it. The status of what has run there, or ssh's own; None where it has not ended yet."""
+        """End it. The status of what has run there, or ssh's own; None where it did not end by itself."""
         if self._closed:
-            return self.process.returncode
+            return self._status
         self._closed = True
         self._is_connected()
         self.end_input()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(_GRACE)
-        if self.process.poll() is None and self.mode not in _RUNS:
-            # Still connecting, or at a box where nothing has come to run.
-            self.process.kill()
-            self.process.wait()
-        if self.process.poll() is not None:
+        if self._has_ended(_GRACE):
+            self._status = self.process.returncode
+        elif self._is_alone or self.mode not in _RUNS:
+            self.process.terminate()
+            if not self._has_ended(_ENDS_WITHIN):
+                self.process.kill()
+                self.process.wait()
+        if self.process.returncode is not None:
+            if self._is_alone:
+                has_ended(self.process.pid)
             self._rest_of_messages()
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
-        return self.process.returncode
+        return self._status
+
+    def _has_ended(self, within: float) -> bool:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(within)
+        return self.process.returncode is not None
 
     def _rest_of_messages(self) -> None:
         # (A master that goes on in the background may keep either of them open.)

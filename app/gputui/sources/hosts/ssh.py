@@ -43,13 +43,14 @@ def ssh_argv(
     """The command that runs `command` by the shell of that box.
 
     Host keys, masters, agents and jumps are the configuration's. Only what a second connection must not do
-    is turned off: it forwards no ports, which the user's own connection has already.
+    is turned off: it forwards no ports, which the user's own connection has already; and one that asks
+    nothing uses the user's master connection and becomes none, so that to end it ends no others.
     """
     return (
         "ssh",
         *("-o", f"ConnectTimeout={way.timeout}"),
         *("-o", f"ServerAliveInterval={_ALIVE_EVERY}", "-o", f"ServerAliveCountMax={_ALIVE_TIMES}"),
-        *(() if way.prompts else ("-o", "BatchMode=yes")),
+        *(() if way.prompts else ("-o", "BatchMode=yes", "-o", "ControlMaster=no")),
         *("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none"),
         # (Else it says at the end that the connection is closed.)
         *(("-o", "LogLevel=ERROR") if quiet else ()),

@@ -61,6 +61,9 @@ _STALE = 2.5
 _SILENT = 1.5
 """Seconds after which is said that the driver has not answered at all yet."""
 
+_SAVES_WITHIN = 1.5
+"""Seconds for which the end waits until the settings are saved: a lock on them is waited for one."""
+
 _END = 1000
 """Rows: more than any box has, so that the cursor goes to the end."""
 
@@ -129,6 +132,8 @@ class MainScreen(Screen[None]):
         self._first_began: float | None = None
         """When the first reading began (`time.monotonic`)."""
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
+        self._saver: threading.Thread | None = None
+        self._not_saved: str | None = None
         self._list = Container(id="list")
         self._history, self._lists, self._bottom = (
             PanelColumn(id=name) for name in ("history", "lists", "bottom")
@@ -268,7 +273,15 @@ class MainScreen(Screen[None]):
     def save_screen(self, screen: ScreenSettings) -> None:
         """Show the screen in another way, and keep that in the user's settings."""
         self.set_app_state(self.app_state.with_screen(screen))
-        in_background("save settings", self._save_settings)
+        self._saver = in_background("save settings", self._save_settings)
+
+    def unsaved(self) -> str | None:
+        """Wait a little until the settings are saved; why they are not, None where they are."""
+        if self._saver is not None:
+            self._saver.join(_SAVES_WITHIN)
+            if self._saver.is_alive():
+                return "settings not saved: it takes too long"
+        return self._not_saved
 
     def _save_settings(self) -> None:
         """Write what has changed since the last time; of several changes at once the last one counts."""
@@ -286,8 +299,10 @@ class MainScreen(Screen[None]):
             self._saved_screen = after
             try:
                 save_screen(self.app_state.environ, before, after)
+                self._not_saved = None
             except SettingsError as error:
-                self.app.call_later(self.show_message, f"settings not saved: {error}", "warn")
+                self._not_saved = f"settings not saved: {error}"
+                self.app.call_later(self.show_message, self._not_saved, "warn")
 
     def _open_palette(self) -> None:
         self.launch.cancel()
