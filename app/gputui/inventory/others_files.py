@@ -23,6 +23,9 @@ been begun goes on to its end."""
 MOST_JSON = 10 * 1024 * 1024
 """Bytes of a JSON document; the index of DeepSeek-V3's weights has 9 MB."""
 
+_MOST_DIGITS = 400
+"""Of a whole number: the time to read one grows with their square."""
+
 _MOST_VALUES = 250_000
 """Values of a JSON document: at 232 bytes for the smallest object they stay below 64 MiB."""
 
@@ -107,6 +110,12 @@ def parse_json(data: bytes | str) -> Any:
     if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
         raise NotReadError(f"it has more than {_MOST_VALUES} values")
     try:
-        return json.loads(data)
+        return json.loads(data, parse_int=_integer)
     except RecursionError:
         raise ValueError("nested too deep") from None
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise NotReadError(f"it has a number of {len(text)} digits")
+    return int(text)

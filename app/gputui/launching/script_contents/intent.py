@@ -25,7 +25,7 @@ from gputui.launching.intent import (
 from gputui.launching.launchers import recognised
 from gputui.launching.programs import program_of
 from gputui.launching.python_command import is_python
-from gputui.launching.script_contents.python import read_python
+from gputui.launching.script_contents.python import read_python_for
 from gputui.launching.script_contents.shell import StartedCommand, read_shell
 from gputui.launching.script_contents.started import MOST, StartedScript, launcher_words
 from gputui.launching.wrappers import unwrap
@@ -163,11 +163,13 @@ def _unknown_of_launcher(command: StartedCommand, context: CommandContext) -> st
 def python_intent(script: StartedScript, context: CommandContext) -> Intent:
     """What a Python script says of devices. A list that it sets itself cannot be changed."""
     devices, warnings, needs, trainer = None, [], None, False
-    for vendor in context.vendors:
+    kinds = tuple(
+        ((each.visibility.variable,) if each.visibility.variable else (), each.device_type)
+        for each in context.vendors
+    )
+    readings = read_python_for(script.name, script.text, script.whole, kinds)
+    for vendor, reading in zip(context.vendors, readings, strict=True):
         variable = vendor.visibility.variable
-        reading = read_python(
-            script.name, script.text, script.whole, (variable,) if variable else (), vendor.device_type
-        )
         own = reading.own_list
         if own is not None and own.text is not None and devices is None:
             listed = ",".join(vendor.visibility.entries(own.text))

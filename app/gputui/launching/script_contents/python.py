@@ -38,29 +38,37 @@ _MOST_INDEX = 1 << 16
 Literal = str | int | tuple[int, ...] | None
 
 
-@lru_cache(maxsize=4)
 def read_python(
     name: str, text: str, whole: bool, variables: tuple[str, ...], device_type: str
 ) -> PythonReading:
-    """What a Python script says of devices.
+    """What a Python script says of the devices of one vendor: see `read_python_for`."""
+    return read_python_for(name, text, whole, ((variables, device_type),))[0]
 
-    name         of the script; `text` is its first 128 KiB, `whole` whether that is all of it
-    variables    those that list the visible devices
-    device_type  torch's word for a device (`Vendor.device_type`)
+
+@lru_cache(maxsize=4)
+def read_python_for(
+    name: str, text: str, whole: bool, vendors: tuple[tuple[tuple[str, ...], str], ...]
+) -> tuple[PythonReading, ...]:
+    """What a Python script says of devices, for each vendor.
+
+    name     of the script; `text` is its first 128 KiB, `whole` whether that is all of it
+    vendors  of each the variables that list the visible devices, and torch's word for a device
+             (`Vendor.device_type`)
     """
-    words = (*variables, device_type, "gpu", "GPU", "devices", "device_ids", *_OF_TRANSFORMERS)
+    words = {word for variables, device_type in vendors for word in (*variables, device_type)}
+    words.update(("gpu", "GPU", "devices", "device_ids", *_OF_TRANSFORMERS))
     if not any(word in text for word in words):
-        return PythonReading()
+        return (PythonReading(),) * len(vendors)
     unread = "" if whole else "it has NUL bytes, or more than 128 KiB"
     try:
         tree = syntax_tree(text) if whole else None
         if tree is not None:
-            return _Reader(name, text, variables, device_type).reading(tree)
+            return tuple(_Reader(name, text, *each).reading(tree) for each in vendors)
     except RecursionError:
         unread = "it is nested too deep"
     except NotReadError as error:
         unread = str(error)
-    return replace(_by_lines(name, text, variables), unread=unread)
+    return tuple(replace(_by_lines(name, text, variables), unread=unread) for variables, _ in vendors)
 
 
 def syntax_tree(text: str) -> ast.Module | None:
