@@ -1,5 +1,6 @@
 """Try entrances for long: `python -m fuzz [ENTRANCE …] [--minutes M] [--seed S]`, in the folder tests/.
 
+`--bounds` measures instead what each reader of a command's files takes at most (bounds.py).
 What fails is printed with the smallest example that was found and how to repeat it. Ends with 1 if anything
 failed.
 """
@@ -11,7 +12,7 @@ import random
 import time
 import traceback
 
-from fuzz import trying
+from fuzz import bounds, trying
 from fuzz.entrances import ENTRANCES
 
 _EXAMPLES = 200
@@ -23,7 +24,10 @@ def main() -> int:
     made.add_argument("entrances", nargs="*", choices=[*ENTRANCES, []], default=[], metavar="ENTRANCE")
     made.add_argument("--minutes", type=float, default=10.0)
     made.add_argument("--seed", type=int, default=None)
+    made.add_argument("--bounds", action="store_true")
     args = made.parse_args()
+    if args.bounds:
+        return int(bounds.table() > 0)
     seeds = random.Random(args.seed)
     end = time.monotonic() + 60 * args.minutes
     left, tried = list(args.entrances or ENTRANCES), 0

@@ -223,6 +223,8 @@ def test_a_configuration_that_says_strange_things_of_devices_is_shown_briefly() 
         for before, name in zip("abcdefgh", "bcdefghi", strict=True)
     )
     launch = made("accelerate launch x.py", 2, f"distributed_type: FSDP\n{bomb}gpu_ids: *i\n")
+    assert "does not read it" in warning(launch)
+    launch = made("accelerate launch x.py", 2, "distributed_type: FSDP\ngpu_ids: [[x, x], [x, x]]\n")
     assert "gpu_ids list in" in launch.remarks[-1]
 
 

@@ -69,7 +69,10 @@ from gputui.system.environment import given_environment
 SOME_FAILED = 1
 """The exit status where not every task went well."""
 _STDIN = "-"
-_MOST_BYTES = 64 * 1024 * 1024
+_MOST_BYTES = 2 * 1024 * 1024
+_LONGEST_LINE = 1 << 13
+"""Characters: the time to split a line grows with their square."""
+
 _MOST_RETRIES = 1000
 _OF_THIS_CALL = ("--detach", "--json", "-q", "--quiet", "--resume", "--from-file")
 _WITH_VALUE = ("--resume", "--from-file")
@@ -368,6 +371,8 @@ def _tasks_of_file(name: str) -> list[Expansion]:
     for number, line in enumerate(os.fsdecode(data).split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
+        if len(line) > _LONGEST_LINE:
+            raise WrongCallError(f"line {number} of {shown} has more than {_LONGEST_LINE} characters")
         if (syntax := shell_syntax(line)) is not None:
             raise WrongCallError(
                 f"line {number} of {shown}: {syntax} needs a shell: write bash -c '…', or quote it"

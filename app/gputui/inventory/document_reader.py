@@ -5,7 +5,6 @@ Wrong types, huge numbers, missing keys, unknown words: one `DocumentError` that
 
 from __future__ import annotations
 
-import json
 import marshal
 import re
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from gputui.inventory.device import (
 from gputui.inventory.document import ACTIVITY_FACTS, LOAD_FACTS, SCHEMA
 from gputui.inventory.light_dataclasses import fields, replace
 from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, NumberMatrix, is_link
+from gputui.inventory.others_files import parse_json
 from gputui.inventory.process import KINDS, Ancestor, Kind, Process
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
 from gputui.inventory.telemetry import Telemetry
@@ -55,8 +55,8 @@ def from_json(text: str | bytes) -> Snapshot:
     if len(text) > MOST_BYTES:
         raise DocumentError(f"file: {len(text)} bytes, a recording has at most {MOST_BYTES}")
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(text)
+    except ValueError as error:
         raise DocumentError(f"file: not JSON: {error}") from None
     return from_document(document)
 

@@ -53,7 +53,7 @@ Legend:
   U    = not known
 """
 
-MOST_BYTES = 1 << 20
+MOST_BYTES = 1 << 18
 MOST_COLUMNS = 256
 _MOST_HEADINGS = 20
 _MOST_SHOWN = 40

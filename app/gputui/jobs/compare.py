@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SOON, _PACE = 0.1, 1.0
 """Seconds to the first reading of a run, and between two of them later on."""
-_MOST_LOG = 8 * 1024 * 1024
+_MOST_LOG, _MOST_LINES = 1024 * 1024, 20_000
 """Bytes at the end of a log in which figures are looked for: they are told at the end of a training."""
 _LONGEST_NAME = 60
 
@@ -250,15 +250,14 @@ def _figures(job: Job, metric: re.Pattern[str] | None) -> Figures:
 
 
 def _lines(descriptor: int) -> Iterator[str]:
-    place = max(0, os.fstat(descriptor).st_size - _MOST_LOG)
-    rest = b""
-    while True:
-        start, data = read_data(descriptor, place, 1 << 20)
+    """The last lines of a log."""
+    place, found = max(0, os.fstat(descriptor).st_size - _MOST_LOG), bytearray()
+    while len(found) < 2 * _MOST_LOG:
+        start, data = read_data(descriptor, place, _MOST_LOG)
         if not data:
             break
         place = start + len(data)
-        # (A bar ends its lines with a carriage return.)
-        *lines, rest = (rest + data).replace(b"\r", b"\n").split(b"\n")
-        for line in lines:
-            yield line.decode(errors="replace")
-    yield rest.decode(errors="replace")
+        found += data
+    # (A bar ends its lines with a carriage return.)
+    for line in found.replace(b"\r", b"\n").rsplit(b"\n", _MOST_LINES)[-_MOST_LINES:]:
+        yield line.decode(errors="replace")

@@ -5,16 +5,20 @@ Launchers ask the machine through this only, so that they are pure functions of 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from gputui.inventory.others_files import beginning, not_read, text_beginning
+
 _MOST = 1 << 16
-"""Characters of a file that are read at most: a file named by mistake may be of any size."""
+"""Bytes of a configuration that are read at most: a file named by mistake may be of any size."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _NOT_BESIDE = ("env", "sh")
 """Programs in the first line of a script that are not its interpreter."""
@@ -24,10 +28,11 @@ class HostEnvironment(Protocol):
     """The machine as launchers see it."""
 
     def text(self, path: str) -> str | None:
-        """The file's text; None where there is none, it is not text, or has more than 64 Ki characters."""
+        """The file's text; None where there is none, it is not text, or has more than 64 KiB."""
 
     def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
         """The first `most` bytes of a regular file, and whether that is all of it; None where there is none.
+        What is behind a NUL is not read.
 
         Bytes that are no UTF-8 are kept (surrogateescape), as in the words of a command.
         """
@@ -59,32 +64,24 @@ class ThisHost:
         self._versions: dict[tuple[str, str], tuple[int, ...] | None] = {}
 
     def text(self, path: str) -> str | None:
-        # First, as opening a pipe would wait for a writer.
-        if not self.is_file(path):
+        found = self.beginning(path, _MOST)
+        if found is None:
             return None
-        try:
-            with Path(path).open(encoding="utf-8") as file:
-                text = file.read(_MOST + 1)
-        except (OSError, ValueError):
-            return None
-        return text if len(text) <= _MOST else None
+        text, whole = found
+        if not whole:
+            not_read(os.path.basename(path), f"it has NUL bytes, or more than {_MOST >> 10} KiB")  # noqa: PTH119
+        return text if whole and not _SURROGATE.search(text) else None
 
     def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
         try:
-            # Without waiting, where it is a pipe: whether it is one is asked of what was opened.
-            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        except (OSError, ValueError):
-            return None
-        # (A directory cannot become a file object.)
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
-            return None
-        with os.fdopen(handle, "rb") as file:
-            try:
-                found = file.read(most + 1)
-            except OSError:
-                return None
-        return found[:most].decode("utf-8", "surrogateescape"), len(found) <= most
+            return text_beginning(path, most)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                not_read(os.path.basename(path), error.strerror)  # noqa: PTH119 - a text
+        except ValueError:
+            # (A NUL in the path.)
+            pass
+        return None
 
     def is_file(self, path: str) -> bool:
         try:
@@ -159,8 +156,7 @@ def _environments(program: str) -> list[Path]:
     """The environments that a script may belong to: its interpreter's, then that of its own folder."""
     homes = [Path(program).parent.parent]
     try:
-        with Path(program).open("rb") as file:
-            first = file.readline(512)
+        first = beginning(program, 512)[0].partition(b"\n")[0]
     except OSError:
         first = b""
     if first.startswith(b"#!"):

@@ -213,9 +213,10 @@ class CommandContext:
     ranks: int | None = None
 
     def file_beginning(self, path: str) -> tuple[str, bool] | None:
-        """The first MiB of a file that the command names, and whether that is all; None for no such file."""
+        """The first 128 KiB of a script that the command names, up to its first NUL, and whether that is all;
+        None for no such file."""
         path = os.path.join(self.directory or "", path)  # noqa: PTH118 - "./x" stays "./x"
-        return self.host_environment.beginning(path, 1 << 20)
+        return self.host_environment.beginning(path, 1 << 17)
 
     @property
     def visibilities(self) -> tuple[Visibility, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.others_files import beginning
 from gputui.launching.argument_vector import program_name, read_options
 from gputui.launching.launchers import recognised
 from gputui.launching.python_command import OPTIONS, is_python, read_python
@@ -170,7 +171,6 @@ def _of_trick(text: bytes, path: str) -> tuple[str, ...] | None:
 
 def _head(path: Path, most: int) -> bytes | None:
     try:
-        with path.open("rb") as file:
-            return file.read(most)
+        return beginning(path, most)[0]
     except OSError:
         return None

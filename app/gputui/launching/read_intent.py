@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.others_files import NotReadError, not_read, one_reading
 from gputui.launching.argument_vector import program_name
 from gputui.launching.container_command import ContainerCommand, gives_devices, read_container
 from gputui.launching.container_launch import InsideContainer, numbered_inside, started_inside
@@ -54,7 +55,14 @@ def read_intent(
     typed = _listed(variables, context)
     if typed.devices is not None:
         typed = replace(typed, devices=replace(typed.devices, environ=context.environ))
-    return typed.around(_intent_of(options.command, context))
+    with one_reading() as unread:
+        try:
+            said = _intent_of(options.command, context)
+        except NotReadError as error:
+            said = NO_INTENT
+            not_read("the command", error)
+    found = typed.around(said)
+    return replace(found, warnings=(*found.warnings, *unread)) if unread else found
 
 
 def _intent_of(command: Sequence[str], context: CommandContext) -> Intent:

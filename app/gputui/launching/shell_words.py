@@ -16,11 +16,14 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _SYNTAX = re.compile(r"\$\(|\$['\"]|`|\n|&&|\|\||>>|<<|[;&|<>]")
 """What a shell acts on where it is not quoted; of these, `$(` and a backtick also in double quotes."""
 _EXPANSION = re.compile(
-    r"\$(\{[^}]*\}|[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])"
-    r"|\{[^\s{}]*(,|\.\.)[^\s{}]*\}|\*|\?|\[[^\s\]]+\]"
+    r"\$(\{[^}]{0,200}\}|[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])"
+    r"|\{[^\s{}]{0,99}(,|\.\.)[^\s{}]{0,200}\}|\*|\?|\[[^\s\]]{1,200}\]"
 )
-"""What a shell replaces where it is not quoted; of these, the first also in double quotes."""
+"""What a shell replaces where it is not quoted; of these, the first also in double quotes. (No repetition is
+without an end: no line takes long.)"""
 _HOME = re.compile(r"~[^\s/]*")
+_PLAIN = re.compile(r"[^\\'\"]+")
+_MAY_ACT = re.compile(r"[$`\n&|><;{*?\[~#]")
 
 
 class WordsError(ValueError):
@@ -90,7 +93,9 @@ def _for_a_shell(line: str) -> Iterator[tuple[str, bool]]:
     before = " "
     for part, kind in _quoted_parts(line):
         place = 0
-        while kind in ("", '"') and place < len(part):
+        while kind in ("", '"') and (next_one := _MAY_ACT.search(part, place)) is not None:
+            before = part[next_one.start() - 1] if next_one.start() > place else before
+            place = next_one.start()
             begins = before.isspace() and not kind
             syntax, expansion = _SYNTAX.match(part, place), _EXPANSION.match(part, place)
             if syntax and kind and syntax[0] not in ("$(", "`"):
@@ -115,6 +120,9 @@ def _quoted_parts(line: str) -> Iterator[tuple[str, str]]:
     """A line in parts, with how each is quoted: by "'", by '"', by a backslash, or not at all ("")."""
     plain, kind, place = "", "", 0
     while place < len(line):
+        if (run := _PLAIN.match(line, place)) is not None:
+            plain, place = plain + run[0], run.end()
+            continue
         character = line[place]
         if character == "\\" and kind != "'":
             yield plain, kind

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from gputui.inventory.errors import GputuiError
+from gputui.inventory.others_files import beginning
 from gputui.launching.launch import Launch
 from gputui.launching.shell_words import one_word_for_several
 
@@ -22,8 +23,7 @@ def _shell_script(program: str, environment: Mapping[str, str]) -> str | None:
     path = shutil.which(program, path=environment.get("PATH"))
     if path is None:
         return None
-    with Path(path).open("rb") as file:
-        return None if b"\0" in file.read(256) else path
+    return None if b"\0" in beginning(path, 256)[0] else path
 
 
 class StartError(GputuiError):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.others_files import NotReadError, go_on, not_read, one_reading
 from gputui.launching.argument_vector import program_name, whole_number
 from gputui.launching.container_command import read_container
 from gputui.launching.host_environment import HostEnvironment, ThisHost
@@ -54,6 +55,7 @@ class Training:
     serves       whether it is an inference server
     trains       whether anything shows that it trains
     trainer      whether it uses transformers' Trainer: what is not said then is what that does
+    unread       of each file that is not read, why
     """
 
     model: str | None = None
@@ -70,11 +72,12 @@ class Training:
     serves: bool = False
     trains: bool = False
     trainer: bool = False
+    unread: tuple[str, ...] = ()
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """What a plan of this training does not know, in sentences."""
-        texts = []
+        texts = [*self.unread]
         if self.quantized:
             texts.append("the command loads weights in 4 or 8 bits, which is not counted: it needs less")
         if self.other_optimizer is not None:
@@ -153,7 +156,6 @@ _DEFAULT_RANKS: Mapping[str, int] = {"use-peft": 16, "adapter": 8, "finetuning-t
 _FILE = re.compile(r"[^-].*\.(?:ya?ml|json)")
 _TRUE, _FALSE = ("true", "yes", "1", "on", "auto"), ("false", "no", "0", "off", "none")
 _MOST = 1 << 24
-_MOST_SCRIPT = 1 << 17
 _MOST_COMMANDS = 64
 
 
@@ -167,7 +169,13 @@ def training_of(
     Of a shell script it is what the first command in it says that names a model. Of a container nothing is
     known: its paths are not ours.
     """
-    return _of_command(options, environ, host_environment or ThisHost(), _DEEPEST)
+    with one_reading() as unread:
+        try:
+            found = _of_command(options, environ, host_environment or ThisHost(), _DEEPEST)
+        except NotReadError as error:
+            found = NO_TRAINING
+            not_read("the command", error)
+    return replace(found, unread=tuple(unread)) if unread else found
 
 
 _DEEPEST = 3
@@ -236,9 +244,14 @@ def _of_arguments(text: str) -> dict[str, object]:
         return {}
     from gputui.launching.script_contents.python import syntax_tree
 
-    tree = syntax_tree(text) if len(text) <= _MOST_SCRIPT else None
     found: dict[str, object] = {}
+    try:
+        tree = syntax_tree(text)
+    except NotReadError as error:
+        not_read("the script", error)
+        return found
     for node in ast.walk(tree) if tree is not None else ():
+        go_on()
         if not isinstance(node, ast.Call):
             continue
         name: str = getattr(node.func, "attr", "") or getattr(node.func, "id", "")

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.others_files import go_on
 from gputui.launching.argument_vector import (
     Option,
     OptionTable,
@@ -282,6 +283,7 @@ def wrappers(prefix: Sequence[str]) -> Iterator[WrapperCall]:
     """The wrappers that the words begin with, outermost first."""
     rest = _split_by_env(prefix)
     while (call := _read(rest)) is not None and not call.itself:
+        go_on()
         yield call
         rest = _split_by_env(rest[len(call.words) :])
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.others_files import beginning, one_reading
 from gputui.planning.closed_forms import closed_form
 from gputui.planning.fields import MOST_LAYERS, Fields
 from gputui.planning.model import Model, PlanningError
@@ -39,7 +40,8 @@ def read_model(name: str, environ: Mapping[str, str], directory: Path) -> Model:
     if place is None:
         return of_parameters(parameters_of(name), name)
     known = name if place != directory / name else _last(place, name)
-    return _of_folder(place, known) if place.is_dir() else _of_file(place, known)
+    with one_reading():
+        return _of_folder(place, known) if place.is_dir() else _of_file(place, known)
 
 
 def find_model(name: str, environ: Mapping[str, str], directory: Path) -> Path | None:
@@ -122,7 +124,7 @@ def cached(name: str, environ: Mapping[str, str]) -> Path | None:
     place = _VARIABLE.sub(lambda match: environ.get(match[1] or match[2], match[0]), place)
     folder = Path(place) / ("models--" + name.replace("/", "--"))
     try:
-        revision = (folder / "refs" / "main").read_bytes()[:64].decode("ascii").strip()
+        revision = beginning(folder / "refs" / "main", 64)[0].decode("ascii").strip()
     except (OSError, ValueError):
         revision = ""
     try:

@@ -6,18 +6,15 @@ offsets; the tensors (huggingface/safetensors, README "Format").
 
 from __future__ import annotations
 
-import json
 import stat
 from math import prod
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from gputui.inventory.formatting import printable, size
+from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.others_files import MOST_JSON, NotReadError, beginning, go_on, parse_json
 from gputui.planning.model import PlanningError
-
-MOST_JSON = 16 * 1024 * 1024
-"""Bytes of a configuration, an index or a header that are read; DeepSeek-V3's index has 9 MB."""
 
 MOST_SHARDS = 4096
 
@@ -39,10 +36,20 @@ class Count:
 
 def read_json(path: Path) -> Any:
     """The JSON of a small file. Raises PlanningError."""
+    return _parsed(path, _read(path, 0, MOST_JSON, whole=True), "")
+
+
+def _parsed(path: Path, data: bytes, part: str) -> Any:
+    """The JSON of a file, or of a part of it. Raises PlanningError."""
     try:
-        return json.loads(_read(path, 0, MOST_JSON, whole=True))
-    except (ValueError, RecursionError):
-        raise PlanningError(f"{_name(path)} is not JSON") from None
+        go_on()
+        return parse_json(data)
+    except NotReadError as error:
+        raise PlanningError(
+            f"{_name(path)} is not read: {error}: give the model's config.json, or --parameters N"
+        ) from None
+    except ValueError:
+        raise PlanningError(f"{_name(path)}{part} is not JSON") from None
 
 
 def count_file(path: Path) -> Count:
@@ -56,10 +63,7 @@ def count_file(path: Path) -> Count:
     data = _read(path, 8, length)
     if len(data) < length:
         raise PlanningError(f"{_name(path)} is truncated within its header")
-    try:
-        header = json.loads(data)
-    except (ValueError, RecursionError):
-        raise PlanningError(f"{_name(path)}: its header is not JSON") from None
+    header = _parsed(path, data, ": its header")
     if not isinstance(header, dict):
         raise PlanningError(f"{_name(path)}: its header is not an object")
     return _count(path, header, _size(path) - 8 - length)
@@ -150,12 +154,10 @@ def _size(path: Path) -> int:
 
 def _read(path: Path, start: int, most: int, whole: bool = False) -> bytes:
     """At most `most` bytes; `whole`: of a file that has no more. Raises PlanningError."""
-    length = _size(path)
-    if whole and length > most:
-        raise PlanningError(f"{_name(path)} has {size(length)}, at most {size(most)} are read")
     try:
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read(most)
+        data, ends = beginning(path, most, start)
     except OSError as error:
         raise PlanningError(f"{_name(path)} cannot be read: {error.strerror}") from None
+    if whole and not ends:
+        raise PlanningError(f"{_name(path)} is not read: it has more than {most >> 20} MiB")
+    return data

@@ -10,6 +10,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.document_reader import MOST_BYTES, from_json
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.matrix_text import MOST_BYTES as MOST_MATRIX
 from gputui.inventory.matrix_text import MatrixError, looks_like_one, read
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.untrusted_json import DocumentError
@@ -36,7 +37,7 @@ class RecordedSource:
                     text = stream.read(MOST_BYTES + 1)
         except OSError as error:
             raise NoSourceError(f"cannot read {self.file!r}: {error.strerror}") from None
-        if not text.lstrip().startswith(b"{"):
+        if len(text) <= MOST_MATRIX and not text.lstrip().startswith(b"{"):
             printed = text.decode(errors="replace")
             if looks_like_one(printed):
                 self._snapshot = self._wiring_only(printed)

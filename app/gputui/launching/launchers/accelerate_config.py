@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.others_files import NotReadError
+from gputui.launching.configuration_text import read_values
 from gputui.launching.host_environment import HostEnvironment
 
 
@@ -178,39 +179,18 @@ def _expanded(path: str, environ: Mapping[str, str]) -> str:
     return home.rstrip("/") + slash + rest or "/"
 
 
-@lru_cache(maxsize=8)
 def _read(path: str, text: str) -> Config:
     form = "JSON" if path.endswith(".json") else "YAML"
     try:
-        values = _json(text) if form == "JSON" else _yaml(text)
-    except _Malformed:
+        values = read_values(text, form)
+    except NotReadError as error:
+        return Config(
+            path, problem=f"gputui does not read it, as {error}, and accelerate will do what it says"
+        )
+    except ValueError:
         return Config(path, problem=f"accelerate will stop at it, as it is not {form}")
     if not isinstance(values, dict):
         return Config(path, problem="accelerate will stop at it, as it has no settings in it")
     if "distributed_type" not in values:
         return Config(path, problem="accelerate will stop at it, as it has no distributed_type")
     return Config(path, values)
-
-
-class _Malformed(Exception):
-    """The text is not of its form."""
-
-
-def _json(text: str) -> object:
-    import json
-
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _Malformed from error
-
-
-def _yaml(text: str) -> object:
-    """PyYAML takes 20 ms to import: only where there is a file to read."""
-    import yaml
-
-    try:
-        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    # Beside its own errors PyYAML lets those of its conversions through (`!!bool maybe`, `!!timestamp x`).
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
-        raise _Malformed from error

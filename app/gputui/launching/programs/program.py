@@ -16,7 +16,9 @@ from typing import Literal
 from gputui.choosing.grouping import MAX_DEVICES, Grouping
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.others_files import NotReadError, not_read
 from gputui.launching.argument_vector import OptionTable, program_name, read_options, whole_number
+from gputui.launching.configuration_text import read_values
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
 from gputui.launching.python_command import is_python, started_program
 from gputui.vendors.vendor import Vendor
@@ -617,13 +619,12 @@ def read_mapping(path: str, context: CommandContext) -> Mapping[str, object]:
     text = context.host_environment.text(path)
     if text is None:
         return {}
-    # 20 ms to import, only where a command names a file.
-    import yaml
-
     try:
-        found = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError):
-        # (PyYAML lets errors of its conversions through.)
+        found = read_values(text, "YAML")
+    except NotReadError as error:
+        not_read(os.path.basename(path), error)  # noqa: PTH119 - a text
+        return {}
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.others_files import NotReadError, go_on
 from gputui.launching.container_launch import InsideContainer
 from gputui.launching.intent import (
     CommandContext,
@@ -24,9 +25,9 @@ from gputui.launching.intent import (
 from gputui.launching.launchers import recognised
 from gputui.launching.programs import program_of
 from gputui.launching.python_command import is_python
-from gputui.launching.script_contents.python import read_python
+from gputui.launching.script_contents.python import read_python_for
 from gputui.launching.script_contents.shell import StartedCommand, read_shell
-from gputui.launching.script_contents.started import StartedScript, launcher_words
+from gputui.launching.script_contents.started import MOST, StartedScript, launcher_words
 from gputui.launching.wrappers import unwrap
 
 _NO_DEVICES = re.compile(r"-.*(port|addr|address|[-_]ip|host|endpoint|[-_]rank|rdzv[-_]id|job[-_]id|dir)")
@@ -62,15 +63,22 @@ def shell_intent(script: StartedScript, context: CommandContext, read: ReadComma
         ours.update((name, f"${name}") for name in _RANKS)
     commands, followed = read_shell(script.text, script.arguments, context.environ, sourced, ours)
     warnings = []
-    if followed is not None or not script.whole:
-        where = f"from line {followed} on" if followed is not None else "behind its first MiB"
-        warnings.append(f"{script.name} cannot be followed {where}")
     intents, cpu_only = [], []
     for command in _unlike(commands, lists):
-        intent = _of_command(command, script.name, context, read)
+        try:
+            go_on()
+            intent = _of_command(command, script.name, context, read)
+        except NotReadError:
+            followed = min(followed or command.line, command.line)
+            break
         if _may_use_devices(command.words):
             cpu_only.append(intent.devices if intent.devices and not intent.devices.listed else None)
         intents.append(intent)
+    if followed is not None or not script.whole:
+        end = "behind its first 128 KiB" if len(script.text) >= MOST else "behind its first NUL"
+        warnings.append(
+            f"{script.name} cannot be followed {end if followed is None else f'from line {followed} on'}"
+        )
     if cpu_only and all(cpu_only):
         return Intent(devices=cpu_only[0], warnings=tuple(warnings))
     # One command on the CPU does not make the whole script CPU only.
@@ -155,11 +163,13 @@ def _unknown_of_launcher(command: StartedCommand, context: CommandContext) -> st
 def python_intent(script: StartedScript, context: CommandContext) -> Intent:
     """What a Python script says of devices. A list that it sets itself cannot be changed."""
     devices, warnings, needs, trainer = None, [], None, False
-    for vendor in context.vendors:
+    kinds = tuple(
+        ((each.visibility.variable,) if each.visibility.variable else (), each.device_type)
+        for each in context.vendors
+    )
+    readings = read_python_for(script.name, script.text, script.whole, kinds)
+    for vendor, reading in zip(context.vendors, readings, strict=True):
         variable = vendor.visibility.variable
-        reading = read_python(
-            script.name, script.text, script.whole, (variable,) if variable else (), vendor.device_type
-        )
         own = reading.own_list
         if own is not None and own.text is not None and devices is None:
             listed = ",".join(vendor.visibility.entries(own.text))
@@ -174,6 +184,8 @@ def python_intent(script: StartedScript, context: CommandContext) -> Intent:
         if most is not None and (needs is None or most.needs > needs.number):
             needs = DeviceCount(f"{most.written} ({most.place})", most.needs, firm=False)
         trainer |= reading.trainer
+        if reading.unread:
+            warnings.append(f"{script.name} is not read: {reading.unread}")
     return Intent(devices=devices, needs=needs, trainer=trainer, warnings=tuple(dict.fromkeys(warnings)))
 
 

@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.others_files import NotReadError, go_on, not_read
 from gputui.launching.argument_vector import option_table, read_options
 from gputui.launching.intent import CommandContext
-from gputui.launching.script_contents.started import StartedScript
+from gputui.launching.script_contents.started import MOST, StartedScript
 from gputui.launching.shell_words import assignments
 
 MAKE = ("make", "gmake")
@@ -47,7 +48,11 @@ def make_script(
         if found is not None:
             # ("$$" is a "$" of the shell's.)
             inherited = {**context.environ, **{name: f"${said}" for name, said in context.lists.items()}}
-            text = _recipes(found[0], goals, dict(named), inherited)
+            try:
+                text = _recipes(found[0], goals, dict(named), inherited)
+            except NotReadError as error:
+                not_read(name, error)
+                return None
             # Variables of make's own line are exported to what it starts.
             return StartedScript("shell", name, text, found[1]), context.with_variables(dict(named))
     return None
@@ -66,6 +71,7 @@ def _recipes(text: str, goals: Sequence[str], given: Mapping[str, str], environ:
     targets: list[str] = []
     depth = 0
     for number, line in enumerate(lines):
+        go_on()
         conditional = _CONDITIONAL.match(line)
         if conditional is not None:
             depth += {"endif": -1, "else": 0}.get(conditional[1], 1)
@@ -83,11 +89,16 @@ def _recipes(text: str, goals: Sequence[str], given: Mapping[str, str], environ:
     reached: dict[str, None] = {}
     _reach(goals or ([first] if first else []), needed, reached, 0)
     out = [""] * len(lines)
+    length = 0
     for target in reached:
         for number in recipes.get(target, ()):
+            go_on()
             recipe = _expanded(lines[number].strip().lstrip("@-+ "), {**variables, "@": target})
             # Each is executed by a shell of its own.
             out[number] = f"( {recipe.rstrip('; ')} ; )" if recipe else ""
+            length += len(recipe)
+            if length > MOST:
+                raise NotReadError(f"its recipes have more than {MOST >> 10} KiB")
     return "\n".join(out)
 
 
@@ -132,12 +143,20 @@ def _assign(
 def _expanded(text: str, variables: Mapping[str, str], depth: int = 0) -> str:
     """The text with `$(NAME)` replaced. Functions (`$(shell …)`) stay: a shell does not know them either."""
 
+    length = 0
+
     def replaced(match: re.Match[str]) -> str:
+        nonlocal length
+        go_on()
         if match[0] == "$$":
             return "$"
         name = match[1] or match[2] or match[3]
         value = variables.get(name, "")
-        return value if depth >= _DEEPEST else _expanded(value, variables, depth + 1)
+        value = value if depth >= _DEEPEST else _expanded(value, variables, depth + 1)
+        length += len(value)
+        if length > MOST:
+            raise NotReadError(f"a variable has more than {MOST >> 10} KiB")
+        return value
 
     return _REFERENCE.sub(replaced, text)
 

@@ -14,6 +14,8 @@ import warnings
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.others_files import NotReadError, go_on
 from gputui.launching.script_contents.python_reading import DeviceUse, OwnList, Place, PythonReading
 
 _OF_TORCH = ("set_device", "device", "get_device_name", "get_device_properties", "mem_get_info")
@@ -25,44 +27,62 @@ _OF_TRANSFORMERS = ("Trainer", "TrainingArguments")
 """How the names of its Trainer, and of its arguments, end."""
 
 _WRITTEN = 80
-_MOST_PARSED = 1 << 17
-"""Characters of a script that is parsed: a tree of 1 MiB may take seconds. Longer ones are read by lines."""
+_MOST_WORDS = 25_000
+"""Names, numbers and signs of a script that is parsed: a tree of these takes 30 MiB at most."""
+_MOST_BRACES = 1 << 28
+"""Braces of a script times its bytes: before 3.12 the time of a format string grows with that."""
+_WORD = re.compile(rb"\w+|[^\w\s]|\n\s*")
 
 _MOST_INDEX = 1 << 16
 
 Literal = str | int | tuple[int, ...] | None
 
 
-@lru_cache(maxsize=4)
 def read_python(
     name: str, text: str, whole: bool, variables: tuple[str, ...], device_type: str
 ) -> PythonReading:
-    """What a Python script says of devices.
+    """What a Python script says of the devices of one vendor: see `read_python_for`."""
+    return read_python_for(name, text, whole, ((variables, device_type),))[0]
 
-    name         of the script; `text` is its first MiB, `whole` whether that is all of it
-    variables    those that list the visible devices
-    device_type  torch's word for a device (`Vendor.device_type`)
+
+@lru_cache(maxsize=4)
+def read_python_for(
+    name: str, text: str, whole: bool, vendors: tuple[tuple[tuple[str, ...], str], ...]
+) -> tuple[PythonReading, ...]:
+    """What a Python script says of devices, for each vendor.
+
+    name     of the script; `text` is its first 128 KiB, `whole` whether that is all of it
+    vendors  of each the variables that list the visible devices, and torch's word for a device
+             (`Vendor.device_type`)
     """
-    words = (*variables, device_type, "gpu", "GPU", "devices", "device_ids", *_OF_TRANSFORMERS)
+    words = {word for variables, device_type in vendors for word in (*variables, device_type)}
+    words.update(("gpu", "GPU", "devices", "device_ids", *_OF_TRANSFORMERS))
     if not any(word in text for word in words):
-        return PythonReading()
-    tree = syntax_tree(text) if whole and len(text) <= _MOST_PARSED else None
+        return (PythonReading(),) * len(vendors)
+    unread = "" if whole else "it has NUL bytes, or more than 128 KiB"
     try:
+        tree = syntax_tree(text) if whole else None
         if tree is not None:
-            return _Reader(name, text, variables, device_type).reading(tree)
+            return tuple(_Reader(name, text, *each).reading(tree) for each in vendors)
     except RecursionError:
-        # (Conditions within each other by the thousand.)
-        pass
-    return _by_lines(name, text, variables)
+        unread = "it is nested too deep"
+    except NotReadError as error:
+        unread = str(error)
+    return tuple(replace(_by_lines(name, text, variables), unread=unread) for variables, _ in vendors)
 
 
 def syntax_tree(text: str) -> ast.Module | None:
-    """The tree of a script; None where it is no Python of this version, or nested too deep."""
+    """The tree of a script; None where it is no Python of this version, or nested too deep. Raises
+    NotReadError where it is too long: the parser cannot be interrupted."""
+    go_on()
+    data = text.encode("utf-8", "surrogateescape")
+    if sum(1 for _ in _WORD.finditer(data)) > _MOST_WORDS or data.count(b"{") * len(data) > _MOST_BRACES:
+        raise NotReadError("it is too long")
     try:
         with warnings.catch_warnings():
             # It warns of escape sequences in other people's scripts.
             warnings.simplefilter("ignore")
-            return ast.parse(text.encode("utf-8", "surrogateescape"))
+            return ast.parse(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
         return None
 
@@ -290,6 +310,7 @@ class _Reader:
         """All nodes that may be executed, each with whether it is whenever the script is."""
         waiting: list[tuple[ast.AST, bool]] = [(tree, True)]
         while waiting:
+            go_on()
             node, certain = waiting.pop()
             yield node, certain
             holds = self._holds(node.test) if isinstance(node, (ast.If, ast.IfExp)) else None

@@ -44,13 +44,15 @@ class PythonReading:
 
     `unfollowed` is where it sets a list to what cannot be told without running it; `trainer`: whether it
     imports the Trainer of transformers. Of what is not read as Python (Python 2, a mistake, a long one) only
-    lines that set the list by themselves are looked for in the first MiB; none of them is certain.
+    lines that set the list by themselves are looked for; none of them is certain. `unread` says why it is not
+    read, where it is Python all the same.
     """
 
     lists: tuple[OwnList, ...] = ()
     uses: tuple[DeviceUse, ...] = ()
     unfollowed: tuple[Place, ...] = ()
     trainer: bool = False
+    unread: str = ""
 
     @property
     def own_list(self) -> OwnList | None:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.others_files import NotReadError, go_on
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -32,7 +33,13 @@ _DEEPEST = 60
 _LONGEST = 1 << 16
 """Characters of a variable."""
 
-_MOST_BYTES = 1 << 20
+_MOST_BYTES = 1 << 17
+"""Of all texts that are parsed: the script, what it reads with `source`, what it evaluates."""
+
+_MOST_PIPES = 1000
+"""In a text: where one with 8,000 is wrong at its end, the parser takes a second and 600 MB at one go."""
+
+_LONGEST_PATTERN = 1000
 
 _NO_PROGRAMS = frozenset(
     "echo printf mkdir test [ true false : wait sleep date ls rm cp mv cat ulimit trap chmod touch".split()  # noqa: SIM905
@@ -183,7 +190,7 @@ def read_shell(
     stopped = None
     try:
         reader.follow_text(text, state, certain=True)
-    except _TooMuchError:
+    except (_TooMuchError, NotReadError, RecursionError):
         stopped = reader.line
     except (_EndsError, _BreakError, _ContinueError, _UndecidedError):
         # What follows is not started, or only perhaps.
@@ -215,6 +222,28 @@ def _parser() -> Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
+def _parsed(data: bytes) -> Node:
+    """The root of a text without NULs. Raises NotReadError."""
+    went_on: list[NotReadError] = []
+
+    def is_over(*_: object) -> bool:
+        try:
+            go_on()
+        except NotReadError as error:
+            went_on.append(error)
+        return bool(went_on)
+
+    parser = _parser()
+    try:
+        return parser.parse(
+            lambda offset, point: data[offset : offset + 4096], progress_callback=is_over
+        ).root_node
+    except ValueError:
+        # (It keeps what it was doing for the next text.)
+        parser.reset()
+        raise went_on[0] from None
+
+
 class _Reader:
     """Follows one script, and collects its commands."""
 
@@ -222,7 +251,7 @@ class _Reader:
         self.given = given
         """Variables that the script inherits with a value that is not known."""
         self._file = file
-        self._steps = self._depth = 0
+        self._steps = self._depth = self._bytes = 0
         self.reads_files = False
         self.line = 1
         """Of the statement that is followed."""
@@ -239,8 +268,12 @@ class _Reader:
 
     def follow_text(self, text: str, state: _State, certain: bool) -> None:
         """Follow another text in the same shell."""
-        data = text.encode(errors="replace")[:_MOST_BYTES]
-        self._follow(_parser().parse(data).root_node, state, certain)
+        data = text.encode(errors="replace")
+        self._bytes += len(data)
+        if self._bytes > _MOST_BYTES or data.count(b"|") > _MOST_PIPES or b"\0" in data:
+            # (At a NUL the parser never ends.)
+            raise _TooMuchError
+        self._follow(_parsed(data), state, certain)
 
     # Statements
 
@@ -250,6 +283,7 @@ class _Reader:
         self.line = self._line or node.start_point[0] + 1
         if self._steps > _MOST_STEPS or self._depth > _DEEPEST:
             raise _TooMuchError
+        go_on()
         try:
             follow = getattr(self, f"_follow_{node.type}", None)
             if follow is not None:
@@ -474,7 +508,7 @@ class _Reader:
         if node.type == "command" and _text(node) in ("true", ":", "false"):
             return _text(node) != "false"
         if node.type == "command" and _is_test(node):
-            node = _parser().parse(f"[ {_text(node)[5:]} ]".encode()).root_node.named_children[0]
+            node = _parsed(f"[ {_text(node)[5:]} ]".encode()).named_children[0]
         if node.type != "test_command" or len(node.named_children) != 1:
             return None
         return self._holds(node.named_children[0], state)
@@ -721,6 +755,7 @@ class _Reader:
         self._depth += 1
         if self._steps > _MOST_STEPS or self._depth > _DEEPEST:
             raise _TooMuchError
+        go_on()
         try:
             written = _text(node)
             how = "" if quoted else "split"
@@ -932,6 +967,8 @@ def _text(node: Node) -> str:
 
 def _is_like(text: str, pattern: Value) -> bool:
     """Whether a word matches a pattern of `case`."""
+    if len(pattern.text) > _LONGEST_PATTERN:
+        raise _TooMuchError
     return pattern.known and fnmatch.fnmatchcase(text, pattern.text)
 
 

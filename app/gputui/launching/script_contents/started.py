@@ -16,8 +16,8 @@ from gputui.launching.python_command import is_python, read_python
 from gputui.launching.shells import Shell, shell_of
 from gputui.launching.wrappers import behind_env, unwrap
 
-MOST = 1 << 20
-"""Characters of a script that are read."""
+MOST = 1 << 17
+"""Bytes of a script that are read."""
 
 _SHELL_NAMES = ("bash", "sh", "dash", "ash", "zsh", "ksh", "fish")
 
@@ -27,7 +27,7 @@ class StartedScript:
     """A script that a command starts.
 
     name       as a person would call it: "train.sh", "sh -c"
-    text       its first MiB
+    text       its first 128 KiB, up to its first NUL
     whole      whether that is all of it
     arguments  what it is given
     """

@@ -1,0 +1,63 @@
+"""The values of a configuration that a command names, in YAML or JSON: bounded before any is built.
+
+A few hundred bytes of YAML can mean gigabytes: an alias repeats what it names, and a merge (`<<`) copies it.
+So the events of the text are counted first, which takes time by its length only.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from gputui.inventory.others_files import NotReadError, go_on, parse_json
+
+if TYPE_CHECKING:
+    from yaml import ScalarEvent
+
+_MOST_EVENTS = 4000
+"""Two for a list or mapping, one for everything else in it. (FSDP's configuration of accelerate has 80.)"""
+_DEEPEST = 30
+_MOST_REPEATED = 10
+"""Aliases, and merges: each may repeat what the others have repeated."""
+_LONGEST_NUMBER = 1000
+"""Characters: the time of a number of base 60 (1:59:59) grows with their square."""
+_SLOWEST = 1 << 13
+"""Characters where PyYAML was built without libyaml, which is ten times as quick."""
+
+
+@lru_cache(maxsize=4)
+def read_values(text: str, form: str) -> object:
+    """The values of a text in that form ("JSON", "YAML"). Raises NotReadError, and ValueError for a text that
+    is not of that form."""
+    go_on()
+    return parse_json(text) if form == "JSON" else _read_yaml(text)
+
+
+def _read_yaml(text: str) -> object:
+    # 20 ms to import, only where a command names a file.
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if loader is yaml.SafeLoader and len(text) > _SLOWEST:
+        raise NotReadError(f"it has more than {_SLOWEST >> 10} KiB, and PyYAML is without libyaml here")
+    try:
+        depth = repeated = 0
+        for number, event in enumerate(yaml.parse(text, loader)):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            value = getattr(event, "value", "")
+            repeated += isinstance(event, yaml.AliasEvent) or value == "<<"
+            if number > _MOST_EVENTS or depth > _DEEPEST or repeated > _MOST_REPEATED:
+                raise NotReadError("it has too many values, levels, aliases or merges")
+            if len(value) > _LONGEST_NUMBER and isinstance(event, yaml.ScalarEvent) and _is_number(event):
+                raise NotReadError(f"it has a number of {len(value)} digits")
+        return yaml.load(text, loader)
+    except NotReadError:
+        raise
+    # (PyYAML lets errors of its conversions through: `!!bool maybe`, `!!timestamp x`.)
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+        raise ValueError("not YAML") from error
+
+
+def _is_number(event: ScalarEvent) -> bool:
+    """Whether a scalar may be read as a number."""
+    return bool(event.tag) or (event.implicit[0] and event.value[0] in "+-.0123456789")

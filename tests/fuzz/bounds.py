@@ -1,0 +1,220 @@
+"""The time and memory that each reader of a command's files takes at most: hostile files, in growing sizes.
+
+`python -m fuzz --bounds [READER …]`, in the folder tests/, prints the worst case of each reader. The time is
+that of the reader's own thread, and the memory what its process has more at its highest than before: a busy
+machine changes little.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import thread_time
+
+from fuzz.hostile_files import EVERY
+from gputui.cli.common import WrongCallError
+from gputui.cli.each import _tasks_of_file
+from gputui.inventory.errors import GputuiError
+from gputui.jobs.compare import _lines
+from gputui.jobs.last_lines import lines_in
+from gputui.launching.compose import compose
+from gputui.launching.host_environment import ThisHost
+from gputui.launching.interpreter import shebang
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.read_intent import read_intent
+from gputui.launching.training_words import training_of
+from gputui.planning.comparison_log import read_figures
+from gputui.planning.model import PlanningError
+from gputui.planning.reading import read_model
+from gputui.sources.recorded import RecordedSource
+
+SECONDS, MIB = 0.2, 64.0
+"""What a reader may take."""
+
+_STOPPED = 3.0
+"""Seconds of CPU time after which a reading is ended."""
+
+_ENVIRON = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader: the name of the file that it reads, how it reads one, and the sizes that are tried.
+
+    `kinds` are the languages of hostile files that may trouble it; bytes always do.
+    """
+
+    file: str
+    read: Callable[[Path], object]
+    kinds: str
+    sizes: tuple[int, ...]
+    unbounded: str = ""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """CPU seconds and MiB of one reading, and of what."""
+
+    seconds: float
+    mib: float
+    what: str
+
+
+def _intent(*words: str) -> Callable[[Path], object]:
+    """Reading what a command says of devices, and completing it; "@" is the file."""
+
+    def read(path: Path) -> object:
+        options = LaunchOptions(tuple(word.replace("@", str(path)) for word in words))
+        read_intent(options, _ENVIRON, ThisHost())
+        return compose((), options, _ENVIRON, ThisHost()) if words[0] in ("accelerate", "deepspeed") else None
+
+    return read
+
+
+def _training(*words: str) -> Callable[[Path], object]:
+    def read(path: Path) -> object:
+        return training_of(LaunchOptions(tuple(word.replace("@", str(path)) for word in words)), _ENVIRON)
+
+    return read
+
+
+def _model(path: Path) -> object:
+    return read_model(str(path), {}, Path("/"))
+
+
+def _safetensors(path: Path) -> object:
+    data = path.read_bytes()
+    path.write_bytes(len(data).to_bytes(8, "little") + data)
+    return _model(path)
+
+
+def _log(path: Path) -> object:
+    with path.open("rb") as file:
+        return read_figures(_lines(file.fileno()))
+
+
+_SMALL, _CAPPED = (617, 1 << 12, 1 << 14), (617, 1 << 12, 1 << 14, 1 << 16)
+_SCRIPT = (1 << 10, 1 << 13, 1 << 15, 1 << 17, 1 << 20)
+_JSON = (1 << 12, 1 << 20, 10 << 20, 16 << 20)
+
+READERS: Mapping[str, Reader] = {
+    "shell script": Reader("x.sh", _intent("bash", "@"), "shell", _SCRIPT),
+    "shell script, what it trains": Reader("x.sh", _training("bash", "@"), "shell", _SCRIPT),
+    "program's first line": Reader("x", lambda path: shebang(str(path)), "lines shell", (1 << 12,)),
+    "Makefile": Reader("Makefile", _intent("make", "-f", "@"), "make shell", _SCRIPT),
+    "Python script": Reader("x.py", _intent("python", "@"), "Python", _SCRIPT),
+    "Python script, what it trains": Reader("x.py", _training("python", "@"), "Python", _SCRIPT),
+    "YAML of accelerate": Reader(
+        "c.yaml", _intent("accelerate", "launch", "--config_file", "@", "x.py"), "YAML JSON", _CAPPED
+    ),
+    "JSON of accelerate": Reader(
+        "c.json", _intent("accelerate", "launch", "--config_file", "@", "x.py"), "JSON", _CAPPED
+    ),
+    "YAML of vLLM": Reader("c.yaml", _intent("vllm", "serve", "m", "--config", "@"), "YAML JSON", _CAPPED),
+    "YAML of axolotl": Reader("c.yaml", _training("axolotl", "train", "@"), "YAML JSON", _CAPPED),
+    "hostfile of deepspeed": Reader(
+        "hosts", _intent("deepspeed", "--hostfile", "@", "x.py"), "lines", _CAPPED
+    ),
+    "config.json": Reader("config.json", _model, "JSON", _JSON),
+    "adapter_config.json": Reader("adapter_config.json", lambda path: _model(path.parent), "JSON", _JSON),
+    "safetensors header": Reader("m.safetensors", _safetensors, "JSON", _JSON),
+    "safetensors index": Reader("model.safetensors.index.json", _model, "JSON", _JSON),
+    "log of a variant": Reader("log", _log, "lines", (1 << 14, 16 << 20)),
+    "last lines of a log": Reader("log", lambda path: lines_in(path.read_bytes()), "lines", (1 << 12,)),
+    "recording": Reader("r.json", lambda path: RecordedSource(str(path)).open(), "JSON lines", _JSON),
+    "file of tasks": Reader(
+        "tasks",
+        lambda path: _tasks_of_file(str(path)),
+        "lines",
+        (1 << 14, 1 << 20),
+        unbounded="linear in its length, at most 2 MiB: the tasks are the user's own",
+    ),
+}
+
+
+def files(reader: Reader, sizes: Sequence[int]) -> Iterator[tuple[str, bytes]]:
+    """The hostile files that a reader is tried with, and what each is."""
+    for what, made in EVERY.items():
+        if what.partition(":")[0] in ("bytes", *reader.kinds.split()):
+            for size in sizes:
+                yield f"{what}, {size} bytes", made(size)
+
+
+def measured(reader: Reader, what: str, data: bytes) -> Worst:
+    """One reading, in a process of its own. Raises AssertionError for one that ends in no answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / reader.file
+        file.write_bytes(data)
+        answers, answer = os.pipe()
+        child = os.fork()
+        if not child:
+            _child(reader, file, answer)
+        os.close(answer)
+        with os.fdopen(answers) as stream:
+            said = stream.read()
+        _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return Worst(_STOPPED, 0.0, what)
+    seconds, mib, problem = said.split(" ", 2)
+    assert not problem, f"{what}: {problem}"
+    return Worst(float(seconds), float(mib), what)
+
+
+def _child(reader: Reader, file: Path, answer: int) -> None:
+    """Never returns."""
+    problem = ""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    signal.setitimer(signal.ITIMER_PROF, _STOPPED)
+    os.chdir(file.parent)
+    before, began = _highest(), thread_time()
+    try:
+        reader.read(file)
+    except (PlanningError, WrongCallError, GputuiError):
+        pass
+    except BaseException as error:  # noqa: BLE001 - whatever a reader lets through
+        problem = f"{type(error).__name__}: {str(error)[:200]}"
+    seconds, highest = thread_time() - began, _highest()
+    os.write(answer, f"{seconds} {(highest - before) / 1024} {problem}".encode(errors="replace"))
+    os._exit(0)
+
+
+def _highest() -> int:
+    """KiB of this process at its highest; of a new one, what it was when it began."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def worst(reader: Reader, sizes: Sequence[int]) -> tuple[Worst, Worst]:
+    """The readings that took most time and most memory."""
+    found = [measured(reader, what, data) for what, data in files(reader, sizes)]
+    return max(found, key=lambda each: each.seconds), max(found, key=lambda each: each.mib)
+
+
+def table(names: Sequence[str] = ()) -> int:
+    """Print the worst case of each reader; the number of readers that are beyond the bounds."""
+    # (What is imported at the first use is not a file's doing.)
+    for reader in READERS.values():
+        measured(reader, "nothing", b"")
+    for reader in READERS.values():
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / reader.file).write_bytes(b"{a: 1}\n")
+            try:
+                reader.read(Path(folder) / reader.file)
+            except GputuiError:
+                continue
+    beyond = 0
+    print("| reader | ms | with | MiB | with |\n|---|---:|---|---:|---|")
+    for name, reader in READERS.items():
+        if names and name not in names:
+            continue
+        slow, large = worst(reader, reader.sizes)
+        print(f"| {name} | {1000 * slow.seconds:.0f} | {slow.what} | {large.mib:.0f} | {large.what} |")
+        sys.stdout.flush()
+        beyond += not reader.unbounded and (slow.seconds > SECONDS or large.mib > MIB)
+    return beyond
