@@ -218,7 +218,7 @@ GIVEN = [
     ("curl -o f -U me:S h", "curl -o f -U me:*** h"),
     ("curl --proxy-user=me:S h", "curl --proxy-user=me:*** h"),
     ("http -ame:S h", "http -ame:*** h"),
-    ("http -v --auth me:S h", "http -v --auth me:*** h"),
+    ("http -v --auth me:S h", "http -v --auth *** h"),
     ("aws configure set --profile p x_secret_key S", "aws configure set --profile p x_secret_key ***"),
 ]
 PASSWORDS = ["hunter2", "p w", "a;b|c", "a&b", "$a`b", "x<y>", "a(b)c", "pä\nss"]

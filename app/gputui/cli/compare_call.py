@@ -16,7 +16,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
 from gputui.launching.launch_options import LaunchOptions, OptionError, table
 from gputui.launching.read_intent import read_intent
-from gputui.launching.secrets import MARK, is_secret, program_and_script, without_secrets
+from gputui.launching.secrets import MARK, program_and_script, secret_word
 from gputui.planning.comparison_axes import (
     JOIN,
     OFF,
@@ -127,11 +127,8 @@ class Variant:
 
 def shown(axis: Axis, value: str) -> str:
     """A value as it may be kept and shown: of what looks like a secret only which one it is."""
-    secret = axis.kind == "env" and is_secret(axis.key, value)
-    if axis.kind == "arg":
-        secret = bool(
-            without_secrets((axis.key, value) if axis.key[0] == "-" else (f"{axis.key}={value}",))[1]
-        )
+    words = (axis.key, value) if axis.key[:1] == "-" else (f"{axis.key}={value}",)
+    secret = axis.kind in ("env", "arg") and secret_word(words) is not None
     return f"{MARK}{axis.values.index(value) + 1}" if secret else value
 
 

@@ -8,145 +8,62 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gputui.launching.argument_vector import likely_options, program_name
 from gputui.launching.launchers import recognised
 from gputui.launching.python_command import read_python
+from gputui.launching.secret_table import (
+    BEGINNINGS,
+    PROGRAMS,
+    SHAPES,
+    TOKEN,
+    Program,
+    is_named_secret,
+    token_name,
+)
 from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap
 
 MARK = "***"
 """What is written for a secret."""
 
-_VARIABLE = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASS|CREDENTIAL|_PWD$|_PAT$", re.IGNORECASE)
-"""In a variable's name; but not TOKENIZERS_PARALLELISM, which the launch page suggests."""
-
-_OPTION = re.compile(
-    r"(?:.*[-_.])?(?:(?:api|access|secret|private|auth|hf|wandb|openai|anthropic|account|client|encryption"
-    r"|master|signing|storage)[-_]?key|(?:auth|access|api|hf|hub|refresh|session)?token|secret|password|passwd"
-    r"|passphrase|credentials?|creds|(?:db|user|smtp)[-_]?pass|bearer|jwt|(?:proxy[-_])?authorization)",
-    re.IGNORECASE,
-)
-"""The whole name of an option without its dashes: --sort-key is another kind of key, and --max-tokens counts
-tokens."""
-_OF_TEXT = re.compile(
-    r"(?:.*[-_.])?(?:bos|eos|pad|unk|sep|cls|mask|image|stop|start|end|special)[-_]?token", re.IGNORECASE
-)
-"""--pad-token is a part of a tokenizer."""
-_HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
-"""Where "hubToken" has two words."""
-
-_ASSIGNED = re.compile(r"[+~]*([A-Za-z_][\w.-]*)=(.+)", re.DOTALL)
-"""A variable, and an override of Hydra's (`++hub.token=x`)."""
-_NAME = r"(?<![\w.-])-{0,2}([A-Za-z_][\w.-]{0,99})"
+_ASSIGNED = re.compile(r"[+~]*([A-Za-z_][\w.@/-]*)=(.+)", re.DOTALL)
+"""A variable, and an override of Hydra's (`++hub.token=x`, `db@src.password=x`)."""
+_NAME = r"(?<![\w-])-{0,2}([A-Za-z_][\w.-]{0,99})"
 _NAMED_WITHIN = re.compile(f"{_NAME}=")
-_VALUE = re.compile(r"""'[^']*'?|"[^"]*"?|\$\([^)]*\)|[^\s'";&|]+""")
+_VALUE_PATTERN = r"""'[^']*'?|"[^"]*"?|\$\([^)]*\)|[^\s'";&|]+"""
+_VALUE = re.compile(_VALUE_PATTERN)
+_LONGEST_JUDGED = 512
 _QUOTED_WITHIN = re.compile(
     rf"""{_NAME}\\?['"]?\]?\s?(?::|=>?)\s?\\?(?P<quote>['"])(?=((?:(?!(?P=quote))[^\\])+))"""
 )
 """`"token": "x"` in JSON, `environ["TOKEN"] = "x"` in Python."""
+_NUMBER_WITHIN = re.compile(rf"""{_NAME}\\?['"]\s?:\s?([\w.+/=~-]+)""")
+"""`"password": 1234` in JSON."""
+_NEXT_WITHIN = re.compile(
+    r"""['"](-{1,2}[A-Za-z][\w.-]{0,99}|[A-Z_]{1,99})\\?['"],\s?\\?(?P<quote>['"])(?=((?:(?!(?P=quote))[^\\])+))"""
+)
+"""`["--token", "x"]` in JSON, `putenv("TOKEN", "x")`."""
 _SAID_WITHIN = re.compile(
     rf"{_NAME}:\s?(?:(?:Bearer|Basic|Token)\s+)?(?!(?:Bearer|Basic|Token)\s)(?=([\w.+/=~-]{{6,999}})(?![\w.+/=~(-]))",
     re.IGNORECASE,
 )
 """`X-Api-Key: xxxxxx`, `{token: xxxxxx}`."""
-_OPTION_WITHIN = re.compile(r"""(?<!\S)(--?[\w.-]{1,99})[=\s]\s*('[^']*'|"[^"]*"|[^\s'";&|-][^\s'";&|]*)""")
-_HEADER = re.compile(r"\b(?:Bearer|Basic)\s+([^\s'\"]{8,})", re.IGNORECASE)
-"""The same within a word that is a shell's text, and a header of HTTP."""
+_SET_WITHIN = re.compile(
+    rf"""(?<![\w-])(?:(?:setenv|set(?:\s+-\w{{1,9}})+)\s+([A-Za-z_]\w{{0,99}})\s+|([A-Za-z_]\w{{0,99}})\s*<<<\s*)({_VALUE_PATTERN})"""
+)
+"""`set -x TOKEN x` of fish, `setenv TOKEN x` of csh, `read TOKEN <<< x`."""
 _HEADER_OPTION = re.compile("-H|--(?:proxy-)?header")
 _WHOLE_HEADER = re.compile(
-    r"([A-Za-z_][\w.-]{0,99}):\s*(?:(?:Bearer|Basic|Token)\s+)?(.+)", re.IGNORECASE | re.DOTALL
+    r"(?:-H|--(?:proxy-)?header=)?([A-Za-z_][\w.-]{0,99}):\s*(?:(?:Bearer|Basic|Token)\s+)?(.+)",
+    re.IGNORECASE | re.DOTALL,
 )
 """A header that is a word of its own: its value may have any characters."""
-_IN_ADDRESS = re.compile(
-    r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://(?:[^/\s:@]*:)?((?<=:)[^/\s@]+|(?<=/)[^/\s:@]{20,})@",
-    re.IGNORECASE,
-)
-"""https://user:password@host, and https://token@host"""
 
-_ADDRESS = "an address with a password"
-
-_KNOWN_TOKEN = re.compile(
-    r"(hf_|[sprk]k[-_]|gsk_|xai-|nvapi-|npm_|pypi-|r8_|dckr_pat_|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA"
-    r"|AIza|ya29\.|eyJ)[-_.0-9A-Za-z]{6,}"
-)
-"""Tokens of Hugging Face, OpenAI, Stripe, Groq, xAI, NVIDIA, npm, PyPI, Replicate, Docker, GitHub, GitLab,
-Slack, AWS, Google, and JWT, by how they begin."""
-_LEAST_TOKEN = 20
-"""Characters of the shortest token that a launch is not saved for: AWS's have 20, and names are shorter."""
-_KNOWN_WITHIN = re.compile(rf"(?<![^\s=:,'\"`(\[{{<>|;&@]){_KNOWN_TOKEN.pattern}(?![^\s'\"`,;&|<>)\]}}\\])")
-
-
-class _Program(NamedTuple):
-    """A secret that a program takes without a name that says so, or by a letter that means something else to
-    other programs, according to its own documentation.
-
-    name     what the secret is called
-    called   the program's name
-    verbs    the words that follow the program's name
-    option   the option, with what is glued to it as "value"
-    next     whether the next word is the value where nothing is glued: "" never, "-" even one with a dash
-    pair     whether the value is NAME:SECRET
-    valued   other options whose value is the next word; needed where `operand` is
-    operand  what the first word is that is no option: "" an argument like others, "secret", or the "command"
-             with options of its own
-    """
-
-    name: str
-    called: re.Pattern[str]
-    verbs: tuple[str, ...] = ()
-    option: re.Pattern[str] = re.compile("(?!)")
-    next: str = "-"
-    pair: bool = False
-    valued: re.Pattern[str] = re.compile("(?!)")
-    operand: str = ""
-
-
-def _program(name: str, called: str, option: str = "(?!)", **more: Any) -> _Program:
-    return _Program(name, re.compile(called), option=re.compile(option, re.DOTALL), **more)
-
-
-_OF_PROGRAMS = (
-    _program(
-        "wandb login",
-        "wandb",
-        verbs=("login",),
-        valued=re.compile("--(?:host|base-url)"),
-        operand="secret",
-    ),
-    _program(
-        "login -p", "docker|podman|nerdctl|buildah|skopeo|oras|oc|az", "-p=?(?P<value>.*)", verbs=("login",)
-    ),
-    _program("login -p", "helm", "-p=?(?P<value>.*)", verbs=("registry", "login")),
-    _program(
-        "mysql -p", "(?:mysql|mariadb)(?:-?(?:dump|admin|import|show|check|sh))?", "-p(?P<value>.+)", next=""
-    ),
-    _program("mongo -p", "mongo(?:sh|dump|restore|import|export)?", "-p(?P<value>.*)", next="word"),
-    _program("redis-cli -a", "redis-cli", r"(?:-a|--pass(?:=|\Z))(?P<value>.*)"),
-    _program(
-        "sshpass -p",
-        "sshpass",
-        "-[ehvV]*p(?P<value>.*)",
-        valued=re.compile("-[ehvV]*[fdP]"),
-        operand="command",
-    ),
-    _program(
-        "curl -u",
-        "curl",
-        r"(?:-[#:0-46aBfgGiIjJklLMnNOpqRsSvVZ]*[uU]|--(?:proxy-)?user(?:=|\Z))(?P<value>.*)",
-        pair=True,
-    ),
-    _program("http -a", "https?|xhs?", r"(?:-[bcdfFhIjmSv]*a|--auth(?:=|\Z))(?P<value>.*)", pair=True),
-    _program(
-        "aws configure set",
-        "aws",
-        r"\S*(?:secret|token)[a-z_]*(?P<value>)",
-        verbs=("configure", "set"),
-    ),
-)
-_NAMED_ANYWHERE = re.compile("wandb|login|mysql|mariadb|mongo|redis-cli|sshpass|curl|http|xh|aws")
+_ANY_PROGRAM = "|".join(program.called for program in PROGRAMS)
 _ENGINES = frozenset(("docker", "podman", "nerdctl"))
+_STARTS = frozenset(("run", "create"))
 _PORTS = re.compile(r"[\d.]*:?[\d-]{1,11}:[\d-]{1,11}(?:/[a-z]{1,4})?")
 """`docker run --name mysql -p3306:3306` publishes a port."""
 
@@ -159,14 +76,13 @@ _PIECE = re.compile(
 _LEVELS = 6
 """How many levels of shells within the quotes of shells are read."""
 
-_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(.*)", re.DOTALL)
-_TOKEN = re.compile(rf"{_KNOWN_TOKEN.pattern}|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{{24,}}")
+_TOKEN = re.compile(rf"{BEGINNINGS}[-_.0-9A-Za-z]{{6,}}|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{{24,}}")
 """What other users must not read: also any long mixture of letters and digits without a dot."""
 
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable looks like one that holds a secret."""
-    return bool(value) and bool(_VARIABLE.search(name) or _IN_ADDRESS.match(value))
+    return bool(value) and secret_word((f"{name}={value}",)) is not None
 
 
 class _Found(NamedTuple):
@@ -210,20 +126,16 @@ def without_secrets(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
 
 
 def _found(command: Sequence[str]) -> list[_Found]:
-    found = []
-    for option in likely_options(command):
-        if option.value and _names_secret(option.spelling):
-            glued = option.glue is not None
-            place, start = (option.place, len(option.spelling) + 1) if glued else (option.place + 1, 0)
-            found.append(_Found(option.spelling, place, start, len(command[place])))
-    for place, word in enumerate(command):
-        found += [_Found(name, place, *span) for name, span in (*_assignments(word), *_within(word))]
-    for place, word in enumerate(command[1:], start=1):
-        header = _HEADER_OPTION.fullmatch(command[place - 1]) and _WHOLE_HEADER.fullmatch(word)
-        if header and _is_named(header[1], "x"):
-            found.append(_Found(header[1], place, *header.span(2)))
-    found += _given_to_programs(command)
-    return sorted(set(found), key=lambda each: (each.place, each.start, -each.end))
+    found: set[_Found] = set()
+    calls = [[_Word(place, word, range(len(word)), (0, len(word))) for place, word in enumerate(command)]]
+    for level in range(_LEVELS):
+        for call in calls:
+            found.update(_in_call(call))
+            found.update(_given_to_programs(call, within=level > 0))
+        # Whatever has blanks may be the text of a shell: of `sh -c`, `su -c`, `ssh HOST`, `sbatch --wrap`.
+        texts = [word for call in calls for word in call if len(word.text.split(None, 1)) > 1]
+        calls = [call for text in texts for call in _calls_in(text)]
+    return sorted(found, key=lambda each: (each.place, each.start, -each.end))
 
 
 class _Word(NamedTuple):
@@ -240,47 +152,55 @@ class _Word(NamedTuple):
     at: Sequence[int]
     span: tuple[int, int]
 
-    def secret(self, name: str, start: int) -> Iterator[_Found]:
-        """The part from that character on; the whole word where quotes are in between."""
-        if start < len(self.text):
-            first, end = self.at[start], self.at[-1] + 1
-            whole = end - first == len(self.text) - start
-            yield _Found(name, self.place, *((first, end) if whole else self.span))
+    def secret(self, name: str, start: int, end: int | None = None) -> Iterator[_Found]:
+        """These of its characters, to the end unless said; the whole word where quotes are in between."""
+        end = len(self.text) if end is None else end
+        if start < end:
+            first, last = self.at[start], self.at[end - 1] + 1
+            yield _Found(name, self.place, *((first, last) if last - first == end - start else self.span))
 
 
-def _given_to_programs(command: Sequence[str]) -> Iterator[_Found]:
-    """What the command's programs take as a secret although its name does not say so."""
-    calls = [[_Word(place, word, range(len(word)), (0, len(word))) for place, word in enumerate(command)]]
-    for level in range(_LEVELS):
-        for call in calls:
-            names = [_program_of(word.text) for word in call]
-            if level and call:
-                # (`--wrap=curl` begins the text of another program's option.)
-                names[0] = names[0].rpartition("=")[2]
-            for program in _OF_PROGRAMS:
-                yield from _given_to(program, call, names)
-        # Whatever has blanks may be the text of a shell: of `sh -c`, `su -c`, `ssh HOST`, `sbatch --wrap`.
-        texts = [
-            word
-            for call in calls
-            for word in call
-            if len(word.text.split(None, 1)) > 1 and _NAMED_ANYWHERE.search(word.text)
-        ]
-        calls = [call for text in texts for call in _calls_in(text)]
+def _in_call(call: Sequence[_Word]) -> Iterator[_Found]:
+    """What the words of one call say themselves."""
+    for option in likely_options([word.text for word in call]):
+        if option.value and is_named_secret(option.spelling, option.value):
+            glued = option.glue is not None
+            place, start = (option.place, len(option.spelling) + 1) if glued else (option.place + 1, 0)
+            yield from call[place].secret(option.spelling, start)
+    before = ""
+    for word in call:
+        for name, span in (*_assignments(word.text), *_within(word.text)):
+            yield from word.secret(name, *span)
+        if _HEADER_OPTION.fullmatch(before) or _HEADER_OPTION.match(word.text):
+            header = _WHOLE_HEADER.fullmatch(word.text)
+            if header and is_named_secret(header[1], header[2]):
+                yield from word.secret(header[1], header.start(2))
+        before = word.text
+
+
+def _given_to_programs(call: Sequence[_Word], within: bool) -> Iterator[_Found]:
+    """What a program of the call takes as a secret although its name does not say so; `within` a text."""
+    names = [_program_of(word.text) for word in call]
+    if within and call:
+        # (`--wrap=curl` begins the text of another program's option.)
+        names[0] = names[0].rpartition("=")[2]
+    if any(re.fullmatch(_ANY_PROGRAM, name) for name in names):
+        for program in PROGRAMS:
+            yield from _given_to(program, call, names)
 
 
 def _program_of(text: str) -> str:
     return "" if "://" in text else text.rpartition("/")[2]
 
 
-def _given_to(program: _Program, call: Sequence[_Word], names: Sequence[str]) -> Iterator[_Found]:
+def _given_to(program: Program, call: Sequence[_Word], names: Sequence[str]) -> Iterator[_Found]:
     """The secrets of a program that stands anywhere among the words: wrappers may stand before it."""
-    place, reads, publishes = 0, False, not _ENGINES.isdisjoint(names)
+    place, reads, publishes = 0, False, not _ENGINES.isdisjoint(names) and not _STARTS.isdisjoint(names)
     while place < len(call):
         word, here = call[place], place
         place += 1
         if reads:
-            option = program.option.fullmatch(word.text)
+            option = re.fullmatch(program.option, word.text)
             if option:
                 start = option.start("value")
                 if not option["value"]:
@@ -288,12 +208,13 @@ def _given_to(program: _Program, call: Sequence[_Word], names: Sequence[str]) ->
                     if not taken or (program.next != "-" and taken[0].text.startswith("-")):
                         continue
                     word, start, place = taken[0], 0, place + 1
-                if program.pair:
-                    start = (word.text.find(":", start) + 1) or len(word.text)
-                if not (publishes and _PORTS.fullmatch(word.text, start)):
+                if program.before:
+                    at = word.text.find(program.before, start)
+                    start = at + len(program.before) if at >= 0 else len(word.text)
+                if not (publishes and not program.before and _PORTS.fullmatch(word.text, start)):
                     yield from word.secret(program.name, start)
                 continue
-            if program.valued.fullmatch(word.text):
+            if re.fullmatch(program.valued, word.text):
                 place += 1
                 continue
             if program.operand and not word.text.startswith("-"):
@@ -301,7 +222,7 @@ def _given_to(program: _Program, call: Sequence[_Word], names: Sequence[str]) ->
                     yield from word.secret(program.name, 0)
                 reads = False
                 continue
-        if program.called.fullmatch(names[here]):
+        if re.fullmatch(program.called, names[here]):
             verbs = tuple(each.text for each in call[place : place + len(program.verbs)])
             if verbs == program.verbs:
                 reads, place = True, place + len(verbs)
@@ -351,51 +272,35 @@ def _calls_in(text: _Word) -> list[list[_Word]]:
     return calls
 
 
-def _names_secret(name: str) -> bool:
-    """Whether the name of an option, or of a key in some document, is a secret's."""
-    plain = _HUMP.sub("_", name.lstrip("-"))
-    return bool(_OPTION.fullmatch(plain)) and not _OF_TEXT.fullmatch(plain)
-
-
 def _assignments(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
     whole = _ASSIGNED.fullmatch(word)
-    if whole and _is_named(whole[1], whole[2]):
+    if whole and is_named_secret(whole[1], whole[2]):
         yield whole[1], whole.span(2)
         return
     # (A word with blanks may be a shell's own text, and one without have several: `A=1,TOKEN=x`.)
     at = 0
     while match := _NAMED_WITHIN.search(word, at):
         at = match.end()
-        value = _VALUE.match(word, at) if _is_named(match[1], "x") else None
-        if value:
+        # (What follows is judged by its beginning: it may be long, and begin at every second character.)
+        value = _VALUE.match(word, at, at + _LONGEST_JUDGED)
+        if value and is_named_secret(match[1], value[0].strip("'\"")):
+            value = _VALUE.match(word, at) or value
             at = value.end()
             yield match[1], value.span()
 
 
-def _is_named(name: str, value: str) -> bool:
-    """Whether what has this name and value is a secret by its name."""
-    # In lower case it is a program's own word (sort_key=loss), told from a secret as an option is.
-    return is_secret(name, value) if name.isupper() else _names_secret(name)
-
-
 def _within(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
     """What is a secret wherever it stands in a word."""
-    for match in _IN_ADDRESS.finditer(word):
-        yield _ADDRESS, match.span(1)
-    for match in _KNOWN_WITHIN.finditer(word):
-        if len(match[0]) >= _LEAST_TOKEN:
-            yield f"a word that begins with {match[1]}", match.span()
-    for match in _OPTION_WITHIN.finditer(word):
-        if _names_secret(match[1]):
-            yield match[1], match.span(2)
-    for pattern in (_QUOTED_WITHIN, _SAID_WITHIN):
+    for match in re.finditer(TOKEN, word):
+        yield token_name(match[1]), match.span(1)
+    for name, shape in SHAPES:
+        for match in re.finditer(shape, word):
+            yield name, match.span(1)
+    for pattern in (_QUOTED_WITHIN, _NUMBER_WITHIN, _NEXT_WITHIN, _SAID_WITHIN, _SET_WITHIN):
         for match in pattern.finditer(word):
-            if _is_named(match[1], "x"):
-                yield match[1], match.span(match.re.groups)
-    for match in _HEADER.finditer(word):
-        yield "Authorization", match.span(1)
-    for match in _PRIVATE_KEY.finditer(word):
-        yield "a private key", match.span(1)
+            name = match[1] or match[2]
+            if is_named_secret(name, match[match.re.groups].strip("'\"")):
+                yield name, match.span(match.re.groups)
 
 
 _SCRIPT = re.compile(r"[\w.@%+-]{1,80}\.(?:py|pyc|pyz|sh|bash|zsh|ksh|fish)")
