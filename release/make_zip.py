@@ -136,6 +136,9 @@ import trust
 with zipfile.ZipFile(sys.argv[0]) as archive:
     known = _bootstrap.Environment.from_json(archive.read("environment.json").decode())
     place = _bootstrap.cache_path(archive, known.root, known.build_id).absolute()
+before = os.umask(0o077)
+place.parent.mkdir(parents=True, exist_ok=True)
+os.umask(before)
 reason = trust.who_can_change(str(place))
 if reason is not None:
     sys.exit(f"gputui: {reason}: what is unpacked there is not used; set SHIV_ROOT to a folder of your own")

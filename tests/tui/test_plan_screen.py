@@ -424,9 +424,18 @@ async def test_a_demos_files_are_written_only_after_a_second_press(job_directory
         assert (job_directory / FOLDER / "accelerate.yaml").exists()
 
 
-async def test_where_the_folder_cannot_be_made_another_is_asked_for(job_directory: Path) -> None:
+@pytest.mark.parametrize("mode", [0o700, 0o777])
+async def test_where_the_folder_cannot_be_made_another_is_asked_for(
+    job_directory: Path, tmp_path: Path, mode: int
+) -> None:
+    """Also where the one that would be offered is in a place that others can change."""
     (job_directory / FOLDER).write_text("a file")
+    state = tmp_path / "shared"
+    state.mkdir()
+    state.chmod(mode)
     async with session("dgx-h100", (*TRAIN, "--bf16")) as s:
+        environ = {**s.main.app_state.environ, "XDG_STATE_HOME": str(state)}
+        s.main.set_app_state(replace(s.main.app_state, environ=environ))
         await opened(s)
         await go_to(s, "fsdp2")
         await s.press("enter")

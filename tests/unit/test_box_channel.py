@@ -78,17 +78,17 @@ def in_time(work: Callable[[], T]) -> T:
     return given[0]
 
 
-@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize(("runs", "prompts"), [(True, False), (True, True), (False, False)])
 @pytest.mark.parametrize("told", ["echo >{folder}/told; exit 0", ""])
 def test_an_ssh_that_does_not_end_is_ended_and_has_no_status(
-    ssh: Ssh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, runs: bool
+    ssh: Ssh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, runs: bool, prompts: bool
 ) -> None:
     """By SIGTERM, which lets it end what it has started, and else by SIGKILL."""
     if not told:
         monkeypatch.setattr(session, "_ENDS_WITHIN", 0.05)
     marks = f"echo '{MARK} there'; echo '{MARK} run'; " if runs else ""
     ssh(f"trap '{told}' TERM; echo $$ >{{folder}}/pid; {marks}while :; do sleep 0.1; done")
-    asked = Session("box", ["ls"], Way(5), apart=True)
+    asked = Session("box", ["ls"], Way(5, prompts), apart=True)
     try:
         until((tmp_path / "pid").exists)
         until(lambda: asked.receive(0.01) == b"" and asked.mode == ("run" if runs else None))

@@ -24,8 +24,10 @@ import pytest
 from gputui.choosing.verdict import verdicts
 from gputui.cli.ls import document_text
 from gputui.sources.hosts import sent_core
+from gputui.sources.hosts.calls import ask
 from gputui.sources.hosts.reading import read
 from gputui.sources.hosts.remote_script import in_any_shell
+from gputui.sources.hosts.ssh import Way
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from messages import numbers
@@ -554,6 +556,22 @@ def test_the_users_master_is_used_and_when_it_dies_the_connection_is_made_again(
         assert tell("exit") == 0
         until(document, lambda found: found[name]["state"] == "dead")
         until(document, lambda found: found[name]["state"] == "live")
+
+
+def test_a_connection_that_may_ask_leaves_its_answer_to_the_next_one_and_no_child(
+    boxes: SshBoxes,
+    idle: dict[str, str],
+    control: tuple[str, Callable[[str], int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where masters are made on request: one of its own process, which ends nobody's connection with ours."""
+    options, tell = control
+    name = fresh(boxes, "asks")
+    boxes.add(name, idle, options=options.replace("  ControlPersist 60\n", ""))
+    monkeypatch.setenv("PATH", str(boxes.path), prepend=":")
+    answer = ask(name, ["--version"], Way(10, prompts=True))
+    assert (answer.status, answer.trouble) == (0, None)
+    assert tell("check") == 0
 
 
 def test_a_master_that_is_killed_takes_no_connection_with_it_for_long(

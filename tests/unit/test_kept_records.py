@@ -34,3 +34,24 @@ def test_a_link_that_somebody_has_put_there_is_not_followed_and_says_why_it_stay
     status, out, err = box.call("compare", "--forget", "k3f9")
     assert (status, out) == (2, "") and "None" not in err and err.count("\n") == 1
     assert box.folder.exists()
+
+
+@pytest.mark.parametrize("place", ["comparisons/k3f9", "."])
+def test_a_record_that_others_could_have_changed_is_named_and_not_read(box: Box, place: str) -> None:
+    folder = box.folder / "state/gputui/comparisons/k3f9"
+    folder.mkdir(parents=True, mode=0o700)
+    changed = (box.folder / "state/gputui" / place).resolve()
+    changed.chmod(0o777)
+    _, out, err = box.call("compare", "--list")
+    assert not out and "other users can write to" in err and changed.name in err
+
+
+@pytest.mark.parametrize("words", [("jobs",), ("launches",), ("compare", "--list"), ("each", "--list")])
+def test_whatever_is_kept_where_others_can_write_is_named_and_not_used(
+    box: Box, words: tuple[str, ...]
+) -> None:
+    state = box.folder / "state"
+    (state / "gputui").mkdir(parents=True, mode=0o700)
+    state.chmod(0o777)
+    status, out, err = box.call(*words)
+    assert (status, out) == (2, "") and repr(str(state)) in err

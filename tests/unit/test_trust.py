@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
@@ -82,6 +83,42 @@ def test_a_path_goes_through_links_and_dots_as_the_kernel_goes(file: Path, tmp_p
     assert who_can_change(f"{elsewhere}/circle") is not None
 
 
+def test_a_path_of_the_working_directory_is_judged_as_such(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent.parent)
+    assert who_can_change("folder/file") is None
+    file.parent.chmod(0o757)
+    for relative in ("folder/file", "folder/../folder/file", "./folder"):
+        assert who_can_change(relative) is not None
+
+
+def test_what_cannot_be_judged_is_not_believed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = os.lstat
+
+    def lstat(path: str) -> os.stat_result:
+        if path == str(file.parent):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return seen(path)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    assert repr(str(file.parent)) in str(who_can_change(str(file)))
+
+
+def test_an_access_list_that_cannot_be_read_is_not_believed(
+    file: Path, group: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group()
+    os.chown(file, -1, os.getegid())
+    file.chmod(0o664)
+
+    def getxattr(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "getxattr", getxattr)
+    assert who_can_change(str(file)) is not None
+
+
 @as_root
 def test_a_link_of_another_user_leads_where_he_likes(file: Path) -> None:
     link = file.with_name("link")
@@ -92,7 +129,7 @@ def test_a_link_of_another_user_leads_where_he_likes(file: Path) -> None:
 
 
 @pytest.fixture
-def group(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
     """Makes our own group what the databases say of it: its name, its members, whose first group it is."""
     own = pwd.getpwuid(os.geteuid())
 
@@ -100,10 +137,12 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         name: str = own.pw_name, members: tuple[str, ...] = (), first_of: tuple[str, ...] = ()
     ) -> None:
         gid = os.getegid()
-        users = [SimpleNamespace(pw_name=each, pw_gid=gid) for each in (own.pw_name, *first_of)]
+        users = tmp_path / "passwd"
+        users.write_text("".join(f"{each}:x:1:{gid}::/:/bin/sh\n" for each in (own.pw_name, *first_of)))
         monkeypatch.setattr(grp, "getgrgid", lambda _: SimpleNamespace(gr_name=name, gr_mem=list(members)))
-        monkeypatch.setattr(pwd, "getpwuid", lambda _: users[0])
-        monkeypatch.setattr(pwd, "getpwall", lambda: users)
+        monkeypatch.setattr(pwd, "getpwuid", lambda _: own)
+        monkeypatch.setattr(trust, "_USERS", str(users))
+        monkeypatch.setattr(pwd, "getpwall", lambda: pytest.fail("a directory service may list for minutes"))
 
     return known_as
 

@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         named = self.headers.get("Host")
         if named is None:
             return True
-        own = self.connection.getsockname()[0].removeprefix("::ffff:")
+        own = self.connection.getsockname()[0].removeprefix("::ffff:").partition("%")[0]
         names = {own, self.server.named, socket.gethostname().lower()}
         if ipaddress.ip_address(own).is_loopback:
             names.add("localhost")

@@ -24,6 +24,7 @@ from gputui.jobs.record_folders import (
     new_folder,
     read_document,
     read_folders,
+    refuse_of_others,
     remove,
 )
 from gputui.system.files import NoHomeError, open_lock, state_folder, write_private
@@ -166,6 +167,7 @@ class Store(Generic[R]):
     def _read(self, folder: Path) -> R:
         """The record of a folder. Raises RecordError."""
         try:
+            refuse_of_others(folder)
             document = read_document(folder / self._file, _MOST_BYTES)
             if document is None:
                 raise RecordError("there is no record in it")

@@ -34,9 +34,8 @@ from gputui.jobs.record_fields import (
     scope_of,
     texts,
 )
-from gputui.jobs.record_folders import RecordError, read_document
+from gputui.jobs.record_folders import RecordError, read_document, refuse_of_others
 from gputui.system.files import write_private
-from gputui.system.trust import how_changed
 
 if TYPE_CHECKING:
     from gputui.inventory.device import Device
@@ -137,9 +136,7 @@ def write_finished(folder: Path, ended: float, **facts: object) -> None:
 def read_job(folder: Path, scope: PidScope) -> Job:
     """The job of `folder` as a process of that scope sees it. Raises RecordError, and nothing else."""
     try:
-        reason = how_changed(folder.stat(), str(folder))
-        if reason is not None:
-            raise RecordError(f"{reason} it")
+        refuse_of_others(folder)
         job = _read(folder)
         state = _state(job, scope)
         if state == "ended" and job.ended is None:

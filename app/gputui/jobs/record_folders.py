@@ -14,6 +14,7 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.jobs.job import JobError
 from gputui.system.files import open_own, private_folder
+from gputui.system.trust import how_changed
 
 _LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "23456789"
 """Without those that are taken for one another (l 1, o 0, i)."""
@@ -105,6 +106,13 @@ def read_folders(
             if folder.exists():  # else it was forgotten meanwhile
                 unreadable.append(Unreadable(folder.name, folder, str(error)))
     return tuple(sorted(found, key=lambda record: (record.created, record.id))), tuple(unreadable)
+
+
+def refuse_of_others(folder: Path) -> None:
+    """Raises RecordError for a folder that others could have changed, OSError where there is none."""
+    reason = how_changed(folder.stat(), str(folder))
+    if reason is not None:
+        raise RecordError(f"{reason} it")
 
 
 def read_document(file: Path, most: int) -> JsonValue | None:

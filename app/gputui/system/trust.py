@@ -6,6 +6,7 @@ but the standard library: other boxes (sources/hosts) and the release zip run it
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -14,13 +15,16 @@ _UNMAPPED = 65534
 _MOST_LINKS = 40
 """As many as the kernel follows (path_resolution(7))."""
 _ACCESS_LIST = "system.posix_acl_access"
+_USERS = "/etc/passwd"
 
 
 def who_can_change(path: str) -> str | None:
-    """How others can change what is at an absolute path, None where they cannot; what is not there is safe.
+    """How others can change what is at a path, None where they cannot; what is not there is safe.
 
     A folder on the way may be one in which everybody can write and remove only what is his (/tmp).
     """
+    if not path.startswith("/"):
+        path = f"{os.getcwd()}/{path}"  # noqa: PTH109
     place, ahead, links = "", path.split("/")[::-1], 0
     while ahead:
         name = ahead.pop()
@@ -32,9 +36,11 @@ def who_can_change(path: str) -> str | None:
         try:
             facts = os.lstat(here)
             target = os.readlink(here) if stat.S_ISLNK(facts.st_mode) else None  # noqa: PTH115
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
             # Whoever opens it meets the same error: those who could change that own a folder before it.
             return None
+        except OSError as error:
+            return f"{error.strerror}: {here!r}"
         reason = how_changed(facts, here, bool(ahead))
         if reason is not None:
             return f"{reason} {here!r}"
@@ -85,7 +91,11 @@ def _sees_all_users() -> bool:
 
 def _is_alone_in_group(facts: os.stat_result, place: str | int) -> bool:
     """Whether the group has the owner's name and no other member, as where the umask is 002 (useradd(8)), and
-    no access list names others: its mask is what the mode shows as the group's rights (acl(5))."""
+    no access list names others: its mask is what the mode shows as the group's rights (acl(5)).
+
+    Whose first group it is only the file of users tells: to list those of a directory service (LDAP) may take
+    minutes, and groups with a user's name are that user's there, too.
+    """
     import grp
     import pwd
 
@@ -93,10 +103,21 @@ def _is_alone_in_group(facts: os.stat_result, place: str | int) -> bool:
         owner, group = pwd.getpwuid(facts.st_uid), grp.getgrgid(facts.st_gid)
     except KeyError:
         return False
-    members = {*group.gr_mem, *(user.pw_name for user in pwd.getpwall() if user.pw_gid == facts.st_gid)}
-    if group.gr_name != owner.pw_name or members != {owner.pw_name}:
+    if group.gr_name != owner.pw_name or not {*group.gr_mem, *_first_of(facts.st_gid)} <= {owner.pw_name}:
         return False
     try:
         return not os.getxattr(place, _ACCESS_LIST)
-    except (OSError, AttributeError):
+    except AttributeError:
         return True
+    except OSError as error:
+        return error.errno in (errno.ENODATA, errno.ENOTSUP)
+
+
+def _first_of(group: int) -> set[str]:
+    """The users of this machine's own file whose first group it is (passwd(5))."""
+    try:
+        with open(_USERS, encoding="utf-8", errors="surrogateescape") as stream:  # noqa: PTH123
+            users = [line.split(":") for line in stream]
+    except OSError:
+        return set()
+    return {user[0] for user in users if user[3:4] == [str(group)]}

@@ -59,6 +59,8 @@ def whole():
         refuse_what_others_can_change(reason and f"{{reason}} {{place!r}}")
     return True
 
+above = os.path.dirname(folder)
+os.makedirs(above, 0o700, exist_ok=True)
 refuse_what_others_can_change(who_can_change(folder))
 if whole():
     sys.exit(0)
@@ -76,8 +78,6 @@ while len(data) < left:
     if not part:
         sys.exit("gputui could not be received")
     data += part
-above = os.path.dirname(folder)
-os.makedirs(above, 0o700, exist_ok=True)
 made = tempfile.mkdtemp(dir=above)
 zipfile.ZipFile(io.BytesIO(data)).extractall(made)
 try:
@@ -135,7 +135,7 @@ find_gputui() {{
   fi
   core="${{XDG_CACHE_HOME:-$HOME/.cache}}/gputui/{digest}"
   for python in python3 python3.15 python3.14 python3.13 python3.12 python3.11 python3.10; do
-    if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+    if "$python" -ISc 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
       program=$python
       break
     fi

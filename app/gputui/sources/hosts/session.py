@@ -71,22 +71,20 @@ class Session:
         self._connected = connected
         self._connects_until = time.monotonic() + way.timeout
         # (A person who is asked for a password may take his time.)
-        self._is_alone = not way.prompts
-        """Whether nobody else uses it: one that may ask can be the master of the user's other connections,
-        and ends by itself."""
         self._login_until = None if way.prompts else self._connects_until + LOGIN_WITHIN
         self._said = self._news = b""
         self._before = b""
         self.process = subprocess.Popen(
-            ssh_argv(alias, command(words, digest(), tied, follows, views, own=own, called=alias), way),
+            ssh_argv(
+                alias, command(words, digest(), tied, follows, views, own=own, called=alias), way, child=True
+            ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
             start_new_session=apart,
         )
-        if self._is_alone:
-            end_with_us(self.process.pid)
+        end_with_us(self.process.pid)
         assert self.process.stdin and self.process.stdout and self.process.stderr
         self._in, self._out, self._err = (
             stream.fileno() for stream in (self.process.stdin, self.process.stdout, self.process.stderr)
@@ -260,15 +258,13 @@ class Session:
         self.end_input()
         if self._has_ended(_GRACE):
             self._status = self.process.returncode
-        elif self._is_alone or self.mode not in _RUNS:
+        else:
             self.process.terminate()
             if not self._has_ended(_ENDS_WITHIN):
                 self.process.kill()
                 self.process.wait()
-        if self.process.returncode is not None:
-            if self._is_alone:
-                has_ended(self.process.pid)
-            self._rest_of_messages()
+        has_ended(self.process.pid)
+        self._rest_of_messages()
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()

@@ -38,19 +38,21 @@ class Way:
 
 
 def ssh_argv(
-    alias: str, command: str, way: Way, terminal: bool = False, quiet: bool = False
+    alias: str, command: str, way: Way, terminal: bool = False, quiet: bool = False, child: bool = False
 ) -> tuple[str, ...]:
     """The command that runs `command` by the shell of that box.
 
     Host keys, masters, agents and jumps are the configuration's. Only what a second connection must not do
-    is turned off: it forwards no ports, which the user's own connection has already; and one that asks
-    nothing uses the user's master connection and becomes none, so that to end it ends no others.
+    is turned off: it forwards no ports, which the user's own connection has already. A `child` of ours may be
+    ended at any moment, and is no other connection's master: one that asks nothing becomes none, and of one
+    that may have asked a process of its own is the master, so that the answer holds for the next call.
     """
     return (
         "ssh",
         *("-o", f"ConnectTimeout={way.timeout}"),
         *("-o", f"ServerAliveInterval={_ALIVE_EVERY}", "-o", f"ServerAliveCountMax={_ALIVE_TIMES}"),
-        *(() if way.prompts else ("-o", "BatchMode=yes", "-o", "ControlMaster=no")),
+        *(() if way.prompts else ("-o", "BatchMode=yes")),
+        *(("-o", "ControlPersist=60" if way.prompts else "ControlMaster=no") if child else ()),
         *("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none"),
         # (Else it says at the end that the connection is closed.)
         *(("-o", "LogLevel=ERROR") if quiet else ()),

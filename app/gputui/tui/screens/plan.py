@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from gputui.launching.planned import FilesDifferError, Prepared, prepared, write
 from gputui.planning.files import RecipeError, recipe_of
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan, Row
-from gputui.system.files import state_folder
+from gputui.system.files import NoHomeError, state_folder
 from gputui.tui.actions import key_of
 from gputui.tui.controllers.plan import PlanController
 from gputui.tui.main_view import MainView
@@ -338,7 +339,9 @@ class PlanScreen(ListPage):
                 self._write(self._prepared(row, folder.strip()), row, found, agreed)
 
         prompt = f"{FOLDER}: {why}. Another folder for the files?   (⏎ accept, esc cancel)"
-        elsewhere = str(state_folder(self.view.app_state.environ) / "plans")
+        elsewhere = ""
+        with contextlib.suppress(NoHomeError):
+            elsewhere = str(state_folder(self.view.app_state.environ) / "plans")
         self.app.push_screen(LineScreen(prompt, elsewhere), answered)
 
     def _start(self, made: Prepared, row: Row, found: PlannedDevices) -> None:
