@@ -34,8 +34,6 @@ from gputui.sources.hosts.ssh import LOST, Way
 
 _LONGEST_LINE = 64 * 1024
 _JOB_ID = 64
-_KILLED = 128 + signal.SIGKILL
-"""What a login shell that stays the parent (dash, fish) tells of a program that was killed."""
 _STARTS_WITHIN = 60.0
 """Seconds for which a box is waited for that is to start its job."""
 
@@ -348,7 +346,7 @@ def _follow(ends: _Ends, how: Way) -> None:
             # (Nobody reads our output any more. The jobs go on, as they do without us.)
             raise status
         del ends.left[box.name]
-        if box.job is None and status in (DONE, LOST, _KILLED):
+        if box.job is None and status in (DONE, LOST):
             # (There is nothing there that could go on, or be done.)
             say(f"{box.name} has ended without a job")
             status = NO_SOURCE
