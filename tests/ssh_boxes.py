@@ -199,7 +199,7 @@ class SshBoxes:
             f"AcceptEnv GPUTUI_BOX\nForceCommand exec {self.folder / 'enter'}\nMaxStartups {startups}\n"
             # Our login shell starts what is forced, and becomes it: a dash or fish that stayed as the parent
             # would die of a Ctrl-C, and turn a signal into a status. Bash reads its startup file before: not
-            # the one of the person who runs the tests, which may take a second, or the lock of all its shells.
+            # the one of the person who runs the tests, which may take a second, or a lock of all shells.
             f"SetEnv HOME={self.folder}\nPermitUserRC no\n"
         )
         log = self.log_of(number)
