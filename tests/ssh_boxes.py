@@ -196,9 +196,10 @@ class SshBoxes:
             f"Port {place.port}\nListenAddress {place.address}\nHostKey {self.folder / 'host'}\n"
             f"AuthorizedKeysFile {self.folder / 'authorized'}\nPidFile none\nStrictModes no\nUsePAM no\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n"
-            f"AcceptEnv GPUTUI_BOX\nForceCommand {self.folder / 'enter'}\nMaxStartups {startups}\n"
-            # Our login shell starts what is forced, and bash then reads its startup file: not the one of the
-            # person who runs the tests, which may take a second, or the lock of all its shells.
+            f"AcceptEnv GPUTUI_BOX\nForceCommand exec {self.folder / 'enter'}\nMaxStartups {startups}\n"
+            # Our login shell starts what is forced, and becomes it: a dash or fish that stayed as the parent
+            # would die of a Ctrl-C, and turn a signal into a status. Bash reads its startup file before: not
+            # the one of the person who runs the tests, which may take a second, or a lock of all shells.
             f"SetEnv HOME={self.folder}\nPermitUserRC no\n"
         )
         log = self.log_of(number)

@@ -178,11 +178,10 @@ async def test_a_busy_device_is_selected_with_one_warning_that_stays(command: tu
         page = opened(s, four("a"))
         await s.press("1")
         assert marks(s) == {"1": "1"} and bool(page.launch.words) == bool(command)
-        footer = texts(s, "#page-footer")
-        (told,) = (line for line in (*footer, s.main.message) if "mira" in line)
+        (told,) = (line for line in (*texts(s, "#page-footer"), s.main.message) if "mira" in line)
         assert told.strip().startswith("!")
         await s.press("J")
-        assert texts(s, "#page-footer") == footer
+        assert texts(s, "#page-footer").count(told) == 1
 
 
 async def test_devices_that_vanish_are_deselected_and_a_box_that_dies_starts_nothing() -> None:

@@ -73,13 +73,11 @@ class Panel:
 def _size_of_processes(app_state: AppState, width: int) -> Size:
     if not (app_state.rows or app_state.filter_hides_all):
         return NOTHING
-    found = groups(app_state)
     # (On a very wide screen commands have room for most of them in one line.)
     if not WIDE <= width < VERY_WIDE:
-        return Size(4, 1 + max(1, len(found)))
+        return Size(4, 1 + max(1, len(groups(app_state))))
     # A free device has a line, too: no panel moves when something starts there.
-    used = {device.key for group in found for device, _ in group}
-    free = sum(not device.mig and device.key not in used for device in app_state.rows)
+    free = sum(app_state.verdicts[device.key].free for device in app_state.rows)
     return Size(4, lines_of_processes(app_state, side_width(width)) + min(free, _RESERVED))
 
 

@@ -168,15 +168,17 @@ def all_timelines(
     taller = _taller(timelines, devices, grid)
     lines: list[Line] = []
     shown: list[str] = []
+    tops: list[int] = []
     for device in devices[first:]:
         rows = _rows_of(timelines, device, grid, taller.get(device.key, 0))
         block = _block(app_state, timelines, device, grid, rows, device.key == current)
         gaps = [_BLANK] * grid.gap if lines else []
         if len(lines) + len(gaps) + len(block) > grid.room:
             break
+        tops.append(len(lines) + len(gaps))
         lines += gaps + block
         shown += [""] * len(gaps) + [device.key] * len(block)
-    blank, tops = grid.room - len(lines), _tops(shown)
+    blank = grid.room - len(lines)
     if blank < len(tops) and (grid.gap or grid.rows[0][1] > 1):
         # (Fewer lines than devices are left over: the charts stay equally high, and the axis at the foot.)
         for number in range(blank, 0, -1):
@@ -288,11 +290,6 @@ def _block(
             tag = (fit(_tag(app_state, charts[0], (device.key,)) if foot else "", grid.tag), "dim")
             block.append(((f"{mark} {name} ", style), tag, *_joined(parts)))
     return block
-
-
-def _tops(shown: Sequence[str]) -> list[int]:
-    """The first line of each device."""
-    return [line for line, key in enumerate(shown) if key and key not in shown[:line]]
 
 
 def _taller(timelines: Timelines, devices: Sequence[Device], grid: _Grid) -> dict[str, int]:
