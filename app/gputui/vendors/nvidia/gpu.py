@@ -481,8 +481,9 @@ class Gpu:
         return abs(used - self._listed_at[0]) >= _ANOTHER_LIST or busy != self._listed_at[1]
 
     def read_model(self) -> None:
-        """Read which model it is, where that is not known yet. Never raises for the device's own trouble."""
-        self._once("name")
+        """Read which model it is and whether a display is attached, what a choice depends on, where that is not
+        known yet. Never raises for the device's own trouble."""
+        self._once("name", "display")
 
     def read_speed(self) -> None:
         """The same for what tells how fast it is."""
