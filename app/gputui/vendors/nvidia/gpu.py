@@ -481,8 +481,8 @@ class Gpu:
         return abs(used - self._listed_at[0]) >= _ANOTHER_LIST or busy != self._listed_at[1]
 
     def read_model(self) -> None:
-        """Read which model it is and whether a display is attached, what a choice depends on, where that is not
-        known yet. Never raises for the device's own trouble."""
+        """Read what a choice depends on, where that is not known yet: which model it is, and whether a display
+        is attached. Never raises for the device's own trouble."""
         self._once("name", "display")
 
     def read_speed(self) -> None:
