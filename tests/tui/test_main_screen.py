@@ -15,7 +15,9 @@ from gputui.inventory.device import Fault
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.clipboard import osc52
+from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.source import NoSourceError
+from gputui.system.processes import ProcessTable
 from gputui.tui.actions import ACTIONS
 from gputui.tui.messages import NewReading
 from gputui.tui.readings import Reading
@@ -24,7 +26,9 @@ from gputui.tui.screens.help import HelpScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.widgets.lines import Lines
+from gputui.vendors.nvidia.source import NvmlSource
 from gputui.vendors.nvidia.vendor import VENDOR
+from simnvml import SimulatedNvml
 from tui.support import box_at, session, started
 from unit.jobs_support import Desk
 
@@ -562,6 +566,23 @@ async def test_b_again_goes_on_to_the_other_mig_instances_that_are_free() -> Non
             await running.press("b")
             chosen.add(running.main.app_state.selection.keys)
         assert len(chosen) > 1 and all(len(keys) == 1 for keys in chosen)
+
+
+async def test_so_it_does_on_a_driver_and_offers_each_kind_of_free_device_in_a_round(
+    nvml_here: SimulatedNvml,
+) -> None:
+    nvml_here.show_box(BOXES["a100-mig"])
+    async with session(source=NvmlSource(ProcessTable(host_pids=False)), interval=1000) as running:
+        judged, snapshot = running.main.app_state.verdicts_now, running.main.app_state.snapshot
+        assert snapshot is not None
+        free = {snapshot.label(device): device.name for device in snapshot.devices if judged[device.key].free}
+        assert len({name for label, name in free.items() if ":" in label}) > 1, "of several sizes"
+        offered = []
+        for _ in free:
+            await running.press("b")
+            offered += running.selected
+        # (Of equal instances the first stands for all.)
+        assert len(offered) == len(free) and {free[label] for label in offered} == set(free.values())
 
 
 async def test_a_busy_device_is_told_once_beside_its_state() -> None:

@@ -22,13 +22,17 @@ from gputui.jobs.job import Job
 from gputui.jobs.store import all_jobs
 from simnvml import SimulatedNvml
 from ssh_boxes import PROGRAMS, SshBoxes
-from unit.builders import box, gpu
+from unit.builders import box, busy, gpu
+from unit.builders import job as a_process
 from unit.calling import Call
 from unit.jobs_support import until
 from unit.older_gputui import lacks_if_free
 from unit.on_a_terminal import interrupted_there
 
 pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
+
+NOBODY_PID = 2**22 - 7
+"""Of a process that is nobody's: its owner cannot be seen."""
 
 GPUTUI = (sys.executable, "-m", "gputui")
 
@@ -127,6 +131,22 @@ def test_what_is_missing_there_is_one_line_and_nothing_starts(remote: Remote) ->
         assert (process.returncode, out) == (expected, b"")
         assert said.count(b"\n") == 1 and said.decode()[:-1].isprintable()
     assert all(job.state == "failed" for job in remote.known())
+
+
+@pytest.mark.parametrize("more", [(), ("--detach",), ("--dry-run",)], ids=" ".join)
+def test_a_device_that_somebody_uses_there_is_refused_and_used_with_force(
+    remote: Remote, simulated_nvml: SimulatedNvml, more: tuple[str, ...]
+) -> None:
+    """As it is here: whoever names a device decides, and others' devices are not his."""
+    simulated_nvml.show(box(gpu(0), busy(gpu(1), a_process(NOBODY_PID, user=None))))
+    for names in ("1", "0,1"):
+        status, out, said = remote.run(*more, "--gpus", names, "--", "true")
+        assert (status, out) == (4, b""), said
+        (told,) = [line for line in said.splitlines() if "--force" in line]
+        assert "GPU 1 " in told
+    assert all(job.state == "failed" for job in remote.known()), "nothing has started"
+    assert remote.run(*more, "--gpus", "0", "--", "true")[0] == 0
+    assert remote.run(*more, "--force", "--gpus", "1", "--", "true")[0] == 0
 
 
 def test_a_box_that_cannot_be_reached_is_status_3(boxes: SshBoxes, call: Call) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from gputui.allocating.claims.folder import make_folder
 from gputui.allocating.claims.source import WithClaims
 from gputui.inventory.matrix_text import read
 from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.details import detailed
+from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import Want
@@ -50,6 +53,16 @@ class Look:
 
     def show(self, box: Box) -> None:
         self.driver.show_box(box)
+        sysfs.make(self.root, box)
+
+    def show_empty(self, box: Box) -> None:
+        """The same box as long as no program is on it."""
+        found = detailed(at(box, 0.0, 1.0), box, 0.0)
+        empty = tuple(
+            replace(device, processes=(), memory_used=0, memory_free=device.memory_total)
+            for device in found.devices
+        )
+        self.driver.show(replace(found, devices=empty), box)
         sysfs.make(self.root, box)
 
     def screen(self, count: int) -> list[int]:
@@ -138,9 +151,14 @@ WAYS: dict[str, Ask] = {
 
 
 @pytest.mark.parametrize("box", EVERY, ids=lambda box: box.name)
-def test_every_way_chooses_the_same_devices(look: Look, call: Call, box: Box) -> None:
-    look.show(box)
-    for count in (2, 3, 4):
+@pytest.mark.parametrize("shown", ["as it is", "empty"])
+def test_every_way_chooses_the_same_devices(look: Look, call: Call, box: Box, shown: str) -> None:
+    if shown == "empty":
+        # (Then no program that draws tells that a display is attached.)
+        look.show_empty(box)
+    else:
+        look.show(box)
+    for count in (1, 2, 3, 4):
         plain = _picked()(call, count)
         found = {way: ask(call, count) for way, ask in WAYS.items()}
         assert found == dict.fromkeys(WAYS, plain)

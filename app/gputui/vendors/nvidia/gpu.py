@@ -57,6 +57,10 @@ the first is the GPU's: that one has the CPUs.
 _SPEED = ("compute_capability", "cores", "max_sm_clock")
 """What "fastest" is judged by: the name does not tell."""
 
+_WITHOUT_OUTPUTS = re.compile(r"\b(P100|V100|A30|A[18]00X?|[HB][1238]00|H20|G[HB][23]00)\b")
+"""Names of boards without display connectors, according to their data sheets. `pick` need not ask those, and
+may make six calls a GPU at most."""
+
 _NOT_OF_INSTANCES = frozenset(
     {
         "nvmlDeviceGetUtilizationRates",
@@ -481,8 +485,14 @@ class Gpu:
         return abs(used - self._listed_at[0]) >= _ANOTHER_LIST or busy != self._listed_at[1]
 
     def read_model(self) -> None:
-        """Read which model it is, where that is not known yet. Never raises for the device's own trouble."""
+        """Read what a choice depends on, where it is not known yet: which model it is, and whether a display
+        is attached. Never raises for the device's own trouble."""
         self._once("name")
+        device = self.devices[0]
+        if not _WITHOUT_OUTPUTS.search(device.name or ""):
+            self._once("display")
+        elif device.display is None:
+            self.devices = (replace(device, display=False), *self.devices[1:])
 
     def read_speed(self) -> None:
         """The same for what tells how fast it is."""
