@@ -478,6 +478,13 @@ class AppState:
 
         return read_intent(self.options, self.environ, self.host_environment, self.vendors)
 
+    def read_files(self) -> None:
+        """Have the host read all files that what is shown is made of. (What this knows already stays.)"""
+        fresh = replace(self)
+        _ = fresh.intent, fresh.launch
+        if fresh.command_is_unread:
+            _ = fresh.with_command_read()[0].launch
+
     @property
     def command_is_unread(self) -> bool:
         """Whether there is a command that may say of devices what nobody has looked at yet."""
