@@ -1,6 +1,6 @@
 """The files of a command as the screen knows them: read on other threads than the one that paints.
 
-A file may be 100 KB of somebody else's brackets, or lie on a server that does not answer: no key waits for it.
+A file may be 100 KB of somebody else's brackets, or lie on a server that does not answer: no key waits.
 On the thread that paints, what has been read is looked up; what has not is noted, read in the background, and
 the screen is drawn again with it.
 """
