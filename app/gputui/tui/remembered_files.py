@@ -42,12 +42,13 @@ class RememberedFiles:
 
     def reading_of(self, what: Hashable, read: Callable[[], T], unread: T) -> T:
         key = ("reading", what)
+        known = self._known
+        if key in known:
+            return cast(T, known[key])
         if threading.current_thread() is not threading.main_thread():
             found = read()
-            self._known[key] = found
+            known[key] = found
             return found
-        if key in self._known:
-            return cast(T, self._known[key])
         if not self.missing:
             self.missing = True
             self._on_missing()

@@ -338,6 +338,10 @@ class MainScreen(Screen[None]):
             return
         if (app_state.selection, app_state.options) != (before.selection, before.options):
             self.launch.cancel()
+            if self._after_files:
+                # (What waited was meant for the launch as it was.)
+                self._after_files.clear()
+                self.show_message("the launch has changed in the meantime: look again", "warn")
         if _same_sections(before, app_state):
             self._draw_box()
         else:
