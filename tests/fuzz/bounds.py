@@ -1,6 +1,6 @@
 """The time and memory that each reader of a command's files takes at most: hostile files, in growing sizes.
 
-`python -m fuzz --bounds [READER …]`, in the folder tests/, prints the worst case of each reader. The time is
+`python -m fuzz --bounds`, in the folder tests/, prints the worst case of each reader. The time is
 that of the reader's own thread, and the memory what its process has more at its highest than before: a busy
 machine changes little.
 """
@@ -39,6 +39,9 @@ SECONDS, MIB = 0.2, 64.0
 
 _STOPPED = 3.0
 """Seconds of CPU time after which a reading is ended."""
+
+_ANSWERS = (PlanningError, WrongCallError, GputuiError)
+"""Errors that say why a file is not read."""
 
 _ENVIRON = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
@@ -176,7 +179,7 @@ def _child(reader: Reader, file: Path, answer: int) -> None:
     before, began = _highest(), thread_time()
     try:
         reader.read(file)
-    except (PlanningError, WrongCallError, GputuiError):
+    except _ANSWERS:
         pass
     except BaseException as error:  # noqa: BLE001 - whatever a reader lets through
         problem = f"{type(error).__name__}: {str(error)[:200]}"
@@ -206,7 +209,7 @@ def table(names: Sequence[str] = ()) -> int:
             (Path(folder) / reader.file).write_bytes(b"{a: 1}\n")
             try:
                 reader.read(Path(folder) / reader.file)
-            except GputuiError:
+            except _ANSWERS:
                 continue
     beyond = 0
     print("| reader | ms | with | MiB | with |\n|---|---:|---|---:|---|")

@@ -6,6 +6,10 @@ A few hostile files for each; `python -m fuzz --bounds` tries all of them, in al
 from __future__ import annotations
 
 import os
+import resource
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -141,3 +145,31 @@ def test_json_of_a_usual_size_is_read_as_it_stands(text: str) -> None:
     import json
 
     assert parse_json(text) == parse_json(text.encode()) == json.loads(text)
+
+
+_ENDLESS = """
+import sys
+from gputui.inventory import others_files
+from gputui.launching.script_contents import shell
+go_on = shell.go_on
+def told():
+    sys.stdout.write("reading\\n"); sys.stdout.flush()
+    shell.go_on = go_on
+    go_on()
+others_files.SECONDS, shell.go_on = 1000, told
+from gputui.cli.main import main
+sys.exit(main(["run", "--demo", "--dry-run", "--", "bash", sys.argv[1]]))
+"""
+
+
+def test_ctrl_c_ends_a_call_that_reads(tmp_path: Path) -> None:
+    """Though the parser is written in C: here it would go on for a minute."""
+    (tmp_path / "x.sh").write_bytes(b"<" * 120_000)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    child = subprocess.Popen(
+        [sys.executable, "-c", _ENDLESS, str(tmp_path / "x.sh")], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None and child.stdout.readline() == "reading\n"
+    child.send_signal(signal.SIGINT)
+    assert child.wait(60) in (130, -signal.SIGINT)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 10

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputui.inventory.others_files import one_reading
 from gputui.launching.script_contents.shell import read_shell
 
 COMMANDS = [
@@ -297,3 +299,17 @@ def test_a_variable_that_was_unset_is_not_handed_on_when_it_is_set_again() -> No
     assert found.variables["VISIBLE"] is None
     found = read_shell("unset VISIBLE\nexport VISIBLE=1\ntorchrun", (), {"VISIBLE": "0"})[0][-1]
     assert found.variables["VISIBLE"] == "1"
+
+
+def test_scripts_are_read_on_several_threads_at_once() -> None:
+    """As the screen reads: a parser that two threads are inside of crashes the whole program."""
+
+    def work(number: int) -> None:
+        with one_reading():
+            read_shell(f"python a{number}.py\n" + "<" * 20_000, (), {})
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

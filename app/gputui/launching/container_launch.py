@@ -7,7 +7,8 @@ were given in. So a launcher inside is completed for the devices as they are num
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
 
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from gputui.launching.programs.program import Program
 from gputui.launching.wrappers import assigned, unwrap
 from gputui.vendors.vendor import Vendor, renumbered
 from gputui.vendors.visibility import Changes
+
+T = TypeVar("T")
 
 PORT = 29500
 """Free in a container: nothing else listens in its network. (torch's own default.)"""
@@ -163,6 +166,9 @@ class InsideContainer:
 
     def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
         return None
+
+    def reading_of(self, what: Hashable, read: Callable[[], T], unread: T) -> T:
+        return read()
 
     def is_file(self, path: str) -> bool:
         return False

@@ -9,11 +9,15 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gputui.inventory.others_files import beginning, not_read, text_beginning
+
+T = TypeVar("T")
+
+READING = "the files that the command names are being read …"
 
 _MOST = 1 << 16
 """Bytes of a configuration that are read at most: a file named by mistake may be of any size."""
@@ -36,6 +40,10 @@ class HostEnvironment(Protocol):
 
         Bytes that are no UTF-8 are kept (surrogateescape), as in the words of a command.
         """
+
+    def reading_of(self, what: Hashable, read: Callable[[], T], unread: T) -> T:
+        """What `read` makes of files, for which `what` stands; `unread` where they have not been read yet and
+        nobody must wait for them here (the screen)."""
 
     def is_file(self, path: str) -> bool:
         """Whether the path is a regular file."""
@@ -82,6 +90,9 @@ class ThisHost:
             # (A NUL in the path.)
             pass
         return None
+
+    def reading_of(self, what: Hashable, read: Callable[[], T], unread: T) -> T:
+        return read()
 
     def is_file(self, path: str) -> bool:
         try:

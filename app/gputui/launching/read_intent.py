@@ -10,7 +10,7 @@ from gputui.launching.argument_vector import program_name
 from gputui.launching.container_command import ContainerCommand, gives_devices, read_container
 from gputui.launching.container_launch import InsideContainer, numbered_inside, started_inside
 from gputui.launching.daemonizers import daemonizer_in
-from gputui.launching.host_environment import HostEnvironment, ThisHost
+from gputui.launching.host_environment import READING, HostEnvironment, ThisHost
 from gputui.launching.intent import (
     NO_INTENT,
     CommandContext,
@@ -48,9 +48,18 @@ def read_intent(
 
     `environ` is what gputui inherited; a list of devices in it is a limit of the selection, and no intent.
     """
-    variables = dict(options.additions)
     possible = tuple(box) or vendors()
-    context = CommandContext(environ, host_environment or ThisHost(), possible, options.directory)
+    host = host_environment or ThisHost()
+    what = (options.command, options.additions, options.directory, tuple(each.name for each in possible))
+    return host.reading_of(
+        ("intent", what),
+        lambda: _read(options, CommandContext(environ, host, possible, options.directory)),
+        Intent(warnings=(READING,)),
+    )
+
+
+def _read(options: LaunchOptions, context: CommandContext) -> Intent:
+    variables = dict(options.additions)
     context = context.with_variables(variables)
     typed = _listed(variables, context)
     if typed.devices is not None:

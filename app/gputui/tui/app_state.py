@@ -476,9 +476,20 @@ class AppState:
     @cached_property
     def intent(self) -> Intent:
         """What the command itself says of devices. Reads the files that it names."""
+        return self._read_intent()
+
+    def _read_intent(self) -> Intent:
+        # (No property: before Python 3.12 a cached one holds up every thread while one computes it.)
         from gputui.launching.read_intent import read_intent
 
         return read_intent(self.options, self.environ, self.host_environment, self.vendors)
+
+    def read_files(self) -> None:
+        """Have the host read all files that what is shown is made of. (What this knows already stays.)"""
+        self._read_intent()
+        self._composed()
+        if self.command_is_unread:
+            self.with_command_read()[0]._composed()
 
     @property
     def command_is_unread(self) -> bool:
@@ -494,8 +505,9 @@ class AppState:
         from gputui.launching.intent import Asked, settle
 
         read = replace(self, command_choice=CommandChoice(self.options))
-        asked = settle(Asked(), read.intent)
-        said = asked.by_command or read.intent.count
+        intent = read._read_intent()
+        asked = settle(Asked(), intent)
+        said = asked.by_command or intent.count
         before = self.command_choice
         same = said is not None and before is not None and before.words == said.words
         if said is None or (same and self.selection.decided and not again):
@@ -614,6 +626,9 @@ class AppState:
     @cached_property
     def launch(self) -> Launch:
         """What Enter would start and `y` copies. Without a decision on devices: the command as it stands."""
+        return self._composed()
+
+    def _composed(self) -> Launch:
         if not self.selection.decided:
             return Launch(self.options.command, tuple(self.options.additions), self.options.directory)
         # (The first frame mostly needs no launch, and launchers take 15 ms to import.)

@@ -51,6 +51,9 @@ class SelectionView(Protocol):
 class MainView(SelectionView, Protocol):
     """The main screen, as the others see it."""
 
+    def when_files_are_read(self, then: Callable[[], object]) -> None:
+        """Call `then` when the launch that is shown is made of files as they are; at once where it is."""
+
     @property
     def table_width(self) -> int:
         """Cells that the device table has beside the panels."""

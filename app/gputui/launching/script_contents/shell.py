@@ -21,7 +21,7 @@ from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.others_files import NotReadError, go_on
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Language, Node
 
 _MOST_STEPS = 20_000
 """Statements and words that are followed in all."""
@@ -207,41 +207,43 @@ def read_shell(
 def _can_parse() -> bool:
     """Whether the parser is installed: on a box that gputui was sent to it is not."""
     try:
-        _parser()
+        _language()
     except ImportError:
         return False
     return True
 
 
 @lru_cache(maxsize=1)
-def _parser() -> Parser:
+def _language() -> Language:
     # 23 ms to import, only where a shell script is started.
     import tree_sitter
     import tree_sitter_bash
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return tree_sitter.Language(tree_sitter_bash.language())
 
 
 def _parsed(data: bytes) -> Node:
     """The root of a text without NULs. Raises NotReadError."""
-    went_on: list[NotReadError] = []
+    ended: list[BaseException] = []
 
     def is_over(*_: object) -> bool:
         try:
             go_on()
-        except NotReadError as error:
-            went_on.append(error)
-        return bool(went_on)
+        except BaseException as error:  # noqa: BLE001 - Ctrl-C, too: the parser would go on
+            ended.append(error)
+        return bool(ended)
 
-    parser = _parser()
+    from tree_sitter import Parser
+
     try:
-        return parser.parse(
-            lambda offset, point: data[offset : offset + 4096], progress_callback=is_over
-        ).root_node
-    except ValueError:
-        # (It keeps what it was doing for the next text.)
-        parser.reset()
-        raise went_on[0] from None
+        # (One each: a parser that two threads are inside of crashes.)
+        return Parser(_language()).parse(lambda offset, _: data[offset:], progress_callback=is_over).root_node
+    except (ValueError, SystemError, KeyboardInterrupt) as error:
+        found: BaseException = ended[0] if ended else error
+        # (Where Ctrl-C came between two callbacks, the next one fails "with an exception set": that one.)
+        while isinstance(found, SystemError) and found.__cause__ is not None:
+            found = found.__cause__
+        raise found from None
 
 
 class _Reader:

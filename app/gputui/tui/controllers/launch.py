@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from gputui.choosing.grouping import GroupingError
@@ -99,15 +100,18 @@ class LaunchController:
         additions, command = assignments(split(line))
         app_state = self._view.app_state
         options = replace(app_state.options, command=command, additions=additions)
-        edited = replace(app_state, options=options)
-        if edited.command_is_unread:
-            edited, message = edited.with_command_read()
-            self._view.show_message(message, "warn")
-        self._view.set_app_state(edited)
+        self._view.set_app_state(replace(app_state, options=options))
+        self._view.when_files_are_read(self._read_command)
         expansion = shell_expansion(line)
         if expansion:
             words = f"{expansion} stays as it is: only a shell would replace it (bash -c '…')"
             self._view.show_message(words, "warn")
+
+    def _read_command(self) -> None:
+        if self._view.app_state.command_is_unread:
+            app_state, message = self._view.app_state.with_command_read()
+            self._view.show_message(message, "warn")
+            self._view.set_app_state(app_state)
 
     def next_launcher(self) -> None:
         self._view.set_app_state(self._view.app_state.next_launcher())
@@ -128,7 +132,7 @@ class LaunchController:
         if not self._view.app_state.selection.decided:
             self._view.show_message(select_first(self._view.app_state.screen.keymap), "warn")
             return
-        self.copy_text(self._view.app_state.launch.line)
+        self._view.when_files_are_read(lambda: self.copy_text(self._view.app_state.launch.line))
 
     def copy_text(self, text: str) -> None:
         """Put a text on the clipboard, and show how."""
@@ -149,6 +153,9 @@ class LaunchController:
 
     def launch(self, mode: StartMode) -> None:
         """Claim the selected devices and have them read again; `start_or_ask` goes on from there."""
+        self._view.when_files_are_read(partial(self._launch, mode))
+
+    def _launch(self, mode: StartMode) -> None:
         app_state = self._view.app_state
         if not app_state.options.command:
             self.edit()

@@ -280,7 +280,7 @@ class SelectionController:
                 self.read_command()
 
         def work() -> None:
-            _ = app_state.intent
+            app_state.read_files()
             app.call_later(read)
 
         in_background("read the command", work)

@@ -22,6 +22,7 @@ from gputui.allocating.settings import ScreenSettings, SettingsError
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
+from gputui.launching.host_environment import READING
 from gputui.sources.sampler import GLANCE_EVERY, Sampler
 from gputui.sources.source import NoSourceError, Want
 from gputui.tui.actions import ACTIONS, key_of
@@ -38,6 +39,7 @@ from gputui.tui.message_log import Message, MessageLog
 from gputui.tui.messages import NewReading, PastFound
 from gputui.tui.outcome import Outcome
 from gputui.tui.panels import PANELS_BY_NAME, parts
+from gputui.tui.remembered_files import RememberedFiles
 from gputui.tui.screens.page import Page
 from gputui.tui.theme import next_theme
 from gputui.tui.views.header import header
@@ -101,7 +103,10 @@ class MainScreen(Screen[None]):
         write: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
-        self._app_state = app_state
+        self._files = RememberedFiles(app_state.host_environment, self._files_are_missing)
+        self._after_files: list[Callable[[], object]] = []
+        self._reading_files = False
+        self._app_state = replace(app_state, host_environment=self._files)
         self._sampler = sampler
         self._clock, self._end_without_terminal = clock, end_without_terminal
         environ = app_state.environ
@@ -348,13 +353,73 @@ class MainScreen(Screen[None]):
             return
         if (app_state.selection, app_state.options) != (before.selection, before.options):
             self.launch.cancel()
+            if self._after_files:
+                # (What waited was meant for the launch as it was.)
+                self._after_files.clear()
+                self.show_message("the launch has changed in the meantime: look again", "warn")
         if _same_sections(before, app_state):
             self._draw_box()
         else:
             self._draw()
 
+    # The files that the command names
+
+    def when_files_are_read(self, then: Callable[[], object]) -> None:
+        """Call `then` when the launch that is shown is made of files as they are; at once where it is."""
+        if not self._files_missing():
+            then()
+            return
+        self._after_files.append(then)
+        self.show_message(READING, passing=True)
+        self._read_files()
+
+    def _files_missing(self) -> bool:
+        """Whether anything of a file is missing in what is shown now."""
+        if self.app_state.options.command:
+            _ = self.app_state.launch, self.app_state.intent
+        return self._files.missing
+
+    def _files_are_missing(self) -> None:
+        if self.is_mounted:
+            self.call_later(self._read_files)
+
+    def _read_files(self) -> None:
+        """Read in the background what is missing of files, and again what has changed; then draw again."""
+        if self._reading_files:
+            return
+        self._reading_files = True
+        app_state, files, app = self.app_state, self._files, self.app
+
+        def work() -> None:
+            found = False
+            try:
+                found = files.forget_changed() or files.missing
+                files.missing = False
+                if found:
+                    app_state.read_files()
+            finally:
+                app.call_later(self._files_read, found)
+
+        in_background("read the files of the command", work)
+
+    def _files_read(self, anew: bool) -> None:
+        self._reading_files = False
+        if anew:
+            self._app_state = replace(self._app_state)
+            self._draw()
+            self.redraw_page()
+        if self._files_missing():
+            # (What is shown has changed in the meantime.)
+            self._read_files()
+            return
+        waiting, self._after_files = self._after_files, []
+        for then in waiting:
+            then()
+
     def on_new_reading(self, message: NewReading) -> None:
         """A reading of the box, good or bad."""
+        if self.app_state.options.command:
+            self._read_files()
         result = message.reading.result
         if isinstance(result, NoSourceError):
             if self.app_state.rows and self.app_state.problem != str(result):
