@@ -25,7 +25,7 @@ import pytest
 from gputui.allocating.claims import folder as folders
 from gputui.allocating.claims import read
 from gputui.allocating.claims.files import new_token
-from gputui.allocating.claims.folder import make_folder
+from gputui.allocating.claims.folder import older_folder, own_place
 from gputui.allocating.claims.lease import Lease, take
 from gputui.allocating.claims.read import HELD, claims, range_of
 from gputui.cli.main import main
@@ -276,7 +276,8 @@ class Box:
 
     def make_folder(self) -> Path:
         """The folder of claims, made if it is not there."""
-        made = make_folder(self.environ)
+        own_place(self.environ)
+        made = older_folder(self.environ)
         assert made == self.claims_folder
         return made
 
