@@ -7,18 +7,23 @@ import os
 import signal
 import stat
 import sys
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gputui.allocating.claims import folder
-from gputui.allocating.claims.files import MOST_RECORDS, listed, new_token
+from gputui.allocating.claims import files, folder
+from gputui.allocating.claims.files import MOST_RECORDS, listed, new_token, seen
 from gputui.allocating.claims.folder import Problems
 from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import ANNOUNCED, claims
+from gputui.allocating.claims.source import WithClaims
 from gputui.allocating.errors import UnsafeError
+from gputui.inventory.claim import Claim
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.source import SimulatedSource
 from gputui.system.namespaces import pid_namespace
 from messages import numbers
 from simnvml import SimulatedNvml
@@ -267,3 +272,70 @@ def test_a_folder_that_somebody_has_filled_takes_little_memory(box: Box) -> None
         tracemalloc.stop()
     assert (len(found), problems.missing) == (MOST_RECORDS, []) and numbers(problems.ignored[0])[0] == 3488
     assert [int(each.match["token"], 16) for each in found] == list(range(4000 - MOST_RECORDS, 4000))
+
+
+class _Listings:
+    """Counts how often a folder is read, by a clock on which some minutes have passed since now."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number, self._scandir, self._time = 0, os.scandir, time.time
+        self.later = 600.0
+        monkeypatch.setattr(files.os, "scandir", self.scandir)
+        monkeypatch.setattr(files.time, "time", lambda: self._time() + self.later)
+
+    def scandir(self, folder: str) -> object:
+        self.number += 1
+        return self._scandir(folder)
+
+
+def test_a_folder_in_which_nothing_came_or_went_is_listed_once(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of files of somebody else's would cost every reading of a screen a tenth of a second."""
+    shared = box.make_folder()
+    for number in range(MOST_RECORDS + 10):
+        # (Ours that have ended would be removed.)
+        (shared / record_name(f"GPU-{number}-none")).touch(0o600)
+    listings = _Listings(monkeypatch)
+    source = WithClaims(SimulatedSource(BOXES["idle"]), box.environ)
+    before = source.read()
+    assert not waiters(box.environ)
+    number = listings.number
+    assert number == 3, "the base, our own folder, and that of format 1"
+    assert source.read().errors == before.errors != () and not waiters(box.environ)
+    assert listings.number == number
+
+
+def _looked(box: Box) -> tuple[Claim, ...]:
+    """The claims, as a reading has them."""
+    problems = Problems([], [])
+    return claims(box.environ, seen(box.environ, problems).records, problems)[0]
+
+
+def test_a_claim_that_ends_or_comes_is_seen_at_the_next_look_although_the_folder_is_not_listed_again(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = box.hold(1)
+    listings = _Listings(monkeypatch)
+    assert [claim.key for claim in _looked(box)] == [box.uuids[1]]
+    number = listings.number
+    holder.kill()
+    until(lambda: holder.over)
+    assert not _looked(box)
+    assert listings.number == number, "its lock is gone: the folder is as it was"
+    box.hold(2)
+    assert [claim.key for claim in _looked(box)] == [box.uuids[2]]
+
+
+def test_a_folder_that_has_changed_a_moment_ago_is_listed_again(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something may have come within the same step of its time stamp."""
+    box.make_folder()
+    listings = _Listings(monkeypatch)
+    for listings.later in (0.0, -86_400.0):
+        number = listings.number
+        _looked(box)
+        once = listings.number - number
+        _looked(box)
+        assert listings.number == number + 2 * once > number

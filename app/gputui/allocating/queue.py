@@ -32,9 +32,9 @@ from gputui.allocating.claims.files import (
     Found,
     UntrustedFileError,
     create_locked,
-    listed,
     new_token,
     open_untrusted,
+    seen,
 )
 from gputui.allocating.claims.folder import MAX_FILES, Problems, older_folder, own_place
 from gputui.choosing.most_ever import can_never_start
@@ -62,8 +62,8 @@ def waiters(environ: Mapping[str, str], found: Iterable[Found] | None = None) ->
     `found` are the names of the tickets, where they have been listed already.
     """
     there: dict[str, Waiter] = {}
-    for each in listed(environ, Problems([], [])).tickets if found is None else found:
-        # (One that is there in both formats counts once: ours is listed first.)
+    for each in seen(environ, Problems([], [])).tickets if found is None else found:
+        # (In a container one ticket is there in both formats.)
         if each.match.string not in there:
             with contextlib.suppress(UntrustedFileError, OSError):
                 waiter = _alive(Path(each.path))

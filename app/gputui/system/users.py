@@ -6,11 +6,13 @@ import contextlib
 import os
 import pwd
 from collections.abc import Iterator
+from functools import lru_cache
 
 _SUBORDINATE = "/etc/subuid"
 _MOST_BYTES = 2**20
 
 
+@lru_cache(maxsize=1024)
 def user_name(uid: int) -> str:
     """The name of a user; the number where this system (a container) has none for it."""
     try:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputui.allocating.claims.folder import Place, Problems, names, places
+from gputui.allocating.claims.folder import VARIABLE, Place, Problems, names, places, state_of
 from gputui.system.record_locks import lock
 from gputui.system.trust import is_unmapped
 from gputui.system.users import Persons
@@ -64,25 +64,62 @@ class Found(NamedTuple):
     def path(self) -> str:
         return f"{self.place.folder}/{self.match.string}"
 
+    @property
+    def key(self) -> str:
+        """The device of a record."""
+        return self.match["key"].replace("+", "/")
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it stands in our own folder."""
+        return self.place.uid == os.geteuid()
+
 
 class Listing(NamedTuple):
-    """The names of records and of tickets, each kind in the order of the names.
-
-    What is there in both formats is there twice, in format 1 behind.
-    """
+    """The names of records and of tickets, each kind in the order of the names."""
 
     records: list[Found]
     tickets: list[Found]
 
 
-def listed(environ: Mapping[str, str], problems: Problems) -> Listing:
+_remembered: dict[str | None, tuple[dict[str, tuple[int, int, int]], Listing, Problems]] = {}
+"""What `seen` has found, by the value of `VARIABLE`, with the states of all folders that were listed."""
+
+_SETTLED = 2.0
+"""Seconds after which a folder's time stamp (ctime, which nobody can set) tells whether anything came or went
+since it was listed: stamps have steps, of up to two seconds."""
+
+
+def seen(environ: Mapping[str, str], problems: Problems) -> Listing:
+    """As `listed`, for those who look again and again: what was found last, if nothing came or went.
+
+    Not for who is about to take devices.
+    """
+    named = environ.get(VARIABLE)
+    found, now = _remembered.get(named), time.time()
+    if found is None or found[0] != {folder: state_of(folder) for folder in found[0]}:
+        wrong, states = Problems([], []), dict[str, tuple[int, int, int]]()
+        found = states, listed(environ, wrong, states), wrong
+        _remembered[named] = found
+        if any(now - changed / 1e9 < _SETTLED for _, _, changed in states.values()):
+            del _remembered[named]
+    problems.missing.extend(found[2].missing)
+    problems.ignored.extend(found[2].ignored)
+    return found[1]
+
+
+def listed(
+    environ: Mapping[str, str], problems: Problems, states: dict[str, tuple[int, int, int]] | None = None
+) -> Listing:
     """What is in the folders of all users; what is wrong, and how much is left out because one person has too
-    much, is added to `problems`."""
-    persons = Persons()
+    much, is added to `problems`, and what tells whether a folder has changed since to `states`."""
+    persons, states = Persons(), {} if states is None else states
     records: list[Found] = []
     tickets: list[Found] = []
     read: Counter[int] = Counter()
-    for place in places(environ, problems):
+    twice: set[str] = set()
+    for place in places(environ, problems, states):
+        states[place.folder] = state_of(place.folder)
         try:
             for name in _names(place, persons, read):
                 # (Much quicker than the pattern, where somebody has filled the folder.)
@@ -92,8 +129,11 @@ def listed(environ: Mapping[str, str], problems: Problems) -> Listing:
                     match, found = TICKET.fullmatch(name), tickets
                 else:
                     continue
-                if match:
+                if match and name not in twice:
                     found.append(Found(place, match))
+                    if place.uid == int(match["uid"]):
+                        # (In format 1 it says the same: nobody else has a folder with this number.)
+                        twice.add(name)
         except OSError as error:
             told = problems.missing if error.errno in _SHORT else place.told
             told.append(f"claims cannot be read: {place.folder}: {error.strerror}")
@@ -138,7 +178,7 @@ def _shared_out(found: list[Found], most: int, persons: Persons, problems: Probl
         # (In a container all who have no number there look like one.)
         told = problems.missing if unknown else problems.ignored
         told.append(f"{number} older records are ignored: {most} of one person are read, the newest")
-    return sorted(found, key=lambda each: (each.match.string, each.place.uid is None))
+    return sorted(found, key=lambda each: each.match.string)
 
 
 def _owner(found: Found) -> int | None:

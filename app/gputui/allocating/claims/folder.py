@@ -45,7 +45,7 @@ REMEDY = "`gputui claims --setup` says how root makes a place that no other user
 
 _FORMAT = re.compile(r"gputui-claims\.([0-9]{1,9})\.")
 
-MAX_FILES, MAX_NAMES = 65_536, 16_384
+MAX_FILES, MAX_NAMES = 65_536, 8192
 """Entries of a base, or of the folder of format 1, that are read; and names of ours among them."""
 
 
@@ -113,8 +113,11 @@ def unusable(environ: Mapping[str, str]) -> str | None:
     return None
 
 
-def places(environ: Mapping[str, str], problems: Problems) -> Iterator[Place]:
-    """The folders that have records, in no order; what is wrong is added to `problems`."""
+def places(
+    environ: Mapping[str, str], problems: Problems, states: dict[str, tuple[int, int, int]] | None = None
+) -> Iterator[Place]:
+    """The folders that have records, those of format 1 last; what is wrong is added to `problems`, and the
+    states of the bases to `states`."""
     set_up = VARIABLE not in environ and is_set_up()
     why = unusable(environ)
     if why:
@@ -124,6 +127,8 @@ def places(environ: Mapping[str, str], problems: Problems) -> Iterator[Place]:
     for base in bases(environ):
         closed = set_up and base == ADMINISTRATED
         missing = problems.missing if closed else elsewhere
+        if states is not None:
+            states[base] = state_of(base)
         try:
             for name in names(base, ("",), missing, "" if closed else "gputui-claims."):
                 place = _place(f"{base}/{name}", missing, problems)
@@ -222,6 +227,12 @@ def _make(folder: Path, mode: int) -> str | None:
     except OSError as error:
         return error.strerror
     return None
+
+
+def state_of(folder: str) -> tuple[int, int, int]:
+    """What changes whenever anything comes or goes in a folder, or it is another one."""
+    facts = _facts(folder)
+    return (facts.st_dev, facts.st_ino, facts.st_ctime_ns) if facts else (0, 0, 0)
 
 
 def _facts(folder: str) -> os.stat_result | None:

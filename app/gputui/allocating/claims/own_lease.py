@@ -117,8 +117,8 @@ def _files_of_claims(environ: Mapping[str, str]) -> tuple[dict[File, _Lock], set
     others: set[File] = set()
     for found in listed(environ, Problems([], [])).records:
         with contextlib.suppress(OSError):
-            facts, key = os.lstat(found.path), found.match["key"].replace("+", "/")
-            locks[_file(facts)] = _Lock(key, int(found.match["step"] or 0), found.path, facts.st_uid)
+            facts = os.lstat(found.path)
+            locks[_file(facts)] = _Lock(found.key, int(found.match["step"] or 0), found.path, facts.st_uid)
             others.add(_file(os.lstat(found.place.folder)))
     return locks, others
 

@@ -81,9 +81,10 @@ def claims(
     problems = problems or Problems([], [])
     alive = list(records(environ, problems, found=found))
     ours = _our_files() if alive else frozenset()
-    settled = [each.claim for each in _settled(alive) if each.file not in ours]
-    settled.sort(key=lambda each: (each.key, each.step, each.since or 0.0))
-    return tuple(settled), (*problems.missing, *_at_most_three(problems.ignored))
+    # (In a container one claim is there in both formats.)
+    settled = {(each.token, each.claim): each.claim for each in _settled(alive) if each.file not in ours}
+    in_order = sorted(settled.values(), key=lambda each: (each.key, each.step, each.since or 0.0))
+    return tuple(in_order), (*problems.missing, *_at_most_three(problems.ignored))
 
 
 def records(
@@ -94,22 +95,19 @@ def records(
 ) -> Iterator[Record]:
     """The records that are alive, of these devices (None: of all); what is wrong is added to `problems`.
 
-    One that is there in both formats is told once.
+    One that is there in both formats is told once where its user has the same number here.
     """
-    last = ""
     for each in listed(environ, problems).records if found is None else found:
-        key = each.match["key"].replace("+", "/")
-        if (keys is not None and key not in keys) or each.match.string == last:
+        if keys is not None and each.key not in keys:
             continue
         try:
-            record = _alive(each.path, key, int(each.match["step"] or 0), each.match["token"])
+            record = _alive(each.path, each.key, int(each.match["step"] or 0), each.match["token"])
         except UntrustedFileError as error:
             problems.ignored.append(f"a claim is ignored: {error}")
         except OSError as error:
             problems.missing.append(f"a claim cannot be read: {each.path}: {error.strerror}")
         else:
             if record:
-                last = each.match.string
                 yield record
 
 

@@ -30,31 +30,31 @@ class WithClaims:
         self._source.open()
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
-        from gputui.allocating.claims.files import listed
+        from gputui.allocating.claims.files import seen
         from gputui.allocating.claims.folder import Problems
 
         problems = Problems([], [])
-        names = listed(self._environ, problems)
+        names = seen(self._environ, problems)
+        if self._by_index is None and Want.WHOLE in want:
+            # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
+            self._by_index = not any(names)
         if not any(names) and not any(problems):
-            if self._by_index is None and Want.WHOLE in want:
-                self._by_index = True
             return self._source.read(want, among)
         # Imported here: nobody on this box may have claimed anything ever.
         from gputui.allocating.claims.read import claims
 
-        found, odd = claims(self._environ, names.records, problems)
+        if self._by_index is False:
+            # (Also in later readings: a device keeps its key.)
+            want &= ~Want.WHOLE
+        snapshot = self._source.read(want, among)
+        # (Those of devices that are elsewhere say nothing here, however many they are.)
+        here = (each for each in names.records if each.key in snapshot.by_key or each.is_own)
+        found, odd = claims(self._environ, here, problems)
         if found != self._found:
             from gputui.allocating.claims.own_lease import own_lease
 
             # (To look at our descriptors and ancestors takes a millisecond, which is not spent each second.)
             self._found, self._marked = found, own_lease(self._environ).marked(found)
-        if self._by_index is None and Want.WHOLE in want:
-            # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
-            self._by_index = not (found or names.tickets)
-        if self._by_index is False:
-            # (Also in later readings: a device keeps its key.)
-            want &= ~Want.WHOLE
-        snapshot = self._source.read(want, among)
         if names.tickets and Want.QUEUE in want:
             from gputui.allocating.queue import waiters
 
