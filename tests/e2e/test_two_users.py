@@ -654,6 +654,8 @@ def test_a_folder_that_is_too_full_to_be_read_starts_nothing(
     for which in _WAYS:
         status, _, err = box.call("run", "-q", *which, "--", "true", uid=users.ana)
         assert status == 4 and "--setup" in err
+    assert box.call("pick", "-n", "1", uid=users.ana)[:2] == (4, "")
+    assert box.call("pick", "--force", "-n", "1", uid=users.ana)[0] == 0
     assert box.call("run", "-q", "--force", "--gpus", "0", "--", "true", uid=users.ana)[0] == 0
     holder.kill()
 

@@ -21,6 +21,7 @@ from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import ANNOUNCED, claims
 from gputui.allocating.claims.source import WithClaims
 from gputui.allocating.errors import UnsafeError
+from gputui.allocating.queue import waiters
 from gputui.inventory.claim import Claim
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource

@@ -194,8 +194,11 @@ def queue_for(devices: Sequence[Device], snapshot: Snapshot, environ: Mapping[st
 
     The devices of our own lease are left out: nobody else can have them before it ends.
     """
+    from gputui.allocating.claims.files import seen
+    from gputui.allocating.claims.folder import Problems
+
     keys = [device.key for device in devices if device.key not in snapshot.own_lease]
-    if not keys:
+    if not keys or not seen(environ, Problems([], [])).tickets:
         return None
     from gputui.allocating.queue import in_line_for
 

@@ -63,7 +63,7 @@ def waiters(environ: Mapping[str, str], found: Iterable[Found] | None = None) ->
     """
     there: dict[str, Waiter] = {}
     for each in seen(environ, Problems([], [])).tickets if found is None else found:
-        # (In a container one ticket is there in both formats.)
+        # (Some are there in both formats.)
         if each.match.string not in there:
             with contextlib.suppress(UntrustedFileError, OSError):
                 waiter = _alive(Path(each.path))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+from bisect import bisect
 from collections.abc import Iterator
 from functools import lru_cache
 
 _SUBORDINATE = "/etc/subuid"
 _MOST_BYTES = 2**20
+_NONE = 0, 0, b""
 
 
 @lru_cache(maxsize=1024)
@@ -37,9 +39,9 @@ class Persons:
         """The person's own number."""
         if uid not in self._known:
             if self._ranges is None:
-                self._ranges = list(_subordinates())
-            owner = next((name for first, end, name in self._ranges if first <= uid < end), None)
-            self._known[uid] = uid if owner is None else _number(owner, uid)
+                self._ranges = sorted(_subordinates())
+            first, end, owner = self._ranges[bisect(self._ranges, (uid + 1,)) - 1] if self._ranges else _NONE
+            self._known[uid] = _number(owner, uid) if first <= uid < end else uid
         return self._known[uid]
 
 

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputui.allocating.claims.folder import VARIABLE, Place, Problems, names, places, state_of
+from gputui.allocating.claims.folder import VARIABLE, Place, Problems, States, names, places, state_of
 from gputui.system.record_locks import lock
 from gputui.system.trust import is_unmapped
 from gputui.system.users import Persons
@@ -82,7 +82,7 @@ class Listing(NamedTuple):
     tickets: list[Found]
 
 
-_remembered: dict[str | None, tuple[dict[str, tuple[int, int, int]], Listing, Problems]] = {}
+_remembered: dict[str | None, tuple[States, Listing, Problems]] = {}
 """What `seen` has found, by the value of `VARIABLE`, with the states of all folders that were listed."""
 
 _SETTLED = 2.0
@@ -97,8 +97,8 @@ def seen(environ: Mapping[str, str], problems: Problems) -> Listing:
     """
     named = environ.get(VARIABLE)
     found, now = _remembered.get(named), time.time()
-    if found is None or found[0] != {folder: state_of(folder) for folder in found[0]}:
-        wrong, states = Problems([], []), dict[str, tuple[int, int, int]]()
+    if found is None or found[0] != dict(map(state_of, found[0])):
+        wrong, states = Problems([], []), States()
         found = states, listed(environ, wrong, states), wrong
         _remembered[named] = found
         if any(now - changed / 1e9 < _SETTLED for _, _, changed in states.values()):
@@ -108,9 +108,7 @@ def seen(environ: Mapping[str, str], problems: Problems) -> Listing:
     return found[1]
 
 
-def listed(
-    environ: Mapping[str, str], problems: Problems, states: dict[str, tuple[int, int, int]] | None = None
-) -> Listing:
+def listed(environ: Mapping[str, str], problems: Problems, states: States | None = None) -> Listing:
     """What is in the folders of all users; what is wrong, and how much is left out because one person has too
     much, is added to `problems`, and what tells whether a folder has changed since to `states`."""
     persons, states = Persons(), {} if states is None else states
@@ -119,7 +117,7 @@ def listed(
     read: Counter[int] = Counter()
     twice: set[str] = set()
     for place in places(environ, problems, states):
-        states[place.folder] = state_of(place.folder)
+        states.update([state_of(place.folder)])
         try:
             for name in _names(place, persons, read):
                 # (Much quicker than the pattern, where somebody has filled the folder.)
@@ -131,7 +129,7 @@ def listed(
                     continue
                 if match and name not in twice:
                     found.append(Found(place, match))
-                    if place.uid == int(match["uid"]):
+                    if place.uid == int(match["uid"]) != os.geteuid():
                         # (In format 1 it says the same: nobody else has a folder with this number.)
                         twice.add(name)
         except OSError as error:
@@ -190,18 +188,11 @@ def _owner(found: Found) -> int | None:
 
 
 def open_untrusted(path: str | Path) -> int | None:
-    """Open a file for reading; None if there is none. Raises UntrustedFileError, and OSError where we have no
-    descriptor left."""
+    """Open a file for reading; None if there is none.
+
+    Raises UntrustedFileError, and OSError where we have no descriptor left.
+    """
     name = str(path).rpartition("/")[2]
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UntrustedFileError(f"{name}: {error.strerror}") from None
-    distrust = _distrust(found)
-    if distrust:
-        raise UntrustedFileError(f"{name} is {distrust}")
     try:
         descriptor = os.open(path, _OPEN)
     except FileNotFoundError:
@@ -211,17 +202,15 @@ def open_untrusted(path: str | Path) -> int | None:
             raise
         what = "a symbolic link" if error.errno in (errno.ELOOP, errno.EMLINK) else error.strerror
         raise UntrustedFileError(f"{name} is {what}") from None
-    opened = os.fstat(descriptor)
-    if (opened.st_dev, opened.st_ino) != (found.st_dev, found.st_ino) or _distrust(opened):
+    distrust = _distrust(os.fstat(descriptor))
+    if distrust:
         os.close(descriptor)
-        raise UntrustedFileError(f"{name} was changed while it was opened")
+        raise UntrustedFileError(f"{name} is {distrust}")
     return descriptor
 
 
 def _distrust(found: os.stat_result) -> str | None:
     """Why a file is not trusted, None if it is."""
-    if stat.S_ISLNK(found.st_mode):
-        return "a symbolic link"
     if not stat.S_ISREG(found.st_mode):
         return "not a regular file"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -45,8 +45,12 @@ REMEDY = "`gputui claims --setup` says how root makes a place that no other user
 
 _FORMAT = re.compile(r"gputui-claims\.([0-9]{1,9})\.")
 
-MAX_FILES, MAX_NAMES = 65_536, 8192
+MAX_FILES, MAX_NAMES = 65_536, 4096
 """Entries of a base, or of the folder of format 1, that are read; and names of ours among them."""
+
+
+States = dict[str, tuple[int, int, int]]
+"""Of folders, by path: device, inode and time stamp."""
 
 
 class Place(NamedTuple):
@@ -70,6 +74,11 @@ class Problems(NamedTuple):
 
     missing: list[str]
     ignored: list[str]
+
+    def refuse_if_missing(self) -> None:
+        """Raises UnsafeError."""
+        if self.missing:
+            raise UnsafeError(f"{self.missing[0]}. {REMEDY}")
 
 
 def is_shared(folder: str) -> bool:
@@ -113,12 +122,13 @@ def unusable(environ: Mapping[str, str]) -> str | None:
     return None
 
 
-def places(
-    environ: Mapping[str, str], problems: Problems, states: dict[str, tuple[int, int, int]] | None = None
-) -> Iterator[Place]:
+def places(environ: Mapping[str, str], problems: Problems, states: States | None = None) -> Iterator[Place]:
     """The folders that have records, those of format 1 last; what is wrong is added to `problems`, and the
-    states of the bases to `states`."""
-    set_up = VARIABLE not in environ and is_set_up()
+    state of all that may be or have one to `states`."""
+    named = environ.get(VARIABLE)
+    if states is not None:
+        states.update(map(state_of, (named,) if named else (ADMINISTRATED, *STICKY, *FALLBACKS)))
+    set_up = not named and is_set_up()
     why = unusable(environ)
     if why:
         problems.missing.append(why)
@@ -127,8 +137,6 @@ def places(
     for base in bases(environ):
         closed = set_up and base == ADMINISTRATED
         missing = problems.missing if closed else elsewhere
-        if states is not None:
-            states[base] = state_of(base)
         try:
             for name in names(base, ("",), missing, "" if closed else "gputui-claims."):
                 place = _place(f"{base}/{name}", missing, problems)
@@ -194,6 +202,7 @@ def own_place(environ: Mapping[str, str]) -> Path:
     if base == ADMINISTRATED and is_set_up() and not named:
         who = f"`gputui claims --setup {os.geteuid()}`, as root, makes one"
         raise UnsafeError(f"you have no folder for claims in {base}: {who}")
+    problems.refuse_if_missing()
     made = Path(base, f"gputui-claims.{FORMAT}.{os.urandom(8).hex()}")
     error = _make(made, 0o755)
     if error is not None:
@@ -229,10 +238,10 @@ def _make(folder: Path, mode: int) -> str | None:
     return None
 
 
-def state_of(folder: str) -> tuple[int, int, int]:
-    """What changes whenever anything comes or goes in a folder, or it is another one."""
+def state_of(folder: str) -> tuple[str, tuple[int, int, int]]:
+    """A folder, and what changes whenever anything comes or goes in it, or it is another one."""
     facts = _facts(folder)
-    return (facts.st_dev, facts.st_ino, facts.st_ctime_ns) if facts else (0, 0, 0)
+    return folder, ((facts.st_dev, facts.st_ino, facts.st_ctime_ns) if facts else (0, 0, 0))
 
 
 def _facts(folder: str) -> os.stat_result | None:

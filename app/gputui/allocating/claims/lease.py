@@ -30,7 +30,6 @@ The steps inside a lease have records of their own (own_lease.py), and what is a
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -238,8 +237,7 @@ def _others(keys: Sequence[str], lease: Lease, environ: Mapping[str, str]) -> li
     ours = set(lease.files)
     problems = Problems([], [])
     there = [record for record in records(environ, problems, keys) if record.file not in ours]
-    if problems.missing:
-        raise UnsafeError(f"{problems.missing[0]}. {REMEDY}")
+    problems.refuse_if_missing()
     return [record for record in there if lease.within.is_in_the_way(record.claim)]
 
 
@@ -290,7 +288,8 @@ def _announce(
     made: list[int] = []
     for folder in folders:
         try:
-            descriptor = move_to_high_number(_create(folder, name, json.dumps(about).encode(), key))
+            new = create_locked(folder, name, json.dumps(about).encode(), range_of(key), ANNOUNCED)
+            descriptor = move_to_high_number(new)
         except OSError as error:
             if made and is_set_up():
                 lease.warnings.append(f"gputui 0.1.0 cannot see who holds {key}: {error.strerror}")
@@ -301,16 +300,6 @@ def _announce(
         lease._records.append((descriptor, about, (folder / name).absolute()))
         made.append(descriptor)
     return made
-
-
-def _create(folder: Path, name: str, data: bytes, key: str) -> int:
-    try:
-        return create_locked(folder, name, data, range_of(key), ANNOUNCED)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        # An empty record holds the device all the same: nobody can read whose command it is.
-        return create_locked(folder, name, b"", range_of(key), ANNOUNCED)
 
 
 def _roots(*pids: int) -> list[tuple[int, int]]:

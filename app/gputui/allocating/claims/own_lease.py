@@ -19,7 +19,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping
 
-from gputui.allocating.claims.files import UntrustedFileError, listed, open_untrusted
+from gputui.allocating.claims.files import UntrustedFileError, open_untrusted, seen
 from gputui.allocating.claims.folder import Problems
 from gputui.allocating.claims.read import open_descriptors, range_of
 from gputui.inventory.claim import Claim
@@ -115,7 +115,7 @@ def _files_of_claims(environ: Mapping[str, str]) -> tuple[dict[File, _Lock], set
     """The records, and the other files that a lease keeps open."""
     locks: dict[File, _Lock] = {}
     others: set[File] = set()
-    for found in listed(environ, Problems([], [])).records:
+    for found in seen(environ, Problems([], [])).records:
         with contextlib.suppress(OSError):
             facts = os.lstat(found.path)
             locks[_file(facts)] = _Lock(found.key, int(found.match["step"] or 0), found.path, facts.st_uid)

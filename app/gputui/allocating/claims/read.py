@@ -81,7 +81,7 @@ def claims(
     problems = problems or Problems([], [])
     alive = list(records(environ, problems, found=found))
     ours = _our_files() if alive else frozenset()
-    # (In a container one claim is there in both formats.)
+    # (Some are there in both formats.)
     settled = {(each.token, each.claim): each.claim for each in _settled(alive) if each.file not in ours}
     in_order = sorted(settled.values(), key=lambda each: (each.key, each.step, each.since or 0.0))
     return tuple(in_order), (*problems.missing, *_at_most_three(problems.ignored))
@@ -95,7 +95,7 @@ def records(
 ) -> Iterator[Record]:
     """The records that are alive, of these devices (None: of all); what is wrong is added to `problems`.
 
-    One that is there in both formats is told once where its user has the same number here.
+    Our own are told for each format, and so are those of whom another number is known here.
     """
     for each in listed(environ, problems).records if found is None else found:
         if keys is not None and each.key not in keys:
