@@ -296,8 +296,8 @@ def test_a_step_has_no_descriptor_of_another_device_of_the_lease(box: Box) -> No
         assert status == 0, err
         held = {path.rpartition("/")[2] for path in out.split() if str(box.claims_folder) in path}
         (place,) = box.claims_folder.glob("gputui-claims.*")
-        assert {name.partition("@")[0] for name in held} == {place.name, box.uuids[2]}
-        assert sorted(".step1." in name for name in held) == [False, False, True]
+        assert {name.partition("@")[0] for name in held} == {box.claims_folder.name, place.name, box.uuids[2]}
+        assert sorted(".step1." in name for name in held) == [False, False, False, True]
 
     box.inside([2, 5], body)
 

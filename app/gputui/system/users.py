@@ -41,7 +41,7 @@ class Persons:
             if self._ranges is None:
                 self._ranges = sorted(_subordinates())
             first, end, owner = self._ranges[bisect(self._ranges, (uid + 1,)) - 1] if self._ranges else _NONE
-            self._known[uid] = _number(owner, uid) if first <= uid < end else uid
+            self._known[uid] = _number(owner, first) if first <= uid < end else uid
         return self._known[uid]
 
 

@@ -44,7 +44,6 @@ NAME = re.compile(
 TICKET = re.compile(rf"wait\.(?P<uid>[0-9]{{1,10}})\.(?P<token>{TOKEN})\.ticket")
 """A place in the queue (queue.py)."""
 
-_ENDINGS = (".claim", ".ticket")
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors that say nothing of a file: we have no descriptor or memory left."""
@@ -112,8 +111,8 @@ def listed(environ: Mapping[str, str], problems: Problems, states: States | None
     """What is in the folders of all users; what is wrong, and how much is left out because one person has too
     much, is added to `problems`, and what tells whether a folder has changed since to `states`."""
     persons, states = Persons(), {} if states is None else states
-    records: list[Found] = []
-    tickets: list[Found] = []
+    found = Listing([], [])
+    kinds = {".claim": (NAME, found.records), ".ticket": (TICKET, found.tickets)}
     read: Counter[int] = Counter()
     twice: set[str] = set()
     for place in places(environ, problems, states):
@@ -121,14 +120,10 @@ def listed(environ: Mapping[str, str], problems: Problems, states: States | None
         try:
             for name in _names(place, persons, read):
                 # (Much quicker than the pattern, where somebody has filled the folder.)
-                if name.endswith(".claim"):
-                    match, found = NAME.fullmatch(name), records
-                elif name.endswith(".ticket"):
-                    match, found = TICKET.fullmatch(name), tickets
-                else:
-                    continue
-                if match and name not in twice:
-                    found.append(Found(place, match))
+                kind = kinds.get(name[name.rfind(".") :])
+                match = kind and kind[0].fullmatch(name)
+                if kind and match and name not in twice:
+                    kind[1].append(Found(place, match))
                     if place.uid == int(match["uid"]) != os.geteuid():
                         # (In format 1 it says the same: nobody else has a folder with this number.)
                         twice.add(name)
@@ -136,15 +131,15 @@ def listed(environ: Mapping[str, str], problems: Problems, states: States | None
             told = problems.missing if error.errno in _SHORT else place.told
             told.append(f"claims cannot be read: {place.folder}: {error.strerror}")
     return Listing(
-        _shared_out(records, MOST_RECORDS, persons, problems),
-        _shared_out(tickets, MOST_TICKETS, persons, problems),
+        _shared_out(found.records, MOST_RECORDS, persons, problems),
+        _shared_out(found.tickets, MOST_TICKETS, persons, problems),
     )
 
 
 def _names(place: Place, persons: Persons, read: Counter[int]) -> Iterator[str]:
     """The names in a folder that may fit; of one person no more than may count, in all of his folders."""
     if place.uid is None:
-        yield from names(place.folder, _ENDINGS, place.told)
+        yield from names(place.folder, (".claim", ".ticket"), place.told)
         return
     person = persons.of(place.uid)
     with os.scandir(place.folder) as entries:

@@ -81,11 +81,11 @@ class Problems(NamedTuple):
             raise UnsafeError(f"{self.missing[0]}. {REMEDY}")
 
 
-def is_shared(folder: str) -> bool:
+def is_shared(folder: str, trusted: bool = False) -> bool:
     """Whether this is a directory, not a link to one, in which all users can create files and remove only
-    their own (mode 1777)."""
+    their own (mode 1777); `trusted`: and nobody but root and we all of them."""
     facts = _facts(folder)
-    return facts is not None and facts.st_mode & 0o1777 == 0o1777
+    return bool(facts and facts.st_mode & 0o1777 == 0o1777 and (not trusted or is_trusted(facts.st_uid)))
 
 
 def is_set_up() -> bool:
@@ -101,7 +101,7 @@ def bases(environ: Mapping[str, str]) -> tuple[str, ...]:
     if named:
         return (named,) if unusable(environ) is None and os.path.lexists(named) else ()
     found = [ADMINISTRATED] if is_set_up() else []
-    return (*found, *(each for each in (ADMINISTRATED, *STICKY) if is_shared(each) and _is_trusted(each)))
+    return (*found, *(each for each in (ADMINISTRATED, *STICKY) if is_shared(each, trusted=True)))
 
 
 def older_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def unusable(environ: Mapping[str, str]) -> str | None:
         return None
     if not is_shared(named):
         return f"{VARIABLE} names {printable(named)}, which is not a folder with mode 1777"
-    if not _is_trusted(named):
+    if not is_shared(named, trusted=True):
         return f"{VARIABLE} names {printable(named)}, which another user owns, who can take it away"
     return None
 
@@ -249,9 +249,3 @@ def _facts(folder: str) -> os.stat_result | None:
         facts = os.lstat(folder)
         return facts if stat.S_ISDIR(facts.st_mode) else None
     return None
-
-
-def _is_trusted(folder: str) -> bool:
-    """Whether nobody but root and we could rename the folder, or what stands in it."""
-    facts = _facts(folder)
-    return facts is not None and is_trusted(facts.st_uid)

@@ -181,10 +181,11 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
     try:
         folders = [own_place(environ)]
         lease.within = own_lease(environ)
-        _lock_folder(folders[0], lease)
         older = older_folder(environ)
         if older is not None:
             folders.append(older)
+        for folder in folders:
+            _lock_folder(folder, lease)
         _take(with_uuid, folders, lease, environ, command[:_MAX_COMMAND], job)
     except (TakenError, UnsafeError):
         lease.release()

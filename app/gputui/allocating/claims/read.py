@@ -113,17 +113,12 @@ def records(
 
 def _settled(alive: Sequence[Record]) -> Iterator[Record]:
     """Of each device and step those who hold it; or else of those who just look the first, who may get it."""
-    first: dict[tuple[str, int], Record] = {}
-    for record in alive:
+    shown = set[tuple[str, int]]()
+    for record in sorted(alive, key=lambda each: (not each.held, each.token)):
         place = record.claim.key, record.claim.step
-        if record.held:
+        if record.held or place not in shown:
+            shown.add(place)
             yield record
-        if place not in first or (not record.held, record.token) < (
-            not first[place].held,
-            first[place].token,
-        ):
-            first[place] = record
-    yield from (record for record in first.values() if not record.held)
 
 
 def _at_most_three(problems: Sequence[str]) -> tuple[str, ...]:
