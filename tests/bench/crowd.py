@@ -73,15 +73,22 @@ def with_arguments(count: int) -> Iterator[list[int]]:
 
 
 @contextlib.contextmanager
-def claim_files(claims: Path, count: int) -> Iterator[list[int]]:
-    """So many files of another user's that look like records."""
-    for _ in range(count):
-        token = secrets.token_hex(16)
-        path = claims / f"GPU-{token[:8]}-aaaa-bbbb-cccc-{token[:12]}@1234.{token}.claim"
-        path.touch(0o644)
-        # (Our own dead ones would be removed.)
-        with contextlib.suppress(PermissionError):
-            os.chown(path, 1234, 1234)
+def claim_files(claims: Path, users: int, each: int, own: bool) -> Iterator[list[int]]:
+    """So many records of each of so many users, in folders of their own, or all in that of format 1."""
+    first = 200_000
+    for uid in range(first, first + users):
+        place = claims / f"gputui-claims.2.{uid:016x}" if own else claims
+        place.mkdir(0o755, exist_ok=True)
+        for _ in range(each):
+            token = secrets.token_hex(16)
+            path = place / f"GPU-{token[:8]}-aaaa-bbbb-cccc-{token[:12]}@{uid}.{token}.claim"
+            path.touch(0o644)
+            # (Our own dead ones would be removed.)
+            with contextlib.suppress(PermissionError):
+                os.chown(path, uid, uid)
+        if own:
+            with contextlib.suppress(PermissionError):
+                os.chown(place, uid, uid)
     yield []
 
 
@@ -112,7 +119,8 @@ def situations() -> Iterator[tuple[str, Prepare, bool]]:
     yield "5,000 processes", lambda claims, environ: sleeping(5000), False
     yield "4 processes with 1.8 MB of arguments", lambda claims, environ: with_arguments(4), False
     yield "30 processes with 1.8 MB of arguments", lambda claims, environ: with_arguments(30), False
-    yield "20,000 claim files", lambda claims, environ: claim_files(claims, 20_000), False
+    yield "20,000 claim files", lambda claims, environ: claim_files(claims, 1, 20_000, own=False), False
+    yield "117 users' claim files", lambda claims, environ: claim_files(claims, 117, 512, own=True), False
     yield "lines of 1 MiB in a log", lambda claims, environ: job_that_writes(environ, 2**20), True
 
 

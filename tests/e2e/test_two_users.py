@@ -14,6 +14,7 @@ import json
 import os
 import pwd
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -28,14 +29,16 @@ import pytest
 from e2e.conftest import GPUTUI, Start
 from gputui.allocating import queue, waiting_loop
 from gputui.allocating.claims import folder as folders
-from gputui.allocating.claims import lease
-from gputui.allocating.claims.files import new_token
+from gputui.allocating.claims.files import MOST_RECORDS, MOST_TICKETS, new_token
 from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
 from gputui.allocating.queue import Ticket, waiters
+from gputui.cli.main import main
 from gputui.sources.simulated.spec import Task
+from gputui.system import users as system_users
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.record_locks import END, lock, locked
+from older_claims import OlderClaims
 from simnvml import SimulatedNvml
 from unit.claims_support import (
     EIGHT,
@@ -47,6 +50,7 @@ from unit.claims_support import (
     record_name,
     until,
     use_as_default,
+    write_record,
 )
 
 pytestmark = pytest.mark.e2e
@@ -102,6 +106,8 @@ def box(users: Users, nvml_library: Path) -> Iterator[Box]:
         library.chmod(0o755)
         driver = SimulatedNvml(folder, nvml_library)
         with box_at(folder, driver, LD_LIBRARY_PATH=str(library.parent)) as made:
+            # (What is named must be root's.)
+            made.make_folder()
             assert made.call("ls")[0] == 0
             # Everybody counts his calls there.
             driver.counters.chmod(0o666)
@@ -113,7 +119,7 @@ def _is_done(file: Path) -> bool:
     for attempt in (file.unlink, lambda: file.rename(f"{file}.x"), lambda: file.write_text("")):
         try:
             attempt()
-        except PermissionError:
+        except (PermissionError, IsADirectoryError):
             continue
         return True
     return False
@@ -225,7 +231,8 @@ def test_a_claim_of_one_user_is_told_to_the_other_and_is_not_his_to_take(box: Bo
         assert box.call("pick", "-n", "7", uid=uid)[1] == "0,1,3,4,5,6,7\n"
 
     def meddle() -> int:
-        return sum(map(_is_done, box.claims_folder.iterdir()))
+        there = [file for file in box.claims_folder.rglob("*") if file.stat().st_uid != users.bob]
+        return sum(map(_is_done, there))
 
     child = box.fork(meddle, users.bob)
     assert child.end() == 0, child.err
@@ -261,18 +268,18 @@ def test_what_one_users_job_runs_on_in_truth_is_told_to_the_others(box: Box, use
             os.kill(pid, signal.SIGKILL)
 
 
-def test_the_files_of_who_came_first_are_everybodys(box: Box, users: Users) -> None:
-    """Whoever makes the folder and the locks; with fs.protected_regular as this system has it."""
+def test_each_user_has_a_folder_of_his_own(box: Box, users: Users) -> None:
+    """With fs.protected_regular as this system has it."""
     for uid in (users.bob, users.ana, 0, users.bob):
         holder = box.hold(0, 1, uid=uid)
         assert [claim.user for claim in box.claims()] == [users.names[uid]] * 2
-        assert ("[]" in holder.out) == (uid == users.bob), "only to others it is said whose folder it is"
-        assert {file.stat().st_uid for file in box.claims_folder.glob("*.claim") if file.stat().st_size} == {
-            uid
-        }
+        there = [file for file in box.claims_folder.rglob("*.claim") if file.stat().st_size]
+        assert {file.stat().st_uid for file in there} == {uid} and len(there) == 4
+        assert {file.parent.stat().st_uid for file in there} == {0, uid}
         holder.kill()
         box.fork(lambda: len(claims(os.environ)[0]), uid).end()
-    assert box.claims_folder.stat().st_uid == users.bob
+    own = [folder.stat().st_uid for folder in box.claims_folder.iterdir() if folder.is_dir()]
+    assert sorted(own) == sorted((0, users.ana, users.bob))
 
 
 def test_what_one_user_plants_keeps_no_other_from_a_device(box: Box, users: Users) -> None:
@@ -339,7 +346,7 @@ def test_a_ticket_can_be_drawn_where_another_user_has_made_the_folder(box: Box, 
 
     def work() -> int:
         ticket = Ticket.draw(os.environ, 1, None, "x")
-        assert ticket is not None and len(waiters(os.environ)) == 1
+        assert len(waiters(os.environ)) == 1
         ticket.leave()
         return 0
 
@@ -357,15 +364,17 @@ def test_a_lease_that_is_passed_on_is_whoever_s_it_is_passed_on_to(box: Box, use
         return call
 
     def body() -> None:
-        assert [begun(uid).out for uid in (users.ana, 0)] == ["2\n", "5\n"]
-        assert box.call("run", "-n", "1", "--", "true", uid=users.bob, keep=True)[0] == 4
+        # (The steps of the lease's owner count for all of them; another user's for himself.)
+        assert [begun(uid).out for uid in (0, users.ana)] == ["2\n", "5\n"]
+        assert box.call("run", "-n", "1", "--", "true", uid=users.ana, keep=True)[0] == 4
         steps = [(claim.user, claim.step) for claim in box.claims()]
         assert steps == [
             (users.names[0], 0),
-            (users.names[users.ana], 1),
-            (users.names[0], 0),
             (users.names[0], 1),
+            (users.names[0], 0),
+            (users.names[users.ana], 1),
         ]
+        assert begun(0).out == "5\n"
         # Without the descriptors another user is outside: who its ancestors are, he may not see.
         assert box.call("pick", "-n", "1", uid=users.bob) == (0, "0\n", "")
         assert box.call("run", "--gpus", "2", "--", "true", uid=users.bob)[0] == 4
@@ -395,7 +404,7 @@ def test_root_s_claims_of_another_user_s_left_processes_are_told_by_their_keeper
 
 def _lock_all_he_can(box: Box, suffix: str) -> None:
     """Hold every lock that he can have of others' files, whatever kind, for as long as he lives."""
-    for path in box.claims_folder.glob(f"*.{suffix}"):
+    for path in box.claims_folder.rglob(f"*.{suffix}"):
         with pytest.raises(PermissionError):
             os.open(path, os.O_RDWR)
         descriptor = os.open(path, os.O_RDONLY)
@@ -466,8 +475,8 @@ def test_tickets_planted_in_my_name_keep_none_of_my_dead_ones_there(box: Box, us
     box.fork(draw, users.ana).end()
     assert box.fork(plant, users.bob).end() == 0
     box.fork(draw, users.ana).end()
-    mine = [file for file in folder.glob("*.ticket") if file.stat().st_uid == users.ana]
-    assert len(mine) == 1, "the last one, which nobody has come after"
+    mine = [file for file in folder.rglob("*.ticket") if file.stat().st_uid == users.ana]
+    assert len({file.name for file in mine}) == 1, "the last one, which nobody has come after"
 
 
 def test_a_lock_that_another_has_on_a_ticket_does_not_silence_it(
@@ -475,7 +484,6 @@ def test_a_lock_that_another_has_on_a_ticket_does_not_silence_it(
 ) -> None:
     box.make_folder()
     ticket = Ticket.draw(box.environ, 1, None, "x")
-    assert ticket is not None
     _locks_all(box, users.bob, "ticket")
     now = queue.time.monotonic
     for later in (10.0, 20.0, 30.0):
@@ -487,134 +495,44 @@ def test_a_lock_that_another_has_on_a_ticket_does_not_silence_it(
 
 
 @pytest.mark.parametrize("owner", ["root", "oneself", "another"])
-def test_whose_the_folder_is_is_said_where_he_could_remove_claims(box: Box, users: Users, owner: str) -> None:
+def test_a_named_folder_that_another_could_take_away_is_not_used(box: Box, users: Users, owner: str) -> None:
     uid = {"root": 0, "oneself": users.ana, "another": users.bob}[owner]
-    os.chown(box.make_folder(), uid, uid)
+    os.chown(box.claims_folder, uid, uid)
     status, out, err = box.call("run", "-q", "-n", "1", "--", "echo", "ran", uid=users.ana)
-    told = [users.names[users.bob] in text for text in (err, box.call("claims", uid=users.ana)[2])]
-    assert (status, out) == (0, "ran\n") and told == [owner == "another"] * 2
+    assert (status, out) == ((4, "") if owner == "another" else (0, "ran\n"))
+    assert (str(box.claims_folder) in err) == (owner == "another")
+    status, out, err = box.call("run", "-q", "--force", "-n", "1", "--", "echo", "ran", uid=users.ana)
+    assert (status, out) == (0, "ran\n")
 
 
-def test_a_device_is_held_although_its_record_was_removed(
+def test_nobody_can_take_another_s_folder_away_or_put_one_in_its_place(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By him whose folder it is. Then nobody can say whose it is, but all say that it is held."""
-    shared = box.make_folder()
-    use_as_default(box, monkeypatch, users.bob)
-    holder = box.hold(0, uid=users.ana)
+    use_as_default(box, monkeypatch)
+    box.hold(0, uid=users.ana)
+    (place,) = (each for each in box.claims_folder.glob("gputui-claims.*") if each.stat().st_uid == users.ana)
 
-    def remove() -> int:
-        for record in shared.glob("*.claim"):
-            record.unlink()
-        return 0
+    def try_it() -> int:
+        done = 0
+        for attempt in (
+            lambda: place.rename(f"{place}.x"),
+            lambda: place.chmod(0o777),
+            lambda: (place / "x").touch(),
+            lambda: next(place.glob("*.claim")).unlink(),
+        ):
+            try:
+                attempt()
+            except PermissionError:
+                continue
+            done += 1
+        for number in range(20):
+            (box.claims_folder / f"gputui-claims.2.{number:016x}").mkdir(0o755)
+        return done
 
-    assert box.fork(remove, users.bob).end() == 0 and list(shared.glob("*.claim")) == []
+    assert box.fork(try_it, users.bob).end() == 0
     for uid in (users.ana, users.bob, 0):
-        assert box.call("pick", "-n", "7", uid=uid)[1] == "1,2,3,4,5,6,7\n"
-        assert box.call("pick", "-n", "8", uid=uid)[0] == 4
         assert box.call("run", "--gpus", "0", "--", "true", uid=uid)[0] == 4
-        (claim,) = json.loads(box.call("claims", "--json", uid=uid)[1])["claims"]
-        assert (claim["index"], claim["pid"]) == (0, None)
-        states = [d["verdict"]["state"] for d in json.loads(box.call("ls", "--json", uid=uid)[1])["devices"]]
-        assert [place for place, state in enumerate(states) if state == "claimed"] == [0]
-    holder.kill()
-    assert box.call("pick", "-n", "8", uid=users.bob)[0] == 0
-
-
-def test_who_removes_a_record_before_its_device_is_held_causes_no_second_grant(
-    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By him whose folder it is: between the last look of one who wants a device and the moment he has it."""
-    shared, go = box.make_folder(), box.folder / "go"
-    use_as_default(box, monkeypatch, users.bob)
-
-    def slow() -> int:
-        real = lease.unlock
-
-        def late(*place: int) -> None:
-            print("looked", flush=True)
-            until(go.exists)
-            real(*place)
-
-        lease.unlock = late
-        take([box.uuids[0]], os.environ, "x")
-        print("held", flush=True)
-        signal.pause()
-        return 0
-
-    first = box.fork(slow, users.ana)
-    until(lambda: first.out or first.over)
-    (record,) = shared.glob("*.claim")
-    record.unlink()
-    assert box.call("run", "--gpus", "0", "--", "true", uid=users.bob)[0] == 4
-    assert box.call("run", "-q", "-n", "7", "--", "true", uid=users.bob)[0] == 0
-    go.touch()
-    until(lambda: "held" in first.out)
-    assert box.call("run", "--gpus", "0", "--", "true", uid=users.bob)[0] == 4
-    first.kill()
-
-
-def test_in_a_folder_of_root_s_no_lock_without_a_name_counts(
-    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody can have removed its record, so that somebody has forged it, who wants not to be named."""
-    shared = box.make_folder()
-    use_as_default(box, monkeypatch, 0, own=True)
-    forger = box.forge(shared / record_name(box.uuids[0]), uid=users.bob)
-    assert [claim.user for claim in box.claims()] == [users.names[users.bob]], "with a record he is named"
-    next(shared.glob("*.claim")).unlink()
-    assert box.call("pick", "-n", "8", uid=users.ana)[0] == 0
-    forger.kill()
-
-
-def test_beside_a_folder_of_root_s_another_user_s_own_makes_no_lock_without_a_name_count(
-    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Anybody can make /tmp/gputui-claims where root has made /run/gputui."""
-    use_as_default(box, monkeypatch, 0, own=True)
-    planted = box.folder / "planted"
-    planted.mkdir()
-    planted.chmod(0o1777)
-    os.chown(planted, users.bob, users.bob)
-    monkeypatch.setattr(folders, "FALLBACKS", (str(planted),))
-    forger = box.forge(planted / record_name(box.uuids[0]), uid=users.bob)
-    assert [claim.user for claim in box.claims()] == [users.names[users.bob]], "with a record he is named"
-    next(planted.glob("*.claim")).unlink()
-    assert box.call("pick", "-n", "8", uid=users.ana)[0] == 0
-    assert box.call("run", "-q", "-n", "8", "--", "true", uid=users.ana)[0] == 0
-    assert json.loads(box.call("claims", "--json", uid=users.ana)[1])["claims"] == []
-    forger.kill()
-
-
-@pytest.mark.parametrize("how", ["closed", "renamed", "renamed and made again"])
-def test_who_takes_the_folder_away_causes_no_second_grant(
-    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    """By him whose folder it is: he may close it to others, and rename it in a sticky /tmp."""
-    shared = box.make_folder()
-    use_as_default(box, monkeypatch, users.bob)
-    monkeypatch.setattr(folders, "FALLBACKS", (str(shared), str(box.folder / "next")))
-    holder = box.hold(0, uid=users.ana)
-
-    def take_away() -> int:
-        if how == "closed":
-            shared.chmod(0o700)
-        else:
-            shared.rename(shared.with_name("elsewhere"))
-        if how == "renamed and made again":
-            shared.mkdir()
-            shared.chmod(0o1777)
-        return 0
-
-    taker = box.fork(take_away, users.bob)
-    assert taker.end() == 0, taker.err
-    for uid in (users.ana, users.bob):
-        assert box.call("run", "--gpus", "0", "--", "true", uid=uid)[0] == 4
-        # (The first launch makes the next folder.)
-        assert box.call("pick", "-n", "7", uid=uid)[1] == "1,2,3,4,5,6,7\n"
-        assert box.call("pick", "-n", "8", uid=uid)[0] == 4
-    holder.kill()
-    assert box.call("pick", "-n", "8", uid=users.ana)[0] == 0
+        assert box.call("run", "-q", "-n", "7", "--", "true", uid=uid)[0] == 0
 
 
 def test_who_claims_what_he_does_not_use_is_named_and_can_be_passed_over(box: Box, users: Users) -> None:
@@ -682,6 +600,251 @@ def test_a_claim_out_of_a_user_namespace_is_its_user_s_and_claims_are_seen_in_it
     assert box.claimed() == [2]
 
 
+@pytest.fixture
+def small(box: Box) -> Iterator[Path]:
+    """The folder of claims on a file system of its own, of few files."""
+    words = ["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=40,mode=1777", "gputui", str(box.claims_folder)]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        yield box.claims_folder
+    finally:
+        box.end()
+        subprocess.run(["umount", box.claims_folder], check=True)
+
+
+def _fill(folder: Path, what: str) -> int:
+    """Make files until there is no room for one more, or write into one until it takes no more."""
+    try:
+        if what == "space":
+            with (folder / "large").open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(2**16))
+        for number in range(100_000):
+            (folder / f"{number}").touch()
+    except OSError:
+        return 0
+    return 1
+
+
+def test_a_file_system_without_room_for_a_record_starts_nothing(box: Box, users: Users, small: Path) -> None:
+    box.hold(0, uid=users.bob)
+    assert box.fork(lambda: _fill(small, "files"), users.bob).end() == 0
+    words = ("run", "-q", "-n", "1", "--", "echo", "ran")
+    for uid in (users.ana, users.bob):
+        status, out, err = box.call(*words, uid=uid)
+        assert (status, out) == (4, "") and "--setup" in err
+        assert box.call("run", "--force", *words[1:], uid=uid)[:2] == (0, "ran\n")
+    assert box.claimed() == [0]
+
+
+def test_a_folder_that_is_too_full_to_be_read_starts_nothing(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "MAX_FILES", 100)
+    holder = box.hold(0, uid=users.bob)
+    assert [box.call("run", "-q", *which, "--", "true", uid=users.ana)[0] for which in _WAYS] == [4, 0]
+
+    def plant() -> int:
+        for number in range(110):
+            (box.claims_folder / f"rubbish {number}").touch()
+        return 0
+
+    assert box.fork(plant, users.bob).end() == 0
+    for which in _WAYS:
+        status, _, err = box.call("run", "-q", *which, "--", "true", uid=users.ana)
+        assert status == 4 and "--setup" in err
+    assert box.call("pick", "-n", "1", uid=users.ana)[:2] == (4, "")
+    assert box.call("pick", "--force", "-n", "1", uid=users.ana)[0] == 0
+    assert box.call("run", "-q", "--force", "--gpus", "0", "--", "true", uid=users.ana)[0] == 0
+    holder.kill()
+
+
+_WAYS = (("--gpus", "0"), ("-n", "1"))
+
+
+def test_no_limit_of_open_files_has_a_device_given_twice(box: Box, users: Users) -> None:
+    box.hold(0, uid=users.bob)
+    box.hold(*range(1, 8), uid=users.ana)
+    refused = 0
+    for most in range(4, 40, 2):
+
+        def begin(most: int = most) -> int:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            return main(("run", "-q", "--gpus", "0", "--", "true"))
+
+        status = box.fork(begin, users.ana).end()
+        assert status != 0, most
+        refused += status == 4
+    assert refused > 5
+
+
+@pytest.fixture
+def set_up(box: Box, users: Users, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """What `gputui claims --setup` has made for the two users, where root's base would be."""
+    use_as_default(box, monkeypatch)
+    base = box.folder / "run"
+    monkeypatch.setattr(folders, "ADMINISTRATED", str(base))
+    names = [users.names[uid] for uid in (users.ana, users.bob)]
+    status, out, err = box.call("claims", "--setup", *names)
+    if status:
+        pytest.skip(f"nothing can be mounted here: {err}")
+    assert [line.split()[1] for line in out.splitlines()] == [str(base / name) for name in names]
+    try:
+        yield base
+    finally:
+        box.end()
+        for place in base.iterdir():
+            subprocess.run(["umount", place], check=False)
+
+
+@pytest.mark.parametrize("what", ["files", "space"])
+def test_a_place_that_root_has_set_up_is_filled_by_nobody_else(
+    box: Box, users: Users, set_up: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(folders, "MAX_FILES", 100)
+
+    def flood() -> int:
+        _fill(set_up / users.names[users.bob], what)
+        for number in range(110):
+            (box.claims_folder / f"gputui-claims.2.{number:016x}").mkdir()
+        older = folders.older_folder(os.environ)
+        for number in range(110):
+            (older / f"rubbish {number}").touch()
+        return sum(map(_is_done, (set_up, set_up / users.names[users.ana])))
+
+    box.hold(0, uid=users.ana)
+    assert box.fork(flood, users.bob).end() == 0
+    assert box.call("run", "-q", "-n", "7", "--", "true", uid=users.ana)[0] == 0
+    assert box.call("run", "-q", "--gpus", "0", "--", "true", uid=users.bob)[0] == 4
+    if what == "files":
+        assert box.call("run", "-q", "--gpus", "1", "--", "true", uid=users.bob)[0] == 4, "his own is full"
+    status, _, err = box.call("run", "-q", "-n", "1", "--", "true")
+    assert status == 4 and "--setup" in err, "root has made none for itself"
+
+
+def test_setting_up_again_removes_what_users_who_are_gone_have_left(
+    box: Box, users: Users, set_up: Path
+) -> None:
+    mine, gone = (set_up / users.names[uid] for uid in (users.ana, users.bob))
+    os.chown(gone, 54321, 54321)
+    holder = box.hold(0, uid=users.ana)
+    assert box.call("claims", "--setup", users.names[users.ana])[0] == 0
+    assert mine.exists() and not gone.exists() and box.claimed() == [0]
+    holder.kill()
+    assert box.call("claims", "--setup", "no-such-user")[0] == 2
+
+
+def test_a_newer_format_is_said_and_nothing_is_claimed_beside_it(box: Box, users: Users) -> None:
+    newer = box.claims_folder / f"gputui-claims.{folders.FORMAT + 1}.something"
+    assert box.fork(lambda: newer.mkdir(0o755) or 0, users.bob).end() == 0
+    status, out, err = box.call("run", "-q", "-n", "1", "--", "echo", "ran", uid=users.ana)
+    assert (status, out) == (4, "") and users.names[users.bob] in err and "newer" in err
+    assert users.names[users.bob] in box.call("claims", uid=users.ana)[2]
+    assert box.call("run", "-q", "--force", "-n", "1", "--", "echo", "ran", uid=users.ana)[1] == "ran\n"
+
+
+def test_a_record_of_format_1_counts_and_one_is_made_for_each_claim(box: Box, users: Users) -> None:
+    """As gputui 0.1.0 makes and reads them (tests/older_claims.py)."""
+    older = box.begun(lambda: OlderClaims(box.claims_folder).hold(box.uuids[0]), users.bob)
+    assert box.call("run", "--gpus", "0", "--", "true", uid=users.ana)[0] == 4
+    assert box.call("run", "-q", "-n", "7", "--", "true", uid=users.ana)[0] == 0
+    older.kill()
+    newer = box.hold(1, uid=users.ana)
+    assert OlderClaims(box.claims_folder).held() == {box.uuids[1]: users.ana}
+    refused = box.fork(lambda: OlderClaims(box.claims_folder).hold(box.uuids[1]), users.bob)
+    assert refused.end() == 4
+    newer.kill()
+    assert OlderClaims(box.claims_folder).held() == {}
+
+
+# inside one's own lease
+
+
+@pytest.mark.parametrize("flat", [True, False], ids=["format 1", "own folder"])
+def test_no_step_or_ticket_of_another_user_is_in_the_way_inside_a_lease(
+    box: Box, users: Users, flat: bool
+) -> None:
+    def forge() -> int:
+        place = box.claims_folder if flat else folders.own_place(os.environ)
+        for number in (0, 2, 5):
+            for step in (0, 1):
+                write_record(place / record_name(box.uuids[number], users.ana, step))
+        for count in (1, 2):
+            Ticket.draw(os.environ, count, None, "x", step=1)
+        print("forged", flush=True)
+        signal.pause()
+        return 0
+
+    def body() -> None:
+        forger = box.begun(forge, users.bob)
+        for words in (("-n", "1"), ("-n", "2"), ("--force", "-n", "1"), ("--wait", "20", "-n", "2")):
+            call = box.call("run", "-q", *words, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES", keep=True)
+            assert call[0] == 0 and call[1] in ("2\n", "2,5\n"), call
+        (mine,) = (begun for begun in [box.start("run", "-q", "-n", "2", "--", "sleep", "99", keep=True)])
+        until(lambda: mine.over or len([c for c in box.claims() if c.own and c.step]) == 2)
+        assert box.call("run", "-n", "1", "--", "true", keep=True)[0] == 4, "one's own step is"
+        forger.kill()
+
+    box.inside([2, 5], body)
+
+
+def test_force_takes_as_many_as_are_asked_for_the_free_ones_first(box: Box, users: Users) -> None:
+    box.hold(*range(1, 8), uid=users.bob)
+    script = "echo $CUDA_VISIBLE_DEVICES"
+    for count, taken in ((1, {0}), (2, {0}), (8, set(range(8)))):
+        words = ("run", "-q", "-n", str(count), "--", "sh", "-c", script)
+        assert (box.call(*words, uid=users.ana)[0] == 0) == (count == 1)
+        status, out, err = box.call("run", "--force", *words[1:], uid=users.ana)
+        found = {int(number) for number in out.split(",")}
+        assert status == 0 and len(found) == count and found >= taken
+        assert err.count(users.names[users.bob]) == len(found - {0})
+    assert box.call("run", "--force", "-n", "9", "--", "true", uid=users.ana)[0] == 4
+
+
+# crowds
+
+
+def test_the_users_inside_containers_are_no_other_persons(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their numbers are their owner's (/etc/subuid): together they have no more records than he."""
+    table = box.folder / "subuid"
+    table.write_text(f"root:1:1\n{users.names[users.bob]}:700000:65536\nbroken\n")
+    monkeypatch.setattr(system_users, "_SUBORDINATE", str(table))
+    box.hold(0, uid=users.ana)
+    for number in range(700_000, 700_030):
+        place = box.claims_folder / f"gputui-claims.2.{number:016x}"
+        place.mkdir(0o755)
+        for each in range(60):
+            for folder in (place, box.claims_folder):
+                record = folder / record_name(box.uuids[each % 8], number)
+                record.touch(0o644)
+                os.chown(record, number, number)
+            ticket = place / f"wait.{number}.{new_token()}.ticket"
+            ticket.touch(0o644)
+            os.chown(ticket, number, number)
+        os.chown(place, number, number)
+
+    def look() -> int:
+        opened = 0
+
+        def count(event: str, facts: tuple[object, ...]) -> None:
+            nonlocal opened
+            opened += event == "open" and str(facts[0]).endswith((".claim", ".ticket"))
+
+        sys.addaudithook(count)
+        assert [claim.user for claim in claims(os.environ)[0]] == [users.names[users.ana]]
+        assert opened <= 2 * MOST_RECORDS + 2
+        opened = 0
+        assert waiters(os.environ) == () and opened <= 2 * MOST_TICKETS
+        return 0
+
+    child = box.fork(look, users.bob)
+    assert child.end() == 0, child.err
+    assert box.call("run", "-q", "-n", "7", "--", "true", uid=users.bob)[0] == 0
+
+
 # those in line who cannot take their turn
 
 
@@ -742,13 +905,41 @@ def test_whose_driver_does_not_answer_loses_his_place(box: Box, users: Users, nv
     assert waiters(box.environ) == ()
 
 
+@pytest.mark.usefixtures("impatient")
+def test_who_was_silent_does_not_jump_the_line_by_moving_his_lock(box: Box, users: Users) -> None:
+    """A program that says nothing, and later speaks again as if nothing had been, stays behind."""
+    other, go = box.hold(0), box.folder / "go"
+
+    def forge() -> int:
+        ticket = Ticket.draw(os.environ, 8, None, "x")
+        print("in line", flush=True)
+        until(go.exists)
+        while True:
+            for _, descriptor in ticket._files:
+                queue.unlock(descriptor, 0, int(queue.time.monotonic()))
+            print("moved", flush=True)
+            queue.time.sleep(0.1)
+
+    forger = box.begun(forge, users.ana)
+    second = _in_line(box, users.bob, 2)
+    until(lambda: [waiter.silent for waiter in waiters(box.environ)] == [False, True])
+    # (He who waits has seen it, too, when he has looked since.)
+    before = box.driver.counts().get("nvmlDeviceGetMemoryInfo_v2", 0)
+    until(lambda: box.driver.counts().get("nvmlDeviceGetMemoryInfo_v2", 0) > before + 16)
+    go.touch()
+    until(lambda: [waiter.silent for waiter in waiters(box.environ)] == [False, False])
+    other.kill()
+    assert (second.end(), second.out) == (0, "ran\n")
+    forger.kill()
+
+
 def test_a_ticket_from_the_future_is_behind_all_others(box: Box, users: Users) -> None:
     """Who forges the time of his last word has said nothing."""
 
     def forge() -> int:
         ticket = Ticket.draw(os.environ, 8, None, "x")
-        assert ticket is not None
-        queue.unlock(ticket._descriptor, 0, 2**40)
+        for _, descriptor in ticket._files:
+            queue.unlock(descriptor, 0, 2**40)
         print("in line", flush=True)
         signal.pause()
         return 0

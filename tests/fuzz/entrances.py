@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from fuzz.calls import call, own_folders, plain
 from fuzz.oracle import torchs_reader
 from fuzz.strategies import JSON, NASTY, TEXT, bytes_of
-from gputui.allocating.claims.read import HELD, NAME, TICKET, claims, range_of
+from gputui.allocating.claims.files import NAME, TICKET
+from gputui.allocating.claims.read import HELD, claims, range_of
 from gputui.allocating.queue import in_words, waiters
 from gputui.checking import plan_proof
 from gputui.checking.interpreter_process import Ended

@@ -230,14 +230,18 @@ async def test_changes_that_are_declined_give_it_back(environ: dict[str, str]) -
         assert not keys_claimed()
 
 
-async def test_without_a_folder_for_claims_it_starts_and_says_so(
+async def test_without_a_folder_for_claims_it_asks_before_it_starts(
     desk: Desk, environ: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
     bad = {**environ, "GPUTUI_CLAIMS": str(tmp_path / "file")}
     async with session(command=("true",), environ=bad) as s:
         await s.press("4", "d")
-        await s.until(lambda: "cannot claim devices" in s.main.message)
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+        assert isinstance(s.app.screen, ConfirmScreen)
+        assert "GPUTUI_CLAIMS" in " ".join(s.app.screen.reasons) and all_jobs(desk.environ) == []
+        await s.press("y")
+        await s.until(lambda: bool(all_jobs(desk.environ)))
         ended(all_jobs(desk.environ)[0])
 
 

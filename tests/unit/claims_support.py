@@ -23,9 +23,8 @@ from pathlib import Path
 import pytest
 
 from gputui.allocating.claims import folder as folders
-from gputui.allocating.claims import read
 from gputui.allocating.claims.files import new_token
-from gputui.allocating.claims.folder import make_folder
+from gputui.allocating.claims.folder import older_folder, own_place
 from gputui.allocating.claims.lease import Lease, take
 from gputui.allocating.claims.read import HELD, claims, range_of
 from gputui.cli.main import main
@@ -276,7 +275,8 @@ class Box:
 
     def make_folder(self) -> Path:
         """The folder of claims, made if it is not there."""
-        made = make_folder(self.environ)
+        own_place(self.environ)
+        made = older_folder(self.environ)
         assert made == self.claims_folder
         return made
 
@@ -294,17 +294,13 @@ class Box:
             child.kill()
 
 
-def use_as_default(box: Box, monkeypatch: pytest.MonkeyPatch, owner: int, own: bool = False) -> None:
-    """Have the folder of the box found without a variable; `own`: as root's own, /run/gputui.
-
-    What is in /proc/locks is everybody's, other tests' too: the ranges of this one are its own.
-    """
-    if os.geteuid() == 0:
-        os.chown(box.make_folder(), owner, owner)
+def use_as_default(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the folder of the box found without a variable, in the place of /tmp."""
+    box.make_folder()
     del box.environ["GPUTUI_CLAIMS"]
-    monkeypatch.setattr(folders, "ADMINISTRATED", str(box.claims_folder if own else box.folder / "none"))
-    monkeypatch.setattr(folders, "FALLBACKS", () if own else (str(box.claims_folder),))
-    monkeypatch.setattr(read, "_FIRST_RANGE", read._FIRST_RANGE + (1 + os.urandom(2)[0]) * 2**37)
+    monkeypatch.setattr(folders, "ADMINISTRATED", str(box.folder / "none"))
+    monkeypatch.setattr(folders, "STICKY", (str(box.claims_folder),))
+    monkeypatch.setattr(folders, "FALLBACKS", (str(box.claims_folder / "gputui-claims"),))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputui.allocating.claims import processes
+from gputui.allocating.claims.folder import Place
 from gputui.allocating.claims.processes import ClaimProcesses, System
 from gputui.inventory.claim import Claim
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Identity, Process
@@ -134,7 +135,7 @@ def test_what_is_said_of_a_process_is_so_and_what_can_be_known_is_said(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "in_initial_namespace", lambda: True)
-        patch.setattr(processes, "shared_folders", lambda environ: ("/claims",))
+        patch.setattr(processes, "places", lambda *_: (Place("/claims", None, []),))
         model = Model()
         monitor = ClaimProcesses({}, model)
         for step, which, looked_at in steps:
@@ -174,7 +175,7 @@ def _check(model: Model, found: tuple[Claim, ...]) -> None:
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Model:
     monkeypatch.setattr(processes, "in_initial_namespace", lambda: True)
-    monkeypatch.setattr(processes, "shared_folders", lambda environ: ("/claims",))
+    monkeypatch.setattr(processes, "places", lambda *_: (Place("/claims", None, []),))
     return Model()
 
 

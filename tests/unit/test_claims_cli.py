@@ -40,8 +40,8 @@ def _running(box: Box, *words: str) -> Forked:
 def test_the_command_has_our_pid_the_lease_and_nothing_else_open(box: Box) -> None:
     job = _running(box, "-n", "2")
     assert job.out == f"{job.pid} 0,1\n"
-    ours = {str(box.claims_folder), *map(str, box.claims_folder.glob("*.claim"))}
-    assert len(ours) == 3
+    ours = {str(path) for path in (box.claims_folder, *box.claims_folder.rglob("*"))}
+    assert len(ours) == 6
     # (While it starts, it opens its libraries.)
     until(lambda: {path for number, path in opened_by(job.pid).items() if number > 2} == ours)
     assert {(claim.pid, claim.command) for claim in box.claims()} == {(job.pid, "sh")}
@@ -153,12 +153,6 @@ def test_a_shortage_says_by_whom_devices_are_claimed(box: Box) -> None:
         (refusal,) = lines_of(err)
         assert (status, out) == (4, "") and "7 of 8" in refusal
         assert "GPU 0 claimed" in refusal and "python other.py" in refusal
-
-
-def test_setup_prints_the_file_for_root(box: Box) -> None:
-    status, out, err = box.call("claims", "--setup")
-    assert (status, err) == (0, "") and "d /run/gputui 1777 root root -" in out.splitlines()
-    assert all(line.startswith(("#", "d ")) for line in out.splitlines()), "it is the file itself"
 
 
 def test_a_named_device_that_is_claimed_can_be_picked_by_force(box: Box) -> None:
@@ -303,10 +297,13 @@ def test_an_untrusted_file_is_a_warning_and_nothing_else(box: Box) -> None:
     assert box.call("run", "-q", "-n", "1", "--", "true") == (0, "", "")
 
 
-def test_a_place_for_claims_that_cannot_be_used_is_a_warning(box: Box) -> None:
-    status, out, err = box.call("run", "-q", "-n", "1", "--", "echo", "ran", GPUTUI_CLAIMS="/dev/null")
-    assert (status, out) == (0, "ran\n")
-    assert "GPUTUI_CLAIMS=/dev/null" in only_warning(err)
+@pytest.mark.parametrize("which", [("-n", "1"), ("--gpus", "3")])
+def test_where_no_lease_can_be_made_nothing_starts_but_by_force(box: Box, which: tuple[str, ...]) -> None:
+    words = ("run", "-q", *which, "--", "echo", "ran")
+    status, out, err = box.call(*words, GPUTUI_CLAIMS="/dev/null")
+    assert (status, out) == (4, "") and "GPUTUI_CLAIMS names /dev/null" in err
+    status, out, err = box.call("run", "--force", *words[1:], GPUTUI_CLAIMS="/dev/null")
+    assert (status, out) == (0, "ran\n") and "GPUTUI_CLAIMS names /dev/null" in only_warning(err)
 
 
 @pytest.mark.parametrize("how", [(), ("--detach",), ("--attach",)])

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from gputui.allocating.claims import folder, read
+from gputui.allocating.claims import folder
 from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
+from gputui.allocating.errors import UnsafeError
 from gputui.system.namespaces import pid_namespace
 from unit.claims_support import (
     Box,
@@ -40,27 +41,31 @@ def test_a_folder_with_another_mode_is_not_used(box: Box, lease: Take, mode: int
     box.claims_folder.mkdir()
     (box.claims_folder / "something").touch()
     box.claims_folder.chmod(mode)
-    mine = lease(box, 0)
-    assert mine.keys == () and "GPUTUI_CLAIMS=" in mine.warnings[0] and "1777" in mine.warnings[0]
-    assert claims(box.environ) == ((), ())
+    with pytest.raises(UnsafeError, match="1777"):
+        lease(box, 0)
+    found, problems = claims(box.environ)
+    assert found == () and len(problems) == 1
     assert stat.S_IMODE(box.claims_folder.stat().st_mode) == mode
 
 
 @pytest.mark.parametrize("make", [symbolic_link, dangling_link, pipe, unreadable_file])
 def test_a_folder_that_is_none_is_not_used(box: Box, lease: Take, make: Callable[[Path], None]) -> None:
     make(box.claims_folder)
-    assert lease(box, 0).keys == () and claims(box.environ) == ((), ())
-    assert list(box.folder.glob(".claims.*")) == []
+    with pytest.raises(UnsafeError):
+        lease(box, 0)
+    assert claims(box.environ)[0] == () and list(box.folder.glob(".claims.*")) == []
 
 
 def test_a_link_to_a_shared_folder_is_not_followed(box: Box, lease: Take) -> None:
     (box.folder / "real").mkdir()
     (box.folder / "real").chmod(0o1777)
     box.claims_folder.symlink_to(box.folder / "real")
-    assert lease(box, 0).keys == () and list((box.folder / "real").iterdir()) == []
+    with pytest.raises(UnsafeError):
+        lease(box, 0)
+    assert list((box.folder / "real").iterdir()) == []
 
 
-def test_a_folder_in_which_nothing_can_be_made_is_a_warning(
+def test_in_a_folder_in_which_nothing_can_be_made_nothing_is_claimed(
     box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """(Root may write everywhere but where the whole file system is read-only.)"""
@@ -73,11 +78,11 @@ def test_a_folder_in_which_nothing_can_be_made_is_a_warning(
         return real(path, flags, *more, **others)  # type: ignore[call-overload,no-any-return]
 
     monkeypatch.setattr(os, "open", read_only)
-    mine = lease(box, 0)
-    assert mine.keys == () and "Read-only file system" in mine.warnings[0]
+    with pytest.raises(UnsafeError, match="Read-only file system"):
+        lease(box, 0)
 
 
-def test_a_full_disk_takes_away_the_record_and_not_the_lease(
+def test_on_a_full_disk_nothing_is_claimed_and_nothing_is_left(
     box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease(box, 0).release()
@@ -85,42 +90,47 @@ def test_a_full_disk_takes_away_the_record_and_not_the_lease(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(UnsafeError, match=os.strerror(errno.ENOSPC)):
         patch.setattr(os, "write", full)
-        mine = lease(box, 0)
-    assert mine.keys == (box.uuids[0],) and os.strerror(errno.ENOSPC) in mine.warnings[0]
-    with pytest.raises(TakenError):
         lease(box, 0)
-    assert not [file for file in box.claims_folder.iterdir() if file.name.startswith(".")]
+    assert not [file for file in box.claims_folder.rglob("*") if file.is_file()]
 
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
-    """Where the folder may be, in order; the first is the administrator's."""
+    """Where folders may be, in order; the first is the administrator's."""
     found = tuple(tmp_path / name for name in ("run", "tmp", "var"))
+    for each in found[1:]:
+        each.mkdir()
+        each.chmod(0o1777)
     monkeypatch.setattr(folder, "ADMINISTRATED", str(found[0]))
-    monkeypatch.setattr(folder, "FALLBACKS", tuple(map(str, found[1:])))
-    # (In /proc/locks other tests' are seen, too.)
-    monkeypatch.setattr(read, "write_locked", lambda devices: set())
+    monkeypatch.setattr(folder, "STICKY", tuple(map(str, found[1:])))
+    monkeypatch.setattr(folder, "FALLBACKS", tuple(str(each / "gputui-claims") for each in found[1:]))
     return found
 
 
-def test_the_folder_is_the_administrators_or_else_the_first_that_can_be_made(
-    places: tuple[Path, ...],
-) -> None:
-    assert folder.shared_folder({}) is None
-    assert folder.make_folder({}) == places[1], "the administrator's is for him to make"
+def test_the_folder_is_below_the_administrators_or_else_in_tmp(places: tuple[Path, ...]) -> None:
+    assert folder.bases({}) == tuple(map(str, places[1:]))
+    mine = folder.own_place({})
+    assert mine.parent == places[1] and folder.own_place({}) == mine
+    assert (
+        stat.S_IMODE(mine.stat().st_mode) == 0o755 and folder.older_folder({}) == places[1] / "gputui-claims"
+    )
     places[0].mkdir()
-    places[0].chmod(0o1777)
-    assert folder.make_folder({}) == places[0] and folder.shared_folder({}) == str(places[0])
+    places[0].chmod(0o755)
+    with pytest.raises(UnsafeError, match="--setup"):
+        folder.own_place({})
+    (places[0] / "me").mkdir(0o755)
+    assert folder.own_place({}) == places[0] / "me"
+    assert folder.older_folder({}) == places[1] / "gputui-claims", "an older gputui looks there"
 
 
 @pytest.mark.parametrize("make", [symbolic_link, dangling_link, pipe, directory, unreadable_file])
-def test_an_untrusted_folder_is_passed_over_by_all_alike(
+def test_an_untrusted_folder_of_format_1_is_passed_over_as_by_an_older_gputui(
     places: tuple[Path, ...], make: Callable[[Path], None]
 ) -> None:
-    make(places[1])
-    assert folder.make_folder({}) == places[2] and folder.shared_folder({}) == str(places[2])
+    make(places[1] / "gputui-claims")
+    assert folder.older_folder({}) == places[2] / "gputui-claims"
 
 
 @pytest.mark.usefixtures("hasty")
@@ -136,8 +146,8 @@ def test_claims_in_a_folder_of_before_count_on(places: tuple[Path, ...], box: Bo
 
     holder = box.fork(work)
     until(lambda: holder.out)
-    places[0].mkdir()
-    places[0].chmod(0o1777)
+    (places[0] / "me").mkdir(parents=True)
+    assert folder.own_place(environ) == places[0] / "me"
     assert [claim.command for claim in claims(environ)[0]] == ["python before.py"]
     with pytest.raises(TakenError):
         take([box.uuids[3]], environ, "x")
@@ -152,9 +162,9 @@ def test_a_claim_of_another_container_has_no_pid_of_ours(box: Box) -> None:
     holder = box.hold(0)
     (claim,) = box.claims()
     assert claim.pid == holder.pid
-    record = next(box.claims_folder.glob("*.claim"))
-    about = json.loads(record.read_text())
-    record.write_text(json.dumps({**about, "pids": "pid:[4026539999]", "pid": os.getpid()}))
+    for record in box.claims_folder.rglob("*.claim"):
+        about = json.loads(record.read_text())
+        record.write_text(json.dumps({**about, "pids": "pid:[4026539999]", "pid": os.getpid()}))
     (claim,) = box.claims()
     assert claim.pid is None and claim.command == "python train.py"
 

@@ -14,11 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from gputui.allocating.claims import files
-from gputui.allocating.claims.files import MOST_OF_ONE_USER, list_matching, new_token
+from gputui.allocating.claims import files, folder
+from gputui.allocating.claims.files import MOST_RECORDS, listed, new_token, seen
+from gputui.allocating.claims.folder import Problems
 from gputui.allocating.claims.lease import TakenError, take
-from gputui.allocating.claims.read import ANNOUNCED, NAME, any_waiting, claims
+from gputui.allocating.claims.read import ANNOUNCED, claims
+from gputui.allocating.claims.source import WithClaims
+from gputui.allocating.errors import UnsafeError
 from gputui.allocating.queue import waiters
+from gputui.inventory.claim import Claim
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.source import SimulatedSource
 from gputui.system.namespaces import pid_namespace
 from messages import numbers
 from simnvml import SimulatedNvml
@@ -65,8 +71,9 @@ def test_files_are_for_all_to_read_whatever_the_umask(box: Box, lease: Take) -> 
         lease(box, 0)
     finally:
         os.umask(before)
-    modes = {file.suffix: stat.S_IMODE(file.stat().st_mode) for file in box.claims_folder.iterdir()}
-    assert modes == {".claim": 0o644}
+    there = box.claims_folder.rglob("*")
+    modes = {"." if file.is_dir() else file.suffix: stat.S_IMODE(file.stat().st_mode) for file in there}
+    assert modes == {".": 0o755, ".claim": 0o644}
     assert stat.S_IMODE(box.claims_folder.stat().st_mode) == 0o1777
 
 
@@ -187,7 +194,7 @@ def test_a_user_who_fills_the_folder_hides_no_claim_but_his_own(box: Box) -> Non
     found, problems = claims(box.environ)
     counting = False
     assert [claim.key for claim in found] == [box.uuids[0]] and mine.exists()
-    assert opened <= 1 + MOST_OF_ONE_USER and any(str(MOST_OF_ONE_USER) in problem for problem in problems)
+    assert opened <= 2 + MOST_RECORDS and any(str(MOST_RECORDS) in problem for problem in problems)
 
 
 def test_a_lease_of_the_file_by_its_owner_makes_nobody_wait(box: Box) -> None:
@@ -228,19 +235,19 @@ def test_thousands_of_files_hide_no_claim_and_are_told_in_a_few_lines(box: Box) 
     found, problems = claims(box.environ)
     assert {claim.key for claim in found} == {box.uuids[0], box.uuids[7]}
     # (They belong to one user: of each the newest 512 are looked at.)
-    assert len(problems) == 4 and numbers(problems[-1]) == [508]
+    assert len(problems) == 4 and numbers(problems[-1]) == [509]
 
 
-def test_more_files_than_can_be_looked_at_are_told(
+def test_where_more_files_are_than_can_be_looked_at_nothing_is_claimed(
     box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = box.make_folder()
     for number in range(30):
         (shared / f"rubbish {number}").touch()
-    monkeypatch.setattr(files, "MAX_FILES", 20)
-    (problem,) = claims(box.environ)[1]
-    assert f"{shared} has more than" in problem
-    assert lease(box, 0).warnings == [problem], "a launch may get what somebody has"
+    monkeypatch.setattr(folder, "MAX_FILES", 20)
+    assert any(str(shared) in problem for problem in claims(box.environ)[1])
+    with pytest.raises(UnsafeError):
+        lease(box, 0)
 
 
 @needs_root
@@ -253,17 +260,19 @@ def test_a_claim_of_another_s_of_a_device_that_is_not_there_is_ignored(simulated
         assert box.call("pick", "-n", "8")[0] == 0
 
 
-def test_a_folder_that_somebody_has_filled_takes_little_memory(tmp_path: Path) -> None:
+def test_a_folder_that_somebody_has_filled_takes_little_memory(box: Box) -> None:
+    shared = box.make_folder()
     for number in range(4000):
-        (tmp_path / f"GPU-00000000-aaaa-bbbb-cccc-000000000000@1234.{number:032x}.claim").touch()
+        (shared / f"GPU-00000000-aaaa-bbbb-cccc-000000000000@1234.{number:032x}.claim").touch()
+    problems = Problems([], [])
     tracemalloc.start()
     try:
-        found, cut, left_out = list_matching(str(tmp_path), NAME)
-        assert tracemalloc.get_traced_memory()[1] < 2**20
+        found = listed(box.environ, problems).records
+        assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
     finally:
         tracemalloc.stop()
-    assert (len(found), cut, left_out) == (MOST_OF_ONE_USER, False, 4000 - MOST_OF_ONE_USER)
-    assert [int(match["token"], 16) for match in found] == list(range(4000 - MOST_OF_ONE_USER, 4000))
+    assert (len(found), problems.missing) == (MOST_RECORDS, []) and numbers(problems.ignored[0])[0] == 3488
+    assert [int(each.match["token"], 16) for each in found] == list(range(4000 - MOST_RECORDS, 4000))
 
 
 class _Listings:
@@ -285,15 +294,23 @@ def test_a_folder_in_which_nothing_came_or_went_is_listed_once(
 ) -> None:
     """Thousands of files of somebody else's would cost every reading of a screen a tenth of a second."""
     shared = box.make_folder()
-    for number in range(MOST_OF_ONE_USER + 10):
+    for number in range(MOST_RECORDS + 10):
         # (Ours that have ended would be removed.)
         (shared / record_name(f"GPU-{number}-none")).touch(0o600)
     listings = _Listings(monkeypatch)
-    before = claims(box.environ)
-    assert not any_waiting(box.environ) and not waiters(box.environ)
-    assert listings.number == 3, "once for each kind of file and reader"
-    assert claims(box.environ) == before and not any_waiting(box.environ) and not waiters(box.environ)
-    assert listings.number == 3
+    source = WithClaims(SimulatedSource(BOXES["idle"]), box.environ)
+    before = source.read()
+    assert not waiters(box.environ)
+    number = listings.number
+    assert number == 3, "the base, our own folder, and that of format 1"
+    assert source.read().errors == before.errors != () and not waiters(box.environ)
+    assert listings.number == number
+
+
+def _looked(box: Box) -> tuple[Claim, ...]:
+    """The claims, as a reading has them."""
+    problems = Problems([], [])
+    return claims(box.environ, seen(box.environ, problems).records, problems)[0]
 
 
 def test_a_claim_that_ends_or_comes_is_seen_at_the_next_look_although_the_folder_is_not_listed_again(
@@ -301,14 +318,14 @@ def test_a_claim_that_ends_or_comes_is_seen_at_the_next_look_although_the_folder
 ) -> None:
     holder = box.hold(1)
     listings = _Listings(monkeypatch)
-    assert [claim.key for claim in claims(box.environ)[0]] == [box.uuids[1]]
+    assert [claim.key for claim in _looked(box)] == [box.uuids[1]]
     number = listings.number
     holder.kill()
     until(lambda: holder.over)
-    assert not claims(box.environ)[0]
+    assert not _looked(box)
     assert listings.number == number, "its lock is gone: the folder is as it was"
     box.hold(2)
-    assert [claim.key for claim in claims(box.environ)[0]] == [box.uuids[2]]
+    assert [claim.key for claim in _looked(box)] == [box.uuids[2]]
 
 
 def test_a_folder_that_has_changed_a_moment_ago_is_listed_again(
@@ -319,6 +336,7 @@ def test_a_folder_that_has_changed_a_moment_ago_is_listed_again(
     listings = _Listings(monkeypatch)
     for listings.later in (0.0, -86_400.0):
         number = listings.number
-        claims(box.environ)
-        claims(box.environ)
-        assert listings.number == number + 2
+        _looked(box)
+        once = listings.number - number
+        _looked(box)
+        assert listings.number == number + 2 * once > number

@@ -208,7 +208,7 @@ def test_the_hostfile_that_is_read_of_itself_is_not_in_the_command() -> None:
 # the calls
 
 
-_INHERITED = r"ls -l /proc/$$/fd | sed -n 's|.*/\(.*\)@[0-9]*\.[0-9a-f]*\.claim$|claim \1|p'" + "\n"
+_INHERITED = r"ls -l /proc/$$/fd | sed -n 's|.*/\(.*\)@[0-9]*\.[0-9a-f]*\.claim$|claim \1|p' | sort -u" + "\n"
 """A shell's line that prints the claims that a process has inherited."""
 
 

@@ -17,8 +17,8 @@ import pytest
 import sysfs
 from gputui import NotEnoughError
 from gputui import pick as pick_from_python
-from gputui.allocating.claims import read as claims_read
-from gputui.allocating.claims.folder import make_folder
+from gputui.allocating.claims.files import new_token
+from gputui.allocating.claims.folder import own_place
 from gputui.allocating.claims.source import WithClaims
 from gputui.inventory.matrix_text import read
 from gputui.sources.simulated.boxes import BOXES
@@ -174,16 +174,14 @@ def test_a_reason_names_the_links_of_what_is_chosen(look: Look, call: Call, box:
     assert "links unknown" not in ended.err
 
 
-def test_a_claim_that_comes_between_two_readings_changes_no_key(
-    look: Look, own_claims: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_that_comes_between_two_readings_changes_no_key(look: Look, own_claims: Path) -> None:
     look.show(BOXES["dgx-h100"])
     environ = {"GPUTUI_CLAIMS": str(own_claims)}
-    assert make_folder(environ) is not None
+    ticket = own_place(environ) / f"wait.1.{new_token()}.ticket"
     source = WithClaims(NvmlSource(sysfs=look.root), environ)
     try:
         before = source.read(Want.VERDICT | Want.WHOLE)
-        monkeypatch.setattr(claims_read, "any_waiting", lambda _environ: True)
+        ticket.touch()
         after = source.read(Want.LINKS | Want.NAMES | Want.WHOLE)
         assert list(before.by_key) == list(after.by_key)
     finally:

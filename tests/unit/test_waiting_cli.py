@@ -23,7 +23,7 @@ from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
 from messages import lines_of, numbers, warnings_of
 from unit import builders
-from unit.claims_support import Box, Forked, lines, until, use_as_default
+from unit.claims_support import Box, Forked, lines, until
 from unit.jobs_support import ended
 
 
@@ -186,28 +186,12 @@ def test_a_simulated_box_is_not_waited_for(box: Box) -> None:
     assert status == 2 and "--wait" in lines_of(err)[-1]
 
 
-def test_without_a_place_for_a_line_everybody_waits_by_himself(box: Box) -> None:
-    words = ("run", "-q", "--wait", "--window", "0", "-n", "1", "--", "echo", "ran")
-    status, out, err = box.call(*words, GPUTUI_CLAIMS="/dev/null")
+def test_without_a_place_for_a_line_nobody_waits_but_by_force(box: Box) -> None:
+    words = ("-q", "--wait", "--window", "0", "-n", "1", "--", "echo", "ran")
+    assert box.call("run", *words, GPUTUI_CLAIMS="/dev/null")[:2] == (4, "")
+    status, out, err = box.call("run", "--force", *words, GPUTUI_CLAIMS="/dev/null")
     assert (status, out) == (0, "ran\n")
     assert any("queue" in warning for warning in warnings_of(err))
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_device_whose_record_was_removed_is_waited_for_without_haste(
-    box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By who owns the folder, or by a program that cleans up."""
-    box.make_folder()
-    use_as_default(box, monkeypatch, 54321)
-    other = box.hold(*range(8))
-    for record in box.claims_folder.glob("*.claim"):
-        record.unlink()
-    call = _waits(box, 1, "-n", "1", command="echo ran")
-    until(lambda: box.driver.counts().get("nvmlDeviceGetMemoryInfo_v2", 0) > 40)
-    assert not call.over
-    other.kill()
-    assert (call.end(), call.out) == (0, "ran\n")
 
 
 # notifications

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Allocator, Listener
-from gputui.allocating.errors import NotEnoughError, RequestError, WaitedTooLongError
+from gputui.allocating.errors import NotEnoughError, RequestError, UnsafeError, WaitedTooLongError
 from gputui.allocating.queue import Ticket
 from gputui.allocating.request import Notice
 from gputui.allocating.waiting_loop import Progress, TooLongError, Wait
@@ -75,6 +75,8 @@ def allocate_in_turn(
             try:
                 chosen = allocator.choose(only=only)
                 allocation = allocator.held(chosen, only) if allocator.holds else chosen
+            except UnsafeError:
+                raise
             except NotEnoughError:
                 # Taken first, by somebody who is not in line: our place in line is still ours.
                 continue
@@ -116,10 +118,11 @@ def _ticket(
     """Our place in line; where there can be none we wait by ourselves, and say so."""
     try:
         about = (allocator.request.purpose, step, allocator.request.job)
-        ticket = Ticket.draw(allocator.environ, count, keys, *about)
+        return Ticket.draw(allocator.environ, count, keys, *about)
+    except UnsafeError as error:
+        if not allocator.request.force:
+            raise
+        listener.notice(Notice(f"cannot join the queue: {error}"))
     except OSError as error:
         listener.notice(Notice(f"cannot join the queue: {error.strerror}"))
-        return None
-    if ticket is None:
-        listener.notice(Notice("cannot join the queue: no folder is writable by all users"))
-    return ticket
+    return None

@@ -194,10 +194,11 @@ def queue_for(devices: Sequence[Device], snapshot: Snapshot, environ: Mapping[st
 
     The devices of our own lease are left out: nobody else can have them before it ends.
     """
-    from gputui.allocating.claims.folder import shared_folder
+    from gputui.allocating.claims.files import seen
+    from gputui.allocating.claims.folder import Problems
 
     keys = [device.key for device in devices if device.key not in snapshot.own_lease]
-    if not keys or shared_folder(environ) is None:
+    if not keys or not seen(environ, Problems([], [])).tickets:
         return None
     from gputui.allocating.queue import in_line_for
 
@@ -208,7 +209,8 @@ def queue_for(devices: Sequence[Device], snapshot: Snapshot, environ: Mapping[st
 def hold(allocation: Allocation, environ: Mapping[str, str], partly: bool = False) -> Allocation:
     """The allocation with a lease on its devices, and with the claims of others that are in its way.
 
-    All devices are leased or none; with `partly` those that nobody else has claimed.
+    All devices are leased or none; with `partly` those that nobody else has claimed, and none where no lease
+    can be made. Raises UnsafeError without it.
     """
     from gputui.allocating.claims.lease import TakenError, take, take_unclaimed
 

@@ -19,6 +19,7 @@ from gputui.choosing.verdict_text import claimed, refusal, state_and_reason
 from gputui.choosing.verdict_text import reason as reason_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus, printable
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.vendors.registry import (
@@ -78,6 +79,13 @@ class Allocator:
         if self.holds:
             return self.held(chosen)
         self.agree(chosen.devices, chosen.snapshot)
+        if self._here and chosen.devices and not self.request.force:
+            from gputui.allocating.claims.files import seen
+            from gputui.allocating.claims.folder import Problems
+
+            problems = Problems([], [])
+            seen(self.environ, problems)
+            problems.refuse_if_missing()
         queue = None if self.request.force else self._queue(chosen)
         if queue is not None:
             self._notice(queue.text())
@@ -282,12 +290,19 @@ class Allocator:
         """The best devices of these. Raises NotEnoughError."""
         constraints = self.constraints(snapshot, within)
         eligible = available(snapshot, self.verdicts(snapshot), constraints)
+        forced: Mapping[str, Verdict] = {}
         if not eligible.enough(constraints):
             # (Only now are the owners worth the cost of reading them. Nothing of the first reading is kept.)
-            snapshot = self.source.read(Want.MONITOR | (self.want & Want.HOST))
+            snapshot = self.source.read(Want.MONITOR | (self.want & (Want.HOST | Want.WHOLE)))
             constraints = self.constraints(snapshot, within)
             picked = pick(snapshot, self.verdicts(snapshot), constraints)
-            raise NotEnoughError(_shortage(picked, constraints, snapshot, self._where(snapshot), avoid))
+            if self.request.force:
+                free = {device.key for device in picked.devices}
+                forced, picked = self._forced(snapshot, replace(constraints, required=free))
+                constraints = replace(constraints, within={device.key for device in picked.devices})
+            if not picked.enough(constraints):
+                raise NotEnoughError(_shortage(picked, constraints, snapshot, self._where(snapshot), avoid))
+            eligible = picked
         explain = self.request.explain
         a_choice = len(eligible.devices) > constraints.count or constraints.count > 2
         if explain or (a_choice and len(eligible.devices) > 1):
@@ -297,7 +312,7 @@ class Allocator:
         elif constraints.count > 1:
             # (Of unlike devices the fastest is the first.)
             snapshot = self._look(Want.SPEED, {device.key for device in eligible.devices})
-        picked = pick(snapshot, self.verdicts(snapshot), constraints)
+        picked = pick(snapshot, {**self.verdicts(snapshot), **forced}, constraints)
         if not picked.enough(constraints):
             # One was lost while its links were read.
             raise NotEnoughError(_shortage(picked, constraints, snapshot, self._where(snapshot), avoid))
@@ -305,6 +320,22 @@ class Allocator:
             self._explain(snapshot, picked.devices, picked.alternatives[0].reason)
         self._warn_of_order(snapshot, picked.devices)
         return Allocation(self.request, picked.devices, snapshot, picked.alternatives)
+
+    def _forced(self, snapshot: Snapshot, constraints: Constraints) -> tuple[dict[str, Verdict], PickResult]:
+        """By force: the devices that others have claimed count as free, and if these are too few, those that
+        they use; the devices that are picked so."""
+        judged, free = self.verdicts(snapshot), Verdict("free", Idle())
+        for states in (("claimed",), ("claimed", "cooling", "unknown", "busy", "held")):
+            forced = {key: free for key, verdict in judged.items() if verdict.state in states}
+            picked = pick(snapshot, {**judged, **forced}, constraints)
+            if picked.enough(constraints):
+                break
+        for device in picked.devices:
+            verdict = judged[device.key]
+            if verdict.state not in ("free", "claimed"):
+                text = f"GPU {snapshot.label(device)} is {state_and_reason(verdict, snapshot.time)}"
+                self._notice(f"{text}; used because of --force")
+        return forced, picked
 
     def _where(self, snapshot: Snapshot) -> str:
         """The limits that the devices had to be within, for a sentence; "" for none."""

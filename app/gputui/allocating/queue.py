@@ -1,4 +1,4 @@
-"""The queue: one ticket file for each waiting program, in the shared folder, in the order they were drawn.
+"""The queue: a ticket file for each waiting program, in its user's folder, in the order they were drawn.
 
 A ticket is a file of the waiter's own of which the kernel keeps a range locked while the waiter lives:
 whoever dies is out of the line. Its place is the time of its last change as the kernel has it (ctime), which
@@ -9,7 +9,10 @@ The range begins at the second, by the machine's clock since its start, at which
 he can take devices: he gives back what is before it (`Ticket.beat`), at each look after which the driver has
 answered, and while he rests. Who is stopped, or whose driver does not answer, says nothing any more. After
 fifteen seconds he is behind all others, and if he comes back he goes to the end of the line. (To move a lock
-writes nothing to a disk, and nobody else can stop it: system/record_locks.py.)
+writes nothing to a disk, and nobody else can stop it: system/record_locks.py.) Those who have seen him silent
+remember it: a program that merely moves its lock again stays behind them.
+
+As records, tickets are made in the folder of format 1, too (claims/folder.py).
 """
 
 from __future__ import annotations
@@ -18,21 +21,22 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from gputui.allocating.claims.files import (
     MAX_RECORD_BYTES,
+    TICKET,
+    Found,
     UntrustedFileError,
     create_locked,
-    list_matching,
-    listed,
     new_token,
     open_untrusted,
+    seen,
 )
-from gputui.allocating.claims.folder import make_folder, shared_folders
-from gputui.allocating.claims.read import TICKET
+from gputui.allocating.claims.folder import MAX_FILES, Problems, older_folder, own_place
 from gputui.choosing.most_ever import can_never_start
 from gputui.inventory.formatting import person, printable
 from gputui.inventory.light_dataclasses import replace
@@ -45,8 +49,6 @@ BEAT = 4.0
 """Seconds after which a waiter says again that he can take devices."""
 _SILENT = 14.0
 """Seconds of silence after which he has lost his place."""
-_MOST_OF_ONE_USER = 64
-"""Tickets of one user that are in line, the newest ones: who draws more loses his older ones."""
 _MAX_COMMAND = 500
 _MAX_JOB = 40
 _MOST_DEVICES = 1024
@@ -54,19 +56,20 @@ _MOST_NAMED = 3
 """Waiters that a sentence names; the others are only counted."""
 
 
-def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
-    """Everybody in line, the first one first; those who have lost their place are behind all others."""
-    found = []
-    for folder in shared_folders(environ):
-        try:
-            matches, *_ = listed(folder, TICKET, _MOST_OF_ONE_USER)
-        except OSError:
-            continue
-        for match in matches:
-            with contextlib.suppress(UntrustedFileError):
-                waiter = _alive(Path(folder, match.string))
-                found += [waiter] if waiter else []
-    return tuple(sorted(found, key=lambda waiter: (waiter.silent, waiter.place)))
+def waiters(environ: Mapping[str, str], found: Iterable[Found] | None = None) -> tuple[Waiter, ...]:
+    """Everybody in line, the first one first; those who have lost their place are behind all others.
+
+    `found` are the names of the tickets, where they have been listed already.
+    """
+    there: dict[str, Waiter] = {}
+    for each in seen(environ, Problems([], [])).tickets if found is None else found:
+        # (Some are there in both formats.)
+        if each.match.string not in there:
+            with contextlib.suppress(UntrustedFileError, OSError):
+                waiter = _alive(Path(each.path))
+                if waiter:
+                    there[each.match.string] = waiter
+    return tuple(sorted(there.values(), key=lambda waiter: (waiter.silent, waiter.place)))
 
 
 def in_line_for(
@@ -132,10 +135,16 @@ def nth(number: int) -> str:
 class Ticket:
     """Our own place in line, from `draw` to `leave`, or to the end of this process."""
 
-    def __init__(self, path: Path, descriptor: int, devices: frozenset[str] | None, step: int = 0) -> None:
-        self._path, self._descriptor, self._devices, self._step = path, descriptor, devices, step
-        self._place = _place(os.fstat(descriptor), path)
+    def __init__(self, files: Sequence[tuple[Path, int]], devices: frozenset[str] | None, step: int) -> None:
+        self._files, self._devices, self._step = [*files], devices, step
+        self._place = self._drawn
         self._said = time.monotonic()
+        self._lost: set[tuple[int, str]] = set()
+
+    @property
+    def _drawn(self) -> tuple[int, str]:
+        path, descriptor = self._files[0]
+        return _place(os.fstat(descriptor), path)
 
     @classmethod
     def draw(
@@ -146,16 +155,12 @@ class Ticket:
         command: str,
         step: int = 0,
         job: str | None = None,
-    ) -> Ticket | None:
-        """Get in line; None where there is no folder for it, and no line. Raises OSError.
+    ) -> Ticket:
+        """Get in line. Raises UnsafeError, OSError.
 
         `command` is what every user may read of it (`secrets.program_and_script`). `step`, `job`: see
         `Waiter`.
         """
-        folder = make_folder(environ)
-        if folder is None:
-            return None
-        _clear(folder)
         about = {
             "schema": 1,
             "count": count,
@@ -167,57 +172,72 @@ class Ticket:
         }
         # (The kernel's clock for files ticks every few milliseconds: the token has the order of one tick.)
         name = f"wait.{os.geteuid()}.{new_token()}.ticket"
-        now = int(time.monotonic())
-        descriptor = create_locked(folder, name, json.dumps(about).encode(), now, END - now)
-        path = folder / name
-        return cls(path, descriptor, devices, step)
+        now, data = int(time.monotonic()), json.dumps(about).encode()
+        own, older = own_place(environ), older_folder(environ)
+        _clear(own)
+        files = [(own / name, create_locked(own, name, data, now, END - now))]
+        if older is not None:
+            _clear(older)
+            with contextlib.suppress(OSError):
+                files.append((older / name, create_locked(older, name, data, now, END - now)))
+        return cls(files, devices, step)
 
     def ahead(self, environ: Mapping[str, str], box: Snapshot | None = None) -> tuple[Waiter, ...]:
-        """Those before us who could take what we wait for; not who can never start on this box."""
+        """Those before us who could take what we wait for; not who can never start on this box, and of those
+        who wait inside a lease none but our own."""
+        line = waiters(environ)
+        self._lost.update(w.place for w in line if w.silent)
         before = (
-            w for w in waiters(environ) if w.place < self._place and w.step == self._step and not w.silent
+            w
+            for w in line
+            if w.place < self._place
+            and w.place not in self._lost
+            and w.step == self._step
+            and (w.ours or not w.step)
         )
         return tuple(w for w in before if w.wants_of(self._devices) and not can_never_start(w, box))
 
     def beat(self) -> None:
         """Say that we can take devices, if that is not just said. Who was silent for too long is last now."""
         now = time.monotonic()
-        if self._descriptor < 0 or now - self._said < BEAT / 2:
+        if not self._files or now - self._said < BEAT / 2:
             return
-        with contextlib.suppress(OSError):
-            # (A length of 0 would mean all that is locked: the clock begins at the start of the machine.)
-            unlock(self._descriptor, 0, max(1, int(now)))
-            if now - self._said > _SILENT:
-                # Those behind have not waited for us.
-                os.utime(self._descriptor)
-                self._place = _place(os.fstat(self._descriptor), self._path)
+        for _, descriptor in self._files:
+            with contextlib.suppress(OSError):
+                # (A length of 0 would mean all that is locked: the clock begins at the start of the machine.)
+                unlock(descriptor, 0, max(1, int(now)))
+                if now - self._said > _SILENT:
+                    # Those behind have not waited for us.
+                    os.utime(descriptor)
+        self._place = self._drawn
         self._said = now
 
     def leave(self) -> None:
         """Get out of line. Harmless the second time."""
-        if self._descriptor >= 0:
+        for path, descriptor in self._files:
             with contextlib.suppress(OSError):
-                self._path.unlink(missing_ok=True)
-            os.close(self._descriptor)
-            self._descriptor = -1
+                path.unlink(missing_ok=True)
+            os.close(descriptor)
+        self._files = []
 
 
 def _clear(folder: Path) -> None:
     """Remove what our own killed waiters have left: a ticket in use is locked before it has a name."""
-    with contextlib.suppress(OSError):
-        for match in list_matching(str(folder), TICKET)[0]:
-            path = folder / match.string
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in islice(entries, MAX_FILES):
             with contextlib.suppress(OSError, UntrustedFileError):
                 # (Another user's in our name is his: only he can remove it.)
-                if path.lstat().st_uid == os.geteuid() and _alive(path) is None:
-                    path.unlink(missing_ok=True)
+                if TICKET.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_uid == os.geteuid():
+                    path = folder / entry.name
+                    if _alive(path) is None:
+                        path.unlink(missing_ok=True)
 
 
 def is_waiting(waiter: Waiter) -> bool:
     """Whether he still is, and has his place: one look at his ticket, and at nothing else."""
     try:
         descriptor = open_untrusted(Path(waiter.path))
-    except UntrustedFileError:
+    except (UntrustedFileError, OSError):
         return False
     if descriptor is None:
         return False
@@ -236,7 +256,7 @@ def _is_silent(said: int) -> bool:
 
 
 def _alive(path: Path) -> Waiter | None:
-    """The waiter of a ticket, None where he is gone. Raises UntrustedFileError."""
+    """The waiter of a ticket, None where he is gone. Raises UntrustedFileError, OSError."""
     descriptor = open_untrusted(path)
     if descriptor is None:
         return None

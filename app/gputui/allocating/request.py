@@ -38,8 +38,8 @@ class Request:
     min_free   bytes that must be free on each device; max_util: percent of utilization at most
     rules      what counts as free
     wait       seconds to wait in line for the devices, `math.inf` for ever, None not at all
-    force      take named devices also where others use or have claimed them (`answer_to`), and any where
-               others wait for them
+    force      take named devices also where others use or have claimed them (`answer_to`), and where too few
+               are free any such; and any where others wait for them, or where they cannot be claimed
     if_free    devices that are named are taken only if they are free and nobody waits for one of them
     explain    read the links also where they decide nothing, because the caller shows the reason
     by_index   nothing but the indices of the devices is needed, so that their UUIDs need not be read

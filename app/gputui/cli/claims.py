@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gputui.allocating.claims.folder import distrust, setup, shared_folder, unusable
-from gputui.allocating.claims.read import claims, unnamed
+from gputui.allocating.claims.folder import bases, unusable
+from gputui.allocating.claims.read import claims
 from gputui.choosing.claimed_use import ClaimedUse, claimed_uses, use_document
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.cli.common import (
@@ -49,8 +49,10 @@ def parser() -> Parser:
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument(
         "--setup",
-        action="store_true",
-        help="print what root puts in /etc/tmpfiles.d, so that no user can remove the claims of others",
+        nargs="*",
+        metavar="USER",
+        help="as root: make a folder for the claims of each user (none named: all who can log in) that nobody"
+        " else can fill, remove those of users who are gone, and print what /etc/fstab needs",
     )
     add_source_options(made)
     return made
@@ -58,13 +60,15 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
-    if args.setup:
-        print(setup(), end="")
+    if args.setup is not None:
+        from gputui.cli.claims_setup import set_up
+
+        print("\n".join(set_up(args.setup)))
         return DONE
     box: Snapshot | None = None
     simulated = elsewhere(args)
     found, odd = ((), ()) if simulated else claims(os.environ)
-    for each in (*odd, *filter(None, () if simulated else (distrust(os.environ),))):
+    for each in odd:
         say(f"warning: {each}")
     try:
         with opened(args) as source:
@@ -79,7 +83,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         there = tuple(claim for claim in found if claim.own or claim.key in box.by_key)
         if len(there) < len(found):
             say(f"warning: ignored: {len(found) - len(there)} claims of devices that are not on this machine")
-        found = (*there, *unnamed(os.environ, box.by_key, there))
+        found = there
     if box is not None and simulated:
         found = box.claims
     elif found:
@@ -98,7 +102,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             json.dumps(
                 {
                     "schema": SCHEMA,
-                    "folder": None if simulated else shared_folder(os.environ),
+                    "folder": None if simulated else next(iter(bases(os.environ)), None),
                     "claims": [_row(c, box, uses, kept.get(c)) for c in found],
                 }
             )

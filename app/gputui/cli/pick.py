@@ -34,7 +34,9 @@ def parser() -> Parser:
     made.add_argument("--max-util", type=percent, metavar="PCT", help="maximum utilization")
     add_wait_option(made)
     made.add_argument(
-        "--force", action="store_true", help="print named devices that somebody else uses or has claimed, too"
+        "--force",
+        action="store_true",
+        help="print devices that somebody else uses or has claimed, too, if named or if too few are free",
     )
     made.add_argument(
         "--format", choices=("ids", "env", "json"), default="ids", help="output format (default ids)"

@@ -15,8 +15,8 @@ class Waiter:
     user     the ticket's owner
     count    devices that are waited for
     devices  the UUIDs that will do, None for any
-    step     of which kind the claim will be (`Claim.step`): those who wait inside a lease of their own are in
-             nobody else's way, and nobody else is in theirs
+    step     of which kind the claim will be (`Claim.step`): those who wait inside a lease are in nobody
+             else's way, and no other user is in theirs
     job      the id of the job that waits, None where it is no job
     ours     whether the ticket is one of our own user's
     silent   whether he has lost his place: he is stopped, or his driver does not answer
@@ -40,6 +40,7 @@ class Waiter:
 
     def is_before(self, other: Waiter) -> bool:
         """Whether he is ahead of the other one in line, and could take what the other one waits for."""
-        if self.silent != other.silent:
-            return other.silent and self.step == other.step and self.wants_of(other.devices)
-        return self.place < other.place and self.step == other.step and self.wants_of(other.devices)
+        alike = self.step == other.step and (not self.step or self.user == other.user)
+        if not alike or not self.wants_of(other.devices):
+            return False
+        return other.silent if self.silent != other.silent else self.place < other.place

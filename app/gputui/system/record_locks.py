@@ -50,25 +50,3 @@ def _call(command: str, descriptor: int, kind: int, start: int, length: int) -> 
     if number is None:
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
     return fcntl.fcntl(descriptor, number, _FLOCK.pack(kind, os.SEEK_SET, start, length, 0))
-
-
-def write_locked(devices: frozenset[int]) -> set[tuple[int, int, int]]:
-    """The ranges (start, length, inode) that are locked so in any file of these file systems (st_dev).
-
-    The kernel lists them whatever has become of the file's name, without a pid (/proc/locks, proc(5)). Empty
-    where there is no such list.
-    """
-    found: set[tuple[int, int, int]] = set()
-    try:
-        with open("/proc/locks", "rb") as stream:  # noqa: PTH123 - pathlib costs `pick` milliseconds
-            lines = stream.read().splitlines()
-    except OSError:
-        return found
-    for line in lines:
-        words = line.split()
-        if len(words) >= 8 and words[1] == b"OFDLCK" and words[3] == b"WRITE" and words[7] != b"EOF":
-            major, minor, inode = words[5].split(b":")
-            if os.makedev(int(major, 16), int(minor, 16)) in devices:
-                start = int(words[6])
-                found.add((start, int(words[7]) - start + 1, int(inode)))
-    return found

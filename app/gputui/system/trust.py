@@ -77,7 +77,12 @@ def is_trusted(uid: int) -> bool:
 
     (In a container of an ordinary user, root outside has no number.)
     """
-    return uid in (0, os.geteuid()) or (uid == _UNMAPPED and not _sees_all_users())
+    return uid in (0, os.geteuid()) or is_unmapped(uid)
+
+
+def is_unmapped(uid: int) -> bool:
+    """Whether this number stands for all users who have none in this user namespace."""
+    return uid == _UNMAPPED and not _sees_all_users()
 
 
 def _sees_all_users() -> bool:

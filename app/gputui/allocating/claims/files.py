@@ -1,10 +1,9 @@
-"""Opens and creates files in a folder that every user can write: links and pipes are not followed.
+"""Lists, opens and creates the files of claims: links and pipes are not followed.
 
 Each file is its owner's alone: others can read it, and only he can write it, and so lock it
-(system/record_locks.py). Whose it is the kernel tells (fstat), whatever its name says. Names end in something
-that nobody can guess, so that no name can be taken beforehand. What is not a regular file that all can read
-and only its owner can write is treated as absent. One with several names is as good as any: what it means is
-in its lock, which no other user can make.
+(system/record_locks.py). Whose it is the kernel tells (fstat), whatever its name says. What is not a regular
+file that all can read and only its owner can write is treated as absent. One with several names is as good as
+any: what it means is in its lock, which no other user can make.
 """
 
 from __future__ import annotations
@@ -15,9 +14,14 @@ import os
 import re
 import stat
 import time
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
+from gputui.allocating.claims.folder import VARIABLE, Place, Problems, States, names, places, state_of
 from gputui.system.record_locks import lock
+from gputui.system.trust import is_unmapped
+from gputui.system.users import Persons
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, reads claims: pathlib alone takes some milliseconds.)
@@ -26,139 +30,182 @@ if TYPE_CHECKING:
 MAX_RECORD_BYTES = 16 * 1024
 """Bytes of a record that are read; a longer one is none of ours."""
 
-MAX_FILES = 65_536
-"""Directory entries that are read, in whatever order the system has them."""
-
-MOST_OF_ONE_USER = 512
-"""Files of one kind and one owner that are looked at, the newest ones: who makes more hides his own only."""
+MOST_RECORDS, MOST_TICKETS = 512, 64
+"""Of one person that are looked at, the newest ones: who makes more hides his own only. The users inside his
+containers (/etc/subuid) are no other persons."""
 
 TOKEN = "[0-9a-f]{32}"
 """What `new_token` makes, as a pattern."""
 
-_SETTLED = 2.0
-"""Seconds after which a folder's time stamp (ctime, which nobody can set) tells whether anything came or went
-since it was listed: stamps have steps, of up to two seconds."""
-
-Listing = tuple[list[re.Match[str]], bool, int]
-"""The matches, whether there are more entries than are read, and how many matches are left out."""
-
-_remembered: dict[tuple[str, re.Pattern[str], int], tuple[tuple[int, int, int], Listing]] = {}
-"""What `listed` has found, with the folder's device, inode and time stamp."""
+NAME = re.compile(
+    r"(?P<key>[0-9A-Za-z]+-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\."
+    rf"(?:step(?P<step>[1-9][0-9]{{0,3}})\.)?(?P<token>{TOKEN})\.claim"
+)
+TICKET = re.compile(rf"wait\.(?P<uid>[0-9]{{1,10}})\.(?P<token>{TOKEN})\.ticket")
+"""A place in the queue (queue.py)."""
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors that say nothing of a file: we have no descriptor or memory left."""
 
 
 class UntrustedFileError(Exception):
     """At this name is something that gputui does not make; the message says what."""
 
 
-def listed(folder: str, pattern: re.Pattern[str], most: int = MOST_OF_ONE_USER) -> Listing:
-    """As `list_matching`, for those who look again and again: what was found last, if nothing came or went.
+class Found(NamedTuple):
+    """A name that fits, in a folder."""
 
-    Not for who is about to take devices. Raises OSError.
-    """
-    facts, now, place = os.lstat(folder), time.time(), (folder, pattern, most)
-    state = facts.st_dev, facts.st_ino, facts.st_ctime_ns
-    known = _remembered.get(place)
-    if known is not None and known[0] == state:
-        return known[1]
-    found = list_matching(folder, pattern, most)
-    if now - facts.st_ctime >= _SETTLED:
-        _remembered[place] = state, found
-    else:
-        _remembered.pop(place, None)
-    return found
-
-
-def list_matching(folder: str, pattern: re.Pattern[str], most: int = MOST_OF_ONE_USER) -> Listing:
-    """The matches of the names in a folder, sorted; whether it has more entries than are read; how many
-    matches are left out because their owners have too many.
-
-    No more than `MAX_FILES` entries are read, and of one owner the `most` newest by their names (their group
-    `token`) are returned. Raises OSError.
-    """
-    found: list[re.Match[str]] = []
-    newest: _NewestOfEach | None = None
-    count, cut = 0, False
-    ending = pattern.pattern[-6:]
-    with os.scandir(folder) as entries:
-        for number, entry in enumerate(entries):
-            if number >= MAX_FILES:
-                cut = True
-                break
-            # (Much quicker than the pattern, where somebody has filled the folder.)
-            match = pattern.fullmatch(entry.name) if entry.name.endswith(ending) else None
-            if match is None:
-                continue
-            count += 1
-            if newest is not None:
-                newest.add(match)
-                continue
-            found.append(match)
-            if count > most:
-                newest = _NewestOfEach(folder, most)
-                for each in found:
-                    newest.add(each)
-    kept = found if newest is None else newest.matches
-    return sorted(kept, key=lambda match: match.string), cut, count - len(kept)
-
-
-class _NewestOfEach:
-    """Of each owner, as the kernel tells, so many: a file in somebody else's name takes no place of his.
-
-    No more than these are kept while the folder is read: somebody may have filled it.
-    """
-
-    def __init__(self, folder: str, most: int) -> None:
-        self._folder, self._most = folder, most
-        self._of_each: dict[int, list[tuple[str, str, re.Match[str]]]] = {}
-
-    def add(self, match: re.Match[str]) -> None:
-        # (Not imported where there are few files.)
-        from heapq import heappush, heappushpop
-
-        try:
-            owner = os.lstat(f"{self._folder}/{match.string}").st_uid
-        except OSError:
-            return
-        files = self._of_each.setdefault(owner, [])
-        (heappush if len(files) < self._most else heappushpop)(files, (match["token"], match.string, match))
+    place: Place
+    match: re.Match[str]
 
     @property
-    def matches(self) -> list[re.Match[str]]:
-        return [match for files in self._of_each.values() for _, _, match in files]
+    def path(self) -> str:
+        return f"{self.place.folder}/{self.match.string}"
+
+    @property
+    def key(self) -> str:
+        """The device of a record."""
+        return self.match["key"].replace("+", "/")
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it stands in our own folder."""
+        return self.place.uid == os.geteuid()
+
+
+class Listing(NamedTuple):
+    """The names of records and of tickets, each kind in the order of the names."""
+
+    records: list[Found]
+    tickets: list[Found]
+
+
+_remembered: dict[str | None, tuple[States, Listing, Problems]] = {}
+"""What `seen` has found, by the value of `VARIABLE`, with the states of all folders that were listed."""
+
+_SETTLED = 2.0
+"""Seconds after which a folder's time stamp (ctime, which nobody can set) tells whether anything came or went
+since it was listed: stamps have steps, of up to two seconds."""
+
+
+def seen(environ: Mapping[str, str], problems: Problems) -> Listing:
+    """As `listed`, for those who look again and again: what was found last, if nothing came or went.
+
+    Not for who is about to take devices.
+    """
+    named = environ.get(VARIABLE)
+    found, now = _remembered.get(named), time.time()
+    if found is None or found[0] != dict(map(state_of, found[0])):
+        wrong, states = Problems([], []), States()
+        found = states, listed(environ, wrong, states), wrong
+        _remembered[named] = found
+        if any(now - changed / 1e9 < _SETTLED for _, _, changed in states.values()):
+            del _remembered[named]
+    problems.missing.extend(found[2].missing)
+    problems.ignored.extend(found[2].ignored)
+    return found[1]
+
+
+def listed(environ: Mapping[str, str], problems: Problems, states: States | None = None) -> Listing:
+    """What is in the folders of all users; what is wrong, and how much is left out because one person has too
+    much, is added to `problems`, and what tells whether a folder has changed since to `states`."""
+    persons, states = Persons(), {} if states is None else states
+    found = Listing([], [])
+    kinds = {".claim": (NAME, found.records), ".ticket": (TICKET, found.tickets)}
+    read: Counter[int] = Counter()
+    twice: set[str] = set()
+    for place in places(environ, problems, states):
+        states.update([state_of(place.folder)])
+        try:
+            for name in _names(place, persons, read):
+                # (Much quicker than the pattern, where somebody has filled the folder.)
+                kind = kinds.get(name[name.rfind(".") :])
+                match = kind and kind[0].fullmatch(name)
+                if kind and match and name not in twice:
+                    kind[1].append(Found(place, match))
+                    if place.uid == int(match["uid"]) != os.geteuid():
+                        # (In format 1 it says the same: nobody else has a folder with this number.)
+                        twice.add(name)
+        except OSError as error:
+            told = problems.missing if error.errno in _SHORT else place.told
+            told.append(f"claims cannot be read: {place.folder}: {error.strerror}")
+    return Listing(
+        _shared_out(found.records, MOST_RECORDS, persons, problems),
+        _shared_out(found.tickets, MOST_TICKETS, persons, problems),
+    )
+
+
+def _names(place: Place, persons: Persons, read: Counter[int]) -> Iterator[str]:
+    """The names in a folder that may fit; of one person no more than may count, in all of his folders."""
+    if place.uid is None:
+        yield from names(place.folder, (".claim", ".ticket"), place.told)
+        return
+    person = persons.of(place.uid)
+    with os.scandir(place.folder) as entries:
+        for entry in entries:
+            read[person] += 1
+            if read[person] > 2 * (MOST_RECORDS + MOST_TICKETS):
+                place.told.append(f"some claims are ignored: there are too many files in {place.folder}")
+                return
+            yield entry.name
+
+
+def _shared_out(found: list[Found], most: int, persons: Persons, problems: Problems) -> list[Found]:
+    """Of each person the newest ones, and no more than so many in each format."""
+    left_out: Counter[bool] = Counter()
+    if len(found) > most:
+        of_each: Counter[tuple[int, bool]] = Counter()
+        kept = []
+        for each in sorted(found, key=lambda each: each.match["token"], reverse=True):
+            uid = _owner(each)
+            if uid is not None:
+                whose = persons.of(uid), each.place.uid is None
+                of_each[whose] += 1
+                if of_each[whose] <= most:
+                    kept.append(each)
+                else:
+                    left_out[is_unmapped(uid)] += 1
+        found = kept
+    for unknown, number in left_out.items():
+        # (In a container all who have no number there look like one.)
+        told = problems.missing if unknown else problems.ignored
+        told.append(f"{number} older records are ignored: {most} of one person are read, the newest")
+    return sorted(found, key=lambda each: each.match.string)
+
+
+def _owner(found: Found) -> int | None:
+    if found.place.uid is not None:
+        return found.place.uid
+    with contextlib.suppress(OSError):
+        return os.lstat(found.path).st_uid
+    return None
 
 
 def open_untrusted(path: str | Path) -> int | None:
-    """Open a file for reading; None if there is none. Raises UntrustedFileError."""
+    """Open a file for reading; None if there is none.
+
+    Raises UntrustedFileError, and OSError where we have no descriptor left.
+    """
     name = str(path).rpartition("/")[2]
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UntrustedFileError(f"{name}: {error.strerror}") from None
-    distrust = _distrust(found)
-    if distrust:
-        raise UntrustedFileError(f"{name} is {distrust}")
     try:
         descriptor = os.open(path, _OPEN)
     except FileNotFoundError:
         return None
     except OSError as error:
+        if error.errno in _SHORT:
+            raise
         what = "a symbolic link" if error.errno in (errno.ELOOP, errno.EMLINK) else error.strerror
         raise UntrustedFileError(f"{name} is {what}") from None
-    opened = os.fstat(descriptor)
-    if (opened.st_dev, opened.st_ino) != (found.st_dev, found.st_ino) or _distrust(opened):
+    distrust = _distrust(os.fstat(descriptor))
+    if distrust:
         os.close(descriptor)
-        raise UntrustedFileError(f"{name} was changed while it was opened")
+        raise UntrustedFileError(f"{name} is {distrust}")
     return descriptor
 
 
 def _distrust(found: os.stat_result) -> str | None:
     """Why a file is not trusted, None if it is."""
-    if stat.S_ISLNK(found.st_mode):
-        return "a symbolic link"
     if not stat.S_ISREG(found.st_mode):
         return "not a regular file"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

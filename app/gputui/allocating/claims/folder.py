@@ -1,156 +1,251 @@
-"""Finds or makes the folder of claims, which all users of the box share.
+"""Finds the places of claims: a folder for each user, which he alone can write, so that what others make,
+fill, rename or remove is theirs.
 
-Candidates are judged by what every user sees alike (kind and mode, by lstat), so that all users choose the
-same one. In a sticky folder (mode 1777) a user can remove his own files only, but the owner of the folder can
-remove all: only root's, and one's own, are trusted. One of another user is used all the same, since there is
-no other place that all share, and said to be his.
+The folders stand together in a *base*: what `VARIABLE` names; else what root has set up (`setup`), in which
+nobody else can make anything; else /tmp, where root alone could rename or remove them. Whose a folder is the
+kernel tells: its name, `gputui-claims.2.<token>`, says only in which format it is written (`FORMAT`). One who
+has a folder of a newer format holds devices in a way that this gputui cannot read, which is said and refused.
 
-In a sticky folder with fs.protected_regular, opening another user's file with O_CREAT fails, even for root:
-files there are opened without it first (kernel documentation, sysctl/fs.rst).
+Format 1, of gputui 0.1.0, has the records of all users in one folder of mode 1777. Each record is made there,
+too, and those of others that are there count, so that neither version is given what the other one holds.
+Where root has set up the base, no launch depends on that folder, which anybody can fill.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
+from gputui.allocating.errors import UnsafeError
 from gputui.inventory.formatting import printable
-from gputui.system.trust import is_trusted
+from gputui.system.trust import is_trusted, is_unmapped
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, reads claims and makes none: pathlib alone takes some milliseconds.)
     from pathlib import Path
 
+FORMAT = 2
+
 VARIABLE = "GPUTUI_CLAIMS"
-"""Names another folder: one that containers share, or a test's own."""
+"""Names another base: one that containers share, or a test's own."""
 
 ADMINISTRATED = "/run/gputui"
-"""What an administrator may set up (`setup`): nobody else can remove another one's claim there."""
+"""What root may set up: a folder for each user, each a small file system of its own."""
 
-TMPFILES = "tmpfiles.conf"
-"""The file beside this one that makes it at each boot (tmpfiles.d(5))."""
+STICKY = ("/tmp", "/var/tmp")
 
 FALLBACKS = tuple(f"{place}/gputui-claims" for place in ("/tmp", "/var/tmp", "/dev/shm"))
+"""Where format 1 has its folder, unless root or `VARIABLE` says otherwise."""
+
+REMEDY = "`gputui claims --setup` says how root makes a place that no other user can fill"
+
+_FORMAT = re.compile(r"gputui-claims\.([0-9]{1,9})\.")
+
+MAX_FILES, MAX_NAMES = 65_536, 4096
+"""Entries of a base, or of the folder of format 1, that are read; and names of ours among them."""
 
 
-def candidates(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The paths at which the folder may be, in the order in which they are tried."""
-    named = environ.get(VARIABLE)
-    return (named,) if named else (ADMINISTRATED, *FALLBACKS)
+States = dict[str, tuple[int, int, int]]
+"""Of folders, by path: device, inode and time stamp."""
 
 
-def is_shared(folder: str) -> bool:
+class Place(NamedTuple):
+    """A folder that has records.
+
+    uid   its user, None where all users have their records in it (format 1)
+    told  takes what is wrong with it: one of the lists of `Problems`
+    """
+
+    folder: str
+    uid: int | None
+    told: list[str]
+
+
+class Problems(NamedTuple):
+    """What was not read, a line each.
+
+    missing  there may be claims that were not seen: nothing is claimed then
+    ignored  what is no claim, although its name is one's, or is the matter of who made it
+    """
+
+    missing: list[str]
+    ignored: list[str]
+
+    def refuse_if_missing(self) -> None:
+        """Raises UnsafeError."""
+        if self.missing:
+            raise UnsafeError(f"{self.missing[0]}. {REMEDY}")
+
+
+def is_shared(folder: str, trusted: bool = False) -> bool:
     """Whether this is a directory, not a link to one, in which all users can create files and remove only
-    their own (mode 1777)."""
-    try:
-        found = os.lstat(folder)
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) & 0o1777 == 0o1777
+    their own (mode 1777); `trusted`: and nobody but root and we all of them."""
+    facts = _facts(folder)
+    return bool(facts and facts.st_mode & 0o1777 == 0o1777 and (not trusted or is_trusted(facts.st_uid)))
 
 
-def shared_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders that may have claims. New claims go to the first; the others may have older ones, made
-    before an administrator set a folder up, or before the name of a better one became free."""
-    return tuple(folder for folder in candidates(environ) if is_shared(folder))
+def is_set_up() -> bool:
+    """Whether root has made a base in which nobody else can make anything."""
+    facts = _facts(ADMINISTRATED)
+    return facts is not None and is_trusted(facts.st_uid) and not facts.st_mode & 0o022
 
 
-def shared_folder(environ: Mapping[str, str]) -> str | None:
-    """The folder for new claims; None while nobody on the box has claimed anything."""
-    return next(iter(shared_folders(environ)), None)
+def bases(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The folders that have folders of users, as every user sees them alike. New ones are made in the first;
+    the others may have older ones, made before root set one up."""
+    named = environ.get(VARIABLE)
+    if named:
+        return (named,) if unusable(environ) is None and os.path.lexists(named) else ()
+    found = [ADMINISTRATED] if is_set_up() else []
+    return (*found, *(each for each in (ADMINISTRATED, *STICKY) if is_shared(each, trusted=True)))
+
+
+def older_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The folders in which gputui 0.1.0 looks for records; it makes new ones in the first."""
+    named = environ.get(VARIABLE)
+    return tuple(filter(is_shared, (named,) if named else (ADMINISTRATED, *FALLBACKS)))
 
 
 def unusable(environ: Mapping[str, str]) -> str | None:
     """A sentence on what VARIABLE names, where it cannot have claims; None where it can."""
     named = environ.get(VARIABLE)
-    if not named or is_shared(named) or not os.path.lexists(named):
+    if not named or not os.path.lexists(named):
         return None
-    return (
-        f"{VARIABLE} names {printable(named)}, which is not a folder with mode 1777: nothing is claimed there"
-    )
+    if not is_shared(named):
+        return f"{VARIABLE} names {printable(named)}, which is not a folder with mode 1777"
+    if not is_shared(named, trusted=True):
+        return f"{VARIABLE} names {printable(named)}, which another user owns, who can take it away"
+    return None
 
 
-def setup() -> str:
-    """The configuration that makes root's folder at each boot."""
+def places(environ: Mapping[str, str], problems: Problems, states: States | None = None) -> Iterator[Place]:
+    """The folders that have records, those of format 1 last; what is wrong is added to `problems`, and the
+    state of all that may be or have one to `states`."""
+    named = environ.get(VARIABLE)
+    if states is not None:
+        states.update(map(state_of, (named,) if named else (ADMINISTRATED, *STICKY, *FALLBACKS)))
+    set_up = not named and is_set_up()
+    why = unusable(environ)
+    if why:
+        problems.missing.append(why)
+    # Where root has set up the base, nobody fills it, and nothing else must be whole.
+    elsewhere = problems.ignored if set_up else problems.missing
+    for base in bases(environ):
+        closed = set_up and base == ADMINISTRATED
+        missing = problems.missing if closed else elsewhere
+        try:
+            for name in names(base, ("",), missing, "" if closed else "gputui-claims."):
+                place = _place(f"{base}/{name}", missing, problems)
+                if place is not None:
+                    yield place
+        except OSError as error:
+            missing.append(f"claims cannot be read: {base}: {error.strerror}")
+    # (Root's own may have been one of format 1 before.)
+    older = (*older_folders(environ), *((ADMINISTRATED,) if set_up else ()))
+    yield from (Place(folder, None, elsewhere) for folder in older)
+
+
+def names(folder: str, endings: tuple[str, ...], missing: list[str], beginning: str = "") -> Iterator[str]:
+    """The names in a folder that everybody can fill which begin and end so, within bounds. Raises OSError."""
+    found = 0
+    with os.scandir(folder) as entries:
+        for number, entry in enumerate(entries):
+            fits = entry.name.startswith(beginning) and entry.name.endswith(endings)
+            found += fits
+            if number >= MAX_FILES or found > MAX_NAMES:
+                missing.append(f"some claims may be missing: there are too many files in {folder}")
+                return
+            if fits:
+                yield entry.name
+
+
+def _place(folder: str, missing: list[str], problems: Problems) -> Place | None:
+    """The folder, if a user has made it for his records and nobody else can write it."""
+    facts = _facts(folder)
+    if facts is None or facts.st_mode & 0o022 or facts.st_mode & 0o005 != 0o005:
+        return None
+    form = _FORMAT.match(folder.rpartition("/")[2])
+    if form and int(form[1]) > FORMAT:
+        from gputui.system.users import user_name
+
+        who = printable(user_name(facts.st_uid))
+        missing.append(
+            f"{who} uses a newer gputui, whose claims this one cannot read ({folder}): use the newer one, too"
+        )
+        return None
+    # (Of those who have no number in this container, one could hide the records of another.)
+    told = problems.missing if is_unmapped(facts.st_uid) else problems.ignored
+    return Place(folder, facts.st_uid, told)
+
+
+def own_place(environ: Mapping[str, str]) -> Path:
+    """The folder for our own records, made now if there is none. Raises UnsafeError."""
     from pathlib import Path
 
-    return Path(__file__).with_name(TMPFILES).read_text(encoding="utf-8")
-
-
-def distrusted(environ: Mapping[str, str]) -> str | None:
-    """Whose the folder for new claims is, where he is neither root nor we: he can remove all claims."""
-    folder = shared_folder(environ)
-    try:
-        owner = None if folder is None else os.lstat(folder).st_uid
-    except OSError:
-        return None
-    if owner is None or is_trusted(owner):
-        return None
-    from gputui.system.users import user_name
-
-    return user_name(owner)
-
-
-def distrust(environ: Mapping[str, str]) -> str | None:
-    """A sentence on the folder of an ordinary user; None where the folder is root's or our own."""
-    owner = distrusted(environ)
-    if owner is None:
-        return None
-    named = f"{owner} owns {shared_folder(environ)} and can remove the claims of others"
-    return f"{named}: `gputui claims --setup` says how root makes a folder"
-
-
-def removable_on(environ: Mapping[str, str]) -> frozenset[int]:
-    """The file systems (st_dev) on which there may be claims whose records somebody else than root can have
-    removed: none where the folder for new claims is root's, else those of all others and of missing ones.
-
-    (Its owner can rename the whole folder, in /tmp too, and leaves no trace of it there.) Not of one that the
-    variable names: a folder of its own is a world of its own.
-    """
-    found: set[int] = set()
-    if environ.get(VARIABLE):
-        return frozenset()
-    first = shared_folder(environ)
-    for folder in candidates(environ):
-        with contextlib.suppress(OSError):
-            try:
-                facts = os.lstat(folder)
-            except FileNotFoundError:
-                if folder != ADMINISTRATED:
-                    found.add(os.lstat(folder.rpartition("/")[0]).st_dev)
-                continue
-            if facts.st_uid != 0:
-                found.add(facts.st_dev)
-            elif folder == first:
-                # (Anybody can make one of the others, and locks without a name for it.)
-                return frozenset()
-    return frozenset(found)
-
-
-def make_folder(environ: Mapping[str, str]) -> Path | None:
-    """The folder for new claims, made now if there is none; None where none can be made."""
-    from pathlib import Path
-
-    found = shared_folder(environ)
+    named = environ.get(VARIABLE)
+    if named and not os.path.lexists(named):
+        _make(Path(named), 0o1777)
+    base = next(iter(bases(environ)), None)
+    if base is None:
+        raise UnsafeError(
+            unusable(environ) or f"{named or ' and '.join(STICKY)}: no folder for claims. {REMEDY}"
+        )
+    problems = Problems([], [])
+    own = (place.folder for place in places(environ, problems) if place.uid == os.geteuid())
+    found = min((each for each in own if each.rpartition("/")[0] == base), default=None)
     if found is not None:
         return Path(found)
-    for candidate in candidates(environ):
-        if candidate == ADMINISTRATED and VARIABLE not in environ:
-            # Only an administrator makes that one, so that the users agree on who did.
-            continue
-        folder = Path(candidate)
-        with contextlib.suppress(OSError):
-            # Made under another name: what has this name is ready.
-            new = folder.with_name(f".{folder.name}.{os.getpid()}.{os.urandom(4).hex()}")
-            new.mkdir(0o700)
-            new.chmod(0o1777)
-            try:
-                new.rename(folder)
-            except OSError:
-                new.rmdir()
+    if base == ADMINISTRATED and is_set_up() and not named:
+        who = f"`gputui claims --setup {os.geteuid()}`, as root, makes one"
+        raise UnsafeError(f"you have no folder for claims in {base}: {who}")
+    problems.refuse_if_missing()
+    made = Path(base, f"gputui-claims.{FORMAT}.{os.urandom(8).hex()}")
+    error = _make(made, 0o755)
+    if error is not None:
+        raise UnsafeError(f"cannot claim devices: {base}: {error}. {REMEDY}")
+    return made
+
+
+def older_folder(environ: Mapping[str, str]) -> Path | None:
+    """The folder for our records in format 1, made now if there is none; None where none can be made."""
+    from pathlib import Path
+
+    found = next(iter(older_folders(environ)), None)
+    for candidate in () if found or VARIABLE in environ else FALLBACKS:
+        _make(Path(candidate), 0o1777)
         if is_shared(candidate):
-            return folder
+            return Path(candidate)
+    return Path(found) if found else None
+
+
+def _make(folder: Path, mode: int) -> str | None:
+    """Make a folder, under another name at first: what has this name is ready. Says what is in the way."""
+    new = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
+    try:
+        new.mkdir(0o700)
+        new.chmod(mode)
+        try:
+            new.rename(folder)
+        except OSError:
+            new.rmdir()
+            raise
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+def state_of(folder: str) -> tuple[str, tuple[int, int, int]]:
+    """A folder, and what changes whenever anything comes or goes in it, or it is another one."""
+    facts = _facts(folder)
+    return folder, ((facts.st_dev, facts.st_ino, facts.st_ctime_ns) if facts else (0, 0, 0))
+
+
+def _facts(folder: str) -> os.stat_result | None:
+    with contextlib.suppress(OSError):
+        facts = os.lstat(folder)
+        return facts if stat.S_ISDIR(facts.st_mode) else None
     return None

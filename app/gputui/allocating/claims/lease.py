@@ -1,4 +1,4 @@
-"""Takes leases on devices: a locked record a device in the shared folder, which the job inherits.
+"""Takes leases on devices: a locked record a device in our own folder, which the job inherits.
 
 The kernel releases a lock when the last process that has it open has ended. No file is common to two users,
 since what one can lock he could keep locked: each holder has records of his own only, which nobody else can
@@ -6,8 +6,9 @@ write, remove, or lock (record_locks.py, read.py). That no two ever hold a devic
 what each of them does:
 
 1. *Announce.* He makes a record of each device, all with one token, under its name at once, with two bytes of
-   its range locked.
-2. *Look.* He reads all records of these devices, in all folders. Nobody else's there: he gives the second
+   its range locked; and the same in the folder of format 1.
+2. *Look.* He reads all records of these devices, in all folders. What he cannot read whole, he does not go on
+   with (`UnsafeError`). Nobody else's there: he gives the second
    byte back, which says that the devices are his, and has them.
 3. *Withdraw.* Somebody else has a device: he removes his records and is refused. Somebody else just looks,
    too: who has the lower token stays and looks again, and the other one removes his records, and announces
@@ -16,8 +17,8 @@ what each of them does:
 Proof: let A and B hold the same device at the same time. Both have announced it before their last look, and
 have kept the record since. If A announced before B's last look, B saw A's record, and did not take the
 device. Else B's last look was before A's announcement, so B had announced before A's last look: A saw it. (A
-folder shows a file that is there before the listing begins and stays until it ends: readdir(3p). Where others
-can remove it, its lock is in /proc/locks: `read.hidden`.) Tokens
+folder shows a file that is there before the listing begins and stays until it ends: readdir(3p). The folders
+of users are listed before what is in them, and a user's own is there before his record.) Tokens
 decide only who of several goes on, and so does the second byte: whoever lies in them, or announces a device
 and never goes on, claims it for himself, which everybody sees. Of those who are honest the one with the
 lowest token withdraws only from a device that somebody has, or that he has waited for: no two wait for each
@@ -37,18 +38,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gputui.allocating.claims.files import create_locked, new_token
-from gputui.allocating.claims.folder import VARIABLE, distrust, make_folder
+from gputui.allocating.claims.folder import REMEDY, Problems, is_set_up, older_folder, own_place
 from gputui.allocating.claims.own_lease import NO_LEASE, OwnLease, own_lease
 from gputui.allocating.claims.read import (
     ANNOUNCED,
     HELD,
-    Problems,
     Record,
-    hidden,
     range_of,
     records,
     remove_ended,
 )
+from gputui.allocating.errors import UnsafeError
 from gputui.choosing.verdict_text import claimed
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import is_uuid
@@ -91,7 +91,7 @@ class Lease:
     """Open descriptors whose locks hold devices. The job inherits them; closing all of them ends the lease.
 
     keys      the devices that are held
-    warnings  why others are not: the launch goes on without, as claims are advisory
+    warnings  why others are not: a device without a UUID cannot be claimed
     within    the lease inside which this one is a step
     """
 
@@ -165,11 +165,11 @@ class Lease:
 
 
 def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str | None = None) -> Lease:
-    """Claim all devices with these UUIDs, or none. Raises TakenError.
+    """Claim all devices with these UUIDs, or none. Raises TakenError, UnsafeError.
 
     A device of the lease inside which this process runs is taken as a step: only other steps are in the way.
     `command` is what every user may read of it (`secrets.program_and_script`). A device without a UUID is
-    left out with a warning, and so are all where there is no shared folder.
+    left out with a warning.
     """
     lease = Lease()
     wanted = sorted(set(keys))
@@ -178,31 +178,37 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
         lease.warnings.append("a device without a UUID cannot be claimed")
     if not with_uuid:
         return lease
-    folder = make_folder(environ)
-    if folder is None:
-        lease.warnings.append(_why_no_folder(environ))
-        return lease
-    warning = distrust(environ)
-    if warning is not None:
-        lease.warnings.append(warning)
-    lease.within = own_lease(environ)
     try:
-        _lock_folder(folder, lease)
-        _take(with_uuid, folder, lease, environ, command[:_MAX_COMMAND], job)
-    except TakenError:
+        folders = [own_place(environ)]
+        lease.within = own_lease(environ)
+        older = older_folder(environ)
+        if older is not None:
+            folders.append(older)
+        for folder in folders:
+            _lock_folder(folder, lease)
+        _take(with_uuid, folders, lease, environ, command[:_MAX_COMMAND], job)
+    except (TakenError, UnsafeError):
         lease.release()
         raise
     except OSError as error:
         lease.release()
-        return Lease(warnings=[*lease.warnings, f"cannot claim devices: {folder}: {error.strerror}"])
+        raise UnsafeError(f"cannot claim devices: {error.filename}: {error.strerror}. {REMEDY}") from None
     lease.keys = tuple(with_uuid)
     return lease
 
 
 def _take(
-    keys: Sequence[str], folder: Path, lease: Lease, environ: Mapping[str, str], command: str, job: str | None
+    keys: Sequence[str],
+    folders: Sequence[Path],
+    lease: Lease,
+    environ: Mapping[str, str],
+    command: str,
+    job: str | None,
 ) -> None:
-    """Announce, look, and hold or withdraw: the rules are at the top. Raises TakenError, OSError."""
+    """Announce, look, and hold or withdraw: the rules are at the top.
+
+    Raises TakenError, UnsafeError, OSError.
+    """
     token, until = new_token(), time.monotonic() + _PATIENCE
     announced: list[tuple[int, str]] = []
     while True:
@@ -214,9 +220,7 @@ def _take(
             if announced:
                 break
             for key in keys:
-                announced.append(
-                    (_announce(_folder_for(key, lease.within, folder), key, token, lease, command, job), key)
-                )
+                announced += [(each, key) for each in _announce(folders, key, token, lease, command, job)]
             continue
         if time.monotonic() >= until:
             raise TakenError(others[0].claim.key, others[0].claim)
@@ -229,42 +233,31 @@ def _take(
 
 
 def _others(keys: Sequence[str], lease: Lease, environ: Mapping[str, str]) -> list[Record]:
-    """Whoever else has one of these devices or just looks, but for those inside whose lease we run."""
+    """Whoever else has one of these devices or just looks, but for those inside whose lease we run. Raises
+    UnsafeError where somebody may not have been seen."""
     ours = set(lease.files)
     problems = Problems([], [])
     there = [record for record in records(environ, problems, keys) if record.file not in ours]
-    lease.warnings += [each for each in problems.missing if each not in lease.warnings]
-    outside = [key for key in keys if key not in lease.within.steps]
-    removed = hidden(environ, outside, {*ours, *(record.file for record in there)})
-    return [
-        *(record for record in there if not lease.within.has(record.claim)),
-        *(Record(claim, (0, 0), True, "") for claim in removed),
-    ]
+    problems.refuse_if_missing()
+    return [record for record in there if lease.within.is_in_the_way(record.claim)]
 
 
 def take_unclaimed(
     keys: Iterable[str], environ: Mapping[str, str], command: str, job: str | None = None
 ) -> tuple[Lease, tuple[TakenError, ...]]:
-    """Claim those of the devices that nobody else has claimed; also returns who has claimed the others."""
+    """Claim those of the devices that nobody else has claimed.
+
+    Also returns who has claimed the others, or why none can be claimed.
+    """
     left, taken = list(keys), list[TakenError]()
     while True:
         try:
             return take(left, environ, command, job), tuple(taken)
+        except UnsafeError as error:
+            return Lease(), (*taken, *(TakenError(key, line=str(error)) for key in left))
         except TakenError as error:
             taken.append(error)
             left.remove(error.key)
-
-
-def _why_no_folder(environ: Mapping[str, str]) -> str:
-    named = environ.get(VARIABLE)
-    if named:
-        return f"cannot claim devices: {VARIABLE}={named} is not, and cannot become, a folder with mode 1777"
-    return "cannot claim devices: no folder is writable by all users"
-
-
-def _folder_for(key: str, own: OwnLease, folder: Path) -> Path:
-    """The folder with a device's files: all steps of a lease use that of the lease."""
-    return Path(own.folders[key]) if key in own.folders else folder
 
 
 def _lock_folder(folder: Path, lease: Lease) -> None:
@@ -276,8 +269,10 @@ def _lock_folder(folder: Path, lease: Lease) -> None:
         fcntl.flock(lease.descriptors[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
-def _announce(folder: Path, key: str, token: str, lease: Lease, command: str, job: str | None) -> int:
-    """Make the record of a device that we want; its descriptor. Raises OSError."""
+def _announce(
+    folders: Sequence[Path], key: str, token: str, lease: Lease, command: str, job: str | None
+) -> list[int]:
+    """Make the records of a device that we want, ours first; their descriptors. Raises OSError."""
     step = lease.within.next_step(key)
     name = f"{key.replace('/', '+')}@{os.geteuid()}.{f'step{step}.' if step else ''}{token}.claim"
     about: dict[str, object] = {
@@ -291,17 +286,21 @@ def _announce(folder: Path, key: str, token: str, lease: Lease, command: str, jo
         "job": job,
         "roots": _roots(os.getpid()),
     }
-    try:
-        made = create_locked(folder, name, json.dumps(about).encode(), range_of(key), ANNOUNCED)
-    except OSError as error:
-        # On a full disk an empty record holds the device all the same.
-        made = create_locked(folder, name, b"", range_of(key), ANNOUNCED)
-        lease.warnings.append(f"others cannot see who holds {key}: {error.strerror}")
-    descriptor = move_to_high_number(made)
-    lease.descriptors.append(descriptor)
-    # (Absolute, because the working directory may change before the record is removed.)
-    lease._records.append((descriptor, about, (folder / name).absolute()))
-    return descriptor
+    made: list[int] = []
+    for folder in folders:
+        try:
+            new = create_locked(folder, name, json.dumps(about).encode(), range_of(key), ANNOUNCED)
+            descriptor = move_to_high_number(new)
+        except OSError as error:
+            if made and is_set_up():
+                lease.warnings.append(f"gputui 0.1.0 cannot see who holds {key}: {error.strerror}")
+                break
+            raise
+        lease.descriptors.append(descriptor)
+        # (Absolute, because the working directory may change before the record is removed.)
+        lease._records.append((descriptor, about, (folder / name).absolute()))
+        made.append(descriptor)
+    return made
 
 
 def _roots(*pids: int) -> list[tuple[int, int]]:

@@ -19,13 +19,14 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping
 
-from gputui.allocating.claims.files import UntrustedFileError, list_matching, open_untrusted
-from gputui.allocating.claims.folder import shared_folders
-from gputui.allocating.claims.read import NAME, open_descriptors, range_of
+from gputui.allocating.claims.files import UntrustedFileError, open_untrusted, seen
+from gputui.allocating.claims.folder import Problems
+from gputui.allocating.claims.read import open_descriptors, range_of
 from gputui.inventory.claim import Claim
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.system.file_locks import File, ancestors, locked_by
 from gputui.system.record_locks import locked
+from gputui.system.users import user_name
 
 
 @dataclass(frozen=True)
@@ -33,27 +34,37 @@ class OwnLease:
     """The lease inside which this process runs; without devices where it runs in none.
 
     steps        by device, which step this process is inside: 0 for the lease itself (`Claim.step`)
-    folders      by device, the folder that has its records
+    owners       by device, the users whose records those are: nobody else has a say in what is inside
     locks        by device, the inherited descriptors of its records; none where only an ancestor has them
     descriptors  all inherited descriptors that belong to leases: records, folders
     """
 
     steps: Mapping[str, int]
-    folders: Mapping[str, str]
+    owners: Mapping[str, frozenset[str]]
     locks: Mapping[str, tuple[int, ...]]
     descriptors: tuple[int, ...] = ()
 
-    def has(self, claim: Claim) -> bool:
+    def _counts(self, claim: Claim) -> bool:
+        """Whether a claim says anything here: one of another user does not inside our own lease."""
+        owners = self.owners.get(claim.key)
+        return owners is None or claim.own or claim.user in owners
+
+    def _has(self, claim: Claim) -> bool:
         """Whether this process runs inside that claim."""
         return claim.step <= self.steps.get(claim.key, -1)
+
+    def is_in_the_way(self, claim: Claim) -> bool:
+        """Whether a launch from here cannot have the claim's device."""
+        return self._counts(claim) and not self._has(claim)
 
     def next_step(self, key: str) -> int:
         """The step that a launch on this device is: 0, a lease of its own, on one outside."""
         return self.steps.get(key, -1) + 1
 
     def marked(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
-        """The claims, and of each whether it is ours."""
-        return tuple(replace(claim, ours=True) if self.has(claim) else claim for claim in claims)
+        """The claims that count here, and of each whether it is ours."""
+        counting = filter(self._counts, claims)
+        return tuple(replace(claim, ours=True) if self._has(claim) else claim for claim in counting)
 
 
 NO_LEASE = OwnLease({}, {}, {})
@@ -63,8 +74,8 @@ NO_LEASE = OwnLease({}, {}, {})
 class _Lock:
     key: str
     step: int
-    folder: str
     path: str
+    uid: int
 
 
 def own_lease(environ: Mapping[str, str]) -> OwnLease:
@@ -91,27 +102,24 @@ def own_lease(environ: Mapping[str, str]) -> OwnLease:
 
 def _lease(found: Iterable[_Lock], held: Mapping[int, _Lock], descriptors: tuple[int, ...] = ()) -> OwnLease:
     steps: dict[str, int] = {}
-    folders: dict[str, str] = {}
+    owners: dict[str, frozenset[str]] = {}
     for lock in found:
         # The innermost step: it is within all the others.
         steps[lock.key] = max(lock.step, steps.get(lock.key, 0))
-        folders[lock.key] = lock.folder
+        owners[lock.key] = owners.get(lock.key, frozenset()) | {user_name(lock.uid)}
     numbers = {key: tuple(sorted(n for n, lock in held.items() if lock.key == key)) for key in steps}
-    return OwnLease(steps, folders, numbers, descriptors)
+    return OwnLease(steps, owners, numbers, descriptors)
 
 
 def _files_of_claims(environ: Mapping[str, str]) -> tuple[dict[File, _Lock], set[File]]:
     """The records, and the other files that a lease keeps open."""
     locks: dict[File, _Lock] = {}
     others: set[File] = set()
-    for folder in shared_folders(environ):
+    for found in seen(environ, Problems([], [])).records:
         with contextlib.suppress(OSError):
-            for match in list_matching(folder, NAME)[0]:
-                path = f"{folder}/{match.string}"
-                with contextlib.suppress(OSError):
-                    key = match["key"].replace("+", "/")
-                    locks[_file(os.lstat(path))] = _Lock(key, int(match["step"] or 0), folder, path)
-            others.add(_file(os.lstat(folder)))
+            facts = os.lstat(found.path)
+            locks[_file(facts)] = _Lock(found.key, int(found.match["step"] or 0), found.path, facts.st_uid)
+            others.add(_file(os.lstat(found.place.folder)))
     return locks, others
 
 
@@ -131,7 +139,7 @@ def _has_locked(descriptor: int, lock: _Lock) -> bool:
     """Whether the descriptor's open file is the one that has the record of this device locked."""
     try:
         fresh = open_untrusted(lock.path)
-    except UntrustedFileError:
+    except (UntrustedFileError, OSError):
         return False
     if fresh is None:
         return False

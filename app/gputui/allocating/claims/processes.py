@@ -16,8 +16,8 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from gputui.allocating.claims.folder import shared_folders
-from gputui.allocating.claims.read import NAME
+from gputui.allocating.claims.files import NAME
+from gputui.allocating.claims.folder import Problems, places
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, replace
@@ -133,7 +133,8 @@ class ClaimProcesses:
         return stat is not None and _is_root(self._system, self._user, root, stat, user)
 
     def _folders(self) -> tuple[str, ...]:
-        return tuple(os.path.realpath(folder) for folder in shared_folders(self._environ))
+        found = places(self._environ, Problems([], []))
+        return tuple(os.path.realpath(place.folder) for place in found)
 
     def _user(self, uid: int | None) -> str | None:
         if uid is None:

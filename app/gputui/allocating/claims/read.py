@@ -1,60 +1,43 @@
 """Reads the claims that are alive, and who holds them.
 
-A record, `<device>@<uid>.<token>.claim`, is the holder's own file, of which the kernel keeps a range locked
-(system/record_locks.py) for as long as a process of the job lives; of a step inside a lease it is
-`<device>@<uid>.step1.<token>.claim`. Where the range begins says which device it is for, so that a record
-under another name claims nothing; how long it is says how far the holder is (lease.py has the rules): two
-bytes while he looks whether somebody else is there, one byte once the device is his. What a record contains
-is for people only, and so is the user in its name: whose it is, the kernel tells.
-
-A user who owns the folder can remove anybody's records, and so can a program that cleans up. A lock stays all
-the same, and is found in /proc/locks: then the device is claimed by somebody who cannot be named. Whoever can
-make files on the file system of the folder can forge such a lock; so these count only where a folder is not
-root's, in which nobody can remove another one's record.
+A record, `<device>@<uid>.<token>.claim`, is the holder's own file, in his own folder (folder.py), of which
+the kernel keeps a range locked (system/record_locks.py) for as long as a process of the job lives; of a step
+inside a lease it is `<device>@<uid>.step1.<token>.claim`. Where the range begins says which device it is for,
+so that a record under another name claims nothing; how long it is says how far the holder is (lease.py has
+the rules): two bytes while he looks whether somebody else is there, one byte once the device is his. What a
+record contains is for people only, and so is the user in its name: whose it is, the kernel tells.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.allocating.claims.files import (
-    MAX_FILES,
     MAX_RECORD_BYTES,
-    MOST_OF_ONE_USER,
-    TOKEN,
+    Found,
     UntrustedFileError,
-    list_matching,
     listed,
     open_untrusted,
 )
-from gputui.allocating.claims.folder import removable_on, shared_folders
+from gputui.allocating.claims.folder import Problems
 from gputui.system.namespaces import pid_namespace
-from gputui.system.record_locks import locked, write_locked
+from gputui.system.record_locks import locked
 from gputui.system.users import user_name
 
 if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
     from gputui.inventory.process import Identity
 
-_KEY, _STEP = r"(?P<key>[0-9A-Za-z]+-[0-9A-Za-z+-]{1,80})", r"(?:step(?P<step>[1-9][0-9]{0,3})\.)?"
-NAME = re.compile(rf"{_KEY}@(?P<uid>[0-9]{{1,10}})\.{_STEP}(?P<token>{TOKEN})\.claim")
-TICKET = re.compile(rf"wait\.(?P<uid>[0-9]{{1,10}})\.(?P<token>{TOKEN})\.ticket")
-"""A place in the queue (queue.py)."""
-
 ANNOUNCED, HELD = 2, 1
 """Bytes of the range that is locked, which can only become shorter: see `lease.take`."""
 
 _FIRST_RANGE = 0x677075 << 36
 """Where the ranges of devices begin, each of sixteen bytes: far behind what any program locks."""
-
-_REMOVED = "unknown user", None, "(its record was removed)"
-"""User, time and command of a claim without a record."""
 
 _MAX_PROBLEMS = 3
 """Problems that are returned one by one; the others are only counted."""
@@ -87,142 +70,55 @@ class Record(NamedTuple):
     path: str = ""
 
 
-class Problems(NamedTuple):
-    """What was not read, a line each.
-
-    missing  there may be claims that were not seen: a launch may get a device that somebody has
-    ignored  what is no claim, although its name is one's
-    """
-
-    missing: list[str]
-    ignored: list[str]
-
-
-def any_waiting(environ: Mapping[str, str]) -> bool:
-    """Whether somebody may be in the queue: there is a ticket, alive or not."""
-    for folder in shared_folders(environ):
-        with contextlib.suppress(OSError):
-            if listed(folder, TICKET)[0]:
-                return True
-    return False
-
-
-def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
-    """The claims that are alive, sorted by device, step and time, and the problems, a line each.
+def claims(
+    environ: Mapping[str, str], found: Iterable[Found] | None = None, problems: Problems | None = None
+) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
+    """The claims that are alive, sorted by device, step and time, and the problems, a line each; `found` are
+    the names of the records where they have been listed already, with these `problems`.
 
     Claims that this very process has taken, and no command has inherited yet, are left out.
     """
-    problems = Problems([], [])
-    alive = list(records(environ, problems))
+    problems = problems or Problems([], [])
+    alive = list(records(environ, problems, found=found))
     ours = _our_files() if alive else frozenset()
-    found = [each.claim for each in _settled(alive) if each.file not in ours]
-    found.sort(key=lambda each: (each.key, each.step, each.since or 0.0))
-    return tuple(found), (*problems.missing, *_at_most_three(problems.ignored))
+    # (Some are there in both formats.)
+    settled = {(each.token, each.claim): each.claim for each in _settled(alive) if each.file not in ours}
+    in_order = sorted(settled.values(), key=lambda each: (each.key, each.step, each.since or 0.0))
+    return tuple(in_order), (*problems.missing, *_at_most_three(problems.ignored))
 
 
 def records(
-    environ: Mapping[str, str], problems: Problems | None = None, keys: Collection[str] | None = None
+    environ: Mapping[str, str],
+    problems: Problems,
+    keys: Collection[str] | None = None,
+    found: Iterable[Found] | None = None,
 ) -> Iterator[Record]:
-    """The records that are alive, of these devices (None: of all); what is wrong is added to `problems`."""
-    missing, ignored = problems or Problems([], [])
-    for folder in shared_folders(environ):
-        try:
-            matches, cut, left_out = (listed if keys is None else list_matching)(folder, NAME)
-        except OSError as error:
-            missing.append(f"claims cannot be read: {folder}: {error.strerror}")
+    """The records that are alive, of these devices (None: of all); what is wrong is added to `problems`.
+
+    Our own are told for each format, and so are those of whom another number is known here.
+    """
+    for each in listed(environ, problems).records if found is None else found:
+        if keys is not None and each.key not in keys:
             continue
-        if cut:
-            missing.append(f"some claims may be missing: {folder} has more than {MAX_FILES} files")
-        if left_out:
-            ignored.append(
-                f"{left_out} older records are ignored: {MOST_OF_ONE_USER} of one user are read, the newest"
-            )
-        for match in matches:
-            key = match["key"].replace("+", "/")
-            if keys is not None and key not in keys:
-                continue
-            try:
-                record = _alive(f"{folder}/{match.string}", key, int(match["step"] or 0), match["token"])
-            except UntrustedFileError as error:
-                ignored.append(f"a claim is ignored: {error}")
-            else:
-                if record:
-                    yield record
+        try:
+            record = _alive(each.path, each.key, int(each.match["step"] or 0), each.match["token"])
+        except UntrustedFileError as error:
+            problems.ignored.append(f"a claim is ignored: {error}")
+        except OSError as error:
+            problems.missing.append(f"a claim cannot be read: {each.path}: {error.strerror}")
+        else:
+            if record:
+                yield record
 
 
 def _settled(alive: Sequence[Record]) -> Iterator[Record]:
     """Of each device and step those who hold it; or else of those who just look the first, who may get it."""
-    first: dict[tuple[str, int], Record] = {}
-    for record in alive:
+    shown = set[tuple[str, int]]()
+    for record in sorted(alive, key=lambda each: (not each.held, each.token)):
         place = record.claim.key, record.claim.step
-        if record.held:
+        if record.held or place not in shown:
+            shown.add(place)
             yield record
-        if place not in first or (not record.held, record.token) < (
-            not first[place].held,
-            first[place].token,
-        ):
-            first[place] = record
-    yield from (record for record in first.values() if not record.held)
-
-
-def without_record(environ: Mapping[str, str], keys: Collection[str], named: Collection[str]) -> list[str]:
-    """Those of the devices that somebody holds whose record was removed: `named` are those with a record."""
-    on = removable_on(environ) if keys else frozenset()
-    found = _locked_among(on, [key for key in keys if key not in named])
-    # One may have come, or gone, between reading the records and the locks.
-    there = {record.claim.key for record in records(environ, keys=found)} if found else ()
-    return _locked_among(on, [key for key in found if key not in there])
-
-
-def any_without_record(environ: Mapping[str, str], found: Sequence[Claim]) -> bool:
-    """Whether some device may be held without a record; which one, only its UUID can tell."""
-    on, known = removable_on(environ), {range_of(claim.key) for claim in found}
-    last = _FIRST_RANGE + 16 * 2**32
-    return bool(on) and any(
-        size == HELD and _FIRST_RANGE <= start < last and start not in known
-        for start, size, _ in write_locked(on)
-    )
-
-
-def _locked_among(devices: frozenset[int], keys: Sequence[str]) -> list[str]:
-    if not keys or not devices:
-        return []
-    there = {(start, size) for start, size, _ in write_locked(devices)}
-    return [key for key in keys if (range_of(key), HELD) in there]
-
-
-def hidden(environ: Mapping[str, str], keys: Sequence[str], known: Collection[File]) -> list[Claim]:
-    """The claims of those of the devices that a file has locked which is none of the `known` ones and has no
-    record, of whoever has them or just looks: nobody may take a device in between."""
-    on = removable_on(environ) if keys else frozenset()
-    if not on:
-        return []
-    of_range = {range_of(key): key for key in keys}
-
-    def locked_but(known: Collection[File]) -> set[str]:
-        inodes = {inode for _, inode in known}
-        return {
-            of_range[start]
-            for start, size, inode in write_locked(on)
-            if start in of_range and size in (HELD, ANNOUNCED) and inode not in inodes
-        }
-
-    found = locked_but(known)
-    if found:
-        # One may have come since the records were read; it sees ours then. Or it may have gone.
-        found = locked_but({*known, *(record.file for record in records(environ, keys=found))})
-    return [_without_record(key) for key in sorted(found)]
-
-
-def unnamed(environ: Mapping[str, str], keys: Collection[str], found: Iterable[Claim]) -> list[Claim]:
-    """The claims of those of the box's devices that are held without a record: `found` are those with one."""
-    return [_without_record(key) for key in without_record(environ, keys, {claim.key for claim in found})]
-
-
-def _without_record(key: str) -> Claim:
-    from gputui.inventory.claim import Claim
-
-    return Claim(key, *_REMOVED)
 
 
 def _at_most_three(problems: Sequence[str]) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from gputui.allocating.claims.folder import shared_folder
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
@@ -31,40 +30,43 @@ class WithClaims:
         self._source.open()
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
-        if shared_folder(self._environ) is None:
+        from gputui.allocating.claims.files import seen
+        from gputui.allocating.claims.folder import Problems
+
+        problems = Problems([], [])
+        names = seen(self._environ, problems)
+        if self._by_index is None and Want.WHOLE in want:
+            # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
+            self._by_index = not any(names)
+        if not any(names) and not any(problems):
             return self._source.read(want, among)
         # Imported here: nobody on this box may have claimed anything ever.
-        from gputui.allocating.claims.read import any_waiting, any_without_record, claims, unnamed
+        from gputui.allocating.claims.read import claims
 
-        found, problems = claims(self._environ)
+        if self._by_index is False:
+            # (Also in later readings: a device keeps its key.)
+            want &= ~Want.WHOLE
+        snapshot = self._source.read(want, among)
+        # (Those of devices that are elsewhere say nothing here, however many they are.)
+        here = (each for each in names.records if each.key in snapshot.by_key or each.is_own)
+        found, odd = claims(self._environ, here, problems)
         if found != self._found:
             from gputui.allocating.claims.own_lease import own_lease
 
             # (To look at our descriptors and ancestors takes a millisecond, which is not spent each second.)
             self._found, self._marked = found, own_lease(self._environ).marked(found)
-        waiting = any_waiting(self._environ)
-        removed = any_without_record(self._environ, found)
-        if self._by_index is None and Want.WHOLE in want:
-            # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
-            self._by_index = not (found or waiting or removed)
-        if self._by_index is False:
-            # (Also in later readings: a device keeps its key.)
-            want &= ~Want.WHOLE
-        snapshot = self._source.read(want, among)
-        if waiting and Want.QUEUE in want:
+        if names.tickets and Want.QUEUE in want:
             from gputui.allocating.queue import waiters
 
-            snapshot = replace(snapshot, waiters=waiters(self._environ))
+            snapshot = replace(snapshot, waiters=waiters(self._environ, names.tickets))
         claimed = self._marked
-        if removed:
-            claimed = (*claimed, *unnamed(self._environ, snapshot.by_key, claimed))
-        if not claimed and not problems:
+        if not claimed and not odd:
             return snapshot
         if found and Want.CLAIM_PROCESSES in want:
             claimed = self._looked_up().of(claimed, snapshot.devices)
         elif self._processes is not None:
             claimed = self._processes.last(claimed)
-        return replace(snapshot, claims=claimed, errors=(*snapshot.errors, *problems))
+        return replace(snapshot, claims=claimed, errors=(*snapshot.errors, *odd))
 
     def _looked_up(self) -> ClaimProcesses:
         if self._processes is None:

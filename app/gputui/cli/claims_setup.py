@@ -1,0 +1,95 @@
+"""Makes, as root, a folder for the claims of each user: a small file system of its own, which he alone fills.
+
+The folder of these folders belongs to root, and nobody else can make anything in it. So no user can take room
+from another's records, nor their names, whatever he writes and however many numbers he has in his containers.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from gputui.allocating.claims import folder
+from gputui.allocating.errors import RequestError
+
+_FIRST_USER, _NOBODY = 1000, 65534
+"""The numbers of people begin and end there (login.defs(5))."""
+_NO_SHELLS = ("nologin", "false", "sync")
+_OPTIONS = "size=1m,nr_inodes=1200,mode=755,nosuid,nodev,noexec"
+
+
+class _User(NamedTuple):
+    name: str
+    uid: int
+    gid: int
+
+    @property
+    def place(self) -> Path:
+        return Path(folder.ADMINISTRATED, self.name)
+
+    @property
+    def options(self) -> str:
+        return f"{_OPTIONS},uid={self.uid},gid={self.gid}"
+
+
+def set_up(names: Sequence[str]) -> list[str]:
+    """Make the folders of these users, by name or number, or of all who can log in; the lines for /etc/fstab
+    that make them at each boot. Others' than root's call only tells these. Raises RequestError."""
+    users = [_named(name) for name in names] or list(_who_can_log_in())
+    if os.geteuid() == 0:
+        base = Path(folder.ADMINISTRATED)
+        try:
+            base.mkdir(mode=0o755, exist_ok=True)
+            os.chown(base, 0, 0)
+            base.chmod(0o755)
+            for place in base.iterdir():
+                _remove_if_left(place)
+            for user in users:
+                _make(user)
+        except OSError as error:
+            raise RequestError(f"{error.filename}: {error.strerror}") from None
+    told = [] if os.geteuid() == 0 else ["# For /etc/fstab; `gputui claims --setup`, as root, does it now."]
+    return told + [f"gputui {user.place} tmpfs {user.options},x-mount.mkdir 0 0" for user in users]
+
+
+def _make(user: _User) -> None:
+    """Raises OSError, RequestError."""
+    if os.path.ismount(user.place):
+        return
+    if user.place.is_symlink():
+        # (Of somebody who was there when everybody could write: a mount would follow it.)
+        user.place.unlink()
+    user.place.mkdir(mode=0o755, exist_ok=True)
+    words = ["mount", "-t", "tmpfs", "-o", user.options, "gputui", str(user.place)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        user.place.rmdir()
+        raise RequestError(f"{' '.join(words)}: {done.stderr.strip()}")
+
+
+def _remove_if_left(place: Path) -> None:
+    """Remove the folder of a user whom the system does not know any more. (One that is in use stays.)"""
+    try:
+        pwd.getpwuid(place.lstat().st_uid)
+    except KeyError:
+        if subprocess.run(["umount", place], capture_output=True, check=False).returncode == 0:
+            place.rmdir()
+
+
+def _named(name: str) -> _User:
+    try:
+        found = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+    except (KeyError, OverflowError):
+        raise RequestError(f"there is no user {name!r}") from None
+    return _User(found.pw_name, found.pw_uid, found.pw_gid)
+
+
+def _who_can_log_in() -> Iterator[_User]:
+    for each in pwd.getpwall():
+        person = each.pw_uid == 0 or _FIRST_USER <= each.pw_uid < _NOBODY
+        if person and each.pw_shell.rpartition("/")[2] not in _NO_SHELLS:
+            yield _User(each.pw_name, each.pw_uid, each.pw_gid)
