@@ -126,7 +126,7 @@ class NvmlSource:
         missing = Want.MODES in want and None in (self._host.driver, self._host.cuda)
         if Want.NAMES in want and (missing or self._host == Host()):
             self._host = self._read_host()
-        facts = want & ~(Want.LINKS | Want.TOPOLOGY | Want.SPEED | Want.ORDER)
+        facts = want & ~(Want.LINKS | Want.TOPOLOGY | Want.SPEED | Want.ORDER | Want.NODES)
         detailed, among = (among, None) if Want.DETAILS in want else (None, among)
         self._take_back()
         due = [gpu for gpu in self._gpus if facts or gpu.handle is None]
@@ -135,6 +135,8 @@ class NvmlSource:
             self._read_speeds(None if Want.ORDER in want else among)
         if Want.ORDER in want:
             self._read_order()
+        if Want.NODES in want:
+            self._for_each(list(self._gpus), lambda gpu: gpu.read_nodes())
         wiring = want & (Want.LINKS | Want.TOPOLOGY)
         keys = tuple(device.key for gpu in self._gpus for device in gpu.devices)
         if wiring or (self._wired.links and (keys != self._wired.keys or self._wiring_is_due())):
