@@ -39,7 +39,7 @@ from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.model_memory import memory_warning
 from gputui.launching.read_intent import read_intent
 from gputui.launching.start import StartError, look_ahead
-from gputui.library.agreement import agreement
+from gputui.library.agreement import agreement, how_confined
 from gputui.system.environment import given_environment
 
 if TYPE_CHECKING:
@@ -142,7 +142,11 @@ def _run(
     if not options.command:
         raise WrongCallError("no command after the variables")
     intent = read_intent(options, os.environ)
-    request = request_for(args, options, intent, own_job())
+    confine = how_confined(options, os.environ)
+    if elsewhere(args):
+        # (Nothing of those devices is here.)
+        confine = "never"
+    request = request_for(args, options, intent, own_job(), confine=confine)
     approve = agreement(options, intent, request, os.environ)
     if as_job and args.wait is not None and not args.dry_run and not request.cpu_only:
         return _queue(words, command or (), options, request, approve, args, foreground)
@@ -170,7 +174,8 @@ def _run(
             return LEFT
         place, meeting = agreed
         options = replace(options, rendezvous=place)
-    launch = noted(launch_on(allocation, options, intent, args.threads == NEAR, meeting))
+    near = args.threads == NEAR
+    launch = noted(launch_on(allocation, options, intent, near, meeting, confine, not args.dry_run))
     lacking = memory_warning(options, allocation.snapshot, allocation.devices, os.environ)
     if lacking is not None:
         say(f"warning: {lacking}")

@@ -67,6 +67,7 @@ class Launch:
     settings   what the launcher reads from a configuration file of the user's (accelerate), None for none
     inside     how it is started confined to its devices, None where it is not confined: `started` is what is
                executed, and everything else here what is shown, copied and exported, for other places
+    unconfined why it is not confined though it was to be, None where it is or was not to be
     """
 
     argv: tuple[str, ...]
@@ -82,6 +83,7 @@ class Launch:
     names: bool = False
     settings: Mapping[str, Any] | None = field(default=None, compare=False)
     inside: Inside | None = None
+    unconfined: str | None = None
 
     @property
     def started(self) -> Launch:
