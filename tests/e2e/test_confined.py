@@ -207,6 +207,10 @@ def test_a_step_inside_sees_relative_numbers_and_its_lease(box: Confined) -> Non
 
 def test_a_driver_that_counts_what_it_may_not_open_is_understood(box: Confined) -> None:
     """NVML may count the others all the same, and refuse their handles."""
+    ours = ("run", "--confine", "--gpus", "5,4", "--", "sh", "-c")
+    done = box.call(*ours, f"{sys.executable} -m gputui ls --json", SIMNVML_REFUSES="1")
+    devices = json.loads(done.stdout)["devices"]
+    assert [(each["index"], each["uuid"]) for each in devices] == [(0, box.uuids[4]), (1, box.uuids[5])]
     own = f"{sys.executable} -m gputui run --gpus 1 -q -- {' '.join(box.python)}"
     assert box.seen("run", "--confine", "--gpus", "5,4", "--", "sh", "-c", own, SIMNVML_REFUSES="1") == [5]
 

@@ -15,7 +15,7 @@ from gputui.allocating.errors import NotEnoughError
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import WrongCallError, add_source_options, opened, say
+from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, say
 from gputui.cli.request_options import AUTO, add_request_options, count, request_of
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import aligned
@@ -27,7 +27,13 @@ from gputui.launching.launch_options import LaunchOptions, Meeting, Option, Opti
 from gputui.launching.read_intent import read_intent
 from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
-from gputui.library.agreement import agreement, facts_of, launch_of_allocation, settled_with
+from gputui.library.agreement import (
+    agreement,
+    facts_of,
+    how_confined,
+    launch_of_allocation,
+    settled_with,
+)
 from gputui.sources.source import Want
 from gputui.vendors.visibility import Confine
 
@@ -252,6 +258,11 @@ def allocated(
             # What is wrong with the call comes before what is wrong with the box.
             approve(request.size, ())
         raise
+
+
+def how_confined_here(args: argparse.Namespace, options: LaunchOptions) -> Confine:
+    """Whether the launch of a call is to be confined; never to devices of which nothing is here."""
+    return "never" if elsewhere(args) else how_confined(options, os.environ)
 
 
 def launch_on(

@@ -24,6 +24,7 @@ from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
     allocated,
+    how_confined_here,
     launch_on,
     noted,
     options_of,
@@ -39,7 +40,7 @@ from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.model_memory import memory_warning
 from gputui.launching.read_intent import read_intent
 from gputui.launching.start import StartError, look_ahead
-from gputui.library.agreement import agreement, how_confined
+from gputui.library.agreement import agreement
 from gputui.system.environment import given_environment
 
 if TYPE_CHECKING:
@@ -142,10 +143,7 @@ def _run(
     if not options.command:
         raise WrongCallError("no command after the variables")
     intent = read_intent(options, os.environ)
-    confine = how_confined(options, os.environ)
-    if elsewhere(args):
-        # (Nothing of those devices is here.)
-        confine = "never"
+    confine = how_confined_here(args, options)
     request = request_for(args, options, intent, own_job(), confine=confine)
     approve = agreement(options, intent, request, os.environ)
     if as_job and args.wait is not None and not args.dry_run and not request.cpu_only:

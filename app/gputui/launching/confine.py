@@ -19,13 +19,13 @@ from gputui.inventory.errors import GputuiError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.argument_vector import program_name
-from gputui.launching.confine_proof import proved
+from gputui.launching.confine_proof import left_out, proved
 from gputui.launching.intent import Intent
 from gputui.launching.launch import Inside, Launch
 from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap, wrappers
 from gputui.system.landlock import LandlockError, check
-from gputui.system.root import Root
+from gputui.system.root import HERE, Root
 from gputui.vendors.vendor import renumbered
 from gputui.vendors.visibility import Confine
 
@@ -38,7 +38,9 @@ class Case(NamedTuple):
     """A launch that could be confined.
 
     inside    as it was composed for the numbers that its devices have by themselves
+    snapshot  the box, read with `Want.NODES`
     left_out  the device files of the others; None where the file of a device is not known
+    environ   what the command will inherit
     """
 
     launch: Launch
@@ -50,20 +52,38 @@ class Case(NamedTuple):
     root: Root
 
 
-def counted_alone(devices: tuple[Device, ...]) -> tuple[Device, ...]:
-    """The devices as a program numbers them that can open no others; instances are named by UUID anyway."""
-    return devices if any(device.parent for device in devices) else renumbered(devices)
-
-
-def confined(case: Case, how: Confine, prove: bool = True, again: bool = False) -> Launch:
-    """The launch, with how it is started confined where it is to be.
+def confined(
+    launch: Launch,
+    made: Callable[[tuple[Device, ...]], Launch],
+    intent: Intent,
+    snapshot: Snapshot,
+    environ: Mapping[str, str],
+    how: Confine,
+    prove: bool = True,
+    again: bool = False,
+) -> Launch:
+    """The launch, with how it is started confined where it is to be; `made` composes it for devices with the
+    numbers that they have by themselves.
 
     Without `prove` no driver is asked, and what has not been proved before is not confined; `again` proves it
     anew. Raises CannotConfineError where it is to be confined always, and cannot be.
     """
+    if how == "never" or not launch.devices:
+        return launch
+    others = left_out(launch.devices, snapshot, HERE)
+    case = Case(launch, made(_alone(launch.devices)), intent, snapshot, others, environ, HERE)
+    return _decided(case, how, prove, again)
+
+
+def _alone(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The devices as a program numbers them that can open no others; instances are named by UUID anyway."""
+    return devices if any(device.parent for device in devices) else renumbered(devices)
+
+
+def _decided(case: Case, how: Confine, prove: bool, again: bool) -> Launch:
     launch = case.launch
-    if how == "never" or not launch.devices or case.left_out == ():
-        # (Where there are no other devices, nothing is to be kept from it.)
+    if case.left_out == ():
+        # There are no other devices: nothing is to be kept from it.
         return launch
     for reason in AGAINST:
         why = reason.why(case)
@@ -76,11 +96,9 @@ def confined(case: Case, how: Confine, prove: bool = True, again: bool = False) 
         return _not_confined(launch, how, why, False)
     names = ", ".join(map(launch.vendor.device, range(len(launch.devices))))
     labels = ",".join(map(case.snapshot.label, launch.devices))
-    return replace(
-        launch,
-        inside=Inside(case.inside.argv, case.inside.changes, case.left_out),
-        remarks=(*launch.remarks, f"sees only GPU {labels} ({names})"),
-    )
+    sees = f"sees only GPU {labels} ({names})"
+    inside = Inside(case.inside.argv, case.inside.changes, case.left_out, sees)
+    return replace(launch, inside=inside, remarks=(*launch.remarks, sees))
 
 
 def _not_confined(launch: Launch, how: Confine, why: str, said: bool) -> Launch:
@@ -149,7 +167,7 @@ def _own_numbers(case: Case) -> str | None:
     """Numbers of the whole machine in the command, where they cannot be rewritten."""
     own, named = case.inside.own, case.intent.devices
     if named is not None and not named.rewritable and named.listed:
-        inside = counted_alone(case.launch.devices)
+        inside = _alone(case.launch.devices)
         if not case.launch.vendor.visibility.names_these(named.listed, inside):
             return f"{named.words} counts all devices of the machine, and cannot be rewritten"
     if own is not None and case.launch.own is None:

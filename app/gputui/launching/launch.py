@@ -43,11 +43,13 @@ class Inside:
 
     argv, changes  as those of the launch, with the numbers that the devices have where there are no others
     left_out       the device files that it cannot open
+    sees           what it sees, in words
     """
 
     argv: tuple[str, ...]
     changes: tuple[tuple[str, str | None], ...]
     left_out: tuple[str, ...]
+    sees: str
 
 
 @dataclass(frozen=True, slots=True)

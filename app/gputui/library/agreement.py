@@ -17,8 +17,7 @@ from gputui.choosing.named_devices import NONE, NamingError, entries_of
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import compose, refusal
-from gputui.launching.confine import CannotConfineError, Case, confined, counted_alone
-from gputui.launching.confine_proof import left_out
+from gputui.launching.confine import CannotConfineError, confined
 from gputui.launching.daemonizers import refusal_of
 from gputui.launching.host_environment import ThisHost
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
@@ -26,7 +25,6 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.start import line_in_one_word
 from gputui.sources.source import Want
-from gputui.system.root import HERE
 from gputui.vendors.registry import order_to_read, vendor_of, vendors_here, vendors_of
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Confine
@@ -146,12 +144,7 @@ def launch_of_allocation(
         return compose(numbered, options, environ, host, box, intent, meeting, link)
 
     launch = made(devices)
-    if confine == "never" or not devices:
-        return launch
-    inside = made(counted_alone(launch.devices))
-    others = left_out(devices, snapshot, HERE)
-    case = Case(launch, inside, intent, snapshot, others, environ, HERE)
     try:
-        return confined(case, confine, prove, again)
+        return confined(launch, made, intent, snapshot, environ, confine, prove, again)
     except CannotConfineError as error:
         raise RequestError(str(error)) from None

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from gputui.vendors.nvidia.telemetry import TelemetryReader
 
 # nvmlReturn_t, nvml.h.
-UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND = 1, 2, 3, 6, 13
+UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, FUNCTION_NOT_FOUND = (
+    1,
+    2,
+    3,
+    4,
+    6,
+    13,
+)
 GPU_IS_LOST, RESET_REQUIRED, VERSION_MISMATCH = 15, 16, 25
 
 _MOST_PID = 2**22
@@ -166,6 +173,8 @@ class Gpu:
         self._learned: set[str] = set()
         self._modes_due = not instance
         self._instances: dict[str, Gpu] = {}
+        self.refused = False
+        """Whether the driver knows the GPU, and we may not open it."""
         self.listed = False
         self.unlisted: str | None = None
         self._listed_at: tuple[int | None, bool] | None = None
@@ -434,6 +443,8 @@ class Gpu:
             self.handle = self._nvml.nvmlDeviceGetHandleByIndex(self._index)
         except self._nvml.NVMLError as error:
             self._raise_gone(error, self._nvml.nvmlDeviceGetHandleByIndex, ())
+            # (One that has been open before has lost more than our right to it.)
+            self.refused = error.value == NO_PERMISSION and not device.uuid
             self._note("nvmlDeviceGetHandleByIndex", error)
             return device
         self._refusals.ask_all()
@@ -510,6 +521,10 @@ class Gpu:
             # (Without them where the GPU has just been lost.)
             instances = (instance.devices[0] for instance in self._instances.values())
             self.devices = (self.devices[0], *instances)
+
+    def count_as(self, index: int) -> None:
+        """Note which number programs give the GPU, as there are others that nobody of ours may open."""
+        self.devices = (replace(self.devices[0], index=index), *self.devices[1:])
 
     def number(self, ordinal: int | None) -> None:
         """Note which number the runtime gives the GPU."""

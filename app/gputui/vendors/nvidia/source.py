@@ -66,6 +66,8 @@ class NvmlSource:
         self._nvml: Any = None
         self._host = Host()
         self._gpus: list[Gpu] = []
+        self._counted = 0
+        """How many GPUs the driver counts: some of them may be left out."""
         self._wired = _NOTHING
         self._wire_again = _Wait(0.0, 0.0)
         self._start_again = _Wait(0.0, 0.0)
@@ -110,13 +112,15 @@ class NvmlSource:
     def _count(self, count: int) -> None:
         """Expect this many GPUs. Each asks for its handle again, and finds out whether it is still the same
         one."""
-        gpus = self._gpus[:count]
-        for gpu in self._gpus[count:]:
+        # (Where some are refused, our list has other places than the driver's.)
+        kept = self._gpus if len(self._gpus) == self._counted else []
+        gpus = kept[:count]
+        for gpu in self._gpus[len(gpus) :]:
             gpu.close()
         gpus += [Gpu(self._nvml, index, self._clock, self._ticks) for index in range(len(gpus), count)]
         for gpu in gpus:
             gpu.renew(self._nvml)
-        self._gpus, self._order = gpus, None
+        self._gpus, self._order, self._counted = gpus, None, count
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self._start_over_if_nothing_works()
@@ -131,6 +135,7 @@ class NvmlSource:
         self._take_back()
         due = [gpu for gpu in self._gpus if facts or gpu.handle is None]
         self._for_each(due, lambda gpu: gpu.refresh(want, detailed))
+        self._leave_out_refused()
         if want & (Want.SPEED | Want.ORDER):
             self._read_speeds(None if Want.ORDER in want else among)
         if Want.ORDER in want:
@@ -162,6 +167,15 @@ class NvmlSource:
             peers=wired.peers,
             topology=wired.topology,
         )
+
+    def _leave_out_refused(self) -> None:
+        """Without the GPUs that we may not open, where NVML counts them all the same (nvml.h,
+        nvmlDeviceGetCount_v2): no program that we start sees them, and CUDA numbers the others only."""
+        left = [gpu for gpu in self._gpus if not gpu.refused]
+        if left and len(left) < len(self._gpus) and not self._hanging:
+            for place, gpu in enumerate(left):
+                gpu.count_as(place)
+            self._gpus = left
 
     def _for_each(self, gpus: list[Gpu], read: Callable[[Gpu], None]) -> None:
         """Call `read` with each of them, and put a stand-in in the place of one that does not answer."""
@@ -230,7 +244,7 @@ class NvmlSource:
         except self._nvml.NVMLError:
             # As many as before, then; each GPU reports what is wrong with it.
             return
-        if count != len(self._gpus) and not self._is_inside:
+        if count != self._counted and not self._is_inside:
             self._count(count)
 
     def _wiring_is_due(self) -> bool:
