@@ -27,7 +27,7 @@ from gputui.launching.wrappers import unwrap, wrappers
 from gputui.system.landlock import LandlockError, check
 from gputui.system.root import HERE, Root
 from gputui.vendors.vendor import renumbered
-from gputui.vendors.visibility import Confine
+from gputui.vendors.visibility import CONFINED, Confine
 
 
 class CannotConfineError(GputuiError):
@@ -97,7 +97,8 @@ def _decided(case: Case, how: Confine, prove: bool, again: bool) -> Launch:
     names = ", ".join(map(launch.vendor.device, range(len(launch.devices))))
     labels = ",".join(map(case.snapshot.label, launch.devices))
     sees = f"sees only GPU {labels} ({names})"
-    inside = Inside(case.inside.argv, case.inside.changes, case.left_out, sees)
+    changes = (*case.inside.changes, (CONFINED, "1"))
+    inside = Inside(case.inside.argv, changes, case.left_out, sees)
     return replace(launch, inside=inside, remarks=(*launch.remarks, sees))
 
 

@@ -17,7 +17,6 @@ from gputui.choosing.named_devices import NONE, NamingError, entries_of
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import compose, refusal
-from gputui.launching.confine import CannotConfineError, confined
 from gputui.launching.daemonizers import refusal_of
 from gputui.launching.host_environment import ThisHost
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
@@ -144,6 +143,10 @@ def launch_of_allocation(
         return compose(numbered, options, environ, host, box, intent, meeting, link)
 
     launch = made(devices)
+    if confine == "never":
+        return launch
+    from gputui.launching.confine import CannotConfineError, confined
+
     try:
         return confined(launch, made, intent, snapshot, environ, confine, prove, again)
     except CannotConfineError as error:

@@ -6,14 +6,15 @@ The driver starts there, and no context is made on a device (`Vendor.driver_prob
 from __future__ import annotations
 
 import contextlib
-import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputui.system.landlock import LandlockError, in_confined_thread
+
+if TYPE_CHECKING:
+    import subprocess
 
 _ASK = "import json, runpy, sys; json.dump(runpy.run_path(sys.argv[1])['driver'](), sys.stdout)"
 _MOST = 2**20
@@ -27,6 +28,10 @@ def ask_driver(
 
     `left_out` are device files that the child cannot open. Raises LandlockError where it cannot be confined.
     """
+    # (Milliseconds to import, and a launch mostly finds that the driver has been asked.)
+    import json
+    import subprocess
+
     if not sys.executable:
         return None
 

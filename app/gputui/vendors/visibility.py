@@ -23,6 +23,9 @@ always, and nothing is started where it cannot be; never."""
 
 CONFINE: tuple[Confine, ...] = ("auto", "always", "never")
 
+CONFINED = "GPUTUI_CONFINED"
+"""The variable by which a program can tell that it is confined: a gputui inside counts as the driver does."""
+
 Changes = tuple[tuple[str, str | None], ...]
 """Environment variables and their values, in the order in which they are shown; None unsets one."""
 

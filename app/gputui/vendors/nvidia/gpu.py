@@ -447,6 +447,7 @@ class Gpu:
             self.refused = error.value == NO_PERMISSION and not device.uuid
             self._note("nvmlDeviceGetHandleByIndex", error)
             return device
+        self.refused = False
         self._refusals.ask_all()
         self._modes_due, self._listed_at = True, None
         if not device.uuid:

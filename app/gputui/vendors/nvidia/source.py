@@ -50,7 +50,8 @@ REMEDIES: dict[int, str] = {
 class NvmlSource:
     """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch, `ticks`
     seconds that only grow; `sysfs` is where the kernel shows its devices. A GPU of which no call comes back
-    for `patience` seconds (None: those of patience.py) is left out until it does."""
+    for `patience` seconds (None: those of patience.py) is left out until it does. `confined`: whether this
+    process can open some of the devices only."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class NvmlSource:
         sysfs: str | os.PathLike[str] = "/sys",
         ticks: Callable[[], float] = time.monotonic,
         patience: float | None = None,
+        confined: bool = False,
     ) -> None:
         self.label = ""
         self._processes = processes
@@ -66,12 +68,12 @@ class NvmlSource:
         self._nvml: Any = None
         self._host = Host()
         self._gpus: list[Gpu] = []
-        self._counted = 0
-        """How many GPUs the driver counts: some of them may be left out."""
+        self._refused: list[Gpu] = []
+        """GPUs that the driver counts, and that we may not open: they are left out."""
         self._wired = _NOTHING
         self._wire_again = _Wait(0.0, 0.0)
         self._start_again = _Wait(0.0, 0.0)
-        self._patience = patience
+        self._patience, self._confined = patience, confined
         self._reader: Reader | None = None
         self._hanging: dict[int, tuple[Gpu, Turn[Gpu]]] = {}
         """The GPUs of which a call hangs, by index, and the threads that wait. A stand-in is listed."""
@@ -113,14 +115,13 @@ class NvmlSource:
         """Expect this many GPUs. Each asks for its handle again, and finds out whether it is still the same
         one."""
         # (Where some are refused, our list has other places than the driver's.)
-        kept = self._gpus if len(self._gpus) == self._counted else []
-        gpus = kept[:count]
+        gpus = [] if self._refused else self._gpus[:count]
         for gpu in self._gpus[len(gpus) :]:
             gpu.close()
         gpus += [Gpu(self._nvml, index, self._clock, self._ticks) for index in range(len(gpus), count)]
         for gpu in gpus:
             gpu.renew(self._nvml)
-        self._gpus, self._order, self._counted = gpus, None, count
+        self._gpus, self._refused, self._order = gpus, [], None
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self._start_over_if_nothing_works()
@@ -169,12 +170,13 @@ class NvmlSource:
         )
 
     def _leave_out_refused(self) -> None:
-        """Without the GPUs that we may not open, where NVML counts them all the same (nvml.h,
+        """In a confined process, without the GPUs that NVML counts and refuses (nvml.h,
         nvmlDeviceGetCount_v2): no program that we start sees them, and CUDA numbers the others only."""
         left = [gpu for gpu in self._gpus if not gpu.refused]
-        if left and len(left) < len(self._gpus) and not self._hanging:
+        if self._confined and left and len(left) < len(self._gpus) and not self._hanging:
             for place, gpu in enumerate(left):
                 gpu.count_as(place)
+            self._refused = [gpu for gpu in self._gpus if gpu.refused]
             self._gpus = left
 
     def _for_each(self, gpus: list[Gpu], read: Callable[[Gpu], None]) -> None:
@@ -244,7 +246,10 @@ class NvmlSource:
         except self._nvml.NVMLError:
             # As many as before, then; each GPU reports what is wrong with it.
             return
-        if count != self._counted and not self._is_inside:
+        for gpu in self._refused:
+            gpu.refresh(Want(0))
+        allowed = not all(gpu.refused for gpu in self._refused)
+        if (allowed or count != len(self._gpus) + len(self._refused)) and not self._is_inside:
             self._count(count)
 
     def _wiring_is_due(self) -> bool:
@@ -270,7 +275,7 @@ class NvmlSource:
         for gpu in self._gpus:
             gpu.close()
         nvml, self._nvml = self._nvml, None
-        self._gpus, self._wired = [], _NOTHING
+        self._gpus, self._refused, self._wired = [], [], _NOTHING
         self._wire_again = self._start_again = _Wait(0.0, 0.0)
         self._looked_at, self._uses, self._owned = frozenset(), {}, {}
         if not hanging:

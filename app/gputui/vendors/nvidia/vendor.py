@@ -6,13 +6,14 @@ torch's own parser reads them (torch/cuda/__init__.py, `_parse_visible_devices`)
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
 from gputui.vendors.vendor import Containers, Vendor
-from gputui.vendors.visibility import Visibility
+from gputui.vendors.visibility import CONFINED, Visibility
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +118,7 @@ class Nvidia(Vendor):
     def source(self, root: Root) -> Source:
         from gputui.vendors.nvidia.source import NvmlSource
 
-        return NvmlSource()
+        return NvmlSource(confined=CONFINED in os.environ)
 
     def maybe_there(self, root: Root) -> bool:
         # (NVML is this machine's; the kernel's files tell nothing of memory and load.)
