@@ -14,6 +14,9 @@ prefer = ["7", "6"]        # taken first, in this order
 [wait]
 notify = ["notify-send", "gputui", "{message}"]
 
+[run]
+confine = "auto"           # a command can open its own devices only: where that is proved; "always", "never"
+
 [jobs]
 log_cap = "1G"             # of a longer log the middle is removed; "none": never
 
@@ -46,6 +49,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.sources.hosts.alias import alias
 from gputui.system.trust import who_can_change
 from gputui.system.users import own_name
+from gputui.vendors.visibility import CONFINE, Confine
 
 SYSTEM = "/etc/gputui.toml"
 _MOST = 256 * 1024
@@ -102,6 +106,7 @@ class Settings(NamedTuple):
     """rules    what counts as free
     notify   a command that is told when waiting is over; "{message}" in it is what happened
     screen   how the screen looks
+    confine  whether commands are confined to their devices
     log_cap  the most bytes of a job's log that are kept, 0 for all
     hosts    other boxes
     """
@@ -110,6 +115,7 @@ class Settings(NamedTuple):
     notify: tuple[str, ...] = ()
     screen: ScreenSettings = DEFAULT_SCREEN
     log_cap: int = DEFAULT_LOG_CAP
+    confine: Confine = "auto"
     hosts: HostSettings = HostSettings()
 
 
@@ -187,6 +193,7 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
         rules = replace(rules, mine=own_name() if mine else None)
     notify = reader.get("wait", "notify", _words)
     log_cap = reader.get("jobs", "log_cap", _log_cap)
+    confine = reader.get("run", "confine", _confine)
     boxes = reader.get("hosts", "boxes", _boxes)
     timeout = reader.get("hosts", "connect_timeout", _connect_timeout)
     on_screen = {
@@ -206,6 +213,7 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
         rules=rules,
         notify=before.notify if notify is None else notify,
         log_cap=before.log_cap if log_cap is None else log_cap,
+        confine=confine or before.confine,
         screen=before.screen._replace(**given),
         hosts=HostSettings(
             before.hosts.boxes if boxes is None else boxes,
@@ -258,6 +266,13 @@ def _log_cap(value: object) -> int:
     if amount < _LEAST_LOG_CAP:
         raise ValueError(f'{value!r} is less than 16M ("none": no cap)')
     return amount
+
+
+def _confine(value: object) -> Confine:
+    for how in CONFINE:
+        if value == how:
+            return how
+    raise ValueError(f"{value!r} is not one of {', '.join(CONFINE)}")
 
 
 def _percent(value: object) -> int:

@@ -41,6 +41,7 @@ def check(
     in place of the command's own. Raises nothing for what goes wrong in the child: the report says it. May be
     called on any thread; takes up to `seconds`, or until `cancelled` is set.
     """
+    launch = launch.started
     devices = tuple(snapshot.by_key.get(device.key, device) for device in launch.devices)
     environment = launch.environment(environ)
     try:
@@ -55,7 +56,7 @@ def check(
         framework = framework_of(launch.argv, launch.directory)
         asked = (launch.vendor.device_type, "-" if driver is None else str(driver), framework, *names)
         argv = (*taken.argv, script, str(folder), str(max(1, round(seconds))), *asked)
-        ended = process.run(argv, environment, launch.directory, seconds, cancelled)
+        ended = process.run(argv, environment, launch.directory, seconds, cancelled, launch.left_out)
         try:
             answers = [
                 answer.read(process.read_answer(path), launch.vendor)

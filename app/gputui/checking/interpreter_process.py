@@ -22,6 +22,7 @@ from pathlib import Path
 
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.system.landlock import in_confined_thread
 
 MOST_ANSWER = 4 * 1024 * 1024
 """Bytes of an answer that are read; 72 devices measured in pairs take 1 MiB."""
@@ -89,14 +90,17 @@ def run(
     directory: str | None = None,
     seconds: float = 120.0,
     cancelled: threading.Event | None = None,
+    left_out: Sequence[str] = (),
 ) -> Ended:
-    """Run `argv` to its end, at most `seconds`; raises nothing for what the child does.
+    """Run `argv` to its end, at most `seconds`; raises nothing for what the child does. `left_out` are device
+    files that it cannot open.
 
     The child leads a session of its own: with it ends everything that it started and left in its group. May
     be called on any thread; `cancelled`, when set from another one, ends the child.
     """
-    try:
-        child = subprocess.Popen(
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             list(argv),
             env=dict(environment),
             cwd=directory,
@@ -105,6 +109,9 @@ def run(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+    try:
+        child = in_confined_thread(left_out, start) if left_out else start()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if directory is not None and isinstance(error, OSError) and error.filename == directory:

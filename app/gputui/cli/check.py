@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from typing import Any
 
+from gputui.allocating.settings import settings
 from gputui.checking.check import SECONDS, check
 from gputui.checking.kept_bandwidth import keep
 from gputui.checking.measurement import Measured, measure
@@ -20,6 +22,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
 from gputui.sources.source import Want
 from gputui.system.environment import given_environment
+from gputui.system.root import HERE
 from gputui.vendors.registry import default_vendor
 
 
@@ -70,7 +73,9 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
-    launch = launch_of(args, command or ())
+    how = "never" if elsewhere(args) else args.confine or settings(os.environ).confine
+    # (Where it cannot be confined, the report says so.)
+    launch = launch_of(args, command or (), "never" if how == "never" else "auto")
     if elsewhere(args):
         say("warning: not this machine's devices (--demo, --from, --root)")
     report = check(
@@ -84,12 +89,34 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         document = to_document(report)
         document["measured"] = measured and to_measured_document(*measured)
+        document["confinement"] = None if how == "never" else _confinement(launch)
         print(json.dumps(document))
     else:
         told = [*lines(report), *(measured_lines(*measured) if measured else ())]
+        if launch.unconfined is not None:
+            told.append(printable(f"not confined: {launch.unconfined}"))
+        elif launch.inside is not None:
+            told.append(
+                f"confined: {len(launch.left_out)} device files cannot be opened, which is proved here"
+            )
         print_line("\n".join(told))
     good = report.equal and (measured is None or measured[0].verified)
+    good = good and not (how == "always" and launch.unconfined is not None)
     return DONE if good else CHECK_FAILED
+
+
+def _confinement(launch: Launch) -> dict[str, Any]:
+    """What can be told of a launch that was to be confined, for a bug report as well.
+
+    `confined` is whether it was, `why` why not; `left_out` are the device files that it could not open.
+    """
+    return {
+        "confined": launch.inside is not None,
+        "why": launch.unconfined,
+        "left_out": launch.left_out,
+        "kernel": os.uname().release,
+        "driver": launch.vendor.driver_here(HERE) or None,
+    }
 
 
 def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple[Measured, Snapshot]:

@@ -16,7 +16,7 @@ from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NamingError, devices_named
 from gputui.cli.common import DONE, WrongCallError, elsewhere, opened, output_width, print_line, say
 from gputui.cli.compare_call import Prepared, Variant, parser, prepared, shown
-from gputui.cli.launch_call import NEAR, allocated, launch_on
+from gputui.cli.launch_call import NEAR, allocated, how_confined_here, launch_on
 from gputui.cli.request_options import constraints_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, duration, printable
@@ -206,7 +206,10 @@ def _launches(every: Sequence[Variant], allocation: Allocation) -> list[Launch]:
     told: dict[str, list[str]] = {}
     for variant in every:
         own = allocation._replace(devices=_own(variant, allocation.devices, allocation))
-        launch = launch_on(own, variant.options, variant.intent, near=variant.args.threads == NEAR)
+        near, confine = variant.args.threads == NEAR, how_confined_here(variant.args, variant.options)
+        launch = launch_on(
+            own, variant.options, variant.intent, near, None, confine, not variant.args.dry_run
+        )
         if launch.refusal is not None:
             raise RequestError(f"{variant.label}: {launch.refusal}")
         launch = detached(launch, os.environ)

@@ -10,7 +10,15 @@ from collections.abc import Callable, Sequence
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NamingError
 from gputui.cli.common import Parser, WrongCallError, duration_type
-from gputui.cli.launch_call import NEAR, add_force, add_launch_options, options_of, own_job, request_for
+from gputui.cli.launch_call import (
+    NEAR,
+    add_force,
+    add_launch_options,
+    how_confined_here,
+    options_of,
+    own_job,
+    request_for,
+)
 from gputui.cli.request_options import add_wait_option, count, request_of
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
@@ -275,14 +283,16 @@ def _request(args: argparse.Namespace, every: Sequence[Variant]) -> Request:
         # (Else a dry run would not read them.)
         holding.ids = "uuid"
     holding.threads = next((v.args.threads for v in every if v.args.threads == NEAR), args.threads)
+    confine = how_confined_here(holding, first.options)
     if named:
         asked = Asked(None, holding.gpus, holding.group)
         facts = Want.VERDICT | Want.TOPOLOGY if holding.threads == NEAR else Want.VERDICT
+        facts |= Want.NODES if confine != "never" else Want(0)
         request = request_of(
             holding, program_and_script(first.options.command), facts, job=own_job(), asked=asked
         )
     else:
-        request = request_for(holding, first.options, first.intent, own_job())
+        request = request_for(holding, first.options, first.intent, own_job(), confine=confine)
     for variant in every:
         asked = Asked(variant.args.n, variant.args.gpus, variant.args.group)
         try:

@@ -33,6 +33,7 @@ from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
     allocated,
+    how_confined_here,
     launch_on,
     options_of,
     own_job,
@@ -441,7 +442,7 @@ def _prepare(args: argparse.Namespace, number: int, task: Expansion, tell: _Once
         raise WrongCallError(f"task {number} has no command after the variables")
     intent = read_intent(options, os.environ)
     try:
-        request = request_for(own, options, intent, own_job(), tell)
+        request = request_for(own, options, intent, own_job(), tell, how_confined_here(own, options))
     except (RequestError, WrongCallError) as error:
         raise WrongCallError(f"task {number}: {error}") from None
     if pool is not None:
@@ -455,7 +456,8 @@ def _prepare(args: argparse.Namespace, number: int, task: Expansion, tell: _Once
 
 def _launch(task: _Prepared, allocation: Allocation, tell: _Once) -> Launch:
     """The launch of a task. Raises RequestError."""
-    launch = launch_on(allocation, task.options, task.intent, near=task.args.threads == NEAR)
+    near, confine = task.args.threads == NEAR, how_confined_here(task.args, task.options)
+    launch = launch_on(allocation, task.options, task.intent, near, None, confine, not task.args.dry_run)
     if launch.refusal is not None:
         raise RequestError(launch.refusal)
     launch = detached(launch, os.environ)

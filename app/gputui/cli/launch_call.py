@@ -15,7 +15,7 @@ from gputui.allocating.errors import NotEnoughError
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import WrongCallError, add_source_options, opened, say
+from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, say
 from gputui.cli.request_options import AUTO, add_request_options, count, request_of
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import aligned
@@ -27,8 +27,15 @@ from gputui.launching.launch_options import LaunchOptions, Meeting, Option, Opti
 from gputui.launching.read_intent import read_intent
 from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
-from gputui.library.agreement import agreement, facts_of, launch_of_allocation, settled_with
+from gputui.library.agreement import (
+    agreement,
+    facts_of,
+    how_confined,
+    launch_of_allocation,
+    settled_with,
+)
 from gputui.sources.source import Want
+from gputui.vendors.visibility import Confine
 
 NEAR = "near"
 
@@ -84,7 +91,7 @@ def _add_option(group: argparse._ArgumentGroup, each: Option) -> None:
         except OptionError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    group.add_argument(
+    argument = group.add_argument(
         each.flag,
         dest=each.name,
         type=str if each.kind == "choice" else typed,
@@ -93,6 +100,10 @@ def _add_option(group: argparse._ArgumentGroup, each: Option) -> None:
         metavar=each.metavar,
         help=each.help,
     )
+    if each.bare is not None:
+        argument.nargs, argument.const = "?", each.bare
+        no, never = f"--no-{each.flag.removeprefix('--')}", each.choices()[-1]
+        group.add_argument(no, dest=each.name, action="store_const", const=never, help=argparse.SUPPRESS)
 
 
 def _assignment(text: str) -> tuple[str, str]:
@@ -178,16 +189,17 @@ def remember_typed(options: LaunchOptions, count: int) -> None:
         say(f"warning: {not_kept}")
 
 
-def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
+def launch_of(args: argparse.Namespace, command: Sequence[str], confine: Confine = "never") -> Launch:
     """The launch that a call describes, on devices that are not held; what there is to say about it has been
-    said."""
+    said. Where it is to be confined, that is proved anew."""
     options = options_of(args, command)
     intent = read_intent(options, os.environ)
-    request = request_for(args, options, intent)
+    request = request_for(args, options, intent, confine=confine)
     allocation = allocated(
         args, request, holds=False, approve=agreement(options, intent, request, os.environ, claims=False)
     )
-    return noted(launch_on(allocation, options, intent, near=args.threads == NEAR))
+    near = args.threads == NEAR
+    return noted(launch_on(allocation, options, intent, near, confine=confine, again=confine != "never"))
 
 
 def request_for(
@@ -196,6 +208,7 @@ def request_for(
     intent: Intent,
     job: str | None = None,
     tell: Callable[[str], None] = say,
+    confine: Confine = "never",
 ) -> Request:
     """The request of a call that launches: what the call says of devices, and what its command says.
 
@@ -215,7 +228,7 @@ def request_for(
         option = f"--gpus {settled.names}" if settled.names is not None else f"-n {settled.count}"
         said = f"as if {option} were given" if settled.names != NONE else "no device is selected"
         tell(f"note: {said} ({default.words}); -n or --gpus overrides that")
-    facts |= facts_of(settled, intent)
+    facts |= facts_of(settled, intent) | (Want(0) if confine == "never" else Want.NODES)
     return request_of(args, program_and_script(options.command), facts, job=job, asked=settled)
 
 
@@ -248,21 +261,30 @@ def allocated(
         raise
 
 
+def how_confined_here(args: argparse.Namespace, options: LaunchOptions) -> Confine:
+    """Whether the launch of a call is to be confined; never to devices of which nothing is here."""
+    return "never" if elsewhere(args) else how_confined(options, os.environ)
+
+
 def launch_on(
     allocation: Allocation,
     options: LaunchOptions,
     intent: Intent,
     near: bool = False,
     meeting: Meeting | None = None,
+    confine: Confine = "never",
+    prove: bool = True,
+    again: bool = False,
 ) -> Launch:
-    """The launch of launch options on allocated devices; `near` adds the threads of the CPUs near them."""
+    """The launch of launch options on allocated devices; `near` adds the threads of the CPUs near them, and
+    the rest says whether it is confined to them (`launch_of_allocation`)."""
     if near:
         threads = threads_near(allocation.snapshot, allocation.devices)
         if threads is None:
             say(f"warning: the CPUs near these devices are not known: no {THREADS}")
         else:
             options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
-    return launch_of_allocation(allocation, options, intent, os.environ, meeting)
+    return launch_of_allocation(allocation, options, intent, os.environ, meeting, confine, prove, again)
 
 
 def noted(launch: Launch) -> Launch:

@@ -24,6 +24,7 @@ from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
     allocated,
+    how_confined_here,
     launch_on,
     noted,
     options_of,
@@ -142,7 +143,8 @@ def _run(
     if not options.command:
         raise WrongCallError("no command after the variables")
     intent = read_intent(options, os.environ)
-    request = request_for(args, options, intent, own_job())
+    confine = how_confined_here(args, options)
+    request = request_for(args, options, intent, own_job(), confine=confine)
     approve = agreement(options, intent, request, os.environ)
     if as_job and args.wait is not None and not args.dry_run and not request.cpu_only:
         return _queue(words, command or (), options, request, approve, args, foreground)
@@ -170,7 +172,8 @@ def _run(
             return LEFT
         place, meeting = agreed
         options = replace(options, rendezvous=place)
-    launch = noted(launch_on(allocation, options, intent, args.threads == NEAR, meeting))
+    near = args.threads == NEAR
+    launch = noted(launch_on(allocation, options, intent, near, meeting, confine, not args.dry_run))
     lacking = memory_warning(options, allocation.snapshot, allocation.devices, os.environ)
     if lacking is not None:
         say(f"warning: {lacking}")

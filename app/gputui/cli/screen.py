@@ -93,6 +93,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if stderr_is_terminal():
         # What was started stays readable above its output; a log gets the command's own words only.
         say(outcome.launch.line)
+        if outcome.launch.inside is not None:
+            say(f"note: {outcome.launch.inside.sees}")
     launch = outcome.launch
     try:
         if outcome.allocation is None:

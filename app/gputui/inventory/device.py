@@ -73,6 +73,9 @@ class Device:
     pci_id              "1002:74a1": who made it, and which model it is, as the PCI bus has it
     runtime             the version of the vendor's runtime that the machine has ("6.4.1"), where a file tells
                         it (ROCm)
+    minor               the number of the device file that opens it ("/dev/nvidia4": 4), of an instance that
+                        of its GPU; read with `Want.NODES` (NVIDIA)
+    gpu_instance, compute_instance   by which the driver knows a MIG instance; likewise
     module              the number by which it works together with others of its machine, of which only
                         aligned groups of 2, 4 or 8 do (Gaudi's module id); None where any devices can
     pci_bus_id          NVML's 8-digit form, "00000000:57:00.0"
@@ -108,6 +111,9 @@ class Device:
     render: str | None = None
     pci_id: str | None = None
     runtime: str | None = None
+    minor: int | None = None
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
     module: int | None = None
     mig: bool | None = None
     memory_total: int | None = None

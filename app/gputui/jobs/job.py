@@ -51,11 +51,16 @@ class JobDevice:
     name: str | None
 
 
+Step = Literal["directory", "confinement", "program"]
+STEPS: tuple[Step, ...] = ("directory", "confinement", "program")
+"""What is done before a command runs, in this order; `supervise.py` has these names too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """Why a command could not be started: the system's error number, and what it was for."""
 
-    step: Literal["directory", "program"]
+    step: Step
     errno: int
 
 

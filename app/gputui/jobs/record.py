@@ -6,7 +6,7 @@ import json
 import signal
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.untrusted_json import LAST_MOMENT, DocumentError, JsonValue
@@ -16,6 +16,7 @@ from gputui.jobs.job import (
     GIVEN,
     NOTIFY,
     STARTED,
+    STEPS,
     TAKEN,
     WORDS,
     Job,
@@ -258,6 +259,5 @@ def _words(node: JsonValue) -> tuple[str, ...]:
 
 
 def _trouble(node: JsonValue) -> Trouble:
-    steps: tuple[Literal["directory", "program"], ...] = ("directory", "program")
-    step = node["step"].word(steps)
-    return Trouble("directory" if step == "directory" else "program", node["errno"].whole())
+    step = node["step"].word(STEPS)
+    return Trouble(next(each for each in STEPS if each == step), node["errno"].whole())

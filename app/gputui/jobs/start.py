@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.jobs import FOLDER
 from gputui.jobs.again import as_kept
-from gputui.jobs.job import Job, JobDevice, JobError, Trouble
+from gputui.jobs.job import STEPS, Job, JobDevice, JobError, Trouble
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import (
     read_job,
@@ -30,8 +30,9 @@ from gputui.jobs.store import jobs_folder
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import program_and_script, without_secrets
-from gputui.launching.start import StartError, no_program
+from gputui.launching.start import StartError, cannot_confine, no_program
 from gputui.system.files import create_private
+from gputui.system.landlock import LandlockError
 from gputui.system.users import own_name
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def detached(launch: Launch, environ: Mapping[str, str]) -> Launch:
     if _LIVE in environ or any(name == _LIVE for name, _ in launch.changes):
         return launch
     remark = f"{_LIVE}=1 so that the log shows what is printed when it is printed"
-    return replace(launch, changes=(*launch.changes, (_LIVE, "1")), remarks=(*launch.remarks, remark))
+    return replace(launch.with_changes((_LIVE, "1")), remarks=(*launch.remarks, remark))
 
 
 def check_name(name: str) -> None:
@@ -104,7 +105,7 @@ def start_job(
     )
     if queued is not None:
         given = _waiting(given, queued)
-        launch = replace(launch, changes=(*launch.changes, (FOLDER, str(given.folder))))
+        launch = launch.with_changes((FOLDER, str(given.folder)))
     if options is not None:
         given = replace(given, launch=as_kept(options, given))
     try:
@@ -112,7 +113,7 @@ def start_job(
         if any("\0" in word for word in (*words, launch.directory or "")):
             raise StartError(f"cannot start {launch.argv[0]!r}: an argument contains a null byte", 126)
         _write(given, claims, queued, notify_words(environ))
-        answer = _supervise(given, launch, environ, pass_fds, tie)
+        answer = _supervise(given, launch.started, environ, pass_fds, tie)
     except OSError as error:
         _remove(given.folder)
         raise cannot_keep(given.folder.parent, error) from None
@@ -209,6 +210,8 @@ def _log_cap(environ: Mapping[str, str]) -> int:
 
 def why_not(trouble: Trouble, job: Job) -> str:
     """Why a command could not be started, as a sentence."""
+    if trouble.step == "confinement":
+        return str(cannot_confine(LandlockError(trouble.errno)))
     if trouble.step == "directory":
         return f"cannot change to {job.directory!r}: {os.strerror(trouble.errno)}"
     if trouble.errno == errno.ENOENT:
@@ -276,7 +279,8 @@ def _tell(stdin: IO[bytes], launch: Launch, locale: str | None, cap: int, tie: i
     """What the supervisor has to know: not through files or arguments, so that each byte is what it was."""
     kept = "" if locale is None else f"={locale}"
     tied = "" if tie is None else str(tie)
-    words = [str(len(launch.argv)), launch.directory or "", kept, str(cap), tied, *launch.argv]
+    left_out = [str(len(launch.left_out)), *launch.left_out]
+    words = [str(len(launch.argv)), launch.directory or "", kept, str(cap), tied, *left_out, *launch.argv]
     # A supervisor that has ended already says so by its missing answer.
     with contextlib.suppress(BrokenPipeError), stdin:
         stdin.write(b"\0".join(map(os.fsencode, words)))
@@ -291,8 +295,8 @@ def _not_started(given: Job, answer: str) -> Exception:
     if step == "process":
         _remove(given.folder)
         return StartError(f"cannot start {given.argv[0]!r}: {os.strerror(int(number))} (`ulimit -u`)", 126)
-    if step in ("directory", "program"):
-        trouble = Trouble("directory" if step == "directory" else "program", int(number))
+    if step in STEPS:
+        trouble = Trouble(next(each for each in STEPS if each == step), int(number))
         status = 127 if trouble == Trouble("program", errno.ENOENT) else 126
         return StartError(why_not(trouble, given), status)
     with contextlib.suppress(OSError):

@@ -27,6 +27,7 @@ import signal
 import sys
 import time
 
+_LANDLOCK = f"{os.path.abspath(__file__).rsplit('/', 2)[0]}/system/landlock.py"  # noqa: PTH100
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of linux/prctl.h."""
 _GRACE = 10.0
@@ -100,10 +101,20 @@ def main() -> None:
 
 class _Command:
     """The command's words, its directory ("" for ours), its LC_CTYPE ("=…", "" for none), the most bytes that
-    its log may have on the disk (0: any), and the pipe at whose end the job is stopped ("" for none)."""
+    its log may have on the disk (0: any), the pipe at whose end the job is stopped ("" for none), and the
+    device files that it cannot open."""
 
-    def __init__(self, directory: bytes, locale: bytes, cap: bytes, tie: bytes, argv: list[bytes]) -> None:
+    def __init__(
+        self,
+        directory: bytes,
+        locale: bytes,
+        cap: bytes,
+        tie: bytes,
+        left_out: list[bytes],
+        argv: list[bytes],
+    ) -> None:
         self.directory, self._locale, self.cap, self.argv = directory, locale, int(cap), argv
+        self.left_out = left_out
         self.tie = int(tie) if tie else None
         if self.tie is not None:
             os.set_inheritable(self.tie, False)
@@ -122,12 +133,13 @@ def _read_command() -> _Command:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    count, directory, locale, cap, tie, *argv = data.split(b"\0")
+    count, directory, locale, cap, tie, nodes, *words = data.split(b"\0")
+    left_out, argv = words[: int(nodes)], words[int(nodes) :]
     if int(count) != len(argv):
         raise SystemExit(
             "gputui: the process that started this job ended before it had sent the whole command"
         )
-    return _Command(directory, locale, cap, tie, argv)
+    return _Command(directory, locale, cap, tie, left_out, argv)
 
 
 def _reply(answer: int, text: str) -> None:
@@ -260,12 +272,24 @@ def _become(given: _Command, fail: int) -> None:
     try:
         if given.directory:
             os.chdir(given.directory)
+        step = "confinement"
+        if given.left_out:
+            _confine(given.left_out)
         step = "program"
         _execute(given.argv, given.environment())
     except (OSError, ValueError) as error:
         # (Python itself refuses an empty program.)
         why = error.errno if isinstance(error, OSError) else errno.EINVAL
         os.write(fail, f"{step} {why}".encode())
+
+
+def _confine(left_out: list[bytes]) -> None:
+    """As system/landlock.py says, which is read in the command's own process only. Raises OSError."""
+    with open(_LANDLOCK, "rb") as file:  # noqa: PTH123
+        code = compile(file.read(), _LANDLOCK, "exec")
+    landlock = type(os)("landlock")
+    exec(code, landlock.__dict__)
+    landlock.confine(left_out)
 
 
 def _execute(argv: list[bytes], environment: dict[bytes, bytes]) -> None:

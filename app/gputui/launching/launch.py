@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.launching.quoting import Quoting, assignment, quote, quote_program
 from gputui.vendors.registry import vendor_named, vendor_of
 from gputui.vendors.vendor import Vendor
@@ -38,6 +38,21 @@ class OwnDevices:
 
 
 @dataclass(frozen=True, slots=True)
+class Inside:
+    """How a launch is started where it is confined (confine.py): its devices have other numbers there.
+
+    argv, changes  as those of the launch, with the numbers that the devices have where there are no others
+    left_out       the device files that it cannot open
+    sees           what it sees, in words
+    """
+
+    argv: tuple[str, ...]
+    changes: tuple[tuple[str, str | None], ...]
+    left_out: tuple[str, ...]
+    sees: str
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """What will run. `changes` are (name, value) in the order shown; a value of None unsets the variable.
 
@@ -52,6 +67,9 @@ class Launch:
     refused    why it must not be started for another reason, None where nothing speaks against it
     names      whether the command's own words name the devices, and not the variable alone (deepspeed)
     settings   what the launcher reads from a configuration file of the user's (accelerate), None for none
+    inside     how it is started confined to its devices, None where it is not confined: `started` is what is
+               executed, and everything else here what is shown, copied and exported, for other places
+    unconfined why it is not confined though it was to be, None where it is or was not to be
     """
 
     argv: tuple[str, ...]
@@ -66,6 +84,25 @@ class Launch:
     refused: str | None = None
     names: bool = False
     settings: Mapping[str, Any] | None = field(default=None, compare=False)
+    inside: Inside | None = None
+    unconfined: str | None = None
+
+    @property
+    def started(self) -> Launch:
+        """What is executed. Its numbers mean these devices only where `left_out` cannot be opened."""
+        if self.inside is None:
+            return self
+        return replace(self, argv=self.inside.argv, changes=self.inside.changes)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The device files that it cannot open."""
+        return self.inside.left_out if self.inside is not None else ()
+
+    def with_changes(self, *changes: tuple[str, str | None]) -> Launch:
+        """The launch with further changes to the environment, however it is started."""
+        inside = self.inside and replace(self.inside, changes=(*self.inside.changes, *changes))
+        return replace(self, changes=(*self.changes, *changes), inside=inside)
 
     @property
     def refusal(self) -> str | None:

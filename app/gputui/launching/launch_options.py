@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
-from gputui.vendors.visibility import Ids
+from gputui.vendors.visibility import CONFINE, Confine, Ids
 
 AUTO = "auto"
 """Stands for the launcher that the command itself starts with."""
@@ -44,6 +44,7 @@ class Option(NamedTuple):
     metavar  how `--help` writes its value
     applies  whether it is asked for on the launch page, for launch options as they are
     read     the value that a typed text means. Raises OptionError
+    bare     of a choice, what the flag means without a value; the last choice is that of "--no-…"
     """
 
     name: str
@@ -59,6 +60,7 @@ class Option(NamedTuple):
     choices: Callable[[], tuple[str, ...]]
     applies: Callable[[LaunchOptions], bool]
     read: Callable[[str], object]
+    bare: str | None
 
     def typed(self, text: str) -> Any:
         """The value that a person's text means. Raises OptionError."""
@@ -91,7 +93,7 @@ class Option(NamedTuple):
             return (self.flag,)
         text = str(value)
         # argparse takes a separate word that begins with a dash for another option.
-        return (f"{self.flag}={text}",) if text.startswith("-") else (self.flag, text)
+        return (f"{self.flag}={text}",) if self.bare or text.startswith("-") else (self.flag, text)
 
 
 def option(
@@ -107,6 +109,7 @@ def option(
     applies: Callable[[LaunchOptions], bool] = lambda options: True,
     read: Callable[[str], object] = str,
     about_given: str | None = None,
+    bare: str | None = None,
 ) -> Any:
     """A field of LaunchOptions that is a launch option; see `Option`."""
     facts = {
@@ -122,6 +125,7 @@ def option(
         "choices": choices,
         "applies": applies,
         "read": read,
+        "bare": bare,
     }
     return field(default=default, metadata={"option": facts})
 
@@ -286,6 +290,19 @@ class LaunchOptions:
         applies=lambda options: options.nodes > 1,
         read=_rendezvous,
     )
+    confine: Confine | None = option(
+        None,
+        "--confine",
+        help="confine it to its devices, so that it cannot open others: always (without HOW), auto (where"
+        " that is proved here) or never (--no-confine); by default as the settings say",
+        label="confined",
+        about="it can open its devices only",
+        unset="as the settings say",
+        kind="choice",
+        metavar="HOW",
+        choices=lambda: CONFINE,
+        bare="always",
+    )
     additions: tuple[tuple[str, str], ...] = ()
 
 
@@ -313,5 +330,6 @@ def with_value(options: LaunchOptions, name: str, value: Any) -> LaunchOptions:
 def next_choice(options: LaunchOptions, name: str, now: str) -> LaunchOptions:
     """The options with the choice behind `now` in force; the choice that stands for others is passed over."""
     choices = [choice for choice in table()[name].choices() if choice != AUTO]
-    following = choices[(choices.index(now) + 1) % len(choices)]
+    place = choices.index(now) + 1 if now in choices else 0
+    following = choices[place % len(choices)]
     return with_value(options, name, following)

@@ -16,6 +16,7 @@ from gputui.inventory.errors import GputuiError
 from gputui.inventory.others_files import beginning
 from gputui.launching.launch import Launch
 from gputui.launching.shell_words import one_word_for_several
+from gputui.system.landlock import LandlockError, confine, in_confined_thread
 
 
 def _shell_script(program: str, environment: Mapping[str, str]) -> str | None:
@@ -32,6 +33,11 @@ class StartError(GputuiError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+def cannot_confine(error: OSError) -> StartError:
+    """For a launch that was to be confined, and cannot be: then it is not started."""
+    return StartError(f"cannot confine it to its devices: {error.strerror} (--no-confine)", 126)
 
 
 def no_program(program: str) -> str:
@@ -91,18 +97,21 @@ def run_child(
     `pass_fds` are open descriptors that it inherits (a lease on its devices), `outputs` those that it writes
     to in place of our stdout and stderr.
     """
+    launch = launch.started
     program = launch.argv[0]
     environment = launch.environment(environ)
     words = list(launch.argv)
     try:
         try:
-            return _status_of(words, environment, launch.directory, pass_fds, outputs)
+            return _status_of(words, environment, launch.directory, pass_fds, outputs, launch.left_out)
         except OSError as error:
             script = _shell_script(program, environment) if error.errno == errno.ENOEXEC else None
             if script is None:
                 raise
             words = ["/bin/sh", script, *words[1:]]
-            return _status_of(words, environment, launch.directory, pass_fds, outputs)
+            return _status_of(words, environment, launch.directory, pass_fds, outputs, launch.left_out)
+    except LandlockError as error:
+        raise cannot_confine(error) from None
     except FileNotFoundError as error:
         if error.filename == launch.directory and launch.directory is not None:
             raise StartError(f"cannot change to {launch.directory!r}: {error.strerror}", 126) from None
@@ -134,6 +143,7 @@ def _status_of(
     directory: str | None,
     pass_fds: Sequence[int],
     outputs: tuple[int | None, int | None],
+    left_out: Sequence[str],
 ) -> int:
     """Start a program and wait for it. Raises OSError, ValueError.
 
@@ -142,10 +152,13 @@ def _status_of(
     """
     import subprocess
 
-    with _no_interrupt() as interrupted:
-        process = subprocess.Popen(
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             words, env=environment, cwd=directory, pass_fds=pass_fds, stdout=outputs[0], stderr=outputs[1]
         )
+
+    with _no_interrupt() as interrupted:
+        process = in_confined_thread(left_out, start) if left_out else start()
     try:
         if interrupted:
             raise KeyboardInterrupt
@@ -161,7 +174,13 @@ def _status_of(
 
 def replace_process(launch: Launch, environ: Mapping[str, str]) -> NoReturn:
     """Become `launch`, with `environ` changed as it says. Raises StartError when that cannot be."""
+    launch = launch.started
     environment = launch.environment(environ)
+    if launch.left_out:
+        try:
+            confine(launch.left_out)
+        except LandlockError as error:
+            raise cannot_confine(error) from None
     if launch.directory is not None:
         try:
             os.chdir(launch.directory)

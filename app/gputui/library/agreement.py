@@ -11,12 +11,14 @@ from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Approve
 from gputui.allocating.errors import RequestError
 from gputui.allocating.request import CommandList, Request
+from gputui.allocating.settings import settings
 from gputui.choosing.links import weakest
 from gputui.choosing.named_devices import NONE, NamingError, entries_of
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import compose, refusal
 from gputui.launching.daemonizers import refusal_of
+from gputui.launching.host_environment import ThisHost
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
@@ -24,6 +26,7 @@ from gputui.launching.start import line_in_one_word
 from gputui.sources.source import Want
 from gputui.vendors.registry import order_to_read, vendor_of, vendors_here, vendors_of
 from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Confine
 
 
 def settled_with(asked: Asked, intent: Intent, force: bool) -> Asked:
@@ -110,15 +113,41 @@ def _agree(devices: Sequence[Device], intent: Intent, force: bool) -> None:
         raise RequestError(f"--gpus {found} contradicts {named.words} of the command{remedy}")
 
 
+def how_confined(options: LaunchOptions, environ: Mapping[str, str]) -> Confine:
+    """Whether the launch of launch options is to be confined: as they say, else as the settings do. Raises
+    SettingsError."""
+    return options.confine or settings(environ).confine
+
+
 def launch_of_allocation(
     allocation: Allocation,
     options: LaunchOptions,
     intent: Intent,
     environ: Mapping[str, str],
     meeting: Meeting | None = None,
+    confine: Confine = "never",
+    prove: bool = True,
+    again: bool = False,
 ) -> Launch:
-    """The launch of launch options on allocated devices."""
+    """The launch of launch options on allocated devices.
+
+    `confine` says whether it is confined to them, which is proved first (with `prove`; with `again` also
+    where it has been before). Raises RequestError where it is always to be confined, and cannot.
+    """
     # (Without devices, those of all vendors that are installed are hidden.)
     box = vendors_of(allocation.snapshot.devices) or vendors_here()
-    link = weakest(allocation.snapshot, allocation.devices)
-    return compose(allocation.devices, options, environ, None, box, intent, meeting, link)
+    devices, snapshot = allocation.devices, allocation.snapshot
+    host, link = ThisHost(), weakest(snapshot, devices)
+
+    def made(numbered: Sequence[Device]) -> Launch:
+        return compose(numbered, options, environ, host, box, intent, meeting, link)
+
+    launch = made(devices)
+    if confine == "never":
+        return launch
+    from gputui.launching.confine import CannotConfineError, confined
+
+    try:
+        return confined(launch, made, intent, snapshot, environ, confine, prove, again)
+    except CannotConfineError as error:
+        raise RequestError(str(error)) from None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gputui.launching.launch import Launch
     from gputui.launching.launch_options import LaunchOptions
     from gputui.library.request import Limits, Names
+    from gputui.vendors.visibility import Confine
 
     class _Others(TypedDict, total=False):
         """What all kinds of launches take: see `launch`."""
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         group: str | None
         order: Order | None
         vendor: str | None
+        confine: Confine | None
         never: Names
         wait: float | bool | None
         window: float | None
@@ -92,6 +94,7 @@ def launch(
     group: str | None = None,
     order: Order | None = None,
     vendor: str | None = None,
+    confine: Confine | None = None,
     never: Names = (),
     wait: float | bool | None = None,
     window: float | None = None,
@@ -112,6 +115,8 @@ def launch(
 
     launcher, processes, python, directory   the options of `gputui run` with these names
     env      variables for the command
+    confine  "always", "auto" or "never": whether the command can open its own devices only (`--confine`);
+             None: as the settings say
     wait     seconds to wait in line, before anything is started; True: for ever
     force    use named devices that others use or have claimed, and others than the command names
     The other arguments are those of `pick`.
@@ -121,28 +126,33 @@ def launch(
     """
     from gputui.allocating.allocate import allocate
     from gputui.allocating.errors import RequestError
+    from gputui.inventory.light_dataclasses import replace
     from gputui.launching.read_intent import read_intent
     from gputui.launching.start import run_child
-    from gputui.library.agreement import agreement, launch_of_allocation
+    from gputui.library.agreement import agreement, how_confined, launch_of_allocation
     from gputui.library.hold import held
     from gputui.library.request import Limits, Quiet, warn
     from gputui.library.source import opened
+    from gputui.sources.source import Want
     from gputui.system.environment import given_environment
 
     if isinstance(command, str):
         raise TypeError("the command is a sequence of words: shlex.split makes them from a string")
     if n is not None and devices is not None:
         raise RequestError("n and devices: say either how many or which")
-    options = _options(command, launcher, processes, python, directory, env)
+    options = _options(command, launcher, processes, python, directory, env, confine)
     limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
     intent = read_intent(options, os.environ)
+    how = "never" if demo is not None or recording is not None else how_confined(options, os.environ)
     request = _request(options, intent, n, devices, limits)
+    if how != "never":
+        request = replace(request, facts=request.facts | Want.NODES)
     approve = agreement(options, intent, request, os.environ)
     with opened(demo, recording, request.cpu_only) as source:
         allocation = allocate(request, source, os.environ, Quiet(), holds=not dry_run, approve=approve)
     with held(allocation):
         warn(allocation, 2)
-        made = launch_of_allocation(allocation, options, intent, os.environ)
+        made = launch_of_allocation(allocation, options, intent, os.environ, confine=how, prove=not dry_run)
         if detach:
             return _detached(made, allocation, options, limits, name, dry_run)
         if dry_run:
@@ -158,6 +168,7 @@ def _options(
     python: str | None,
     directory: str | os.PathLike[str] | None,
     env: Mapping[str, str] | None,
+    confine: Confine | None,
 ) -> LaunchOptions:
     """The launch options. Raises RequestError for a value that one cannot have."""
     from gputui.allocating.errors import RequestError
@@ -165,7 +176,7 @@ def _options(
 
     if not command:
         raise RequestError("no command")
-    given = {"launcher": launcher, "processes": processes, "python": python}
+    given = {"launcher": launcher, "processes": processes, "python": python, "confine": confine}
     given["directory"] = None if directory is None else os.fspath(directory)
     known = table()
     for name, value in given.items():

@@ -228,6 +228,9 @@ class Sampler:
     def _wanted(self, asked: bool) -> Want:
         now = time.monotonic()
         want = Want.LOAD | Want.NAMES | Want.QUEUE
+        if asked:
+            # (Before a launch, which may be confined.)
+            want |= Want.NODES
         for part, every in _PACES:
             if now >= self._due.get(part, 0.0) - _EARLY or (asked and part & (Want.PROCESSES | Want.MODES)):
                 want |= part

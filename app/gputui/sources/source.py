@@ -64,6 +64,8 @@ class Want(Flag):
     ORDER = auto()
     """How the vendor's own runtime numbers the devices, where they are not all of one model: it is asked in a
     process of its own, once a source."""
+    NODES = auto()
+    """What leads to the device files of each device (`Vendor.nodes`), which a confined launch needs."""
 
     ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | QUEUE | SENSORS | LINKS | TOPOLOGY | NAMES | MODES
     MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES

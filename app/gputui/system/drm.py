@@ -73,6 +73,16 @@ def _hex(root: Root, path: str) -> str:
     return "" if number is None else f"{number & 0xFFFF:04x}"
 
 
+def nodes_of(root: Root, render: str | None) -> tuple[str, ...]:
+    """The device files of the hardware behind "renderD128": that one, and the cards beside it; () where they
+    are not known."""
+    if render is None or not root.has(f"/dev/dri/{render}"):
+        return ()
+    beside = root.names(f"{DRM}/{render}/device/drm")
+    found = (render, *sorted(name for name in beside if _CARD.fullmatch(name)))
+    return tuple(f"/dev/dri/{name}" for name in found) if render in beside else ()
+
+
 def cards(root: Root) -> list[Card]:
     """Every card, by its number. Connectors ("card0-HDMI-A-1") are none."""
     names = sorted((n for n in root.names(DRM) if _CARD.fullmatch(n)), key=lambda n: (len(n), n))

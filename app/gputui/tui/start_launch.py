@@ -11,6 +11,7 @@ from textual.app import App, SuspendNotSupported
 from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import duration, gpus, printable
 from gputui.inventory.job_summary import signal_name
 from gputui.inventory.light_dataclasses import dataclass
@@ -70,6 +71,26 @@ def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allo
     return hold(allocation, environ, partly=True), queue
 
 
+def confined_to_selected(app_state: AppState, environ: Mapping[str, str]) -> Launch:
+    """The launch of the app state, confined to its devices as the options and the settings say. Raises
+    CannotConfineError, SettingsError."""
+    from gputui.launching.compose import compose
+    from gputui.launching.confine import confined
+    from gputui.library.agreement import how_confined
+
+    launch, snapshot = app_state.launch, app_state.snapshot
+    if snapshot is None or app_state.label or not launch.devices:
+        return launch
+
+    def made(devices: tuple[Device, ...]) -> Launch:
+        return compose(
+            devices, app_state.options, app_state.environ, app_state.host_environment, app_state.vendors
+        )
+
+    how = how_confined(app_state.options, environ)
+    return confined(launch, made, app_state.intent, snapshot, environ, how)
+
+
 def run_and_return(
     app: App[Any],
     launch: Launch,
@@ -103,6 +124,8 @@ def _on_our_terminal(
     terminal = LentTerminal()
     with terminal.signals():
         terminal.say(line)
+        if launch.inside is not None:
+            terminal.say(launch.inside.sees)
         try:
             status = run_child(launch, environ, descriptors)
         except StartError as error:

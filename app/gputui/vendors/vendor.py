@@ -174,6 +174,24 @@ class Vendor:
         """The warning for several processes that work together on a part of a GPU each."""
         return ()
 
+    def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
+        """The device files without which no program can use the device; () where they are not
+        known. The device is read with `Want.NODES`."""
+        return ()
+
+    def all_nodes(self, root: Root) -> tuple[str, ...]:
+        """Device files that each open one device or a part of one, also of devices that cannot be read; those
+        of `nodes` are added to them."""
+        return ()
+
+    def unready_to_confine(self, root: Root) -> str | None:
+        """Why the driver could not start in a process that can open some devices only; None where it can."""
+        return None
+
+    def driver_here(self, root: Root) -> str:
+        """The version of the kernel's driver that is loaded, "" where no file tells it."""
+        return ""
+
     def driver_trouble(self, code: int | None, error: str | None) -> str | None:
         """Why the driver gives no device, and what helps; None where it does not say.
 

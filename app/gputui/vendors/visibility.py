@@ -17,6 +17,15 @@ from gputui.inventory.light_dataclasses import dataclass
 Ids = Literal["index", "uuid"]
 """How devices are named to a program: by the vendor's own index, or by UUID."""
 
+Confine = Literal["auto", "always", "never"]
+"""Whether a program is kept from opening other devices: where that is proved and nothing speaks against it;
+always, and nothing is started where it cannot be; never."""
+
+CONFINE: tuple[Confine, ...] = ("auto", "always", "never")
+
+CONFINED = "GPUTUI_CONFINED"
+"""The variable by which a program can tell that it is confined: a gputui inside counts as the driver does."""
+
 Changes = tuple[tuple[str, str | None], ...]
 """Environment variables and their values, in the order in which they are shown; None unsets one."""
 

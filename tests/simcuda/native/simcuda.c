@@ -6,18 +6,24 @@
  * unset is all, empty none; the first entry that names nothing ends the list; an index counts in the order of
  * CUDA_DEVICE_ORDER, the fastest first unless it is PCI_BUS_ID; a UUID may be cut to a unique beginning; a
  * process has one MIG instance only. What a real driver does with an entry given twice is not documented:
- * here it ends the list. SIMCUDA_INIT is a CUresult that cuInit answers instead of starting.
+ * here it ends the list. SIMCUDA_INIT is a CUresult that cuInit answers instead of starting. With SIMNVML_NODES a
+ * device whose node this process may not open is left out before anything is counted (box.c of simnvml);
+ * SIMCUDA_SEES_ALL=1 is a driver that looks at no node.
  */
+#include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST = 256, TEXT = 96, INVALID_VALUE = 1, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101 };
 
 struct device {
     char uuid[TEXT], parent[TEXT], name[TEXT], bus[TEXT];
     long long memory, cores, clock;
+    long long minor, gpu_cap, compute_cap;
     bool instance, divided;
 };
 
@@ -26,6 +32,34 @@ static int count, visible[MOST], seen;
 static bool started;
 
 #define API __attribute__((visibility("default"))) int
+
+static bool opens(const char *folder, const char *name, long long number)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s%lld", folder, name, number);
+    int node = open(path, O_RDWR | O_CLOEXEC);
+    if (node >= 0)
+        close(node);
+    return node >= 0;
+}
+
+static void leave_out(const char *folder)
+{
+    int left = 0;
+    bool gpu = false;
+    for (int i = 0; i < count; i++) {
+        const struct device *now = &all[i];
+        bool may = now->instance ? gpu : opens(folder, "nvidia", now->minor);
+        if (!now->instance)
+            gpu = may;
+        else if ((now->gpu_cap >= 0 && !opens(folder, "nvidia-caps/nvidia-cap", now->gpu_cap)) ||
+                 (now->compute_cap >= 0 && !opens(folder, "nvidia-caps/nvidia-cap", now->compute_cap)))
+            may = false;
+        if (may)
+            all[left++] = *now;
+    }
+    count = left;
+}
 
 static void read_box(FILE *file)
 {
@@ -36,8 +70,9 @@ static void read_box(FILE *file)
         bool gpu = strncmp(line, "gpu ", 4) == 0, instance = strncmp(line, "instance ", 9) == 0;
         if ((gpu || instance) && count < MOST) {
             now = &all[count++];
-            if (sscanf(line, "%*s %*d %95s", now->uuid) != 1)
+            if (sscanf(line, "%*s %lld %95s", &now->minor, now->uuid) != 2)
                 abort();
+            now->gpu_cap = now->compute_cap = -1;
             now->instance = instance;
             if (gpu)
                 strcpy(parent, now->uuid);
@@ -50,20 +85,26 @@ static void read_box(FILE *file)
             sscanf(line, "memory_total %lld", &now->memory);
             sscanf(line, "cores %lld", &now->cores);
             sscanf(line, "max_sm_clock %lld", &now->clock);
+            sscanf(line, "minor %lld", &now->minor);
+            sscanf(line, "gpu_cap %lld", &now->gpu_cap);
+            sscanf(line, "compute_cap %lld", &now->compute_cap);
         }
     }
     for (int i = 0; i < count; i++)
         for (int j = 0; j < count; j++)
             if (all[j].instance && i != j && strcmp(all[j].parent, all[i].uuid) == 0)
                 all[i].divided = true;
+    const char *nodes = getenv("SIMNVML_NODES");
+    if (nodes && !getenv("SIMCUDA_SEES_ALL"))
+        leave_out(nodes);
 }
 
-/* GPUs as an index counts them: one that is divided stands for its first instance. */
+/* GPUs as an index counts them: one that is divided stands for its first instance, and without one for nothing. */
 static int ordered(int *places)
 {
     int found = 0;
     for (int i = 0; i < count; i++)
-        if (!all[i].instance)
+        if (!all[i].instance && (!all[i].divided || (i + 1 < count && all[i + 1].instance)))
             places[found++] = i;
     const char *order = getenv("CUDA_DEVICE_ORDER");
     if (!order || strcmp(order, "PCI_BUS_ID") != 0)

@@ -15,13 +15,20 @@
  *   link KIND BUS             one NVLink: gpu, switch or unknown, and where it ends; or `link down`
  *   process LISTS PID BYTES [SM]  LISTS of c, g, m; BYTES - when not available; SM percent of the GPU's time
  *   KEY NUMBER                the rest; a key that is not there is "not supported"
+ *
+ * With SIMNVML_NODES=DIR a device has nodes as the driver's in /dev: DIR/nvidiaN (N is the number `minor`, else the
+ * index), and DIR/nvidia-caps/nvidia-capN of an instance (N of `gpu_cap`, `compute_cap`). A program that may not
+ * open one of them does not see the device, and counts the others from 0, as a program of Slurm's does. With
+ * SIMNVML_REFUSES=1 NVML counts them all the same and refuses their handles (NO_PERMISSION), as nvml.h has it.
  */
 #include "simnvml.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NUMBER(key) {#key, offsetof(struct device, key)}
 
@@ -41,6 +48,7 @@ static const struct {
     NUMBER(pcie_generation_now), NUMBER(pcie_width_now), NUMBER(pcie_sent), NUMBER(pcie_received),
     NUMBER(nvlink_sent), NUMBER(nvlink_received), NUMBER(gpm), NUMBER(sm_active), NUMBER(sm_occupancy),
     NUMBER(tensor_active), NUMBER(gpm_pcie_sent), NUMBER(gpm_nvlink_sent), NUMBER(samples_processes),
+    NUMBER(minor), NUMBER(gpu_cap), NUMBER(compute_cap),
 };
 
 static struct watched file;
@@ -253,6 +261,74 @@ static bool read_line(struct box *box, char *line)
     return read_number(device, line, value);
 }
 
+static bool opens(const char *folder, const char *name, long long number)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s%lld", folder, name, number);
+    int node = open(path, O_RDWR | O_CLOEXEC);
+    if (node >= 0)
+        close(node);
+    return node >= 0;
+}
+
+static bool may_open(const struct device *device, const char *folder)
+{
+    if (device->parent < 0)
+        return opens(folder, "nvidia", device->minor == UNKNOWN ? device->index : device->minor);
+    return (device->gpu_cap == UNKNOWN || opens(folder, "nvidia-caps/nvidia-cap", device->gpu_cap)) &&
+           (device->compute_cap == UNKNOWN || opens(folder, "nvidia-caps/nvidia-cap", device->compute_cap));
+}
+
+static void compact(int *numbers, const bool *kept)
+{
+    for (int from = 0, to = 0; from < MOST_GPUS; from++)
+        if (kept[from])
+            numbers[to++] = numbers[from];
+}
+
+/* Without the devices that this process may not open; the others are counted from 0. */
+static void leave_out(struct box *box, const char *folder)
+{
+    bool refuses = getenv("SIMNVML_REFUSES") != NULL, kept[MOST_GPUS];
+    int place[MOST_DEVICES], left = 0, gpus = 0, index = 0;
+    memset(kept, true, sizeof kept);
+    for (int i = 0; i < box->device_count; i++) {
+        struct device *device = &box->devices[i];
+        bool may = may_open(device, folder), gpu = device->parent < 0;
+        device->refused = gpu && refuses && !may;
+        if (gpu)
+            kept[gpus++] = may || device->refused;
+        may = gpu ? kept[gpus - 1] : may && place[device->parent] >= 0;
+        place[i] = may ? left++ : -1;
+    }
+    for (int i = 0; i < box->device_count; i++) {
+        struct device *device = &box->devices[i];
+        if (place[i] < 0)
+            continue;
+        compact(device->levels, kept);
+        compact(device->peers, kept);
+        if (device->parent < 0) {
+            if (device->minor == UNKNOWN)
+                device->minor = device->index;
+            device->index = index++;
+            snprintf(device->label, sizeof device->label, "%d", (int)device->index);
+        } else {
+            device->parent = place[device->parent];
+            snprintf(device->label, sizeof device->label, "%d:%d", (int)box->devices[device->parent].index,
+                     (int)device->index);
+        }
+        box->devices[place[i]] = *device;
+    }
+    box->device_count = left;
+    int processes = 0;
+    for (int i = 0; i < box->process_count; i++)
+        if (place[box->processes[i].device] >= 0) {
+            box->processes[processes] = box->processes[i];
+            box->processes[processes++].device = place[box->processes[i].device];
+        }
+    box->process_count = processes;
+}
+
 static bool read_box(struct box *box)
 {
     FILE *stream = fopen(file.path, "re");
@@ -277,6 +353,9 @@ static bool read_box(struct box *box)
     }
     free(line);
     fclose(stream);
+    const char *nodes = getenv("SIMNVML_NODES");
+    if (right && nodes)
+        leave_out(box, nodes);
     return right;
 }
 

@@ -154,6 +154,8 @@ nvmlReturn_t handle_of(const struct device *device, nvmlDevice_t *handle)
     /* A driver still knows a GPU that is lost after it was opened, but cannot open one that is lost. */
     if (fault_of(device))
         return fault_of(device);
+    if (device->refused)
+        return NVML_ERROR_NO_PERMISSION;
     if (handle_count == MOST_DEVICES)
         return NVML_ERROR_MEMORY;
     struct nvmlDevice_st *next = &handles[handle_count++];

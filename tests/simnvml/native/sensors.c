@@ -188,7 +188,7 @@ nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t handle, unsigned int *minor)
         return answer ? answer : NVML_ERROR_INVALID_ARGUMENT;
     if (device.parent >= 0)
         return NVML_ERROR_NOT_SUPPORTED;
-    *minor = (unsigned)device.index;
+    *minor = (unsigned)(device.minor == UNKNOWN ? device.index : device.minor);
     return NVML_SUCCESS;
 }
 

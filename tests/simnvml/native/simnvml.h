@@ -79,6 +79,8 @@ struct device {
         clock_reasons, ecc_corrected, ecc_uncorrected, retired, remapped, pcie_generation_now, pcie_width_now,
         pcie_sent, pcie_received, nvlink_sent, nvlink_received, gpm, sm_active, sm_occupancy, tensor_active,
         gpm_pcie_sent, gpm_nvlink_sent, samples_processes;
+    long long minor, gpu_cap, compute_cap; /* numbers of nodes; `minor` of GPUs, UNKNOWN: the index */
+    bool refused; /* this process may not open it, and NVML says so */
     int links_count;
     struct remote links[MOST_LINKS];
     int levels[MOST_GPUS]; /* nvmlGpuTopologyLevel_t to each GPU by index, -1: unknown */

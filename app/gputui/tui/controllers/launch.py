@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from gputui.choosing.grouping import GroupingError
 from gputui.choosing.selection import NotFree, not_free
 from gputui.choosing.verdict_text import not_free_lines
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import assignments, command_line, shell_expansion, split
@@ -331,7 +332,13 @@ class LaunchController:
         from gputui.launching.history_file import remember
         from gputui.tui import start_launch
 
-        app, launch, allocation = self._view.app, self._view.app_state.launch, pending.allocation
+        app, allocation = self._view.app, pending.allocation
+        try:
+            launch = start_launch.confined_to_selected(self._view.app_state, self._environ)
+        except GputuiError as error:
+            allocation.release()
+            self._view.show_message(str(error), "lost")
+            return
         count = start_launch.count_of(self._view.app_state)
         not_kept = remember(self._environ, self._view.app_state.options, count, self._clock())
         warnings = [not_kept, *(notice.text for notice in allocation.notices)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
+from gputui.system.drm import nodes_of
 from gputui.vendors.amd.visibility import HipVisibility, reads_uuids
 from gputui.vendors.vendor import Containers, Vendor, renumbered
 from gputui.vendors.visibility import Changes, Visibility
@@ -134,6 +135,12 @@ class Amd(Vendor):
         from pathlib import Path
 
         return Path(__file__).parent / "driver_probe.py"
+
+    def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
+        return nodes_of(root, device.render)
+
+    def driver_here(self, root: Root) -> str:
+        return root.text("/sys/module/amdgpu/version", 256) or ""
 
     def driver_trouble(self, code: int | None, error: str | None) -> str | None:
         if code is not None:

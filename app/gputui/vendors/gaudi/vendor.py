@@ -81,6 +81,14 @@ class Gaudi(Vendor):
             return ("the module ids are not known: hl-smi's indices stand for them, which may be others",)
         return ()
 
+    def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
+        number = (device.render or "").removeprefix("accel")
+        found = (f"/dev/accel/accel{number}", f"/dev/accel/accel_controlD{number}")
+        return found if number and all(map(root.has, found)) else ()
+
+    def driver_here(self, root: Root) -> str:
+        return root.text("/sys/module/habanalabs/version", 256) or ""
+
     def fact_names(self, device: Device) -> Mapping[str, str]:
         return _FACTS
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
+from gputui.system.drm import nodes_of
 from gputui.vendors.intel.visibility import LevelZeroVisibility
 from gputui.vendors.vendor import RARELY_TOLD, Containers, Vendor
 from gputui.vendors.visibility import Changes, Visibility
@@ -79,6 +80,9 @@ class Intel(Vendor):
         if any(device.apart == "integrated" for device in devices):
             return ("an integrated GPU has the host's memory, and many programs for XPU do not support it",)
         return ()
+
+    def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
+        return nodes_of(root, device.render)
 
     def bare_uuid(self, uuid: str) -> str:
         """As xpu-smi writes it; a program is told the same sixteen bytes in the other order (Level Zero, as

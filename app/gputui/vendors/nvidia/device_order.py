@@ -8,17 +8,14 @@ number is known only where every heuristic that means "fastest" gives it to the 
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB
+from gputui.vendors.driver_process import ask_driver, uuids_of
 
 _SECONDS = 10.0
 """How long the driver may take to start in a process that only counts devices: without the persistence daemon
@@ -27,10 +24,7 @@ it first initializes each idle GPU, which takes a second or two."""
 _CLEARLY = 1.25
 """The ratio of cores times clock from which on one GPU is clearly faster than another."""
 
-_PROBE = (
-    "import json, runpy, sys; json.dump(runpy.run_path(sys.argv[1])['driver']()['devices'], sys.stdout)",
-    str(Path(__file__).parent / "driver_probe.py"),
-)
+_PROBE = Path(__file__).parent / "driver_probe.py"
 
 
 def driver_order(environ: Mapping[str, str] = os.environ, seconds: float = _SECONDS) -> tuple[str, ...]:
@@ -39,42 +33,9 @@ def driver_order(environ: Mapping[str, str] = os.environ, seconds: float = _SECO
     () where there is no driver, or no answer. CUDA starts in a child process, never in ours, and no context
     is made on a device.
     """
-    if not sys.executable:
-        return ()
     asking = {**environ, "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
     asking.pop("CUDA_VISIBLE_DEVICES", None)
-    try:
-        child = subprocess.Popen(
-            # (Isolated: no file in the working directory, and nobody's sitecustomize, is loaded.)
-            [sys.executable, "-I", "-S", "-c", *_PROBE],
-            env=asking,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError:
-        return ()
-    with child.stdout or contextlib.nullcontext():
-        try:
-            answer, _ = child.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                # One that hangs in the kernel is not waited for.
-                child.wait(1.0)
-            return ()
-    return _uuids(answer)
-
-
-def _uuids(answer: bytes) -> tuple[str, ...]:
-    """What a child answered; () for anything but distinct UUIDs."""
-    try:
-        found: Any = [device["uuid"] for device in json.loads(answer)]
-    except (ValueError, TypeError, KeyError):
-        return ()
-    good = all(isinstance(uuid, str) for uuid in found) and len(set(found)) == len(found)
-    return tuple(found) if good else ()
+    return uuids_of(ask_driver(_PROBE, asking, seconds)) or ()
 
 
 def known_places(gpus: Sequence[Device]) -> tuple[Device | None, ...]:

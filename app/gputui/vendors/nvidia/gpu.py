@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from gputui.vendors.nvidia.telemetry import TelemetryReader
 
 # nvmlReturn_t, nvml.h.
-UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND = 1, 2, 3, 6, 13
+UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, FUNCTION_NOT_FOUND = (
+    1,
+    2,
+    3,
+    4,
+    6,
+    13,
+)
 GPU_IS_LOST, RESET_REQUIRED, VERSION_MISMATCH = 15, 16, 25
 
 _MOST_PID = 2**22
@@ -46,6 +53,9 @@ _FACTS: dict[str, tuple[str, tuple[int, ...], Callable[[Any], Any]]] = {
     "compute_capability": ("nvmlDeviceGetCudaComputeCapability", (), lambda answer: "{}.{}".format(*answer)),
     "cores": ("nvmlDeviceGetNumGpuCores", (), int),
     "max_sm_clock": ("nvmlDeviceGetMaxClockInfo", (1,), int),
+    "minor": ("nvmlDeviceGetMinorNumber", (), int),
+    "gpu_instance": ("nvmlDeviceGetGpuInstanceId", (), int),
+    "compute_instance": ("nvmlDeviceGetComputeInstanceId", (), int),
 }
 """Facts that never change, and on which no verdict depends: the function, its further arguments, and what is
 made of its answer.
@@ -53,6 +63,10 @@ made of its answer.
 Of several near NUMA nodes (GH200: the CPU's node, and those that stand for shares of the GPU's own memory)
 the first is the GPU's: that one has the CPUs.
 """
+
+_NODES = ("minor",)
+_NODES_OF_INSTANCES = ("gpu_instance", "compute_instance")
+"""What its device files are known by: read for a confined launch only."""
 
 _SPEED = ("compute_capability", "cores", "max_sm_clock")
 """What "fastest" is judged by: the name does not tell."""
@@ -81,6 +95,7 @@ _IDENTITY = (
     "name",
     "ordinal",
     "pci_bus_id",
+    "minor",
     "parent",
     "mig",
     "memory_total",
@@ -96,7 +111,7 @@ _IDENTITY = (
 """What stays true of a device that is lost."""
 
 
-_INHERITED = ("pci_bus_id", "compute_capability", "unified", "numa_node")
+_INHERITED = ("pci_bus_id", "minor", "compute_capability", "unified", "numa_node")
 """What a MIG instance has from its GPU."""
 
 _ANOTHER_LIST = 16 * 2**20
@@ -147,7 +162,11 @@ class Gpu:
         self.handle: Any = None
         self._nvml, self._index, self._clock, self._ticks = nvml, index, clock, ticks
         self._never = _NOT_OF_INSTANCES if instance else frozenset()
-        self._facts: tuple[str, ...] = ("name",) if instance else tuple(_FACTS)
+        self._facts: tuple[str, ...] = (
+            ("name",)
+            if instance
+            else tuple(fact for fact in _FACTS if fact not in (*_NODES, *_NODES_OF_INSTANCES))
+        )
         self._refusals = Refusals(ticks)
         self._trouble: str | None = None
         self._stale = False
@@ -158,6 +177,8 @@ class Gpu:
         self._learned: set[str] = set()
         self._modes_due = not instance
         self._instances: dict[str, Gpu] = {}
+        self.refused = False
+        """Whether the driver knows the GPU, and we may not open it."""
         self.listed = False
         self.unlisted: str | None = None
         self._listed_at: tuple[int | None, bool] | None = None
@@ -383,7 +404,7 @@ class Gpu:
         if not device.uuid and Want.WHOLE not in want:
             device = replace(device, uuid=self._uuid())
             self.devices = (replace(self.devices[0], uuid=device.uuid), *self.devices[1:])
-        if Want.NAMES in want and len(self._learned) < len(self._facts):
+        if Want.NAMES in want and not self._learned.issuperset(self._facts):
             device = with_facts(device, **self._learn(*self._facts))
         if device.parent is None and (
             Want.MODES in want or (self._modes_due and want & (Want.NAMES | Want.LOAD))
@@ -426,8 +447,11 @@ class Gpu:
             self.handle = self._nvml.nvmlDeviceGetHandleByIndex(self._index)
         except self._nvml.NVMLError as error:
             self._raise_gone(error, self._nvml.nvmlDeviceGetHandleByIndex, ())
+            # (One that has been open before has lost more than our right to it.)
+            self.refused = error.value == NO_PERMISSION and not device.uuid
             self._note("nvmlDeviceGetHandleByIndex", error)
             return device
+        self.refused = False
         self._refusals.ask_all()
         self._modes_due, self._listed_at = True, None
         if not device.uuid:
@@ -497,6 +521,21 @@ class Gpu:
     def read_speed(self) -> None:
         """The same for what tells how fast it is."""
         self._once(*_SPEED)
+
+    def read_nodes(self) -> None:
+        """The same for what its device files are known by, and those of its instances."""
+        self._once(*_NODES)
+        for instance in self._instances.values():
+            instance.inherit(self.devices[0])
+            instance._once(*_NODES_OF_INSTANCES)
+        if len(self.devices) > 1:
+            # (Without them where the GPU has just been lost.)
+            instances = (instance.devices[0] for instance in self._instances.values())
+            self.devices = (self.devices[0], *instances)
+
+    def count_as(self, index: int) -> None:
+        """Note which number programs give the GPU, as there are others that nobody of ours may open."""
+        self.devices = (replace(self.devices[0], index=index), *self.devices[1:])
 
     def number(self, ordinal: int | None) -> None:
         """Note which number the runtime gives the GPU."""

@@ -50,7 +50,8 @@ REMEDIES: dict[int, str] = {
 class NvmlSource:
     """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch, `ticks`
     seconds that only grow; `sysfs` is where the kernel shows its devices. A GPU of which no call comes back
-    for `patience` seconds (None: those of patience.py) is left out until it does."""
+    for `patience` seconds (None: those of patience.py) is left out until it does. `confined`: whether this
+    process can open some of the devices only."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class NvmlSource:
         sysfs: str | os.PathLike[str] = "/sys",
         ticks: Callable[[], float] = time.monotonic,
         patience: float | None = None,
+        confined: bool = False,
     ) -> None:
         self.label = ""
         self._processes = processes
@@ -66,10 +68,12 @@ class NvmlSource:
         self._nvml: Any = None
         self._host = Host()
         self._gpus: list[Gpu] = []
+        self._refused: list[Gpu] = []
+        """GPUs that the driver counts, and that we may not open: they are left out."""
         self._wired = _NOTHING
         self._wire_again = _Wait(0.0, 0.0)
         self._start_again = _Wait(0.0, 0.0)
-        self._patience = patience
+        self._patience, self._confined = patience, confined
         self._reader: Reader | None = None
         self._hanging: dict[int, tuple[Gpu, Turn[Gpu]]] = {}
         """The GPUs of which a call hangs, by index, and the threads that wait. A stand-in is listed."""
@@ -110,13 +114,14 @@ class NvmlSource:
     def _count(self, count: int) -> None:
         """Expect this many GPUs. Each asks for its handle again, and finds out whether it is still the same
         one."""
-        gpus = self._gpus[:count]
-        for gpu in self._gpus[count:]:
+        # (Where some are refused, our list has other places than the driver's.)
+        gpus = [] if self._refused else self._gpus[:count]
+        for gpu in self._gpus[len(gpus) :]:
             gpu.close()
         gpus += [Gpu(self._nvml, index, self._clock, self._ticks) for index in range(len(gpus), count)]
         for gpu in gpus:
             gpu.renew(self._nvml)
-        self._gpus, self._order = gpus, None
+        self._gpus, self._refused, self._order = gpus, [], None
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self._start_over_if_nothing_works()
@@ -126,15 +131,18 @@ class NvmlSource:
         missing = Want.MODES in want and None in (self._host.driver, self._host.cuda)
         if Want.NAMES in want and (missing or self._host == Host()):
             self._host = self._read_host()
-        facts = want & ~(Want.LINKS | Want.TOPOLOGY | Want.SPEED | Want.ORDER)
+        facts = want & ~(Want.LINKS | Want.TOPOLOGY | Want.SPEED | Want.ORDER | Want.NODES)
         detailed, among = (among, None) if Want.DETAILS in want else (None, among)
         self._take_back()
         due = [gpu for gpu in self._gpus if facts or gpu.handle is None]
         self._for_each(due, lambda gpu: gpu.refresh(want, detailed))
+        self._leave_out_refused()
         if want & (Want.SPEED | Want.ORDER):
             self._read_speeds(None if Want.ORDER in want else among)
         if Want.ORDER in want:
             self._read_order()
+        if Want.NODES in want:
+            self._for_each(list(self._gpus), lambda gpu: gpu.read_nodes())
         wiring = want & (Want.LINKS | Want.TOPOLOGY)
         keys = tuple(device.key for gpu in self._gpus for device in gpu.devices)
         if wiring or (self._wired.links and (keys != self._wired.keys or self._wiring_is_due())):
@@ -160,6 +168,16 @@ class NvmlSource:
             peers=wired.peers,
             topology=wired.topology,
         )
+
+    def _leave_out_refused(self) -> None:
+        """In a confined process, without the GPUs that NVML counts and refuses (nvml.h,
+        nvmlDeviceGetCount_v2): no program that we start sees them, and CUDA numbers the others only."""
+        left = [gpu for gpu in self._gpus if not gpu.refused]
+        if self._confined and left and len(left) < len(self._gpus) and not self._hanging:
+            for place, gpu in enumerate(left):
+                gpu.count_as(place)
+            self._refused = [gpu for gpu in self._gpus if gpu.refused]
+            self._gpus = left
 
     def _for_each(self, gpus: list[Gpu], read: Callable[[Gpu], None]) -> None:
         """Call `read` with each of them, and put a stand-in in the place of one that does not answer."""
@@ -228,7 +246,10 @@ class NvmlSource:
         except self._nvml.NVMLError:
             # As many as before, then; each GPU reports what is wrong with it.
             return
-        if count != len(self._gpus) and not self._is_inside:
+        for gpu in self._refused:
+            gpu.refresh(Want(0))
+        allowed = not all(gpu.refused for gpu in self._refused)
+        if (allowed or count != len(self._gpus) + len(self._refused)) and not self._is_inside:
             self._count(count)
 
     def _wiring_is_due(self) -> bool:
@@ -254,7 +275,7 @@ class NvmlSource:
         for gpu in self._gpus:
             gpu.close()
         nvml, self._nvml = self._nvml, None
-        self._gpus, self._wired = [], _NOTHING
+        self._gpus, self._refused, self._wired = [], [], _NOTHING
         self._wire_again = self._start_again = _Wait(0.0, 0.0)
         self._looked_at, self._uses, self._owned = frozenset(), {}, {}
         if not hanging:

@@ -6,12 +6,14 @@ torch's own parser reads them (torch/cuda/__init__.py, `_parse_visible_devices`)
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
 from gputui.vendors.vendor import Containers, Vendor
-from gputui.vendors.visibility import Visibility
+from gputui.vendors.visibility import CONFINED, Visibility
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +27,18 @@ _SEVERAL_RANKS = "NCCL_MULTI_RANK_GPU_ENABLE"
 
 _UUID_PREFIXES = ("GPU-", "MIG-")
 """Of GPUs, and of MIG instances ("MIG-GPU-…/1/0" of older drivers)."""
+
+
+_NODE = re.compile("nvidia[0-9]{1,6}")
+_UVM = "/dev/nvidia-uvm"
+_CAPABILITY = re.compile("(gpu[0-9]{1,6}/gi[0-9]{1,6}/\\S{1,64}) ([0-9]{1,6})")
+
+
+def _capabilities(root: Root) -> dict[str, str]:
+    """The device file of each right to a MIG instance, by its name ("gpu0/gi3/ci0/access")."""
+    lines = (root.text("/proc/driver/nvidia-caps/mig-minors", 2**20) or "").splitlines()
+    found = filter(None, map(_CAPABILITY.fullmatch, lines))
+    return {each[1]: f"/dev/nvidia-caps/nvidia-cap{each[2]}" for each in found}
 
 
 class CudaVisibility(Visibility):
@@ -104,7 +118,7 @@ class Nvidia(Vendor):
     def source(self, root: Root) -> Source:
         from gputui.vendors.nvidia.source import NvmlSource
 
-        return NvmlSource()
+        return NvmlSource(confined=CONFINED in os.environ)
 
     def maybe_there(self, root: Root) -> bool:
         # (NVML is this machine's; the kernel's files tell nothing of memory and load.)
@@ -127,6 +141,35 @@ class Nvidia(Vendor):
             f"NCCL accepts several ranks on one GPU's instances with {_SEVERAL_RANKS}=1 only, from 2.30 on;"
             " an older one stops (gloo does not)",
         )
+
+    def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
+        """A GPU's by its minor number, which is not its index; of an instance also those of its capabilities
+        (MIG User Guide, "Device Nodes and Capabilities")."""
+        if device.minor is None:
+            return ()
+        gpu = f"/dev/nvidia{device.minor}"
+        if device.parent is None:
+            return (gpu,) if root.has(gpu) else ()
+        number, place = device.minor, device.gpu_instance
+        ways = (f"gpu{number}/gi{place}/access", f"gpu{number}/gi{place}/ci{device.compute_instance}/access")
+        caps = _capabilities(root)
+        found = (gpu, *(caps[way] for way in ways if way in caps))
+        return found if len(found) == 3 and all(map(root.has, found)) else ()
+
+    def all_nodes(self, root: Root) -> tuple[str, ...]:
+        gpus = (f"/dev/{name}" for name in root.names("/dev") if _NODE.fullmatch(name))
+        return (*gpus, *filter(root.has, _capabilities(root).values()))
+
+    def unready_to_confine(self, root: Root) -> str | None:
+        if root.has(_UVM):
+            return None
+        return (
+            f"{_UVM} is not there: nothing has used CUDA since the machine started, and a confined program"
+            " cannot make it (nvidia-modprobe)"
+        )
+
+    def driver_here(self, root: Root) -> str:
+        return root.text("/sys/module/nvidia/version", 256) or ""
 
     def driver_trouble(self, code: int | None, error: str | None) -> str | None:
         from gputui.vendors.nvidia.cuda_errors import of_code, of_library

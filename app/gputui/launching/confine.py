@@ -1,0 +1,210 @@
+"""Confined launches: whether a command is started so that it can open its own devices only, and how then.
+
+What a process may not open, its driver does not show: so a confined command runs on the claimed devices,
+whatever it sets or reads (system/landlock.py). They are counted from 0 there, in the order of their indices,
+and the launch is composed for these numbers a second time (`Launch.inside`); what is shown, copied and
+exported keeps the machine's own. Nothing is confined where that is not proved (confine_proof.py).
+
+What speaks against it is one table, `AGAINST`, with a sentence each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from gputui.inventory.device import Device
+from gputui.inventory.errors import GputuiError
+from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.snapshot import Snapshot
+from gputui.launching.argument_vector import program_name
+from gputui.launching.confine_proof import left_out, proved
+from gputui.launching.intent import Intent
+from gputui.launching.launch import Inside, Launch
+from gputui.launching.shells import shell_of
+from gputui.launching.wrappers import unwrap, wrappers
+from gputui.system.landlock import LandlockError, check
+from gputui.system.root import HERE, Root
+from gputui.vendors.vendor import renumbered
+from gputui.vendors.visibility import CONFINED, Confine
+
+
+class CannotConfineError(GputuiError):
+    """The launch cannot be confined; the message is a sentence."""
+
+
+class Case(NamedTuple):
+    """A launch that could be confined.
+
+    inside    as it was composed for the numbers that its devices have by themselves
+    snapshot  the box, read with `Want.NODES`
+    left_out  the device files of the others; None where the file of a device is not known
+    environ   what the command will inherit
+    """
+
+    launch: Launch
+    inside: Launch
+    intent: Intent
+    snapshot: Snapshot
+    left_out: tuple[str, ...] | None
+    environ: Mapping[str, str]
+    root: Root
+
+
+def confined(
+    launch: Launch,
+    made: Callable[[tuple[Device, ...]], Launch],
+    intent: Intent,
+    snapshot: Snapshot,
+    environ: Mapping[str, str],
+    how: Confine,
+    prove: bool = True,
+    again: bool = False,
+) -> Launch:
+    """The launch, with how it is started confined where it is to be; `made` composes it for devices with the
+    numbers that they have by themselves.
+
+    Without `prove` no driver is asked, and what has not been proved before is not confined; `again` proves it
+    anew. Raises CannotConfineError where it is to be confined always, and cannot be.
+    """
+    if how == "never" or not launch.devices:
+        return launch
+    others = left_out(launch.devices, snapshot, HERE)
+    case = Case(launch, made(_alone(launch.devices)), intent, snapshot, others, environ, HERE)
+    return _decided(case, how, prove, again)
+
+
+def _alone(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The devices as a program numbers them that can open no others; instances are named by UUID anyway."""
+    return devices if any(device.parent for device in devices) else renumbered(devices)
+
+
+def _decided(case: Case, how: Confine, prove: bool, again: bool) -> Launch:
+    launch = case.launch
+    if case.left_out == ():
+        # There are no other devices: nothing is to be kept from it.
+        return launch
+    for reason in AGAINST:
+        why = reason.why(case)
+        if why is not None:
+            return _not_confined(launch, how, why, reason.of_command)
+    assert case.left_out is not None  # the first reason
+    environ = launch.environment(case.environ)
+    why = proved(launch.devices[0], case.snapshot, environ, case.root, prove, again)
+    if why is not None:
+        return _not_confined(launch, how, why, False)
+    names = ", ".join(map(launch.vendor.device, range(len(launch.devices))))
+    labels = ",".join(map(case.snapshot.label, launch.devices))
+    sees = f"sees only GPU {labels} ({names})"
+    changes = (*case.inside.changes, (CONFINED, "1"))
+    inside = Inside(case.inside.argv, changes, case.left_out, sees)
+    return replace(launch, inside=inside, remarks=(*launch.remarks, sees))
+
+
+def _not_confined(launch: Launch, how: Confine, why: str, said: bool) -> Launch:
+    if how == "always":
+        raise CannotConfineError(f"cannot be confined: {why}")
+    remarks = (*launch.remarks, f"not confined: {why}") if said else launch.remarks
+    return replace(launch, unconfined=why, remarks=remarks)
+
+
+class Reason(NamedTuple):
+    """Something that may speak against confining a launch.
+
+    of_command  whether it is the command that does, and not the machine: then it is said each time
+    why         the sentence, None where it does not
+    """
+
+    of_command: bool
+    why: Callable[[Case], str | None]
+
+
+_SETUID = "{} gets no other user's rights in a confined process"
+_MOUNTS = "{} changes mounts, which the kernel refuses a confined process"
+_SERVER = "{} may hand the command to a server that runs already, and is not confined"
+_DAEMON = "{} has the command started by another process, which is not confined"
+_OWN_LIST = "{} gives its containers devices of its own: the selected ones"
+
+_PROGRAMS: dict[str, str] = {
+    **dict.fromkeys(("sudo", "su", "doas", "pkexec", "runuser", "newgrp", "sg"), _SETUID),
+    **dict.fromkeys(
+        (
+            "apptainer",
+            "singularity",
+            "bwrap",
+            "unshare",
+            "nsenter",
+            "firejail",
+            "flatpak",
+            "enroot",
+            "ch-run",
+        ),
+        _MOUNTS,
+    ),
+    **dict.fromkeys(("mount", "umount", "fusermount", "fusermount3", "chroot", "systemd-nspawn"), _MOUNTS),
+    **dict.fromkeys(("tmux", "screen", "byobu", "zellij"), _SERVER),
+    **dict.fromkeys(("systemd-run", "at", "batch", "srun", "sbatch", "salloc", "ssh", "qsub"), _DAEMON),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "udocker"), _OWN_LIST),
+}
+"""Programs that do not work in a confined process, or whose command is not in it."""
+
+_BEGINS_COMMAND = re.compile(r"(?:^|[;&|({\n`]|\b(?:exec|then|do|else|nohup|time)\s)\s*([\w./+-]+)")
+"""The first words of the commands in a line of a shell, roughly: what is not found fails loudly inside."""
+
+
+def _program(case: Case) -> str | None:
+    argv = case.launch.argv
+    command = unwrap(argv)[1]
+    names = [program_name(call.words) for call in wrappers(argv)] + [program_name(command)]
+    shell = shell_of(command)
+    if shell is not None:
+        names += [program_name((word,)) for word in _BEGINS_COMMAND.findall(shell.command or "")]
+    found = next((name for name in names if name in _PROGRAMS), None)
+    return _PROGRAMS[found].format(found) if found is not None else None
+
+
+def _own_numbers(case: Case) -> str | None:
+    """Numbers of the whole machine in the command, where they cannot be rewritten."""
+    own, named = case.inside.own, case.intent.devices
+    if named is not None and not named.rewritable and named.listed:
+        inside = _alone(case.launch.devices)
+        if not case.launch.vendor.visibility.names_these(named.listed, inside):
+            return f"{named.words} counts all devices of the machine, and cannot be rewritten"
+    if own is not None and case.launch.own is None:
+        return f"{own.words} counts all devices of the machine, and cannot be rewritten"
+    if case.inside.refused is not None and case.launch.refused is None:
+        return case.inside.refused
+    return None
+
+
+def _landlock() -> str | None:
+    try:
+        check()
+    except LandlockError as error:
+        return error.strerror
+    return None
+
+
+def _mounted_on_demand(case: Case) -> str | None:
+    """A folder of `/` that is mounted when it is first looked into: what is mounted then is not what was
+    allowed (proc_pid_mountinfo(5); "indirect" maps are mounted below theirs, which is)."""
+    for line in (case.root.text("/proc/self/mountinfo", 2**20) or "").splitlines():
+        before, _, after = line.partition(" - ")
+        words, options = before.split(" "), after.split(" ")
+        if len(words) > 4 and options[0] == "autofs" and ",direct" in after:
+            place = words[4]
+            if place.count("/") == 1 and place != "/":
+                return f"{place} is mounted on demand (autofs), and could not be read in a confined process"
+    return None
+
+
+AGAINST = (
+    Reason(False, lambda case: "the device files are not known" if case.left_out is None else None),
+    Reason(True, _program),
+    Reason(True, _own_numbers),
+    Reason(False, lambda case: case.launch.vendor.unready_to_confine(case.root)),
+    Reason(False, lambda case: _landlock()),
+    Reason(False, _mounted_on_demand),
+)
+"""What speaks against confining a launch, what costs least first. The last is that it is not proved."""

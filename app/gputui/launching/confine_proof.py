@@ -1,0 +1,151 @@
+"""The proof that confinement works on this machine.
+
+A process that can open one device's files asks the driver which devices there are: exactly that one must
+answer. It holds for one boot, kernel and driver, and for whole GPUs or for instances; the answer is kept in
+the state folder, so that the driver starts once for it (0.2 to 2 s). One that is not the right one is asked
+for again after an hour, or by hand (`gputui check --confine`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.untrusted_json import LAST_MOMENT, DocumentError, JsonValue
+from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, write_private
+from gputui.system.landlock import LandlockError
+from gputui.system.root import Root
+from gputui.vendors.driver_process import ask_driver
+from gputui.vendors.registry import vendor_of
+
+SECONDS = 20.0
+"""How long the driver may take to start: without the persistence daemon it first initializes the device."""
+
+_AGAIN = 3600.0
+"""Seconds after which a proof that failed is tried again."""
+_MOST, _LARGEST = 64, 2**16
+"""How many answers are kept, and the most bytes of their file."""
+
+NOT_YET = "it has not been proved on this machine yet (`gputui check --confine`)"
+
+
+def left_out(devices: Sequence[Device], snapshot: Snapshot, root: Root) -> tuple[str, ...] | None:
+    """The device files that a program on these devices is not to open; None where one that it needs, or must
+    not open, is not known."""
+    vendor = vendor_of(devices)
+    keys = {device.key for device in devices}
+    every, own = dict.fromkeys(vendor.all_nodes(root)), set[str]()
+    told = bool(every)
+    for device in (*(each for each in devices if each.key not in snapshot.by_key), *snapshot.devices):
+        nodes = vendor_of((device,)).nodes(device, root)
+        if device.key in keys:
+            own.update(nodes)
+        if not nodes and (device.key in keys or (device.vendor == vendor.name and not told)):
+            return None
+        every |= dict.fromkeys(nodes)
+    return tuple(node for node in every if node not in own)
+
+
+def subject(device: Device, root: Root) -> str:
+    """What a proof with this device is valid for."""
+    boot = root.text("/proc/sys/kernel/random/boot_id", 64) or ""
+    vendor = vendor_of((device,))
+    kind = "instances" if device.parent else "whole"
+    return " ".join((vendor.name, vendor.driver_here(root), kind, os.uname().release, boot))
+
+
+def proved(
+    device: Device,
+    snapshot: Snapshot,
+    environ: Mapping[str, str],
+    root: Root,
+    ask: bool = True,
+    again: bool = False,
+) -> str | None:
+    """None where confinement is proved on this machine for devices like this one; else why it is not.
+
+    `ask`: whether the driver may be asked where nothing is kept; `again`: whatever is kept.
+    """
+    of = subject(device, root)
+    kept = {} if again else _kept(environ)
+    if of in kept and (kept[of][0] is None or abs(time.time() - kept[of][1]) < _AGAIN):
+        return kept[of][0]
+    if not ask:
+        return NOT_YET
+    why = _tried(device, snapshot, environ, root)
+    _keep(environ, of, why)
+    return why
+
+
+def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root: Root) -> str | None:
+    vendor = vendor_of((device,))
+    if vendor.driver_probe is None:
+        return f"gputui cannot ask {vendor.driver} what a confined process sees"
+    others = left_out((device,), snapshot, root)
+    if others is None:
+        return "the device files are not known"
+    asking = {name: text for name, text in environ.items() if name not in vendor.visibility.names}
+    try:
+        answer = ask_driver(vendor.driver_probe, asking, SECONDS, others)
+    except LandlockError as error:
+        return error.strerror
+    if answer is None:
+        return f"{vendor.driver} did not answer a confined process within {SECONDS:g} seconds"
+    seen = answer.get("devices")
+    if isinstance(seen, list) and len(seen) == 1 and _is(seen[0], device):
+        return None
+    label = snapshot.label(device)
+    trouble = vendor.driver_trouble(answer.get("code"), answer.get("error")) if not seen else None
+    number = len(seen) if isinstance(seen, list) else 0
+    shown = trouble or f"{number} device{'s' if number != 1 else ', and another one'}"
+    return f"a process that can open GPU {label} only was shown: {shown}"
+
+
+def _is(seen: Any, device: Device) -> bool:
+    """Whether the driver's device is this one: by UUID; by its place on the bus where it tells none."""
+    if not isinstance(seen, dict):
+        return False
+    vendor = vendor_of((device,))
+    uuid, bus = seen.get("uuid"), seen.get("bus")
+    if isinstance(uuid, str) and device.name_by_uuid:
+        return vendor.bare_uuid(uuid) == vendor.bare_uuid(device.uuid)
+    place = (device.pci_bus_id or "").lower()
+    return isinstance(bus, str) and bool(place) and place.endswith(bus.lower()) and device.parent is None
+
+
+def _file(environ: Mapping[str, str]) -> Path:
+    return state_folder(environ) / "confinement.json"
+
+
+def _kept(environ: Mapping[str, str]) -> dict[str, tuple[str | None, float]]:
+    """The answers that are kept, the newest last, by what they are valid for: why not, and when."""
+    try:
+        with os.fdopen(open_own(_file(environ)), "rb") as file:
+            data = file.read(_LARGEST + 1)
+        rows = JsonValue(json.loads(data), "proofs")["proofs"].items(_MOST)
+        return {
+            row["of"].text(): (
+                row["why"].text() if row["why"].known else None,
+                row["time"].number(LAST_MOMENT),
+            )
+            for row in rows
+        }
+    except (OSError, NoHomeError, DocumentError, ValueError, RecursionError):
+        return {}
+
+
+def _keep(environ: Mapping[str, str], of: str, why: str | None) -> None:
+    """Where it cannot be kept, the driver is asked again at the next launch."""
+    rows = {**_kept(environ), of: (why, time.time())}
+    document = [{"of": key, "why": reason, "time": at} for key, (reason, at) in [*rows.items()][-_MOST:]]
+    try:
+        file = _file(environ)
+        private_folder(file.parent)
+        write_private(file, json.dumps({"proofs": document}))
+    except (OSError, NoHomeError):
+        return
