@@ -94,7 +94,7 @@ def test_the_guides_three_outputs(box: Box) -> None:
 
 
 def test_every_variant_is_a_job_on_the_same_devices_under_one_claim(box: Box) -> None:
-    claims = f"ls {box.claims_folder} | sort; echo $CUDA_VISIBLE_DEVICES $X $Y"
+    claims = f"ls {box.claims_folder}/*.claim | sort; echo $CUDA_VISIBLE_DEVICES $X $Y"
     found = compare(box, "-n", "2", "--vary", "env:X=0,1", "--vary", "env:Y=a,b", *sh(claims))
     said = [output(box, row["runs"][0]).splitlines() for row in found["variants"]]
     assert [each[-1] for each in said] == ["0,1 0 a", "0,1 0 b", "0,1 1 a", "0,1 1 b"]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gputui.allocating.claims.folder import bases, unusable
+from gputui.allocating.claims.folder import bases
 from gputui.allocating.claims.read import claims
 from gputui.choosing.claimed_use import ClaimedUse, claimed_uses, use_document
 from gputui.choosing.verdict_text import claimed_and_runs_on
@@ -108,8 +108,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             )
         )
     elif not found:
-        why = None if simulated else unusable(os.environ)
-        say(why or "no claims; `gputui run` claims the devices that it starts on")
+        say("no claims; `gputui run` claims the devices that it starts on")
     else:
         print_line("\n".join(_lines(found, box, uses, kept)))
     return DONE

@@ -189,22 +189,16 @@ def own_place(environ: Mapping[str, str]) -> Path:
     named = environ.get(VARIABLE)
     if named and not os.path.lexists(named):
         _make(Path(named), 0o1777)
-    base = next(iter(bases(environ)), None)
-    if base is None:
-        raise UnsafeError(
-            unusable(environ) or f"{named or ' and '.join(STICKY)}: no folder for claims. {REMEDY}"
-        )
-    problems = Problems([], [])
+    base, problems = next(iter(bases(environ)), STICKY[0]), Problems([], [])
     own = (place.folder for place in places(environ, problems) if place.uid == os.geteuid())
-    found = min((each for each in own if each.rpartition("/")[0] == base), default=None)
+    found = min((each for each in own if each.startswith(f"{base}/")), default=None)
     if found is not None:
         return Path(found)
-    if base == ADMINISTRATED and is_set_up() and not named:
-        who = f"`gputui claims --setup {os.geteuid()}`, as root, makes one"
-        raise UnsafeError(f"you have no folder for claims in {base}: {who}")
     problems.refuse_if_missing()
+    if base == ADMINISTRATED and is_set_up():
+        raise UnsafeError(f"root has made no folder in {base} for you: `gputui claims --setup` makes one")
     made = Path(base, f"gputui-claims.{FORMAT}.{os.urandom(8).hex()}")
-    error = _make(made, 0o755)
+    error = _make(made, 0o755) if bases(environ) else "it is not root's, with mode 1777"
     if error is not None:
         raise UnsafeError(f"cannot claim devices: {base}: {error}. {REMEDY}")
     return made
