@@ -49,7 +49,6 @@ SCRIPTS = {
         "'''import tensorflow'''",
         "import jax\nprint 'python 2'",
         "import jaxtyping",
-        "import jax\n\0",
         "",
     ],
 }
@@ -95,11 +94,13 @@ def test_where_there_is_nothing_to_read_torch_is_asked(tmp_path: Path, command: 
     assert framework_of(command.split(), str(tmp_path)) == "torch"
 
 
-def test_of_a_script_the_first_mebibyte_is_read_and_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_of_a_script_the_beginning_is_read_and_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
     assert framework_of(("python", "pipe.py"), str(tmp_path)) == "torch"
     (tmp_path / "long.py").write_text("import jax\n" + "# x\n" * 300_000)
     assert framework_of(("python", "long.py"), str(tmp_path)) == "jax"
+    (tmp_path / "many_words.py").write_text("import jax\n" + "x = 1\n" * 15_000)
+    assert framework_of(("python", "many_words.py"), str(tmp_path)) == "jax"
     (tmp_path / "late.py").write_text("# x\n" * 300_000 + "import jax\n")
     assert framework_of(("python", "late.py"), str(tmp_path)) == "torch"
 
