@@ -77,7 +77,6 @@ class Confined:
 
 def _made(folder: Path, nvml: SimulatedNvml, nodes: Sequence[str], rows: Sequence[str] = ()) -> Confined:
     machine = Machine(folder / "machine", nodes, rows)
-    (folder / "claims").mkdir(mode=0o700)
     base = simcuda.environment(nvml.environment(), simcuda.build())
     environ = machine.environment(base) | {
         "GPUTUI_CLAIMS": str(folder / "claims"),
