@@ -92,17 +92,19 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         document["confinement"] = None if how == "never" else _confinement(launch)
         print(json.dumps(document))
     else:
-        told = [*lines(report), *(measured_lines(*measured) if measured else ())]
-        if launch.unconfined is not None:
-            told.append(printable(f"not confined: {launch.unconfined}"))
-        elif launch.inside is not None:
-            told.append(
-                f"confined: {len(launch.left_out)} device files cannot be opened, which is proved here"
-            )
-        print_line("\n".join(told))
+        _say_confinement(launch)
+        print_line("\n".join([*lines(report), *(measured_lines(*measured) if measured else ())]))
     good = report.equal and (measured is None or measured[0].verified)
     good = good and not (how == "always" and launch.unconfined is not None)
     return DONE if good else CHECK_FAILED
+
+
+def _say_confinement(launch: Launch) -> None:
+    """Whether the interpreter was confined, where that was wanted."""
+    if launch.unconfined is not None:
+        say(f"not confined: {printable(launch.unconfined)}")
+    elif launch.inside is not None:
+        say(f"confined: {len(launch.left_out)} device files cannot be opened, which is proved here")
 
 
 def _confinement(launch: Launch) -> dict[str, Any]:
