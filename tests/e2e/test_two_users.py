@@ -32,6 +32,7 @@ from gputui.allocating.claims import folder as folders
 from gputui.allocating.claims.files import MOST_RECORDS, MOST_TICKETS, new_token
 from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
+from gputui.allocating.errors import UnsafeError
 from gputui.allocating.queue import Ticket, waiters
 from gputui.cli.main import main
 from gputui.sources.simulated.spec import Task
@@ -570,15 +571,11 @@ def test_a_claim_out_of_a_user_namespace_is_its_user_s_and_claims_are_seen_in_it
     box: Box, users: Users
 ) -> None:
     """As in a container that he runs himself: inside he is root, and nobody else has a name."""
-    new_user_namespace = 0x10000000  # CLONE_NEWUSER of linux/sched.h
     box.hold(2, uid=users.bob)
 
     def work() -> int:
-        libc = ctypes.CDLL(None, use_errno=True)
-        # (PR_SET_DUMPABLE: who has changed his user may not write in his /proc without it.)
-        if libc.prctl(4, 1, 0, 0, 0) or libc.unshare(new_user_namespace):
-            return 77
-        Path("/proc/self/uid_map").write_text(f"0 {users.ana} 1")
+        if not _enter_container(f"0 {users.ana} 1"):
+            return _NO_NAMESPACES
         assert os.geteuid() == 0 and [claim.key for claim in claims(os.environ)[0]] == [box.uuids[2]]
         lease = take([box.uuids[5]], os.environ, "python inside.py")
         assert lease.keys == (box.uuids[5],)
@@ -590,7 +587,7 @@ def test_a_claim_out_of_a_user_namespace_is_its_user_s_and_claims_are_seen_in_it
 
     inside = box.fork(work, users.ana)
     until(lambda: inside.out or inside.over)
-    if inside.over and inside.end() == 77:
+    if inside.over and inside.end() == _NO_NAMESPACES:
         pytest.skip("this system lets nobody make a user namespace")
     assert not inside.over, inside.err
     found = {claim.key: claim.user for claim in box.claims()}
@@ -598,6 +595,128 @@ def test_a_claim_out_of_a_user_namespace_is_its_user_s_and_claims_are_seen_in_it
     assert box.call("run", "--gpus", "5", "--", "true", uid=users.bob)[0] == 4
     inside.kill()
     assert box.claimed() == [2]
+
+
+def _enter_container(mapped: str) -> bool:
+    """Go into a user namespace of one's own, in which one has another number; whether one may."""
+    new_user_namespace = 0x10000000  # CLONE_NEWUSER of linux/sched.h
+    libc = ctypes.CDLL(None, use_errno=True)
+    # (PR_SET_DUMPABLE: who has changed his user may not write in his /proc without it.)
+    if libc.prctl(4, 1, 0, 0, 0) or libc.unshare(new_user_namespace):
+        return False
+    Path("/proc/self/uid_map").write_text(mapped)
+    return True
+
+
+_NO_NAMESPACES = 77
+
+
+def _plant(box: Box, uid: int, name: str, text: str | None = None) -> Forked:
+    """Files of this name in several folders of a user, some of which are listed before that of another one;
+    with a text they are tickets that he holds."""
+
+    def work() -> int:
+        for _ in range(6):
+            place = box.claims_folder / f"gputui-claims.2.{os.urandom(8).hex()}"
+            place.mkdir(0o755)
+            (place / name).write_text(text or "")
+            (place / name).chmod(0o644)
+            if text:
+                now = int(queue.time.monotonic())
+                lock(os.open(place / name, os.O_RDWR), now, END - now)
+        print("planted", flush=True)
+        signal.pause()
+        return 0
+
+    return box.begun(work, uid)
+
+
+def test_a_record_of_the_same_name_hides_nobody_s(box: Box, users: Users) -> None:
+    """Even where it has the number of him who plants it: the holder has that number in his container."""
+
+    def work() -> int:
+        if not _enter_container(f"{users.bob} {users.ana} 1"):
+            return _NO_NAMESPACES
+        print(*take([box.uuids[5]], os.environ, "python inside.py").records, flush=True)
+        signal.pause()
+        return 0
+
+    inside = box.fork(work, users.ana)
+    until(lambda: inside.out or inside.over)
+    if inside.over and inside.end() == _NO_NAMESPACES:
+        pytest.skip("this system lets nobody make a user namespace")
+    _plant(box, users.bob, Path(inside.out.split()[0]).name)
+    assert [(claim.key, claim.user) for claim in box.claims()] == [(box.uuids[5], users.names[users.ana])]
+    assert box.call("run", "--gpus", "5", "--", "true")[0] == 4
+    older = next(path for path in box.claims_folder.iterdir() if path.suffix == ".claim")
+    (own,) = (path for path in box.claims_folder.glob(f"*/{older.name}") if _is_held(path))
+    own.unlink()
+    assert box.claimed() == [5], "that of format 1 alone is no less"
+
+
+def _is_held(path: Path) -> bool:
+    with path.open("rb") as file:
+        return locked(file.fileno()) is not None
+
+
+def test_a_ticket_of_the_same_name_puts_nobody_out_of_line(box: Box, users: Users) -> None:
+    box.hold(0)
+    _in_line(box, users.ana, 1)
+    (first,) = waiters(box.environ)
+    _plant(box, users.bob, Path(first.path).name, json.dumps({"count": 9999}))
+    assert [each.user for each in waiters(box.environ)] == [
+        users.names[uid] for uid in (users.ana, users.bob)
+    ]
+    assert box.call("run", "-q", "-n", "1", "--", "true", uid=users.bob)[0] == 4, "ana is ahead"
+
+
+def test_files_of_mine_that_another_links_to_names_of_records_hide_none(box: Box, users: Users) -> None:
+    """(Files that others can write, which can be linked: in the folder of format 1, which is everybody's.)"""
+    older = box.begun(lambda: OlderClaims(box.claims_folder).hold(box.uuids[0]), users.ana)
+    public = box.folder / "public"
+    public.touch()
+    public.chmod(0o666)
+    os.chown(public, users.ana, users.ana)
+
+    def link() -> int:
+        for number in range(MOST_RECORDS + 1):
+            os.link(public, box.claims_folder / record_name(box.uuids[1], users.ana, token=f"f{number:031x}"))
+        return 0
+
+    assert box.fork(link, users.bob).end() == 0
+    assert box.call("run", "--gpus", "0", "--", "true")[0] == 4
+    older.kill()
+    assert box.call("run", "--gpus", "0", "--", "true")[0] == 0
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o775, 0o777])
+def test_who_closes_or_opens_his_folder_during_a_lease_is_not_given_its_devices_again(
+    box: Box, users: Users, mode: int
+) -> None:
+    box.hold(0, uid=users.ana)
+    (mine,) = (each for each in box.claims_folder.glob("*.2.*") if each.stat().st_uid == users.ana)
+    mine.chmod(mode)
+    for path in box.claims_folder.glob("*.claim"):
+        path.unlink()
+    for which in _WAYS:
+        status, _, err = box.call("run", "-q", *which, "--", "true", uid=users.ana)
+        assert status == 4 and str(mine) in err
+    assert box.call("run", "-q", "-n", "1", "--", "true", uid=users.bob)[0] == 0, "he is in nobody else's way"
+    assert str(mine) in box.call("claims", uid=users.bob)[2]
+    mine.chmod(0o755)
+    assert box.call("run", "-q", "--gpus", "0", "--", "true", uid=users.bob)[0] == 4
+
+
+def test_a_record_that_can_be_written_in_part_only_is_none(box: Box, users: Users) -> None:
+    def begin() -> int:
+        place = folders.own_place(os.environ)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+        with pytest.raises(UnsafeError, match=str(place)):
+            take([box.uuids[0]], os.environ, "x")
+        return len([*place.iterdir()])
+
+    child = box.fork(begin, users.ana)
+    assert child.end() == 0, child.err
 
 
 @pytest.fixture
@@ -721,6 +840,31 @@ def test_a_place_that_root_has_set_up_is_filled_by_nobody_else(
         assert box.call("run", "-q", "--gpus", "1", "--", "true", uid=users.bob)[0] == 4, "his own is full"
     status, _, err = box.call("run", "-q", "-n", "1", "--", "true")
     assert status == 4 and "--setup" in err, "root has made none for itself"
+
+
+def test_nobody_outside_fills_anything_for_who_has_no_number_in_a_container(
+    box: Box, users: Users, set_up: Path
+) -> None:
+    """All users outside have one number there: what one of them has too much of is his own matter still."""
+
+    def flood() -> int:
+        for number in range(MOST_RECORDS + 20):
+            for place in (set_up / users.names[users.bob], box.claims_folder / "gputui-claims"):
+                (place / record_name(box.uuids[1], token=f"f{number:031x}")).touch()
+        return _fill(set_up / users.names[users.bob], "files")
+
+    def work() -> int:
+        if not _enter_container(f"0 {users.ana} 1"):
+            return _NO_NAMESPACES
+        return main(("run", "-q", "--gpus", "2", "--", "true"))
+
+    box.hold(1, uid=users.ana)
+    assert box.fork(flood, users.bob).end() == 0
+    inside = box.fork(work, users.ana)
+    status = inside.end()
+    if status == _NO_NAMESPACES:
+        pytest.skip("this system lets nobody make a user namespace")
+    assert status == 0, inside.err
 
 
 def test_setting_up_again_removes_what_users_who_are_gone_have_left(

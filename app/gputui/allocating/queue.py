@@ -61,14 +61,14 @@ def waiters(environ: Mapping[str, str], found: Iterable[Found] | None = None) ->
 
     `found` are the names of the tickets, where they have been listed already.
     """
-    there: dict[str, Waiter] = {}
+    there: dict[tuple[str, str], Waiter] = {}
     for each in seen(environ, Problems([], [])).tickets if found is None else found:
-        # (Some are there in both formats.)
-        if each.match.string not in there:
-            with contextlib.suppress(UntrustedFileError, OSError):
-                waiter = _alive(Path(each.path))
-                if waiter:
-                    there[each.match.string] = waiter
+        with contextlib.suppress(UntrustedFileError, OSError):
+            waiter = _alive(Path(each.path))
+            if waiter:
+                # (Some are there in both formats; somebody else's of this name is another one.)
+                same = each.match.string, waiter.user
+                there[same] = min(waiter, there.get(same, waiter), key=lambda one: one.place)
     return tuple(sorted(there.values(), key=lambda waiter: (waiter.silent, waiter.place)))
 
 

@@ -113,20 +113,24 @@ def listed(environ: Mapping[str, str], problems: Problems, states: States | None
     persons, states = Persons(), {} if states is None else states
     found = Listing([], [])
     kinds = {".claim": (NAME, found.records), ".ticket": (TICKET, found.tickets)}
-    read: Counter[int] = Counter()
+    read: Counter[int | str] = Counter()
     twice: set[str] = set()
     for place in places(environ, problems, states):
-        states.update([state_of(place.folder)])
         try:
             for name in _names(place, persons, read):
                 # (Much quicker than the pattern, where somebody has filled the folder.)
                 kind = kinds.get(name[name.rfind(".") :])
                 match = kind and kind[0].fullmatch(name)
-                if kind and match and name not in twice:
-                    kind[1].append(Found(place, match))
-                    if place.uid == int(match["uid"]) != os.geteuid():
-                        # (In format 1 it says the same: nobody else has a folder with this number.)
-                        twice.add(name)
+                if not kind or not match:
+                    continue
+                file, uid = Found(place, match), int(match["uid"])
+                if place.uid is None and name in twice and _owner(file) == uid:
+                    # It says the same as that in its user's own folder. (In another's folder, or of another
+                    # user, a file of this name is another one.)
+                    continue
+                kind[1].append(file)
+                if place.uid == uid != os.geteuid():
+                    twice.add(name)
         except OSError as error:
             told = problems.missing if error.errno in _SHORT else place.told
             told.append(f"claims cannot be read: {place.folder}: {error.strerror}")
@@ -136,12 +140,12 @@ def listed(environ: Mapping[str, str], problems: Problems, states: States | None
     )
 
 
-def _names(place: Place, persons: Persons, read: Counter[int]) -> Iterator[str]:
+def _names(place: Place, persons: Persons, read: Counter[int | str]) -> Iterator[str]:
     """The names in a folder that may fit; of one person no more than may count, in all of his folders."""
     if place.uid is None:
         yield from names(place.folder, (".claim", ".ticket"), place.told)
         return
-    person = persons.of(place.uid)
+    person = _person(place, place.uid, persons)
     with os.scandir(place.folder) as entries:
         for entry in entries:
             read[person] += 1
@@ -155,17 +159,17 @@ def _shared_out(found: list[Found], most: int, persons: Persons, problems: Probl
     """Of each person the newest ones, and no more than so many in each format."""
     left_out: Counter[bool] = Counter()
     if len(found) > most:
-        of_each: Counter[tuple[int, bool]] = Counter()
+        of_each: Counter[tuple[int | str, bool]] = Counter()
         kept = []
         for each in sorted(found, key=lambda each: each.match["token"], reverse=True):
             uid = _owner(each)
             if uid is not None:
-                whose = persons.of(uid), each.place.uid is None
+                whose = _person(each.place, uid, persons), each.place.uid is None
                 of_each[whose] += 1
                 if of_each[whose] <= most:
                     kept.append(each)
                 else:
-                    left_out[is_unmapped(uid)] += 1
+                    left_out[is_unmapped(uid) and each.place.told is problems.missing] += 1
         found = kept
     for unknown, number in left_out.items():
         # (In a container all who have no number there look like one.)
@@ -175,11 +179,20 @@ def _shared_out(found: list[Found], most: int, persons: Persons, problems: Probl
 
 
 def _owner(found: Found) -> int | None:
+    """Whose it is; None where it is gone, or nothing that gputui makes: others can have given such a file of
+    somebody a name here."""
     if found.place.uid is not None:
         return found.place.uid
     with contextlib.suppress(OSError):
-        return os.lstat(found.path).st_uid
+        facts = os.lstat(found.path)
+        return None if _distrust(facts) else facts.st_uid
     return None
+
+
+def _person(place: Place, uid: int, persons: Persons) -> int | str:
+    """Who is one person: in a container those who have no number there are, but for those whose folders root
+    has made."""
+    return place.folder if place.alone and is_unmapped(uid) else persons.of(uid)
 
 
 def open_untrusted(path: str | Path) -> int | None:
@@ -223,15 +236,16 @@ def create_locked(folder: Path, name: str, data: bytes, start: int, length: int)
     new = folder / f".{os.urandom(12).hex()}"
     descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        if data:
-            os.write(descriptor, data)
+        if os.write(descriptor, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         lock(descriptor, start, length)
         os.fchmod(descriptor, 0o644)
         new.rename(folder / name)
-    except OSError:
+    except OSError as error:
         os.close(descriptor)
         with contextlib.suppress(OSError):
             new.unlink()
+        error.filename = error.filename or str(folder)
         raise
     return descriptor
 

@@ -56,13 +56,15 @@ States = dict[str, tuple[int, int, int]]
 class Place(NamedTuple):
     """A folder that has records.
 
-    uid   its user, None where all users have their records in it (format 1)
-    told  takes what is wrong with it: one of the lists of `Problems`
+    uid    its user, None where all users have their records in it (format 1)
+    told   takes what is wrong with it: one of the lists of `Problems`
+    alone  whether nobody else can have one of this user's: root has made it
     """
 
     folder: str
     uid: int | None
     told: list[str]
+    alone: bool = False
 
 
 class Problems(NamedTuple):
@@ -139,7 +141,10 @@ def places(environ: Mapping[str, str], problems: Problems, states: States | None
         missing = problems.missing if closed else elsewhere
         try:
             for name in names(base, ("",), missing, "" if closed else "gputui-claims."):
-                place = _place(f"{base}/{name}", missing, problems)
+                folder = f"{base}/{name}"
+                if states is not None:
+                    states.update([state_of(folder)])
+                place = _place(folder, missing, problems, closed)
                 if place is not None:
                     yield place
         except OSError as error:
@@ -163,10 +168,15 @@ def names(folder: str, endings: tuple[str, ...], missing: list[str], beginning: 
                 yield entry.name
 
 
-def _place(folder: str, missing: list[str], problems: Problems) -> Place | None:
-    """The folder, if a user has made it for his records and nobody else can write it."""
+def _place(folder: str, missing: list[str], problems: Problems, closed: bool) -> Place | None:
+    """The folder, if a user has made it for his records, all can read it and nobody else can write it."""
     facts = _facts(folder)
-    if facts is None or facts.st_mode & 0o022 or facts.st_mode & 0o005 != 0o005:
+    if facts is None:
+        return None
+    if facts.st_mode & 0o022 or facts.st_mode & 0o005 != 0o005:
+        # (Another user hides his own claims only.)
+        told = missing if facts.st_uid == os.geteuid() else problems.ignored
+        told.append(f"the claims in {folder} are not read: its mode is {facts.st_mode & 0o7777:o}, not 755")
         return None
     form = _FORMAT.match(folder.rpartition("/")[2])
     if form and int(form[1]) > FORMAT:
@@ -178,8 +188,8 @@ def _place(folder: str, missing: list[str], problems: Problems) -> Place | None:
         )
         return None
     # (Of those who have no number in this container, one could hide the records of another.)
-    told = problems.missing if is_unmapped(facts.st_uid) else problems.ignored
-    return Place(folder, facts.st_uid, told)
+    told = missing if is_unmapped(facts.st_uid) and not closed else problems.ignored
+    return Place(folder, facts.st_uid, told, closed)
 
 
 def own_place(environ: Mapping[str, str]) -> Path:
