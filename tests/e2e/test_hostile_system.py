@@ -33,13 +33,15 @@ AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-group
 class World:
     """What is wrong: variables of the environment (None: unset), limits, and who calls.
 
-    keeps  whether there is a place for state all the same
+    keeps   whether there is a place for state all the same
+    claims  whether devices can be claimed
     """
 
     changes: dict[str, str | None] = field(default_factory=dict)
     limits: tuple[tuple[int, int], ...] = ()
     nobody: bool = False
     keeps: bool = False
+    claims: bool = True
 
     @property
     def limit(self) -> Callable[[], None] | None:
@@ -55,7 +57,7 @@ class World:
 FULL, READ_ONLY, OWN, OPEN = "{full}", "{ro}", "{own}", "{open}"
 WORLDS = {
     "full disk": World({"HOME": FULL}),
-    "full disk for claims": World({"GPUTUI_CLAIMS": f"{FULL}/claims"}, keeps=True),
+    "full disk for claims": World({"GPUTUI_CLAIMS": f"{FULL}/claims"}, keeps=True, claims=False),
     "read-only home": World({"HOME": READ_ONLY}),
     "home that is not there": World({"HOME": "/nonexistent/home"}, nobody=True),
     "home that everybody can write to": World({"HOME": OPEN}),
@@ -161,10 +163,13 @@ def test_every_call_says_in_one_line_what_cannot_be_and_does_the_rest(places: Pl
         assert done.returncode == 0 and (done.stdout or done.stderr), words
     dry = places.call(world, "run", "-n1", "--dry-run", "--", "true")
     assert dry.returncode == 0 and "CUDA_VISIBLE_DEVICES=" in dry.stdout
-    ran = places.call(world, "run", "-n1", "--", "echo", "ran")
+    force = () if world.claims else ("--force",)
+    refused = places.call(world, "run", "-n1", "--", "echo", "ran")
+    assert world.claims or (refused.returncode, refused.stdout) == (4, ""), refused.stderr
+    ran = places.call(world, "run", "-n1", *force, "--", "echo", "ran")
     assert (ran.returncode, ran.stdout) == (0, "ran\n"), ran.stderr
     assert len(ran.stderr.splitlines()) <= 2
-    job = places.call(world, "run", "-q", "-n1", "--detach", "--", "sleep", "100")
+    job = places.call(world, "run", "-q", "-n1", *force, "--detach", "--", "sleep", "100")
     if world.keeps:
         assert job.returncode == 0, job.stderr
         stopped = places.call(world, "jobs", "stop", job.stdout.strip())

@@ -69,6 +69,7 @@ OPTIONS = {
     "ids": "uuid",
     "logs": "logs",
     "numa": True,
+    "confine": "never",
     "nodes": 2,
     "rendezvous": "node0",
     "command": ("python", "train.py"),

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from gputui.allocating.settings import settings
 from gputui.checking.check import SECONDS, check
 from gputui.checking.kept_bandwidth import keep
 from gputui.checking.measurement import Measured, measure
@@ -16,7 +15,7 @@ from gputui.checking.report import Report
 from gputui.cli.common import CHECK_FAILED, DONE, Parser, duration_type, elsewhere, opened, print_line, say
 from gputui.cli.launch_call import add_launch_options, launch_of
 from gputui.cli.request_options import memory
-from gputui.cli.rules import rules_of
+from gputui.cli.rules import rules_of, settings_or_wrong_call
 from gputui.inventory.formatting import GIB, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
@@ -73,7 +72,7 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
-    how = "never" if elsewhere(args) else args.confine or settings(os.environ).confine
+    how = "never" if elsewhere(args) else args.confine or settings_or_wrong_call().confine
     # (Where it cannot be confined, the report says so.)
     launch = launch_of(args, command or (), "never" if how == "never" else "auto")
     if elsewhere(args):

@@ -279,8 +279,8 @@ def _tell(stdin: IO[bytes], launch: Launch, locale: str | None, cap: int, tie: i
     """What the supervisor has to know: not through files or arguments, so that each byte is what it was."""
     kept = "" if locale is None else f"={locale}"
     tied = "" if tie is None else str(tie)
-    left_out = [str(len(launch.left_out)), *launch.left_out]
-    words = [str(len(launch.argv)), launch.directory or "", kept, str(cap), tied, *left_out, *launch.argv]
+    counts = map(str, (len(launch.left_out), len(launch.argv)))
+    words = [*counts, launch.directory or "", kept, str(cap), tied, *launch.left_out, *launch.argv]
     # A supervisor that has ended already says so by its missing answer.
     with contextlib.suppress(BrokenPipeError), stdin:
         stdin.write(b"\0".join(map(os.fsencode, words)))

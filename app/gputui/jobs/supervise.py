@@ -133,13 +133,13 @@ def _read_command() -> _Command:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    count, directory, locale, cap, tie, nodes, *words = data.split(b"\0")
-    left_out, argv = words[: int(nodes)], words[int(nodes) :]
-    if int(count) != len(argv):
+    words = data.split(b"\0")
+    if len(words) < 6 or len(words) != 6 + int(words[0]) + int(words[1]):
         raise SystemExit(
             "gputui: the process that started this job ended before it had sent the whole command"
         )
-    return _Command(directory, locale, cap, tie, left_out, argv)
+    nodes, _, directory, locale, cap, tie, *rest = words
+    return _Command(directory, locale, cap, tie, rest[: int(nodes)], rest[int(nodes) :])
 
 
 def _reply(answer: int, text: str) -> None:

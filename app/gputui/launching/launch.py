@@ -85,7 +85,7 @@ class Launch:
     names: bool = False
     settings: Mapping[str, Any] | None = field(default=None, compare=False)
     inside: Inside | None = None
-    unconfined: str | None = None
+    unconfined: str | None = field(default=None, compare=False)
 
     @property
     def started(self) -> Launch:
