@@ -723,6 +723,30 @@ def test_a_record_that_can_be_written_in_part_only_is_none(box: Box, users: User
     assert child.end() == 0, child.err
 
 
+def test_what_a_killed_program_was_making_is_removed_by_its_user_s_next_look(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand such files would keep his claims from being read."""
+
+    def begin() -> int:
+        place = folders.own_place(os.environ)
+
+        def kill(event: str, facts: tuple[object, ...]) -> None:
+            if event == "os.rename" and Path(str(facts[1])).parent == place:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(kill)
+        take([box.uuids[0]], os.environ, "x")
+        return 0
+
+    assert box.fork(begin, users.ana).end() == -signal.SIGKILL
+    (left,) = box.claims_folder.glob("gputui-claims.2.*/.*")
+    assert box.call("claims", uid=users.ana)[0] == 0 and left.exists(), "somebody may be making it"
+    monkeypatch.setattr(files, "_MOMENT", -1.0, raising=False)
+    assert box.call("claims", uid=users.bob)[0] == 0 and left.exists()
+    assert box.call("claims", uid=users.ana)[0] == 0 and not left.exists()
+
+
 @pytest.fixture
 def small(box: Box) -> Iterator[Path]:
     """The folder of claims on a file system of its own, of few files."""

@@ -44,6 +44,11 @@ NAME = re.compile(
 TICKET = re.compile(rf"wait\.(?P<uid>[0-9]{{1,10}})\.(?P<token>{TOKEN})\.ticket")
 """A place in the queue (queue.py)."""
 
+_UNNAMED = re.compile(r"\.[0-9a-f]{24}")
+"""A file that is being made (`create_locked`)."""
+_MOMENT = 60.0
+"""Seconds after which nobody is making it any more; who is, and was stopped so long, is refused."""
+
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors that say nothing of a file: we have no descriptor or memory left."""
@@ -186,7 +191,16 @@ def _names(place: Place, persons: Persons, read: Counter[int | str], everybodys:
             if read[person] > 2 * (MOST_RECORDS + MOST_TICKETS):
                 place.told.append(f"some claims are ignored: there are too many files in {place.folder}")
                 return
+            if _UNNAMED.fullmatch(entry.name) and place.uid == os.geteuid():
+                _remove_if_left(entry)
             yield entry.name
+
+
+def _remove_if_left(entry: os.DirEntry[str]) -> None:
+    """Remove what one of our own programs was killed over (`create_locked`): there is no room for many."""
+    with contextlib.suppress(OSError):
+        if time.time() - entry.stat(follow_symlinks=False).st_ctime > _MOMENT:
+            os.unlink(entry.path)  # noqa: PTH108 - no pathlib in `pick`
 
 
 def _shared_out(found: list[Found], most: int, persons: Persons, problems: Problems) -> list[Found]:
