@@ -17,10 +17,11 @@ import random
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ import pytest
 
 from e2e.conftest import GPUTUI, Start
 from gputui.allocating import queue, waiting_loop
+from gputui.allocating.claims import files
 from gputui.allocating.claims import folder as folders
 from gputui.allocating.claims.files import MOST_RECORDS, MOST_TICKETS, new_token
 from gputui.allocating.claims.lease import TakenError, take
@@ -91,6 +93,8 @@ def users() -> Iterator[Users]:
     finally:
         for name in made:
             subprocess.run(["userdel", name], capture_output=True, check=False)
+        # (The next ones may have the same numbers.)
+        system_users.user_name.cache_clear()
 
 
 @pytest.fixture
@@ -575,7 +579,7 @@ def test_a_claim_out_of_a_user_namespace_is_its_user_s_and_claims_are_seen_in_it
 
     def work() -> int:
         if not _enter_container(f"0 {users.ana} 1"):
-            return _NO_NAMESPACES
+            return _NOT_HERE
         assert os.geteuid() == 0 and [claim.key for claim in claims(os.environ)[0]] == [box.uuids[2]]
         lease = take([box.uuids[5]], os.environ, "python inside.py")
         assert lease.keys == (box.uuids[5],)
@@ -587,7 +591,7 @@ def test_a_claim_out_of_a_user_namespace_is_its_user_s_and_claims_are_seen_in_it
 
     inside = box.fork(work, users.ana)
     until(lambda: inside.out or inside.over)
-    if inside.over and inside.end() == _NO_NAMESPACES:
+    if inside.over and inside.end() == _NOT_HERE:
         pytest.skip("this system lets nobody make a user namespace")
     assert not inside.over, inside.err
     found = {claim.key: claim.user for claim in box.claims()}
@@ -608,7 +612,7 @@ def _enter_container(mapped: str) -> bool:
     return True
 
 
-_NO_NAMESPACES = 77
+_NOT_HERE = 77
 
 
 def _plant(box: Box, uid: int, name: str, text: str | None = None) -> Forked:
@@ -636,14 +640,14 @@ def test_a_record_of_the_same_name_hides_nobody_s(box: Box, users: Users) -> Non
 
     def work() -> int:
         if not _enter_container(f"{users.bob} {users.ana} 1"):
-            return _NO_NAMESPACES
+            return _NOT_HERE
         print(*take([box.uuids[5]], os.environ, "python inside.py").records, flush=True)
         signal.pause()
         return 0
 
     inside = box.fork(work, users.ana)
     until(lambda: inside.out or inside.over)
-    if inside.over and inside.end() == _NO_NAMESPACES:
+    if inside.over and inside.end() == _NOT_HERE:
         pytest.skip("this system lets nobody make a user namespace")
     _plant(box, users.bob, Path(inside.out.split()[0]).name)
     assert [(claim.key, claim.user) for claim in box.claims()] == [(box.uuids[5], users.names[users.ana])]
@@ -717,6 +721,30 @@ def test_a_record_that_can_be_written_in_part_only_is_none(box: Box, users: User
 
     child = box.fork(begin, users.ana)
     assert child.end() == 0, child.err
+
+
+def test_what_a_killed_program_was_making_is_removed_by_its_user_s_next_look(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand such files would keep his claims from being read."""
+
+    def begin() -> int:
+        place = folders.own_place(os.environ)
+
+        def kill(event: str, facts: tuple[object, ...]) -> None:
+            if event == "os.rename" and Path(str(facts[1])).parent == place:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(kill)
+        take([box.uuids[0]], os.environ, "x")
+        return 0
+
+    assert box.fork(begin, users.ana).end() == -signal.SIGKILL
+    (left,) = box.claims_folder.glob("gputui-claims.2.*/.*")
+    assert box.call("claims", uid=users.ana)[0] == 0 and left.exists(), "somebody may be making it"
+    monkeypatch.setattr(files, "_MOMENT", -1.0, raising=False)
+    assert box.call("claims", uid=users.bob)[0] == 0 and left.exists()
+    assert box.call("claims", uid=users.ana)[0] == 0 and not left.exists()
 
 
 @pytest.fixture
@@ -855,16 +883,93 @@ def test_nobody_outside_fills_anything_for_who_has_no_number_in_a_container(
 
     def work() -> int:
         if not _enter_container(f"0 {users.ana} 1"):
-            return _NO_NAMESPACES
+            return _NOT_HERE
         return main(("run", "-q", "--gpus", "2", "--", "true"))
 
     box.hold(1, uid=users.ana)
     assert box.fork(flood, users.bob).end() == 0
     inside = box.fork(work, users.ana)
     status = inside.end()
-    if status == _NO_NAMESPACES:
+    if status == _NOT_HERE:
         pytest.skip("this system lets nobody make a user namespace")
     assert status == 0, inside.err
+
+
+def _link(place: Path) -> None:
+    place.symlink_to("/etc")
+
+
+@pytest.mark.parametrize("plant", [_link, Path.touch, os.mkfifo, Path.mkdir])
+def test_nothing_that_was_there_before_keeps_root_from_setting_up(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch, plant: Callable[[Path], object]
+) -> None:
+    base = box.folder / "run"
+    monkeypatch.setattr(folders, "ADMINISTRATED", str(base))
+    base.mkdir()
+    base.chmod(0o1777)
+    place = base / users.names[users.ana]
+    assert box.fork(lambda: plant(place) or 0, users.bob).end() == 0  # type: ignore[arg-type, return-value]
+    status, _, err = box.call("claims", "--setup", place.name)
+    try:
+        if "mount" in err:
+            pytest.skip("nothing can be mounted here")
+        assert status == 0 and place.is_mount() and place.stat().st_uid == users.ana, err
+    finally:
+        subprocess.run(["umount", place], capture_output=True, check=False)
+
+
+def _own_older_folder(box: Box, uid: int, shut_out: int | None = None) -> Path:
+    """Have a user own the folder of format 1, as he made it; who is shut out is so by its access list."""
+    older = box.claims_folder / "gputui-claims"
+
+    def work() -> int:
+        older.mkdir()
+        older.chmod(0o1777)
+        if shut_out is not None:
+            # (acl(5): version, then tag, rights and number of each entry.)
+            entries = ((1, 7, -1), (2, 0, shut_out), (4, 7, -1), (16, 7, -1), (32, 7, -1))
+            value = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+            try:
+                os.setxattr(older, "system.posix_acl_access", value)
+            except OSError:
+                return _NOT_HERE
+        return 0
+
+    if older.exists():
+        older.rmdir()
+    status = box.fork(work, uid).end()
+    if status == _NOT_HERE:
+        pytest.skip("no access lists here")
+    assert status == 0
+    return older
+
+
+@pytest.mark.parametrize("by_root", [False, True])
+def test_who_owns_the_folder_of_format_1_can_shut_others_out_but_not_where_root_has_set_up(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, by_root: bool
+) -> None:
+    if by_root:
+        request.getfixturevalue("set_up")
+    else:
+        use_as_default(box, monkeypatch)
+    older = _own_older_folder(box, users.bob, shut_out=users.ana)
+    status, _, err = box.call("run", "-q", "-n", "1", "--", "true", uid=users.ana)
+    if by_root:
+        assert status == 0 and "0.1.0 cannot see" in err
+    else:
+        assert status == 4 and str(older) in err and "--setup" in err
+
+
+def test_who_owns_the_folder_of_format_1_hides_claims_from_older_ones_only(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_as_default(box, monkeypatch)
+    older = _own_older_folder(box, users.bob)
+    box.hold(0, uid=users.ana)
+    assert OlderClaims(older).held() == {box.uuids[0]: users.ana}
+    assert box.fork(lambda: older.rename(f"{older}.away") and 0, users.bob).end() == 0
+    assert box.call("run", "--gpus", "0", "--", "true")[0] == 4
+    assert box.claimed() == [0]
 
 
 def test_setting_up_again_removes_what_users_who_are_gone_have_left(
@@ -987,6 +1092,56 @@ def test_the_users_inside_containers_are_no_other_persons(
     child = box.fork(look, users.bob)
     assert child.end() == 0, child.err
     assert box.call("run", "-q", "-n", "7", "--", "true", uid=users.bob)[0] == 0
+
+
+def test_who_changes_something_all_the_time_has_nobody_list_everything_again_and_again(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing is good for as long as it was costly, so that a call makes one."""
+    monkeypatch.setattr(files, "_CHEAP", 0.0, raising=False)
+    monkeypatch.setattr(files, "_WORTH", 1e9, raising=False)
+    box.hold(0, uid=users.bob)
+
+    def look() -> int:
+        listed = 0
+
+        def count(event: str, facts: tuple[object, ...]) -> None:
+            nonlocal listed
+            if event == "os.scandir" and facts[0] == str(box.claims_folder):
+                listed += 1
+                (box.claims_folder / f"another-{listed}").touch()
+
+        sys.addaudithook(count)
+        assert main(("pick", "-n", "1")) == 0
+        # (As a base, and as the folder of format 1.)
+        assert listed == 2
+        Ticket.draw(os.environ, 1, None, "x").ahead(os.environ)
+        assert listed >= 6, "who gets in line looks who is there"
+        return 0
+
+    child = box.fork(look, users.ana)
+    assert child.end() == 0, child.err
+
+
+def test_what_fills_several_folders_is_too_much_as_in_one(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_as_default(box, monkeypatch)
+    more = box.folder / "more"
+    more.mkdir()
+    more.chmod(0o1777)
+    monkeypatch.setattr(folders, "STICKY", (str(box.claims_folder), str(more)))
+    monkeypatch.setattr(folders, "MAX_FILES", 100)
+
+    def plant() -> int:
+        for place in (box.claims_folder, more):
+            for number in range(60):
+                (place / f"rubbish {number}").touch()
+        return 0
+
+    assert box.call("run", "-q", "-n", "1", "--", "true", uid=users.ana)[0] == 0
+    assert box.fork(plant, users.bob).end() == 0
+    assert box.call("run", "-q", "-n", "1", "--", "true", uid=users.ana)[0] == 4
 
 
 # those in line who cannot take their turn

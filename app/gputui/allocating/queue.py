@@ -32,6 +32,7 @@ from gputui.allocating.claims.files import (
     Found,
     UntrustedFileError,
     create_locked,
+    forget_what_was_seen,
     new_token,
     open_untrusted,
     seen,
@@ -180,6 +181,8 @@ class Ticket:
             _clear(older)
             with contextlib.suppress(OSError):
                 files.append((older / name, create_locked(older, name, data, now, END - now)))
+        # (Who has come before us must be seen.)
+        forget_what_was_seen()
         return cls(files, devices, step)
 
     def ahead(self, environ: Mapping[str, str], box: Snapshot | None = None) -> tuple[Waiter, ...]:
@@ -209,6 +212,7 @@ class Ticket:
                 if now - self._said > _SILENT:
                     # Those behind have not waited for us.
                     os.utime(descriptor)
+                    forget_what_was_seen()
         self._place = self._drawn
         self._said = now
 

@@ -60,9 +60,9 @@ def _make(user: _User) -> None:
     """Raises OSError, RequestError."""
     if os.path.ismount(user.place):
         return
-    if user.place.is_symlink():
-        # (Of somebody who was there when everybody could write: a mount would follow it.)
-        user.place.unlink()
+    if user.place.is_symlink() or not user.place.is_dir():
+        # (Of somebody who was there when everybody could write; a mount would follow a link.)
+        user.place.unlink(missing_ok=True)
     user.place.mkdir(mode=0o755, exist_ok=True)
     words = ["mount", "-t", "tmpfs", "-o", user.options, "gputui", str(user.place)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputui.allocating.claims.folder import VARIABLE, Place, Problems, States, names, places, state_of
+from gputui.allocating.claims.folder import VARIABLE, Place, Problems, Read, States, names, places, state_of
 from gputui.system.record_locks import lock
 from gputui.system.trust import is_unmapped
 from gputui.system.users import Persons
@@ -43,6 +43,11 @@ NAME = re.compile(
 )
 TICKET = re.compile(rf"wait\.(?P<uid>[0-9]{{1,10}})\.(?P<token>{TOKEN})\.ticket")
 """A place in the queue (queue.py)."""
+
+_UNNAMED = re.compile(r"\.[0-9a-f]{24}")
+"""A file that is being made (`create_locked`)."""
+_MOMENT = 60.0
+"""Seconds after which nobody is making it any more; who is, and was stopped so long, is refused."""
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -81,8 +86,28 @@ class Listing(NamedTuple):
     tickets: list[Found]
 
 
-_remembered: dict[str | None, tuple[States, Listing, Problems]] = {}
-"""What `seen` has found, by the value of `VARIABLE`, with the states of all folders that were listed."""
+class _Seen(NamedTuple):
+    """What `seen` has found.
+
+    states   of all folders that were listed
+    until    when it is looked at again, by the clock that nobody sets, whether or not anything has changed
+    settled  whether the states tell if anything has changed since
+    """
+
+    states: States
+    listing: Listing
+    problems: Problems
+    until: float
+    settled: bool
+
+
+_remembered: dict[str | None, _Seen] = {}
+"""By the value of `VARIABLE`."""
+
+_CHEAP, _WORTH = 0.005, 10
+"""Seconds of CPU time that a listing may cost each time that somebody looks; and how many times as long as it
+has cost one that costs more is good for. So who fills the folders and changes something all the time costs
+others a tenth of their time at most, and one listing a call."""
 
 _SETTLED = 2.0
 """Seconds after which a folder's time stamp (ctime, which nobody can set) tells whether anything came or went
@@ -90,21 +115,34 @@ since it was listed: stamps have steps, of up to two seconds."""
 
 
 def seen(environ: Mapping[str, str], problems: Problems) -> Listing:
-    """As `listed`, for those who look again and again: what was found last, if nothing came or went.
+    """As `listed`, for those who look again and again: what was found last, if nothing came or went, or if
+    that was just now (`_WORTH`).
 
     Not for who is about to take devices.
     """
     named = environ.get(VARIABLE)
-    found, now = _remembered.get(named), time.time()
-    if found is None or found[0] != dict(map(state_of, found[0])):
-        wrong, states = Problems([], []), States()
-        found = states, listed(environ, wrong, states), wrong
-        _remembered[named] = found
-        if any(now - changed / 1e9 < _SETTLED for _, _, changed in states.values()):
-            del _remembered[named]
-    problems.missing.extend(found[2].missing)
-    problems.ignored.extend(found[2].ignored)
-    return found[1]
+    found = _remembered.get(named)
+    if found is None or not _is_good(found):
+        wrong, states, now, began = Problems([], []), States(), time.time(), time.thread_time()
+        listing = listed(environ, wrong, states)
+        cost = time.thread_time() - began
+        until = time.monotonic() + (_WORTH * cost if cost > _CHEAP else 0.0)
+        settled = all(now - changed / 1e9 >= _SETTLED for _, _, changed in states.values())
+        found = _remembered[named] = _Seen(states, listing, wrong, until, settled)
+    problems.missing.extend(found.problems.missing)
+    problems.ignored.extend(found.problems.ignored)
+    return found.listing
+
+
+def _is_good(found: _Seen) -> bool:
+    return time.monotonic() < found.until or (
+        found.settled and found.states == dict(map(state_of, found.states))
+    )
+
+
+def forget_what_was_seen() -> None:
+    """Have the next `seen` list everything, however short ago that was done."""
+    _remembered.clear()
 
 
 def listed(environ: Mapping[str, str], problems: Problems, states: States | None = None) -> Listing:
@@ -115,9 +153,10 @@ def listed(environ: Mapping[str, str], problems: Problems, states: States | None
     kinds = {".claim": (NAME, found.records), ".ticket": (TICKET, found.tickets)}
     read: Counter[int | str] = Counter()
     twice: set[str] = set()
-    for place in places(environ, problems, states):
+    everybodys = Read()
+    for place in places(environ, problems, states, everybodys):
         try:
-            for name in _names(place, persons, read):
+            for name in _names(place, persons, read, everybodys):
                 # (Much quicker than the pattern, where somebody has filled the folder.)
                 kind = kinds.get(name[name.rfind(".") :])
                 match = kind and kind[0].fullmatch(name)
@@ -140,10 +179,10 @@ def listed(environ: Mapping[str, str], problems: Problems, states: States | None
     )
 
 
-def _names(place: Place, persons: Persons, read: Counter[int | str]) -> Iterator[str]:
+def _names(place: Place, persons: Persons, read: Counter[int | str], everybodys: Read) -> Iterator[str]:
     """The names in a folder that may fit; of one person no more than may count, in all of his folders."""
     if place.uid is None:
-        yield from names(place.folder, (".claim", ".ticket"), place.told)
+        yield from names(place.folder, (".claim", ".ticket"), place.told, everybodys)
         return
     person = _person(place, place.uid, persons)
     with os.scandir(place.folder) as entries:
@@ -152,25 +191,39 @@ def _names(place: Place, persons: Persons, read: Counter[int | str]) -> Iterator
             if read[person] > 2 * (MOST_RECORDS + MOST_TICKETS):
                 place.told.append(f"some claims are ignored: there are too many files in {place.folder}")
                 return
+            if _UNNAMED.fullmatch(entry.name) and place.uid == os.geteuid():
+                _remove_if_left(entry)
             yield entry.name
+
+
+def _remove_if_left(entry: os.DirEntry[str]) -> None:
+    """Remove what one of our own programs was killed over (`create_locked`): there is no room for many."""
+    with contextlib.suppress(OSError):
+        if time.time() - entry.stat(follow_symlinks=False).st_ctime > _MOMENT:
+            os.unlink(entry.path)  # noqa: PTH108 - no pathlib in `pick`
 
 
 def _shared_out(found: list[Found], most: int, persons: Persons, problems: Problems) -> list[Found]:
     """Of each person the newest ones, and no more than so many in each format."""
     left_out: Counter[bool] = Counter()
+    none_of_ours = 0
     if len(found) > most:
         of_each: Counter[tuple[int | str, bool]] = Counter()
         kept = []
         for each in sorted(found, key=lambda each: each.match["token"], reverse=True):
             uid = _owner(each)
-            if uid is not None:
-                whose = _person(each.place, uid, persons), each.place.uid is None
-                of_each[whose] += 1
-                if of_each[whose] <= most:
-                    kept.append(each)
-                else:
-                    left_out[is_unmapped(uid) and each.place.told is problems.missing] += 1
+            if uid is None:
+                none_of_ours += 1
+                continue
+            whose = _person(each.place, uid, persons), each.place.uid is None
+            of_each[whose] += 1
+            if of_each[whose] <= most:
+                kept.append(each)
+            else:
+                left_out[is_unmapped(uid) and each.place.told is problems.missing] += 1
         found = kept
+    if none_of_ours:
+        problems.ignored.append(f"{none_of_ours} files are ignored: gputui makes none like them")
     for unknown, number in left_out.items():
         # (In a container all who have no number there look like one.)
         told = problems.missing if unknown else problems.ignored

@@ -45,12 +45,18 @@ REMEDY = "`gputui claims --setup` says how root makes a place that no other user
 
 _FORMAT = re.compile(r"gputui-claims\.([0-9]{1,9})\.")
 
-MAX_FILES, MAX_NAMES = 65_536, 4096
-"""Entries of a base, or of the folder of format 1, that are read; and names of ours among them."""
+MAX_FILES, MAX_NAMES = 65_536, 2048
+"""Entries that are read in one look of all folders that everybody can fill; and names of ours among them."""
 
 
 States = dict[str, tuple[int, int, int]]
 """Of folders, by path: device, inode and time stamp."""
+
+
+class Read:
+    """How much was read in one look of folders that everybody can fill."""
+
+    files = names = 0
 
 
 class Place(NamedTuple):
@@ -68,7 +74,7 @@ class Place(NamedTuple):
 
 
 class Problems(NamedTuple):
-    """What was not read, a line each.
+    """What was not read in a look, a line each.
 
     missing  there may be claims that were not seen: nothing is claimed then
     ignored  what is no claim, although its name is one's, or is the matter of who made it
@@ -124,12 +130,15 @@ def unusable(environ: Mapping[str, str]) -> str | None:
     return None
 
 
-def places(environ: Mapping[str, str], problems: Problems, states: States | None = None) -> Iterator[Place]:
-    """The folders that have records, those of format 1 last; what is wrong is added to `problems`, and the
-    state of all that may be or have one to `states`."""
+def places(
+    environ: Mapping[str, str], problems: Problems, states: States | None = None, read: Read | None = None
+) -> Iterator[Place]:
+    """The folders that have records, those of format 1 last; what is wrong is added to `problems`, the state
+    of all that may be or have one to `states`, and how much was read to `read`."""
     named = environ.get(VARIABLE)
     if states is not None:
         states.update(map(state_of, (named,) if named else (ADMINISTRATED, *STICKY, *FALLBACKS)))
+    read = Read() if read is None else read
     set_up = not named and is_set_up()
     why = unusable(environ)
     if why:
@@ -140,7 +149,8 @@ def places(environ: Mapping[str, str], problems: Problems, states: States | None
         closed = set_up and base == ADMINISTRATED
         missing = problems.missing if closed else elsewhere
         try:
-            for name in names(base, ("",), missing, "" if closed else "gputui-claims."):
+            inside = os.listdir(base) if closed else names(base, ("",), missing, read, "gputui-claims.")  # noqa: PTH208
+            for name in inside:
                 folder = f"{base}/{name}"
                 if states is not None:
                     states.update([state_of(folder)])
@@ -154,14 +164,16 @@ def places(environ: Mapping[str, str], problems: Problems, states: States | None
     yield from (Place(folder, None, elsewhere) for folder in older)
 
 
-def names(folder: str, endings: tuple[str, ...], missing: list[str], beginning: str = "") -> Iterator[str]:
+def names(
+    folder: str, endings: tuple[str, ...], missing: list[str], read: Read, beginning: str = ""
+) -> Iterator[str]:
     """The names in a folder that everybody can fill which begin and end so, within bounds. Raises OSError."""
-    found = 0
     with os.scandir(folder) as entries:
-        for number, entry in enumerate(entries):
+        for entry in entries:
             fits = entry.name.startswith(beginning) and entry.name.endswith(endings)
-            found += fits
-            if number >= MAX_FILES or found > MAX_NAMES:
+            read.files += 1
+            read.names += fits
+            if read.files > MAX_FILES or read.names > MAX_NAMES:
                 missing.append(f"some claims may be missing: there are too many files in {folder}")
                 return
             if fits:
