@@ -334,11 +334,22 @@ _LINES: Mapping[str, Made] = {
     "words of env": _repeated("-S ", "#!/usr/bin/env "),
 }
 
+_TOML: Mapping[str, Made] = {
+    "a key in keys": _repeated(".a", "a", "=1\n"),
+    "keys in keys": _repeated("a" + ".a" * 390 + "=1\n"),
+    "tables": _numbered(lambda n: f"[rules{n}.a]\nx=1\n"),
+    "tables of one name": _repeated("[[a.b]]\n"),
+    "tables in a list": _repeated("{a.b=1},", "a=[", "]\n"),
+    "lists in lists": _repeated("[", "a="),
+    "digits": _repeated("9", "a=", "\n"),
+    "escapes": _repeated("\\u0041", 'a="', '"\n'),
+}
+
 EVERY: Mapping[str, Made] = {
     f"{kind}: {name}": made
     for kind, files in (
         ("bytes", _BYTES), ("YAML", _YAML), ("JSON", _JSON), ("shell", _SHELL), ("make", _MAKE),
-        ("Python", _PYTHON), ("lines", _LINES),
+        ("Python", _PYTHON), ("lines", _LINES), ("TOML", _TOML),
     )
     for name, made in files.items()
 }  # fmt: skip
