@@ -412,6 +412,7 @@ REMAINS = [
     "python t.py https://hunter2@h/x",
     "docker run mysql mysql -p3306:3306",
     "python t.py --pwd /hunter2 --pass 12",
+    "python t.py --my_token swordfish",
     "python t.py @R",
 ]
 """What nothing gives away; docs/security.md says so."""
