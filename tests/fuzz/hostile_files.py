@@ -309,6 +309,11 @@ _LINES: Mapping[str, Made] = {
     "spaces before slots": _repeated(" ", "a", "slots"),
     "tasks": _numbered(lambda n: f"python a.py --seed {n}\n"),
     "one long task": _repeated("a ", "python "),
+    "empty words in many tasks": _repeated("a" + " ''" * 66 + "\n"),
+    "tasks in quotes": _repeated("python a.py --name 'a b' --cfg '{\"a\": [1, 2]}' --out \"c\"\n"),
+    "words in lines of 8,000": _repeated("a " * 4000 + "\n"),
+    "marks in lines of 8,000": _repeated("~$a{*#" * 1300 + "\n"),
+    "comments": _repeated("#\n"),
     "quoted letters": _repeated("\\a", "python "),
     "open quotes": _repeated("'a' ", "python "),
     "dollars": _repeated("$", "python "),
@@ -329,11 +334,22 @@ _LINES: Mapping[str, Made] = {
     "words of env": _repeated("-S ", "#!/usr/bin/env "),
 }
 
+_TOML: Mapping[str, Made] = {
+    "a key in keys": _repeated(".a", "a", "=1\n"),
+    "keys in keys": _repeated("a" + ".a" * 390 + "=1\n"),
+    "tables": _numbered(lambda n: f"[rules{n}.a]\nx=1\n"),
+    "tables of one name": _repeated("[[a.b]]\n"),
+    "tables in a list": _repeated("{a.b=1},", "a=[", "]\n"),
+    "lists in lists": _repeated("[", "a="),
+    "digits": _repeated("9", "a=", "\n"),
+    "escapes": _repeated("\\u0041", 'a="', '"\n'),
+}
+
 EVERY: Mapping[str, Made] = {
     f"{kind}: {name}": made
     for kind, files in (
         ("bytes", _BYTES), ("YAML", _YAML), ("JSON", _JSON), ("shell", _SHELL), ("make", _MAKE),
-        ("Python", _PYTHON), ("lines", _LINES),
+        ("Python", _PYTHON), ("lines", _LINES), ("TOML", _TOML),
     )
     for name, made in files.items()
 }  # fmt: skip

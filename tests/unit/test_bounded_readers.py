@@ -49,6 +49,15 @@ WORST = (
     ("safetensors header", "JSON: numbers of 4,000 digits", 10 << 20),
     ("log of a variant", "bytes: empty lines", 16 << 20),
     ("recording", "lines: first line", 10 << 20),
+    ("settings", "TOML: a key in keys", 1 << 16),
+    ("settings", "TOML: keys in keys", 1 << 16),
+    ("settings", "TOML: digits", 1 << 14),
+    ("file of tasks", "lines: tasks", 1 << 18),
+    ("file of tasks", "lines: tasks in quotes", 1 << 20),
+    ("file of tasks", "lines: empty words in many tasks", 1 << 19),
+    ("file of tasks", "lines: words in lines of 8,000", (2 << 20) - 1),
+    ("file of tasks", "lines: marks in lines of 8,000", (2 << 20) - 1),
+    ("file of tasks", "bytes: empty lines", (2 << 20) - 1),
 )
 
 

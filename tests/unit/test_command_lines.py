@@ -10,6 +10,7 @@ import pytest
 from gputui.launching.compose import compose
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.programs import PROGRAMS
+from gputui.launching.python_command import started_program
 from gputui.launching.read_intent import read_intent
 from gputui.launching.wrappers import losing, unwrap
 from unit.builders import gpu
@@ -84,7 +85,9 @@ def test_a_number_of_processes_in_a_file_gives_way_to_the_devices() -> None:
 
 def test_every_program_of_the_table_has_a_command_line() -> None:
     commands = [unwrap(row.options.command)[1] for row in ROWS]
-    silent = [p.name for p in PROGRAMS if not any(p.recognises(command) for command in commands)]
+    silent = [
+        p.name for p in PROGRAMS if not any(p.own(command, started_program(command)) for command in commands)
+    ]
     assert silent == []
 
 
@@ -104,8 +107,9 @@ def test_a_row_is_read_the_same_by_its_module_and_its_program() -> None:
     """`python -m swift.cli.main sft` is `swift sft`."""
     for program in PROGRAMS:
         for begin in program.modules:
-            assert program.recognises(("python", "-m", *begin.split(), "x"))
-            assert not program.recognises(("python", "-m", f"{begin.split()[0]}x"))
+            for words, its in (((*begin.split(), "x"), True), ((f"{begin.split()[0]}x",), False)):
+                command = ("python", "-m", *words)
+                assert (program.own(command, started_program(command)) > 0) == its
 
 
 def test_the_words_of_a_command_are_kept_in_their_order() -> None:

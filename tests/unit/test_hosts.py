@@ -655,6 +655,27 @@ def test_no_ssh_is_left_of_a_box_that_answers_nothing(
             process.kill()
 
 
+def test_ctrl_c_ends_a_call_while_several_boxes_answer_nothing(tmp_path: Path) -> None:
+    ssh, pids = tmp_path / "ssh", tmp_path / "pids"
+    ssh.write_text(f"#!/bin/sh\ntrap '' TERM INT HUP\necho $$ >> {pids}\nwhile :; do sleep 1; done\n")
+    ssh.chmod(0o755)
+    pids.touch()
+    with subprocess.Popen(
+        [sys.executable, "-m", "gputui", "ls", "--hosts", "one,two"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            until_true(lambda: len(pids.read_text().split()) == 2)
+            process.send_signal(signal.SIGINT)
+            # (Both are given up after 35 s.)
+            assert process.wait(25) == 130
+            until_true(lambda: not any(is_running(int(each)) for each in pids.read_text().split()))
+        finally:
+            process.kill()
+
+
 _GIVES_UP = """
 import sys
 from gputui.sources.hosts import calls, session

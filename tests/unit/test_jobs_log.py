@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 import tempfile
 import time
 import tracemalloc
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputui.cli.jobs import write
 from gputui.jobs.ansi_sanitizer import AnsiSanitizer
 from gputui.jobs.log import Tail
 from gputui.jobs.wait import last_lines
@@ -366,3 +368,11 @@ def test_a_log_that_grows_for_days_keeps_a_bounded_past(tmp_path: Path) -> None:
         tail.feed()
     assert sum(map(len, tail.lines())) < 600_000
     assert tail.lines(1)[0].startswith("39 ")
+
+
+def test_a_log_is_read_to_its_end_where_output_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`gputui jobs attach ID >&-`: its status is the job's."""
+    pieces = iter((b"a", b"b"))
+    monkeypatch.setattr(sys, "stdout", None)
+    write(pieces)
+    assert list(pieces) == []

@@ -41,6 +41,29 @@ def kept_of(text: str) -> list[str]:
 
 
 SECRET = [
+    "python t.py --pswd hunter2",
+    "python t.py --passw=hunter2",
+    "python t.py --github-pat hunter2",
+    "python t.py --fernet_key hunter2",
+    "python t.py --my_token hunter2",
+    "python t.py --hub_token swordfish@B",
+    "python t.py --jupyter_token hunter2",
+    "X_PW=hunter2 python t.py",
+    "spark-submit --conf spark.hadoop.fs.azure.account.key.a.dfs.core.windows.net=hunter2 t.py",
+    "git config user.password hunter2",
+    "dvc remote modify r secret_access_key hunter2",
+    "pip config set global.password hunter2",
+    "mpiexec -genv HF_TOKEN hunter2 python t.py",
+    "mpirun -env WANDB_API_KEY hunter2 -n 2 python t.py",
+    "vault login hunter2",
+    "swanlab login -k hunter2",
+    "mosquitto_pub -u me -P hunter2 -t x",
+    "etcdctl --user root:hunter2 get x",
+    "bash -c 'echo \"machine api.wandb.ai login user password hunter2\" >> ~/.netrc'",
+    "helm upgrade --set 'env[0].name=HF_TOKEN,env[0].value=hunter2' x",
+    'aws batch submit-job --container-overrides \'{"environment":[{"name":"HF_TOKEN","value":"hunter2"}]}\'',
+    "bash -c 'HF_TOKEN=$HF_TOKEN python t.py --token hunter2'",
+    "bash -c 'HF_TOKEN=$X-hunter2 python t.py'",
     "python t.py wandb.key=@R",
     "python t.py +wandb.key=@R",
     "python t.py --wandb-key hunter2",
@@ -258,6 +281,19 @@ def test_so_it_is_within_the_text_of_a_shell(line: str) -> None:
 
 
 HARMLESS = [
+    # what a shell replaces says where a secret is, and not what it is
+    "bash -c 'HF_TOKEN=$HF_TOKEN python t.py --hub_token \"$HF_TOKEN\" --wandb-key=${WANDB_API_KEY:?}'",
+    "bash -c 'export HF_TOKEN=\"${HF_TOKEN:-}\"; python t.py --token $(cat ~/.hf) --max_tokens 5'",
+    "bash -c 'HF_TOKEN=$(cat ~/.hf) python t.py'",
+    "bash -c 'curl -H \"Authorization: Bearer $HF_TOKEN\" -u me:$DB_PASS h; wandb login $WANDB_API_KEY'",
+    # tokens of a text
+    "deepspeed main.py --end_of_conversation_token EOT --add_eot_token",
+    "python t.py --vision_feature_select_token cls --img_context_token '<IMG_CONTEXT>' --soi_token SOI",
+    "python t.py --word_delimiter_token='|' --unk_token='[UNK]' --lang_token en --task_token transcribe",
+    "python t.py --reward_token good --pooling_token=cls --no_timestamps_token 5",
+    "git config user.name ana; git -c user.name=token commit",
+    "mpiexec -genv NCCL_DEBUG INFO -env OMP_NUM_THREADS 8 python t.py --add_special_tokens x",
+    'python t.py \'[{"name": "token", "value": "<pad>"}, {"name": "lr", "value": "1e-4"}]\'',
     "python t.py --tokenizer gpt2 --tokenizer_name_or_path meta-llama/Llama-3.1-8B",
     "python t.py --tokenizer-mode auto --skip-tokenizer-init",
     "python t.py --max_tokens 512 --max-num-batched-tokens=8192",
@@ -376,6 +412,7 @@ REMAINS = [
     "python t.py https://hunter2@h/x",
     "docker run mysql mysql -p3306:3306",
     "python t.py --pwd /hunter2 --pass 12",
+    "python t.py --my_token swordfish",
     "python t.py @R",
 ]
 """What nothing gives away; docs/security.md says so."""

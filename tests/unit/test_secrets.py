@@ -174,7 +174,7 @@ TOKENS = ["hf_" + "AbCdEfGh1" * 4, "sk-proj-" + "a1B2" * 8, "ghp_" + "A1b2" * 9]
         ("python -c 'login(token = \"a b\")'", "python -c 'login(token = \"***\")'"),
         ("singularity exec --env A=1,HF_TOKEN=S i", "singularity exec --env A=1,HF_TOKEN=*** i"),
         ("python t.py 'Server=h;Password=S;'", "python t.py 'Server=h;Password=***;'"),
-        ("bash -c 'export HF_TOKEN=$(cat S); x'", "bash -c 'export HF_TOKEN=***; x'"),
+        ("bash -c 'export HF_TOKEN=$(pass hf); x'", "bash -c 'export HF_TOKEN=***; x'"),
         ("python t.py --hubToken S --apiKey=S", "python t.py --hubToken *** --apiKey=***"),
         (
             "python t.py --openai-key S --db-pass S --jwt S",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -42,6 +43,18 @@ def test_quotes_count_and_nothing_is_expanded(line: str, words: tuple[str, ...])
 def test_a_quote_that_is_not_closed_is_said(line: str) -> None:
     with pytest.raises(WordsError, match="in the command"):
         split(line)
+
+
+@given(st.text(alphabet="ab '\"\\\t\r\n$#\v\xa0", max_size=12))
+@settings(max_examples=500, deadline=None)
+def test_the_words_are_those_that_the_standard_library_finds(line: str) -> None:
+    try:
+        found = tuple(shlex.split(line))
+    except ValueError:
+        with pytest.raises(WordsError):
+            split(line)
+    else:
+        assert split(line) == found
 
 
 @given(st.lists(st.text(max_size=8), max_size=5))
@@ -88,6 +101,11 @@ def test_variables_before_the_command_are_told_from_it(
         ("a $'x'", "$'"),
         ("a # why", "#"),
         ("a\nb", "a second line"),
+        ("cd ~; python x.py", ";"),
+        ("cd ~ada&& python x.py", "&&"),
+        ("a {b;c,d}", ";"),
+        ('a "b; $(c)"', "$("),
+        ("a \"b|'`c`", "`"),
         ("python x.py", None),
         ("", None),
         ("a 'b;c' \"d|e\" f\\;g 'h\ni' '`j`' '$(k)'", None),
@@ -95,6 +113,7 @@ def test_variables_before_the_command_are_told_from_it(
         ("a \"it's; b\" '\"; c'", None),
         ('a "b\\"; c"', None),
         ("a $HOME ~ * {b,c}", None),
+        ('a ${b:-c;d} "${e|f}"', None),
     ],
 )
 def test_what_only_a_shell_would_act_on_is_found(line: str, found: str | None) -> None:

@@ -39,6 +39,7 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from gputui.choosing.named_devices import could_name
@@ -52,7 +53,9 @@ from gputui.system.users import own_name
 from gputui.vendors.visibility import CONFINE, Confine
 
 SYSTEM = "/etc/gputui.toml"
-_MOST = 256 * 1024
+_MOST = 64 * 1024
+_MOST_DOTS = 400
+"""Of a line: the time to read a key grows with the square of its parts."""
 
 BOM = "\ufeff"
 """Where some editors on Windows begin a file."""
@@ -169,9 +172,12 @@ def _parsed(file: str, data: bytes) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
+    if max(map(bytes.count, data.split(b"\n"), repeat(b"."))) > _MOST_DOTS:
+        raise SettingsError(f"{file}: a line with more than {_MOST_DOTS} dots")
     try:
         found: dict[str, Any] = tomllib.loads(data.decode().removeprefix(BOM))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # (ValueError: also a number of more than 4,300 digits.)
         raise SettingsError(f"{file}: {error}") from None
     return found
 

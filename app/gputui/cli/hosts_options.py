@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -79,9 +80,9 @@ def answers(boxes: Sequence[str], words: Sequence[str], views: bool = False) -> 
     be sent."""
     from gputui.sources.hosts.calls import ask, of_each
 
-    how = way()
+    how, unwanted = way(), threading.Event()
     try:
-        return of_each(boxes, lambda box: ask(box, words, how, views))
+        return of_each(boxes, lambda box: ask(box, words, how, views, unwanted=unwanted), unwanted)
     except ValueError as error:
         raise WrongCallError(str(error)) from None
 

@@ -290,10 +290,13 @@ def write(pieces: Iterable[bytes]) -> None:
 
 
 def _as_it_is(pieces: Iterable[bytes]) -> None:
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     for piece in pieces:
-        sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
+        # (It is None where it was closed, and the log is read all the same: its end is the job's.)
+        if sys.stdout is not None:
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
 
 
 def _to_a_terminal(pieces: Iterable[bytes]) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 # camelCase become "_", every other separator becomes ".".
 
 _QUALIFIERS = (
-    r"api|app|application|access|secret|private|priv|auth|account|client|encrypt(?:ion)?|decrypt(?:ion)?"
+    r"api|app|application|access|secret|private|priv|auth|account|client|encrypt(?:ion)?|decrypt(?:ion)?|fernet|aes|hmac"
     r"|master|sign(?:ing)?|storage|subscription|service|licen[cs]e|db|database|deploy|ssh"
     # services whose "key" is a secret
     r"|hf|hub|hugging_?face|wandb|open_?ai|anthropic|azure|aws|gcp|google|gemini|cohere|mistral|groq|replicate"
@@ -37,6 +37,11 @@ _ABOUT = (
     r"|budget|limit|dims?|dropout|index"
 )
 """HF_TOKEN_PATH is where a token is."""
+_OF_TOKENS = (
+    r"bearer|bot|csrf|git(?:hub|lab)?|id|jupyter|notebook|personal|refresh|security|session|telegram"
+    r"|upload|vault"
+)
+"""The same with "token", whatever the value is."""
 _PASS_OF = (
     r"db|database|user|smtp|imap|mysql|my|sql|pg|root|admin|ssh|s?ftp|https?|e?mail|redis|mongo|login|key|proxy|vault"
     r"|ansible|become|sudo|wifi|auth|cert|store|basic|web|rabbitmq|neo4j|jenkins"
@@ -44,6 +49,12 @@ _PASS_OF = (
 
 _PLAIN_WORD = re.compile(r"|true|false|yes|no|none|null|on|off|auto|<[^<>]*>|\[[A-Za-z_]+\]", re.IGNORECASE)
 """A switch, or a special token of a tokenizer ("<pad>", "[MASK]"): never a secret."""
+_VARIABLE = r"\$(?:[A-Z][A-Z0-9_]{2,}|\{[A-Za-z_]\w*(?::?[-?])?\})"
+_REFERENCE = re.compile(rf"{_VARIABLE}|\$[0-9]?|\$\((?:cat\s+|<\s*)[\w./~$-]+\)")
+"""What a shell replaces by a variable or a file: "$HF_TOKEN", "${1:?}", "$(cat FILE)". (A "$" alone is the
+beginning of a command.)"""
+_LABEL = re.compile(r"[^\W\d_]{1,10}|[^\w\s]{1,3}|\d{1,3}")
+"""What tokens of a text look like, and those that a service has made do not: "EOT", "cls", "|"."""
 _NO_PASSWORD = re.compile(r"\d{1,2}|(?:file|env|fd):.*|stdin", re.DOTALL)
 """A number of passes; where openssl(1) reads its password."""
 _PATH = re.compile(r"\.{1,2}|~|(?:~|\.{1,2}|\$\{?\w+\}?)?/.*|\$\{?PWD\}?", re.DOTALL)
@@ -63,6 +74,10 @@ def _no_folder(value: str) -> bool:
     return _password(value) and not _PATH.fullmatch(value)
 
 
+def _no_label(value: str) -> bool:
+    return not _LABEL.fullmatch(value)
+
+
 def _random(value: str) -> bool:
     return bool(_RANDOM.fullmatch(value))
 
@@ -78,10 +93,14 @@ _NAMES: tuple[tuple[str, Callable[[str], bool]], ...] = (
         rf"\d*(?!(?:[._].*)?[._](?:{_ABOUT})\Z)(?:[._].*)?",
         bool,
     ),
-    (rf"(?!(?:.*[._])?(?:{_OF_TEXT})_?token)(?:.*[._])?[a-z0-9]*token", bool),
+    (rf"(?:.*\.)?(?:(?:.*_)?(?:{_QUALIFIERS}|{_OF_TOKENS})_?)?token", bool),
+    (rf"(?!(?:.*[._])?(?:{_OF_TEXT})_?token)(?:.*[._])?[a-z0-9]*token", _no_label),
     (r"(?:.*[._])?(?:api|access|auth|hf|hub|refresh|session|bearer|deploy|bot)_?tokens", bool),
     (rf"(?:.*[._])?(?:{_QUALIFIERS})[._]?keys?", bool),
-    (rf"(?:.*\.)?(?:(?:.*_)?(?:{_PASS_OF})_?)?(?:pass|pw)", _password),
+    # fs.azure.account.key.ACCOUNT.dfs.core.windows.net of Hadoop's ABFS
+    (r"(?:.*\.)?account\.key\..+", bool),
+    (r"(?:.*[._])?(?:git(?:hub|lab)?|gh|gl|bitbucket|azure|ado)_?pat", bool),
+    (rf"(?:.*\.)?(?:(?:.*_)?(?:{_PASS_OF})_?)?(?:passw?|pw|pswd?)", _password),
     # (--pwd of Apptainer is a folder, and so is PWD.)
     (r"(?:.*[._])?pwd", _no_folder),
     # RFC 6750, 7235 and 6265; --gradio-auth NAME:PASSWORD; REDISCLI_AUTH of redis-cli(1)
@@ -94,7 +113,7 @@ _NAMES: tuple[tuple[str, Callable[[str], bool]], ...] = (
 )
 _OF_VARIABLES: tuple[tuple[str, Callable[[str], bool]], ...] = (
     (rf"(?!(?:.*_)?(?:{_OF_TEXT})_token)(?:.*_)?(?:key|token)(?:_(?!(?:.*_)?(?:{_ABOUT})\Z).*)?", bool),
-    (rf"(?:.*_)?pass(?:_(?!(?:.*_)?(?:{_ABOUT})\Z).*)?", _password),
+    (rf"(?:.*_)?(?:pass|pw)(?:_(?!(?:.*_)?(?:{_ABOUT})\Z).*)?", _password),
     (r".*_pat", bool),
 )
 """The same of a name in capital letters, which is a variable's: AWS_ACCESS_KEY_ID, SSH_KEY, HF_TOKEN_PROD."""
@@ -106,9 +125,14 @@ _TAIL = re.compile(
 _LONGEST_NAME = 200
 
 
+def is_reference(value: str) -> bool:
+    """Whether a value only says where a secret is."""
+    return bool(_REFERENCE.fullmatch(value))
+
+
 def is_named_secret(name: str, value: str) -> bool:
     """Whether what has this name and this value is a secret, judged by the name first."""
-    if _PLAIN_WORD.fullmatch(value):
+    if _PLAIN_WORD.fullmatch(value) or is_reference(value):
         return False
     plain = _HUMP.sub("_", name.lstrip("-")[-_LONGEST_NAME:]).replace("-", "_").lower()
     plain = _TAIL.sub("", re.sub(r"[^\w]+", ".", plain))
@@ -208,8 +232,10 @@ SHAPES = (
     ("a private key", r"(?s)-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----(.*)"),
     # the same in base 64, as in a kubeconfig
     ("a private key", r"(LS0tLS1CRUdJTi[\w+/=]+)"),
+    # netrc(5)
+    ("a password in a netrc", r"\blogin\s+\S{1,200}\s+password\s+([^\s'\"]+)"),
     # RFC 7235
-    ("Authorization", r"(?i)\b(?:Bearer|Basic)\s+([^\s'\"]{8,})"),
+    ("Authorization", rf"\b(?i:Bearer|Basic)\s+(?!{_VARIABLE}(?!\S*[^\s'\"]))([^\s'\"]{{8,}})"),
 )
 """What else is a secret wherever it stands: what to call it, and a pattern whose one group is the secret.
 (Patterns are compiled where they are needed, and kept by `re`: not every command has its words read.)"""
@@ -289,7 +315,24 @@ PROGRAMS = (
         before=":",
     ),
     Program("http -a", "https?|xhs?", r"-[bcdfFhIjmSv]*a(?P<value>(?s:.*))", before=":"),
-    Program("aws configure set", "aws", r"\S*(?:secret|token)[a-z_]*(?P<value>)", verbs=("configure", "set")),
+    # `aws configure set NAME VALUE`, and the like
+    Program(
+        "config set",
+        "aws|git|dvc|pip3?|poetry|npm",
+        r"[\w.:/-]*(?:secret|token|passw(?:or)?d)[a-z_]*(?P<value>)",
+        next="word",
+    ),
+    # Hydra of MPICH and of Intel MPI: `-genv NAME VALUE`
+    Program(
+        "mpiexec -env",
+        "mpi(?:run|exec)(?:\\.hydra)?",
+        r"(?:[A-Z0-9]+_)*(?:SECRET|TOKEN|KEY|PASSWORD)(?P<value>)",
+        next="word",
+    ),
+    Program("vault login", "vault", verbs=("login",), operand="secret"),
+    Program("login -k", "swanlab|prefect", "-k(?P<value>(?s:.*))", verbs=("login",)),
+    Program("mosquitto -P", "mosquitto_(?:pub|sub|rr)", "-P(?P<value>(?s:.*))"),
+    Program("etcdctl --user", "etcdctl", r"--user(?:=|\Z)(?P<value>(?s:.*))", before=":"),
     Program("openssl -pass", "openssl", "-pass(?:in|out)?(?P<value>)", before="pass:"),
     Program("openssl -k", "openssl", "-[kK](?P<value>)"),
     Program("zip -P", "zip|unzip|zipcloak", "-P(?P<value>(?s:.*))"),

@@ -20,6 +20,7 @@ from gputui.launching.secret_table import (
     TOKEN,
     Program,
     is_named_secret,
+    is_reference,
     token_name,
 )
 from gputui.launching.shells import shell_of
@@ -45,6 +46,10 @@ _NEXT_WITHIN = re.compile(
     r"""['"](-{1,2}[A-Za-z][\w.-]{0,99}|[A-Z_]{1,99})\\?['"],\s?\\?(?P<quote>['"])(?=((?:(?!(?P=quote))[^\\])+))"""
 )
 """`["--token", "x"]` in JSON, `putenv("TOKEN", "x")`."""
+_PAIR_WITHIN = re.compile(
+    r"""(?<!\w)name\\?['"]?\s?[:=]\s?\\?['"]?([A-Za-z_]\w{0,99})\\?['"]?,\s?\\?['"]?[\w.\[\]]{0,99}?value\\?['"]?\s?[:=]\s?(\\?['"][^'"]+|[^\s,}\]'"]+)"""
+)
+"""`{"name": "TOKEN", "value": "x"}` of Kubernetes and AWS, `env[0].name=TOKEN,env[0].value=x` of Helm."""
 _SAID_WITHIN = re.compile(
     rf"{_NAME}:\s?(?:(?:Bearer|Basic|Token)\s+)?(?!(?:Bearer|Basic|Token)\s)(?=([\w.+/=~-]{{6,999}})(?![\w.+/=~(-]))",
     re.IGNORECASE,
@@ -155,7 +160,7 @@ class _Word(NamedTuple):
     def secret(self, name: str, start: int, end: int | None = None) -> Iterator[_Found]:
         """These of its characters, to the end unless said; the whole word where quotes are in between."""
         end = len(self.text) if end is None else end
-        if start < end:
+        if start < end and not is_reference(self.text[start:end]):
             first, last = self.at[start], self.at[end - 1] + 1
             yield _Found(name, self.place, *((first, last) if last - first == end - start else self.span))
 
@@ -274,7 +279,13 @@ def _calls_in(text: _Word) -> list[list[_Word]]:
 
 def _assignments(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
     whole = _ASSIGNED.fullmatch(word)
-    if whole and is_named_secret(whole[1], whole[2]):
+    # (`TOKEN=$TOKEN python x.py` is a shell's text.)
+    begins = whole and _VALUE.match(word, whole.start(2))
+    if (
+        whole
+        and is_named_secret(whole[1], whole[2])
+        and not (begins and is_reference(begins[0].strip("'\"")))
+    ):
         yield whole[1], whole.span(2)
         return
     # (A word with blanks may be a shell's own text, and one without have several: `A=1,TOKEN=x`.)
@@ -296,7 +307,7 @@ def _within(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
     for name, shape in SHAPES:
         for match in re.finditer(shape, word):
             yield name, match.span(1)
-    for pattern in (_QUOTED_WITHIN, _NUMBER_WITHIN, _NEXT_WITHIN, _SAID_WITHIN, _SET_WITHIN):
+    for pattern in (_QUOTED_WITHIN, _NUMBER_WITHIN, _NEXT_WITHIN, _PAIR_WITHIN, _SAID_WITHIN, _SET_WITHIN):
         for match in pattern.finditer(word):
             name = match[1] or match[2]
             if is_named_secret(name, match[match.re.groups].strip("'\"")):

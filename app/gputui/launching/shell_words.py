@@ -13,8 +13,15 @@ from collections.abc import Iterator, Sequence
 from gputui.launching.quoting import quote
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_SYNTAX = re.compile(r"\$\(|\$['\"]|`|\n|&&|\|\||>>|<<|[;&|<>]")
-"""What a shell acts on where it is not quoted; of these, `$(` and a backtick also in double quotes."""
+_HARMLESS = r"""[^"\\`$]*(?:(?:\\.|\$(?!\())[^"\\`$]*)*"""
+"""Within double quotes."""
+_SYNTAX = re.compile(rf"""\$\(|\$['"]|"{_HARMLESS}(\$\(|`)|`|\n|&&?|\|\|?|>>?|<<?|;|\#(?<!\S\#)""", re.DOTALL)
+"""What a shell acts on where it is not quoted; of these, `$(` and a backtick also in double quotes. (Each
+begins with a character of its own, at which a search begins.)"""
+_WITHOUT_SYNTAX = re.compile(
+    rf"""'(?<!\$')[^']*'|"(?<!\$"){_HARMLESS}"|\\.|\$\{{[^}}]{{0,200}}\}}""", re.DOTALL
+)
+_MAY_ACT = re.compile(r"[$`\n&|><;#]")
 _EXPANSION = re.compile(
     r"\$(\{[^}]{0,200}\}|[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])"
     r"|\{[^\s{}]{0,99}(,|\.\.)[^\s{}]{0,200}\}|\*|\?|\[[^\s\]]{1,200}\]"
@@ -23,7 +30,12 @@ _EXPANSION = re.compile(
 without an end: no line takes long.)"""
 _HOME = re.compile(r"~[^\s/]*")
 _PLAIN = re.compile(r"[^\\'\"]+")
-_MAY_ACT = re.compile(r"[$`\n&|><;{*?\[~#]")
+_BARE = re.compile(r"[^ \t\r\n]+")
+_WORD = re.compile(r"""(?:[^ \t\r\n'"\\]+|'[^']*'|"[^"\\]*(?:\\.[^"\\]*)*"|\\.)+|['"\\]""", re.DOTALL)
+"""A word with its quotes; a quote alone is one that is not closed."""
+_QUOTED = re.compile(r"""'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)""", re.DOTALL)
+_MARKS = re.compile(r"['\"\\]")
+_MAY_EXPAND = re.compile(r"[${*?\[~]")
 
 
 class WordsError(ValueError):
@@ -31,11 +43,31 @@ class WordsError(ValueError):
 
 
 def split(line: str) -> tuple[str, ...]:
-    """The words of a line; quotes and backslashes mean what they mean to a shell. Raises WordsError."""
-    try:
-        return tuple(shlex.split(line))
-    except ValueError as error:
-        raise WordsError(f"{str(error).lower()} in the command") from None
+    """The words of a line; quotes and backslashes mean what they mean to a shell. Raises WordsError.
+
+    They are those of `shlex.split`, which takes seconds for a list of many tasks: it reads by characters.
+    """
+    if not _MARKS.search(line):
+        return tuple(_BARE.findall(line))
+    words = _WORD.findall(line)
+    return tuple(_unquoted(word) if _MARKS.search(word) else word for word in words)
+
+
+def _unquoted(word: str) -> str:
+    if word in ("'", '"'):
+        raise WordsError("no closing quotation in the command")
+    if word == "\\":
+        raise WordsError("no escaped character in the command")
+    # (Each match is followed by its three groups.)
+    parts = _QUOTED.split(word)
+    if "\\" in word:
+        parts[2::4] = [part and _without_backslashes(part) for part in parts[2::4]]
+    return "".join(filter(None, parts))
+
+
+def _without_backslashes(text: str) -> str:
+    """What double quotes quote: a backslash is one unless a quote or another backslash follows."""
+    return "\\".join(part.replace('\\"', '"') for part in text.split("\\\\"))
 
 
 def assignments(words: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
@@ -52,13 +84,28 @@ def assignments(words: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], tupl
 def shell_syntax(line: str) -> str | None:
     """The first of a line that a shell would act on (a pipe, `;`, a second line, a comment), and that is a
     plain argument here; None for none."""
-    return next((found for found, acts in _for_a_shell(line) if acts), None)
+    if not _MAY_ACT.search(line):
+        return None
+    found = _SYNTAX.search(_WITHOUT_SYNTAX.sub("_", line))
+    syntax = found and (found[1] or found[0])
+    return "a second line" if syntax == "\n" else syntax
 
 
 def shell_expansion(line: str) -> str | None:
     """The first of a line that a shell would replace (`$HOME`, `~`, `*`, `{a,b}`), and that stays as it is
     here; None for none."""
-    return next((found for found, acts in _for_a_shell(line) if not acts), None)
+    before = " "
+    for part, kind in _quoted_parts(line):
+        for place in (match.start() for match in _MAY_EXPAND.finditer(part) if kind in ("", '"')):
+            before = part[place - 1] if place else before
+            found = _EXPANSION.match(part, place)
+            if found and (not kind or part[place] == "$"):
+                return found[0]
+            home = _HOME.match(part, place) if before.isspace() and not kind else None
+            if home:
+                return home[0]
+        before = part[-1:] if kind in ("", '"') else "'"
+    return None
 
 
 def for_a_shell(line: str) -> str:
@@ -86,34 +133,6 @@ def one_word_for_several(program: str) -> str:
         if plain
         else f"; for a shell it is: bash -c {quote(program)}"
     )
-
-
-def _for_a_shell(line: str) -> Iterator[tuple[str, bool]]:
-    """What a shell would not take as it is written, and whether it acts on that (else it replaces it)."""
-    before = " "
-    for part, kind in _quoted_parts(line):
-        place = 0
-        while kind in ("", '"') and (next_one := _MAY_ACT.search(part, place)) is not None:
-            before = part[next_one.start() - 1] if next_one.start() > place else before
-            place = next_one.start()
-            begins = before.isspace() and not kind
-            syntax, expansion = _SYNTAX.match(part, place), _EXPANSION.match(part, place)
-            if syntax and kind and syntax[0] not in ("$(", "`"):
-                syntax = None
-            if expansion and kind and not expansion[0].startswith("$"):
-                expansion = None
-            home = _HOME.match(part, place) if begins else None
-            if begins and part[place] == "#":
-                yield "#", True
-            elif syntax:
-                yield "a second line" if syntax[0] == "\n" else syntax[0], True
-            elif found := expansion or home:
-                yield found[0], False
-                syntax = found
-            length = len(syntax[0]) if syntax else 1
-            before = part[place + length - 1]
-            place += length
-        before = part[-1:] if kind in ("", '"') else "'"
 
 
 def _quoted_parts(line: str) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from gputui.launching.programs.clusters import CLUSTERS
 from gputui.launching.programs.program import Program
 from gputui.launching.programs.serving import SERVING
 from gputui.launching.programs.training import TRAINING
+from gputui.launching.python_command import started_program
 
 PROGRAMS: tuple[Program, ...] = (*SERVING, *CLUSTERS, *TRAINING)
 """Every row. The first that recognises a command is its program; rows of libraries come last."""
@@ -19,4 +20,5 @@ PROGRAMS: tuple[Program, ...] = (*SERVING, *CLUSTERS, *TRAINING)
 
 def program_of(command: Sequence[str]) -> Program | None:
     """The row of the program that a command starts; None where it is in none."""
-    return next((program for program in PROGRAMS if program.recognises(command)), None)
+    started = started_program(command)
+    return next((program for program in PROGRAMS if program.own(command, started)), None)

@@ -20,7 +20,7 @@ from gputui.inventory.others_files import NotReadError, not_read
 from gputui.launching.argument_vector import OptionTable, program_name, read_options, whole_number
 from gputui.launching.configuration_text import read_values
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
-from gputui.launching.python_command import is_python, started_program
+from gputui.launching.python_command import Started, is_python, started_program
 from gputui.vendors.vendor import Vendor
 
 Dimension = Literal["tp", "pp", "cp", "dp", "dp here", "dp inside", "machines", "processes"]
@@ -191,10 +191,6 @@ class Program:
     behind_dashes: bool = False
     source: str = field(default="", compare=False)
 
-    def recognises(self, command: Sequence[str]) -> bool:
-        """Whether the command starts this program."""
-        return self._own(command) > 0
-
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
         """What the command says: its options count before its variables, and these before its files."""
         arguments = self._arguments(command)
@@ -222,7 +218,11 @@ class Program:
 
     def started(self, command: Sequence[str]) -> tuple[str, ...]:
         """The launcher command that it starts, with the options meant for the launcher; () for none."""
-        return self.launches(command[self._own(command) :]) if self.launches is not None else ()
+        return (
+            self.launches(command[self.own(command, started_program(command)) :])
+            if self.launches is not None
+            else ()
+        )
 
     def with_launcher_options(self, command: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
         """The command with more options for the launcher that it starts."""
@@ -234,7 +234,7 @@ class Program:
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The command for these devices, and what was changed: options that name devices are rewritten, and
         what makes it use several is added where it gives no number."""
-        own = self._own(command)
+        own = self.own(command, started_program(command))
         words, remarks = list(command[own:]), []
         if self._is_elsewhere(self._arguments(command)):
             return tuple(command), (f"{self.name}: {self.elsewhere}",)
@@ -297,9 +297,11 @@ class Program:
             return ()
         return ((self.variables[0], str(devices)),)
 
-    def _own(self, command: Sequence[str]) -> int:
-        """The number of words at the beginning that say which program it is; 0 for another program's."""
-        started = started_program(command)
+    def own(self, command: Sequence[str], started: Started) -> int:
+        """The number of words at the beginning that say which program it is; 0 for another program's.
+
+        `started` is what the command starts, the same for every row.
+        """
         if self.any_python:
             return started.words if is_python(command) else 0
         begins = self.starts if started.module is None else self.modules
@@ -314,7 +316,7 @@ class Program:
 
     def _arguments(self, command: Sequence[str]) -> tuple[str, ...]:
         """The words in which its options stand."""
-        arguments = tuple(command[self._own(command) :])
+        arguments = tuple(command[self.own(command, started_program(command)) :])
         return arguments if self.before is None else read_options(arguments, self.before).option_words
 
     def _is_elsewhere(self, arguments: Sequence[str]) -> bool:

@@ -113,12 +113,20 @@ def ask(
     return Answer(alias, None if trouble else status, b"".join(out), session.said, trouble, session.mode)
 
 
-def of_each(boxes: Sequence[str], work: Callable[[str], T]) -> list[T]:
+def of_each(
+    boxes: Sequence[str], work: Callable[[str], T], unwanted: threading.Event | None = None
+) -> list[T]:
     """What `work` gives for each box, in their order. It connects by `connect` or `ask`, and so to eight at a
-    time; one that has connected and does not answer holds up no other."""
+    time; one that has connected and does not answer holds up no other. `unwanted` is set by what is raised
+    meanwhile (Ctrl-C), which comes out when each `work` has ended."""
     if len(boxes) == 1:
         return [work(boxes[0])]
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(min(_MOST_THREADS, len(boxes) or 1)) as pool:
-        return list(pool.map(work, boxes))
+        try:
+            return list(pool.map(work, boxes))
+        except BaseException:
+            if unwanted is not None:
+                unwanted.set()
+            raise
