@@ -97,7 +97,7 @@ _SCREENS: dict[str, tuple[str, ...]] = {
     "export": ("Y", *["down"] * 4),
     "help": ("question_mark",),
     "jobs": ("D",),
-    "launch": ("L", *["down"] * 10, "space"),
+    "launch": ("L", *["down"] * 11, "space"),
     "messages": ("b", "o", "M"),
     "panels": ("H",),
     "people": ("P",),
