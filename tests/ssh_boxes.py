@@ -15,6 +15,7 @@ import stat
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +110,7 @@ class SshBoxes:
     ) -> Path:
         """A box of that name; its home. `before` is what its login scripts do; `options`, lines of our ssh's
         configuration for it; `at`, where its daemon listens."""
+        self._start_again_if_ended()
         home = self.folder / f"box-{alias}"
         (home / "bin").mkdir(parents=True)
         if gputui:
@@ -124,6 +126,14 @@ class SshBoxes:
         (self.folder / f"{alias}.env").write_text("\n".join([*lines, before, ""]))
         self._host(alias, at or self._here, f"  SetEnv GPUTUI_BOX={alias}\n{options}")
         return home
+
+    def _start_again_if_ended(self) -> None:
+        """One that somebody has killed meanwhile (process numbers come again) takes no other test with it."""
+        daemon = self._daemons[0]
+        if daemon.poll() is not None:
+            warnings.warn(f"sshd ended with {daemon.returncode}, and is started again", stacklevel=3)
+            self.listen(self._here)
+            self._daemons[0] = self._daemons.pop()
 
     def add_dead(self, alias: str) -> None:
         """A box whose port nobody listens on."""
