@@ -198,7 +198,7 @@ def queue_for(devices: Sequence[Device], snapshot: Snapshot, environ: Mapping[st
     from gputui.allocating.claims.folder import Problems
 
     keys = [device.key for device in devices if device.key not in snapshot.own_lease]
-    if not keys or not seen(environ, Problems([], [])).tickets:
+    if not keys or not seen(environ, Problems()).tickets:
         return None
     from gputui.allocating.queue import in_line_for
 

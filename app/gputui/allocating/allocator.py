@@ -83,7 +83,7 @@ class Allocator:
             from gputui.allocating.claims.files import seen
             from gputui.allocating.claims.folder import Problems
 
-            problems = Problems([], [])
+            problems = Problems()
             seen(self.environ, problems)
             problems.refuse_if_missing()
         queue = None if self.request.force else self._queue(chosen)

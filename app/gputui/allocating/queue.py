@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
@@ -27,12 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from gputui.allocating.claims.files import (
-    MAX_RECORD_BYTES,
-    TICKET,
+    WAITING,
     Found,
     UntrustedFileError,
     create_locked,
     forget_what_was_seen,
+    held_file,
     new_token,
     open_untrusted,
     seen,
@@ -63,9 +64,9 @@ def waiters(environ: Mapping[str, str], found: Iterable[Found] | None = None) ->
     `found` are the names of the tickets, where they have been listed already.
     """
     there: dict[tuple[str, str], Waiter] = {}
-    for each in seen(environ, Problems([], [])).tickets if found is None else found:
+    for each in seen(environ, Problems()).tickets if found is None else found:
         with contextlib.suppress(UntrustedFileError, OSError):
-            waiter = _alive(Path(each.path))
+            waiter = _alive(each.path)
             if waiter:
                 # (Some are there in both formats; somebody else's of this name is another one.)
                 same = each.match.string, waiter.user
@@ -145,7 +146,7 @@ class Ticket:
     @property
     def _drawn(self) -> tuple[int, str]:
         path, descriptor = self._files[0]
-        return _place(os.fstat(descriptor), path)
+        return _place(os.fstat(descriptor), str(path))
 
     @classmethod
     def draw(
@@ -231,27 +232,21 @@ def _clear(folder: Path) -> None:
         for entry in islice(entries, MAX_FILES):
             with contextlib.suppress(OSError, UntrustedFileError):
                 # (Another user's in our name is his: only he can remove it.)
-                if TICKET.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_uid == os.geteuid():
-                    path = folder / entry.name
-                    if _alive(path) is None:
-                        path.unlink(missing_ok=True)
+                if (
+                    re.fullmatch(WAITING, entry.name)
+                    and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+                    and held_file(entry.path) is None
+                ):
+                    os.unlink(entry.path)  # noqa: PTH108
 
 
 def is_waiting(waiter: Waiter) -> bool:
     """Whether he still is, and has his place: one look at his ticket, and at nothing else."""
     try:
-        descriptor = open_untrusted(Path(waiter.path))
+        held = held_file(waiter.path)
     except (UntrustedFileError, OSError):
         return False
-    if descriptor is None:
-        return False
-    try:
-        said = locked(descriptor)
-        return said is not None and not _is_silent(said[0])
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
+    return held is not None and not _is_silent(held.start)
 
 
 def _is_silent(said: int) -> bool:
@@ -259,36 +254,23 @@ def _is_silent(said: int) -> bool:
     return not -1 <= time.monotonic() - said <= _SILENT + 1
 
 
-def _alive(path: Path) -> Waiter | None:
+def _alive(path: str) -> Waiter | None:
     """The waiter of a ticket, None where he is gone. Raises UntrustedFileError, OSError."""
-    descriptor = open_untrusted(path)
-    if descriptor is None:
+    held = held_file(path)
+    if held is None:
         return None
-    try:
-        facts = os.fstat(descriptor)
-        said = locked(descriptor)
-        if said is None:
-            return None
-        data = os.read(descriptor, MAX_RECORD_BYTES + 1)
-    except OSError as error:
-        raise UntrustedFileError(f"{path.name}: {error.strerror}") from None
-    finally:
-        os.close(descriptor)
     known = Waiter(
-        _place(facts, path),
-        user_name(facts.st_uid),
-        path=str(path),
-        ours=facts.st_uid == os.geteuid(),
-        silent=_is_silent(said[0]),
+        _place(held.facts, path),
+        user_name(held.facts.st_uid),
+        path=path,
+        ours=held.facts.st_uid == os.geteuid(),
+        silent=_is_silent(held.start),
     )
-    try:
-        return _read(json.loads(data) if len(data) <= MAX_RECORD_BYTES else None, known)
-    except (ValueError, RecursionError):
-        return known
+    return _read(held.document, known)
 
 
-def _place(facts: os.stat_result, path: Path) -> tuple[int, str]:
-    return facts.st_ctime_ns, path.name.split(".")[2]
+def _place(facts: os.stat_result, path: str) -> tuple[int, str]:
+    return facts.st_ctime_ns, path.rpartition("/")[2].split(".")[2]
 
 
 def _read(document: Any, known: Waiter) -> Waiter:

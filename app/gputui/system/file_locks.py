@@ -18,6 +18,12 @@ from gputui.system.process_stat import process_stat
 File = tuple[int, int]
 """A file by device and inode."""
 
+
+def file_of(facts: os.stat_result) -> File:
+    """The file that these facts are of."""
+    return facts.st_dev, facts.st_ino
+
+
 _MOST_ANCESTORS = 256
 
 
@@ -33,8 +39,7 @@ def locked_by(pid: int, files: Mapping[File, str], passed_on: bool = False) -> f
             # (The name first, as looking at a file on a dead file server would hang.)
             link = os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115 - hundreds of them
             if link.rpartition("/")[2] in names:
-                facts = os.stat(f"/proc/{pid}/fd/{number}")  # noqa: PTH116
-                file = (facts.st_dev, facts.st_ino)
+                file = file_of(os.stat(f"/proc/{pid}/fd/{number}"))  # noqa: PTH116
                 if file in files and _has_lock(f"/proc/{pid}/fdinfo/{number}", passed_on):
                     found.add(file)
     return frozenset(found)

@@ -16,10 +16,10 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputui.allocating.claims.folder import VARIABLE, Place, Problems, Read, States, names, places, state_of
-from gputui.system.record_locks import lock
+from gputui.allocating.claims.folder import RECORD, TICKET, VARIABLE, Place, Problems, places
+from gputui.system.record_locks import lock, locked
 from gputui.system.trust import is_unmapped
 from gputui.system.users import Persons
 
@@ -27,25 +27,26 @@ if TYPE_CHECKING:
     # (`pick`, which must be quick, reads claims: pathlib alone takes some milliseconds.)
     from pathlib import Path
 
-MAX_RECORD_BYTES = 16 * 1024
-"""Bytes of a record that are read; a longer one is none of ours."""
+_MAX_BYTES = 16 * 1024
+"""That are read of a file; what a longer one says counts for nothing."""
 
-MOST_RECORDS, MOST_TICKETS = 512, 64
-"""Of one person that are looked at, the newest ones: who makes more hides his own only. The users inside his
-containers (/etc/subuid) are no other persons."""
+MOST_RECORDS, MOST_TICKETS = 1024, 128
+"""Of one person that are looked at, the newest ones, in both formats together: who makes more hides his own
+only. The users inside his containers (/etc/subuid) are no other persons."""
 
 TOKEN = "[0-9a-f]{32}"
 """What `new_token` makes, as a pattern."""
 
-NAME = re.compile(
+NAME = (
     r"(?P<key>[0-9A-Za-z]+-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\."
-    rf"(?:step(?P<step>[1-9][0-9]{{0,3}})\.)?(?P<token>{TOKEN})\.claim"
+    rf"(?:step(?P<step>[1-9][0-9]{{0,3}})\.)?(?P<token>{TOKEN})\{RECORD}"
 )
-TICKET = re.compile(rf"wait\.(?P<uid>[0-9]{{1,10}})\.(?P<token>{TOKEN})\.ticket")
-"""A place in the queue (queue.py)."""
+"""A record's. (Compiled by `re` when there is one: on most boxes nobody has claimed anything.)"""
+WAITING = rf"wait\.(?P<uid>[0-9]{{1,10}})\.(?P<token>{TOKEN})\{TICKET}"
+"""That of a place in the queue (queue.py)."""
 
-_UNNAMED = re.compile(r"\.[0-9a-f]{24}")
-"""A file that is being made (`create_locked`)."""
+_UNFINISHED = ".new"
+"""How the name of a file ends that is being made (`create_locked`)."""
 _MOMENT = 60.0
 """Seconds after which nobody is making it any more; who is, and was stopped so long, is refused."""
 
@@ -74,6 +75,11 @@ class Found(NamedTuple):
         return self.match["key"].replace("+", "/")
 
     @property
+    def step(self) -> int:
+        """Of a record: see `Claim.step`."""
+        return int(self.match["step"] or 0)
+
+    @property
     def is_own(self) -> bool:
         """Whether it stands in our own folder."""
         return self.place.uid == os.geteuid()
@@ -86,90 +92,59 @@ class Listing(NamedTuple):
     tickets: list[Found]
 
 
-class _Seen(NamedTuple):
-    """What `seen` has found.
+_seen: dict[str | None, tuple[float, Listing, Problems]] = {}
+"""By the value of `VARIABLE` what was listed last, and until when that is good, by the clock that nobody
+sets."""
 
-    states   of all folders that were listed
-    until    when it is looked at again, by the clock that nobody sets, whether or not anything has changed
-    settled  whether the states tell if anything has changed since
-    """
-
-    states: States
-    listing: Listing
-    problems: Problems
-    until: float
-    settled: bool
-
-
-_remembered: dict[str | None, _Seen] = {}
-"""By the value of `VARIABLE`."""
-
-_CHEAP, _WORTH = 0.005, 10
+_CHEAP, _WORTH = 0.005, 100
 """Seconds of CPU time that a listing may cost each time that somebody looks; and how many times as long as it
-has cost one that costs more is good for. So who fills the folders and changes something all the time costs
-others a tenth of their time at most, and one listing a call."""
-
-_SETTLED = 2.0
-"""Seconds after which a folder's time stamp (ctime, which nobody can set) tells whether anything came or went
-since it was listed: stamps have steps, of up to two seconds."""
+has cost one that costs more is good for. So who fills the folders costs others a hundredth of their time at
+most, and one listing a call."""
 
 
 def seen(environ: Mapping[str, str], problems: Problems) -> Listing:
-    """As `listed`, for those who look again and again: what was found last, if nothing came or went, or if
-    that was just now (`_WORTH`).
+    """As `listed`, for those who look again and again: where that costs much, what was found a moment ago.
 
     Not for who is about to take devices.
     """
     named = environ.get(VARIABLE)
-    found = _remembered.get(named)
-    if found is None or not _is_good(found):
-        wrong, states, now, began = Problems([], []), States(), time.time(), time.thread_time()
-        listing = listed(environ, wrong, states)
+    until, listing, wrong = _seen.get(named, (0.0, Listing([], []), problems))
+    if time.monotonic() >= until:
+        wrong, began = Problems(), time.thread_time()
+        listing = listed(environ, wrong)
         cost = time.thread_time() - began
-        until = time.monotonic() + (_WORTH * cost if cost > _CHEAP else 0.0)
-        settled = all(now - changed / 1e9 >= _SETTLED for _, _, changed in states.values())
-        found = _remembered[named] = _Seen(states, listing, wrong, until, settled)
-    problems.missing.extend(found.problems.missing)
-    problems.ignored.extend(found.problems.ignored)
-    return found.listing
-
-
-def _is_good(found: _Seen) -> bool:
-    return time.monotonic() < found.until or (
-        found.settled and found.states == dict(map(state_of, found.states))
-    )
+        _seen[named] = time.monotonic() + (_WORTH * cost if cost > _CHEAP else 0.0), listing, wrong
+    problems.missing.extend(wrong.missing)
+    problems.ignored.extend(wrong.ignored)
+    return listing
 
 
 def forget_what_was_seen() -> None:
     """Have the next `seen` list everything, however short ago that was done."""
-    _remembered.clear()
+    _seen.clear()
 
 
-def listed(environ: Mapping[str, str], problems: Problems, states: States | None = None) -> Listing:
+def listed(environ: Mapping[str, str], problems: Problems) -> Listing:
     """What is in the folders of all users; what is wrong, and how much is left out because one person has too
-    much, is added to `problems`, and what tells whether a folder has changed since to `states`."""
-    persons, states = Persons(), {} if states is None else states
-    found = Listing([], [])
-    kinds = {".claim": (NAME, found.records), ".ticket": (TICKET, found.tickets)}
+    much, is added to `problems`."""
+    persons, found = Persons(), Listing([], [])
+    kinds = {RECORD: (NAME, found.records), TICKET: (WAITING, found.tickets)}
     read: Counter[int | str] = Counter()
-    twice: set[str] = set()
-    everybodys = Read()
-    for place in places(environ, problems, states, everybodys):
+    in_own = set[tuple[str, int]]()
+    for place in places(environ, problems):
         try:
-            for name in _names(place, persons, read, everybodys):
-                # (Much quicker than the pattern, where somebody has filled the folder.)
-                kind = kinds.get(name[name.rfind(".") :])
-                match = kind and kind[0].fullmatch(name)
-                if not kind or not match:
+            for name in _names(place, persons, read):
+                pattern, those = kinds.get(name[name.rfind(".") :], ("", []))
+                match = re.fullmatch(pattern, name)
+                if not match:
                     continue
-                file, uid = Found(place, match), int(match["uid"])
-                if place.uid is None and name in twice and _owner(file) == uid:
-                    # It says the same as that in its user's own folder. (In another's folder, or of another
-                    # user, a file of this name is another one.)
+                file = Found(place, match)
+                if place.uid is not None and not file.is_own:
+                    in_own.add((name, place.uid))
+                elif (name, owner_of(file) if in_own else None) in in_own:
+                    # It says the same as that in its user's own folder. (Another's of this name does not.)
                     continue
-                kind[1].append(file)
-                if place.uid == uid != os.geteuid():
-                    twice.add(name)
+                those.append(file)
         except OSError as error:
             told = problems.missing if error.errno in _SHORT else place.told
             told.append(f"claims cannot be read: {place.folder}: {error.strerror}")
@@ -179,19 +154,19 @@ def listed(environ: Mapping[str, str], problems: Problems, states: States | None
     )
 
 
-def _names(place: Place, persons: Persons, read: Counter[int | str], everybodys: Read) -> Iterator[str]:
+def _names(place: Place, persons: Persons, read: Counter[int | str]) -> Iterator[str]:
     """The names in a folder that may fit; of one person no more than may count, in all of his folders."""
-    if place.uid is None:
-        yield from names(place.folder, (".claim", ".ticket"), place.told, everybodys)
+    if place.names is not None or place.uid is None:
+        yield from place.names or ()
         return
     person = _person(place, place.uid, persons)
     with os.scandir(place.folder) as entries:
         for entry in entries:
             read[person] += 1
-            if read[person] > 2 * (MOST_RECORDS + MOST_TICKETS):
+            if read[person] > MOST_RECORDS + MOST_TICKETS:
                 place.told.append(f"some claims are ignored: there are too many files in {place.folder}")
                 return
-            if _UNNAMED.fullmatch(entry.name) and place.uid == os.geteuid():
+            if entry.name.endswith(_UNFINISHED) and place.uid == os.geteuid():
                 _remove_if_left(entry)
             yield entry.name
 
@@ -204,34 +179,32 @@ def _remove_if_left(entry: os.DirEntry[str]) -> None:
 
 
 def _shared_out(found: list[Found], most: int, persons: Persons, problems: Problems) -> list[Found]:
-    """Of each person the newest ones, and no more than so many in each format."""
-    left_out: Counter[bool] = Counter()
-    none_of_ours = 0
+    """Of each person the newest ones, where there are many."""
+    left_out: Counter[tuple[bool, str]] = Counter()
     if len(found) > most:
-        of_each: Counter[tuple[int | str, bool]] = Counter()
+        of_each: Counter[int | str] = Counter()
         kept = []
         for each in sorted(found, key=lambda each: each.match["token"], reverse=True):
-            uid = _owner(each)
+            uid = owner_of(each)
             if uid is None:
-                none_of_ours += 1
+                left_out[False, "gputui makes none like them"] += 1
                 continue
-            whose = _person(each.place, uid, persons), each.place.uid is None
-            of_each[whose] += 1
-            if of_each[whose] <= most:
+            person = _person(each.place, uid, persons)
+            of_each[person] += 1
+            if of_each[person] <= most:
                 kept.append(each)
             else:
-                left_out[is_unmapped(uid) and each.place.told is problems.missing] += 1
+                # (In a container all who have no number there look like one.)
+                unknown = is_unmapped(uid) and each.place.told is problems.missing
+                left_out[unknown, f"{most} of one person are read, the newest"] += 1
         found = kept
-    if none_of_ours:
-        problems.ignored.append(f"{none_of_ours} files are ignored: gputui makes none like them")
-    for unknown, number in left_out.items():
-        # (In a container all who have no number there look like one.)
+    for (unknown, why), number in left_out.items():
         told = problems.missing if unknown else problems.ignored
-        told.append(f"{number} older records are ignored: {most} of one person are read, the newest")
+        told.append(f"{number} records are ignored: {why}")
     return sorted(found, key=lambda each: each.match.string)
 
 
-def _owner(found: Found) -> int | None:
+def owner_of(found: Found) -> int | None:
     """Whose it is; None where it is gone, or nothing that gputui makes: others can have given such a file of
     somebody a name here."""
     if found.place.uid is not None:
@@ -248,12 +221,48 @@ def _person(place: Place, uid: int, persons: Persons) -> int | str:
     return place.folder if place.alone and is_unmapped(uid) else persons.of(uid)
 
 
-def open_untrusted(path: str | Path) -> int | None:
+class Held(NamedTuple):
+    """A file of which somebody has a range locked: what the kernel tells of both, and what it says itself,
+    None where that is no JSON or too much of it."""
+
+    facts: os.stat_result
+    start: int
+    length: int
+    document: Any
+
+
+def held_file(path: str, start: int = 0, length: int = 0) -> Held | None:
+    """The first range of these that its owner has locked (`record_locks.locked`), and what the file says; None
+    where he has not, or there is no file.
+
+    Raises UntrustedFileError, and OSError where we have no descriptor left.
+    """
+    descriptor = open_untrusted(path)
+    if descriptor is None:
+        return None
+    try:
+        taken = locked(descriptor, start, length)
+        if taken is None:
+            return None
+        facts, data = os.fstat(descriptor), os.read(descriptor, _MAX_BYTES + 1)
+    except OSError as error:
+        raise UntrustedFileError(f"{path.rpartition('/')[2]}: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+    import json
+
+    document = None
+    with contextlib.suppress(ValueError, RecursionError):
+        document = json.loads(data) if len(data) <= _MAX_BYTES else None
+    return Held(facts, *taken, document)
+
+
+def open_untrusted(path: str) -> int | None:
     """Open a file for reading; None if there is none.
 
     Raises UntrustedFileError, and OSError where we have no descriptor left.
     """
-    name = str(path).rpartition("/")[2]
+    name = path.rpartition("/")[2]
     try:
         descriptor = os.open(path, _OPEN)
     except FileNotFoundError:
@@ -286,7 +295,7 @@ def create_locked(folder: Path, name: str, data: bytes, start: int, length: int)
 
     Until it is locked nobody else can open it, so that nobody else's lock can be in the way. Raises OSError.
     """
-    new = folder / f".{os.urandom(12).hex()}"
+    new = folder / f".{os.urandom(12).hex()}{_UNFINISHED}"
     descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         if os.write(descriptor, data) < len(data):

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputui.allocating.errors import UnsafeError
@@ -43,20 +42,14 @@ FALLBACKS = tuple(f"{place}/gputui-claims" for place in ("/tmp", "/var/tmp", "/d
 
 REMEDY = "`gputui claims --setup` says how root makes a place that no other user can fill"
 
-_FORMAT = re.compile(r"gputui-claims\.([0-9]{1,9})\.")
+_BEGINNING = "gputui-claims."
+"""How the name of a user's folder begins where everybody can make one; its format follows."""
+
+RECORD, TICKET = ".claim", ".ticket"
+"""How the names of a user's files end: see files.py."""
 
 MAX_FILES, MAX_NAMES = 65_536, 2048
 """Entries that are read in one look of all folders that everybody can fill; and names of ours among them."""
-
-
-States = dict[str, tuple[int, int, int]]
-"""Of folders, by path: device, inode and time stamp."""
-
-
-class Read:
-    """How much was read in one look of folders that everybody can fill."""
-
-    files = names = 0
 
 
 class Place(NamedTuple):
@@ -65,23 +58,26 @@ class Place(NamedTuple):
     uid    its user, None where all users have their records in it (format 1)
     told   takes what is wrong with it: one of the lists of `Problems`
     alone  whether nobody else can have one of this user's: root has made it
+    names  those of its records and tickets where they are known already
     """
 
     folder: str
     uid: int | None
     told: list[str]
     alone: bool = False
+    names: Sequence[str] | None = None
 
 
-class Problems(NamedTuple):
+class Problems:
     """What was not read in a look, a line each.
 
     missing  there may be claims that were not seen: nothing is claimed then
     ignored  what is no claim, although its name is one's, or is the matter of who made it
     """
 
-    missing: list[str]
-    ignored: list[str]
+    def __init__(self) -> None:
+        self.missing: list[str] = []
+        self.ignored: list[str] = []
 
     def refuse_if_missing(self) -> None:
         """Raises UnsafeError."""
@@ -89,95 +85,73 @@ class Problems(NamedTuple):
             raise UnsafeError(f"{self.missing[0]}. {REMEDY}")
 
 
-def is_shared(folder: str, trusted: bool = False) -> bool:
-    """Whether this is a directory, not a link to one, in which all users can create files and remove only
-    their own (mode 1777); `trusted`: and nobody but root and we all of them."""
-    facts = _facts(folder)
-    return bool(facts and facts.st_mode & 0o1777 == 0o1777 and (not trusted or is_trusted(facts.st_uid)))
+def bases(environ: Mapping[str, str]) -> dict[str, bool]:
+    """The folders that have folders of users, as every user sees them alike, each with whether root has set it
+    up, so that nobody else can make anything in it. New ones are made in the first; the others may have older
+    ones, made before root set one up."""
+    named, found = environ.get(VARIABLE), {}
+    for folder in (named,) if named else (ADMINISTRATED, *STICKY):
+        facts = _facts(folder)
+        if facts and is_trusted(facts.st_uid):
+            closed = not named and folder == ADMINISTRATED and not facts.st_mode & 0o022
+            if closed or _is_shared(folder):
+                found[folder] = closed
+    return found
 
 
-def is_set_up() -> bool:
-    """Whether root has made a base in which nobody else can make anything."""
-    facts = _facts(ADMINISTRATED)
-    return facts is not None and is_trusted(facts.st_uid) and not facts.st_mode & 0o022
+def is_set_up(environ: Mapping[str, str]) -> bool:
+    """Whether root has set up the base that counts here."""
+    return any(bases(environ).values())
 
 
-def bases(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders that have folders of users, as every user sees them alike. New ones are made in the first;
-    the others may have older ones, made before root set one up."""
-    named = environ.get(VARIABLE)
-    if named:
-        return (named,) if unusable(environ) is None and os.path.lexists(named) else ()
-    found = [ADMINISTRATED] if is_set_up() else []
-    return (*found, *(each for each in (ADMINISTRATED, *STICKY) if is_shared(each, trusted=True)))
-
-
-def older_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
+def _older_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The folders in which gputui 0.1.0 looks for records; it makes new ones in the first."""
     named = environ.get(VARIABLE)
-    return tuple(filter(is_shared, (named,) if named else (ADMINISTRATED, *FALLBACKS)))
+    return tuple(filter(_is_shared, (named,) if named else (ADMINISTRATED, *FALLBACKS)))
+
+
+def _is_shared(folder: str) -> bool:
+    """Whether this is a directory, not a link to one, in which all users can create files and remove only
+    their own."""
+    facts = _facts(folder)
+    return facts is not None and facts.st_mode & 0o1777 == 0o1777
 
 
 def unusable(environ: Mapping[str, str]) -> str | None:
     """A sentence on what VARIABLE names, where it cannot have claims; None where it can."""
     named = environ.get(VARIABLE)
-    if not named or not os.path.lexists(named):
+    if not named or bases(environ) or not os.path.lexists(named):
         return None
-    if not is_shared(named):
-        return f"{VARIABLE} names {printable(named)}, which is not a folder with mode 1777"
-    if not is_shared(named, trusted=True):
-        return f"{VARIABLE} names {printable(named)}, which another user owns, who can take it away"
-    return None
+    return f"{VARIABLE} names {printable(named)}, which is not a folder of root or you with mode 1777"
 
 
-def places(
-    environ: Mapping[str, str], problems: Problems, states: States | None = None, read: Read | None = None
-) -> Iterator[Place]:
-    """The folders that have records, those of format 1 last; what is wrong is added to `problems`, the state
-    of all that may be or have one to `states`, and how much was read to `read`."""
-    named = environ.get(VARIABLE)
-    if states is not None:
-        states.update(map(state_of, (named,) if named else (ADMINISTRATED, *STICKY, *FALLBACKS)))
-    read = Read() if read is None else read
-    set_up = not named and is_set_up()
+def places(environ: Mapping[str, str], problems: Problems) -> Iterator[Place]:
+    """The folders that have records: those of users in a base, and then the base itself, as a record counts
+    in whichever format it is; what is wrong is added to `problems`."""
     why = unusable(environ)
     if why:
         problems.missing.append(why)
     # Where root has set up the base, nobody fills it, and nothing else must be whole.
-    elsewhere = problems.ignored if set_up else problems.missing
-    for base in bases(environ):
-        closed = set_up and base == ADMINISTRATED
-        missing = problems.missing if closed else elsewhere
+    elsewhere = problems.ignored if is_set_up(environ) else problems.missing
+    files = ours = 0
+    for base, closed in (bases(environ) | dict.fromkeys(_older_folders(environ), False)).items():
+        missing, records = problems.missing if closed else elsewhere, list[str]()
         try:
-            inside = os.listdir(base) if closed else names(base, ("",), missing, read, "gputui-claims.")  # noqa: PTH208
-            for name in inside:
-                folder = f"{base}/{name}"
-                if states is not None:
-                    states.update([state_of(folder)])
-                place = _place(folder, missing, problems, closed)
-                if place is not None:
-                    yield place
+            with os.scandir(base) as entries:
+                for entry in entries:
+                    is_record = entry.name.endswith((RECORD, TICKET))
+                    fits = is_record or closed or entry.name.startswith(_BEGINNING)
+                    files, ours = files + (not closed), ours + (fits and not closed)
+                    if files > MAX_FILES or ours > MAX_NAMES:
+                        missing.append(f"some claims may be missing: there are too many files in {base}")
+                        break
+                    if is_record:
+                        records.append(entry.name)
+                    elif fits and (place := _place(entry.path, missing, problems, closed)):
+                        yield place
         except OSError as error:
             missing.append(f"claims cannot be read: {base}: {error.strerror}")
-    # (Root's own may have been one of format 1 before.)
-    older = (*older_folders(environ), *((ADMINISTRATED,) if set_up else ()))
-    yield from (Place(folder, None, elsewhere) for folder in older)
-
-
-def names(
-    folder: str, endings: tuple[str, ...], missing: list[str], read: Read, beginning: str = ""
-) -> Iterator[str]:
-    """The names in a folder that everybody can fill which begin and end so, within bounds. Raises OSError."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            fits = entry.name.startswith(beginning) and entry.name.endswith(endings)
-            read.files += 1
-            read.names += fits
-            if read.files > MAX_FILES or read.names > MAX_NAMES:
-                missing.append(f"some claims may be missing: there are too many files in {folder}")
-                return
-            if fits:
-                yield entry.name
+        yield Place(base, None, elsewhere, names=records)
 
 
 def _place(folder: str, missing: list[str], problems: Problems, closed: bool) -> Place | None:
@@ -190,8 +164,8 @@ def _place(folder: str, missing: list[str], problems: Problems, closed: bool) ->
         told = missing if facts.st_uid == os.geteuid() else problems.ignored
         told.append(f"the claims in {folder} are not read: its mode is {facts.st_mode & 0o7777:o}, not 755")
         return None
-    form = _FORMAT.match(folder.rpartition("/")[2])
-    if form and int(form[1]) > FORMAT:
+    form = folder.rpartition("/")[2].removeprefix(_BEGINNING).partition(".")[0]
+    if form.isdecimal() and len(form) < 10 and int(form) > FORMAT:
         from gputui.system.users import user_name
 
         who = printable(user_name(facts.st_uid))
@@ -211,16 +185,17 @@ def own_place(environ: Mapping[str, str]) -> Path:
     named = environ.get(VARIABLE)
     if named and not os.path.lexists(named):
         _make(Path(named), 0o1777)
-    base, problems = next(iter(bases(environ)), STICKY[0]), Problems([], [])
+    problems, there = Problems(), bases(environ)
+    base = next(iter(there), named or STICKY[0])
     own = (place.folder for place in places(environ, problems) if place.uid == os.geteuid())
-    found = min((each for each in own if each.startswith(f"{base}/")), default=None)
+    found = min((each for each in own if os.path.dirname(each) == base), default=None)  # noqa: PTH120
     if found is not None:
         return Path(found)
     problems.refuse_if_missing()
-    if base == ADMINISTRATED and is_set_up():
+    if there.get(base):
         raise UnsafeError(f"root has made no folder in {base} for you: `gputui claims --setup` makes one")
-    made = Path(base, f"gputui-claims.{FORMAT}.{os.urandom(8).hex()}")
-    error = _make(made, 0o755) if bases(environ) else "it is not root's, with mode 1777"
+    made = Path(base, f"{_BEGINNING}{FORMAT}.{os.urandom(8).hex()}")
+    error = _make(made, 0o755) if there else "it is not root's, with mode 1777"
     if error is not None:
         raise UnsafeError(f"cannot claim devices: {base}: {error}. {REMEDY}")
     return made
@@ -230,12 +205,11 @@ def older_folder(environ: Mapping[str, str]) -> Path | None:
     """The folder for our records in format 1, made now if there is none; None where none can be made."""
     from pathlib import Path
 
-    found = next(iter(older_folders(environ)), None)
-    for candidate in () if found or VARIABLE in environ else FALLBACKS:
+    for candidate in () if VARIABLE in environ or _older_folders(environ) else FALLBACKS:
         _make(Path(candidate), 0o1777)
-        if is_shared(candidate):
-            return Path(candidate)
-    return Path(found) if found else None
+        if _is_shared(candidate):
+            break
+    return next(map(Path, _older_folders(environ)), None)
 
 
 def _make(folder: Path, mode: int) -> str | None:
@@ -252,12 +226,6 @@ def _make(folder: Path, mode: int) -> str | None:
     except OSError as error:
         return error.strerror
     return None
-
-
-def state_of(folder: str) -> tuple[str, tuple[int, int, int]]:
-    """A folder, and what changes whenever anything comes or goes in it, or it is another one."""
-    facts = _facts(folder)
-    return folder, ((facts.st_dev, facts.st_ino, facts.st_ctime_ns) if facts else (0, 0, 0))
 
 
 def _facts(folder: str) -> os.stat_result | None:

@@ -64,7 +64,7 @@ def _records(claims: Sequence[Claim], environ: Mapping[str, str]) -> dict[Claim,
     """The file of each claim's record that is alive, and its path."""
     wanted = {(claim.key, claim.step, claim.user, claim.since): claim for claim in claims}
     found: dict[Claim, tuple[File, str]] = {}
-    for record in records(environ, Problems([], []), {claim.key for claim in claims}):
+    for record in records(environ, Problems(), {claim.key for claim in claims}):
         there = record.claim
         claim = wanted.get((there.key, there.step, there.user, there.since))
         if claim is not None:

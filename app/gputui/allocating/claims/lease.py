@@ -34,20 +34,14 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from gputui.allocating.claims.files import create_locked, new_token
 from gputui.allocating.claims.folder import REMEDY, Problems, is_set_up, older_folder, own_place
 from gputui.allocating.claims.own_lease import NO_LEASE, OwnLease, own_lease
-from gputui.allocating.claims.read import (
-    ANNOUNCED,
-    HELD,
-    Record,
-    range_of,
-    records,
-    remove_ended,
-)
+from gputui.allocating.claims.read import ANNOUNCED, HELD, Record, range_of, records, remove_ended
 from gputui.allocating.errors import UnsafeError
 from gputui.choosing.verdict_text import claimed
 from gputui.inventory.claim import Claim
@@ -55,6 +49,7 @@ from gputui.inventory.device import is_uuid
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.descriptors import move_to_high_number
+from gputui.system.file_locks import File, file_of
 from gputui.system.namespaces import pid_namespace
 from gputui.system.process_stat import process_stat
 from gputui.system.record_locks import unlock
@@ -86,6 +81,15 @@ class TakenError(Exception):
         return claimed(name, self.claim, snapshot.time)
 
 
+class _Made(NamedTuple):
+    """A record of ours: what it says, and where it is."""
+
+    descriptor: int
+    key: str
+    about: dict[str, object]
+    path: Path
+
+
 @dataclass
 class Lease:
     """Open descriptors whose locks hold devices. The job inherits them; closing all of them ends the lease.
@@ -99,12 +103,12 @@ class Lease:
     descriptors: list[int] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     within: OwnLease = NO_LEASE
-    _records: list[tuple[int, dict[str, object], Path]] = field(default_factory=list)
+    _records: list[_Made] = field(default_factory=list)
 
     @property
     def records(self) -> tuple[str, ...]:
         """The paths of the records that tell others who holds the devices."""
-        return tuple(str(path) for _, _, path in self._records)
+        return tuple(str(made.path) for made in self._records)
 
     def belongs_to(
         self, pid: int, job: str, supervisor: int | None = None, others: Sequence[int] = ()
@@ -112,12 +116,12 @@ class Lease:
         """Write into the records that the devices belong to this job, whose command has this pid; `others`
         are the processes of jobs that share them."""
         roots = _roots(pid, *((supervisor,) if supervisor else ()), *others)
-        for descriptor, about, _ in self._records:
-            data = json.dumps({**about, "pid": pid, "job": job, "roots": roots}).encode()
+        for made in self._records:
+            data = json.dumps({**made.about, "pid": pid, "job": job, "roots": roots}).encode()
             # (The job runs already, and what the record says is only for people.)
             with contextlib.suppress(OSError):
-                os.pwrite(descriptor, data, 0)
-                os.ftruncate(descriptor, len(data))
+                os.pwrite(made.descriptor, data, 0)
+                os.ftruncate(made.descriptor, len(data))
 
     @property
     def passed_on(self) -> list[int]:
@@ -140,19 +144,17 @@ class Lease:
             os.set_inheritable(descriptor, True)
 
     @property
-    def files(self) -> Iterator[tuple[int, int]]:
-        """The records, by device and inode."""
-        for descriptor, _, _ in self._records:
-            facts = os.fstat(descriptor)
-            yield facts.st_dev, facts.st_ino
+    def files(self) -> frozenset[File]:
+        """The records."""
+        return frozenset(file_of(os.fstat(made.descriptor)) for made in self._records)
 
     def withdraw(self) -> None:
         """Close and remove the records: the devices are free unless another process has inherited them."""
-        for descriptor, _, path in self._records:
-            self.descriptors.remove(descriptor)
+        for made in self._records:
+            self.descriptors.remove(made.descriptor)
             with contextlib.suppress(OSError):
-                os.close(descriptor)
-            remove_ended(str(path))
+                os.close(made.descriptor)
+            remove_ended(str(made.path))
         self._records = []
 
     def release(self) -> None:
@@ -179,11 +181,12 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
     if not with_uuid:
         return lease
     try:
-        folders = [own_place(environ)]
+        folders = {own_place(environ): True}
         lease.within = own_lease(environ)
         older = older_folder(environ)
         if older is not None:
-            folders.append(older)
+            # (Where root has set up the base, nobody can keep us from a device by filling another folder.)
+            folders[older] = not is_set_up(environ)
         for folder in folders:
             _lock_folder(folder, lease)
         _take(with_uuid, folders, lease, environ, command[:_MAX_COMMAND], job)
@@ -199,44 +202,42 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
 
 def _take(
     keys: Sequence[str],
-    folders: Sequence[Path],
+    folders: Mapping[Path, bool],
     lease: Lease,
     environ: Mapping[str, str],
     command: str,
     job: str | None,
 ) -> None:
-    """Announce, look, and hold or withdraw: the rules are at the top.
+    """Announce, look, and hold or withdraw: the rules are at the top. The folders are those for our records,
+    each with whether none may be missing there.
 
     Raises TakenError, UnsafeError, OSError.
     """
     token, until = new_token(), time.monotonic() + _PATIENCE
-    announced: list[tuple[int, str]] = []
     while True:
         others = _others(keys, lease, environ)
         for other in others:
             if other.held:
                 raise TakenError(other.claim.key, other.claim)
         if not others:
-            if announced:
+            if lease.records:
                 break
             for key in keys:
-                announced += [(each, key) for each in _announce(folders, key, token, lease, command, job)]
+                _announce(folders, key, token, lease, command, job)
             continue
         if time.monotonic() >= until:
             raise TakenError(others[0].claim.key, others[0].claim)
-        if announced and min(other.token for other in others) < token:
+        if min(other.token for other in others) < token:
             lease.withdraw()
-            announced = []
         time.sleep(_PAUSE)
-    for descriptor, key in announced:
-        unlock(descriptor, range_of(key) + HELD, ANNOUNCED - HELD)
+    for made in lease._records:
+        unlock(made.descriptor, range_of(made.key) + HELD, ANNOUNCED - HELD)
 
 
 def _others(keys: Sequence[str], lease: Lease, environ: Mapping[str, str]) -> list[Record]:
     """Whoever else has one of these devices or just looks, but for those inside whose lease we run. Raises
     UnsafeError where somebody may not have been seen."""
-    ours = set(lease.files)
-    problems = Problems([], [])
+    ours, problems = lease.files, Problems()
     there = [record for record in records(environ, problems, keys) if record.file not in ours]
     problems.refuse_if_missing()
     return [record for record in there if lease.within.is_in_the_way(record.claim)]
@@ -270,9 +271,9 @@ def _lock_folder(folder: Path, lease: Lease) -> None:
 
 
 def _announce(
-    folders: Sequence[Path], key: str, token: str, lease: Lease, command: str, job: str | None
-) -> list[int]:
-    """Make the records of a device that we want, ours first; their descriptors. Raises OSError."""
+    folders: Mapping[Path, bool], key: str, token: str, lease: Lease, command: str, job: str | None
+) -> None:
+    """Make the records of a device that we want. Raises OSError."""
     step = lease.within.next_step(key)
     name = f"{key.replace('/', '+')}@{os.geteuid()}.{f'step{step}.' if step else ''}{token}.claim"
     about: dict[str, object] = {
@@ -286,21 +287,18 @@ def _announce(
         "job": job,
         "roots": _roots(os.getpid()),
     }
-    made: list[int] = []
-    for folder in folders:
+    for folder, is_needed in folders.items():
         try:
             new = create_locked(folder, name, json.dumps(about).encode(), range_of(key), ANNOUNCED)
             descriptor = move_to_high_number(new)
         except OSError as error:
-            if made and is_set_up():
-                lease.warnings.append(f"gputui 0.1.0 cannot see who holds {key}: {error.strerror}")
-                break
-            raise
+            if is_needed:
+                raise
+            lease.warnings.append(f"gputui 0.1.0 cannot see who holds {key}: {error.strerror}")
+            continue
         lease.descriptors.append(descriptor)
         # (Absolute, because the working directory may change before the record is removed.)
-        lease._records.append((descriptor, about, (folder / name).absolute()))
-        made.append(descriptor)
-    return made
+        lease._records.append(_Made(descriptor, key, about, (folder / name).absolute()))
 
 
 def _roots(*pids: int) -> list[tuple[int, int]]:

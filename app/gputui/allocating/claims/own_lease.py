@@ -21,10 +21,10 @@ from collections.abc import Iterable, Mapping
 
 from gputui.allocating.claims.files import UntrustedFileError, open_untrusted, seen
 from gputui.allocating.claims.folder import Problems
-from gputui.allocating.claims.read import open_descriptors, range_of
+from gputui.allocating.claims.read import open_files, range_of
 from gputui.inventory.claim import Claim
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.system.file_locks import File, ancestors, locked_by
+from gputui.system.file_locks import File, ancestors, file_of, locked_by
 from gputui.system.record_locks import locked
 from gputui.system.users import user_name
 
@@ -83,7 +83,8 @@ def own_lease(environ: Mapping[str, str]) -> OwnLease:
     locks, others = _files_of_claims(environ)
     if not locks:
         return NO_LEASE
-    opened = _inherited()
+    # (What we have opened ourselves is closed in the programs that we start.)
+    opened = {number: file for number, file in open_files(inheritable=True).items() if number > 2}
     held = {
         descriptor: locks[file]
         for descriptor, file in opened.items()
@@ -115,24 +116,12 @@ def _files_of_claims(environ: Mapping[str, str]) -> tuple[dict[File, _Lock], set
     """The records, and the other files that a lease keeps open."""
     locks: dict[File, _Lock] = {}
     others: set[File] = set()
-    for found in seen(environ, Problems([], [])).records:
+    for found in seen(environ, Problems()).records:
         with contextlib.suppress(OSError):
             facts = os.lstat(found.path)
-            locks[_file(facts)] = _Lock(found.key, int(found.match["step"] or 0), found.path, facts.st_uid)
-            others.add(_file(os.lstat(found.place.folder)))
+            locks[file_of(facts)] = _Lock(found.key, found.step, found.path, facts.st_uid)
+            others.add(file_of(os.lstat(found.place.folder)))
     return locks, others
-
-
-def _inherited() -> dict[int, File]:
-    """The open files that this process has inherited, and passes on, by descriptor."""
-    found = {}
-    for descriptor in open_descriptors():
-        # (What we have opened ourselves is closed in the programs that we start. The descriptor through which
-        # the list was read is closed by now.)
-        with contextlib.suppress(OSError):
-            if descriptor > 2 and os.get_inheritable(descriptor):
-                found[descriptor] = _file(os.fstat(descriptor))
-    return found
 
 
 def _has_locked(descriptor: int, lock: _Lock) -> bool:
@@ -155,7 +144,3 @@ def _has_locked(descriptor: int, lock: _Lock) -> bool:
         return False
     finally:
         os.close(fresh)
-
-
-def _file(facts: os.stat_result) -> File:
-    return facts.st_dev, facts.st_ino

@@ -133,7 +133,7 @@ class ClaimProcesses:
         return stat is not None and _is_root(self._system, self._user, root, stat, user)
 
     def _folders(self) -> tuple[str, ...]:
-        found = places(self._environ, Problems([], []))
+        found = places(self._environ, Problems())
         return tuple(os.path.realpath(place.folder) for place in found)
 
     def _user(self, uid: int | None) -> str | None:
@@ -186,7 +186,7 @@ class _WayUp:
             for root in claim.roots:
                 self._roots.setdefault(root.pid, []).append((root, _holder(claim)))
                 self._records.setdefault((claim.key, claim.user, claim.step), set()).add(_holder(claim))
-        self._record = re.compile(f"(?:{'|'.join(map(re.escape, folders))})/({NAME.pattern})")
+        self._record = re.compile(f"(?:{'|'.join(map(re.escape, folders))})/({NAME})")
         self._since = min((claim.since or 0.0 for claim in claims), default=0.0) - _CLOCKS_DIFFER
 
     def holders_of(self, process: Process) -> frozenset[_Holder]:

@@ -17,14 +17,9 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputui.allocating.claims.files import (
-    MAX_RECORD_BYTES,
-    Found,
-    UntrustedFileError,
-    listed,
-    open_untrusted,
-)
+from gputui.allocating.claims.files import Found, UntrustedFileError, held_file, listed, owner_of
 from gputui.allocating.claims.folder import Problems
+from gputui.system.file_locks import File, file_of
 from gputui.system.namespaces import pid_namespace
 from gputui.system.record_locks import locked
 from gputui.system.users import user_name
@@ -46,9 +41,6 @@ _MAX_TEXT = 4000
 """Characters of a command or job id that are read of a record."""
 _MAX_ROOTS = 64
 """Roots that are read of one record: a job has two, its command and its supervisor; jobs share a claim."""
-
-File = tuple[int, int]
-"""A file, by device and inode."""
 
 
 def range_of(key: str) -> int:
@@ -78,9 +70,10 @@ def claims(
 
     Claims that this very process has taken, and no command has inherited yet, are left out.
     """
-    problems = problems or Problems([], [])
+    problems = problems or Problems()
     alive = list(records(environ, problems, found=found))
-    ours = _our_files() if alive else frozenset()
+    # (Files that this process does not pass on: inheritable ones belong to a job.)
+    ours = {*open_files(inheritable=False).values()} if alive else ()
     # (Some are there in both formats.)
     settled = {(each.token, each.claim): each.claim for each in _settled(alive) if each.file not in ours}
     in_order = sorted(settled.values(), key=lambda each: (each.key, each.step, each.since or 0.0))
@@ -101,7 +94,7 @@ def records(
         if keys is not None and each.key not in keys:
             continue
         try:
-            record = _alive(each.path, each.key, int(each.match["step"] or 0), each.match["token"])
+            record = _alive(each)
         except UntrustedFileError as error:
             problems.ignored.append(f"a claim is ignored: {error}")
         except OSError as error:
@@ -127,58 +120,40 @@ def _at_most_three(problems: Sequence[str]) -> tuple[str, ...]:
     return (*problems[:_MAX_PROBLEMS], f"{len(problems) - _MAX_PROBLEMS} more claims are ignored")
 
 
-def _our_files() -> frozenset[File]:
-    """The open files that this process does not pass on. Inheritable ones belong to a job."""
-    found: set[tuple[int, int]] = set()
-    for descriptor in open_descriptors():
-        # The descriptor through which the list was read is closed by now.
-        with contextlib.suppress(OSError):
-            if not os.get_inheritable(descriptor):
-                facts = os.fstat(descriptor)
-                found.add((facts.st_dev, facts.st_ino))
-    return frozenset(found)
-
-
-def open_descriptors() -> Iterable[int]:
-    """The numbers under which this process may have files open."""
+def open_files(inheritable: bool) -> dict[int, File]:
+    """The open files, by descriptor, that the programs that this process starts inherit, or those that they
+    do not."""
     try:
-        return [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208 - descriptors, not paths
+        numbers: Iterable[int] = map(int, os.listdir("/dev/fd"))  # noqa: PTH208 - descriptors, not paths
     except OSError:
         # No /proc here, and a short-lived call has no more than these. (A lease has one a device, above 100.)
-        return range(512)
+        numbers = range(512)
+    found = {}
+    for number in numbers:
+        # (The descriptor through which the list was read is closed by now.)
+        with contextlib.suppress(OSError):
+            if os.get_inheritable(number) == inheritable:
+                found[number] = file_of(os.fstat(number))
+    return found
 
 
-def _alive(path: str, key: str, step: int, token: str) -> Record | None:
-    """The record at this path; None if its holder has ended. Raises UntrustedFileError."""
-    name, descriptor = path.rpartition("/")[2], open_untrusted(path)
-    if descriptor is None:
+def _alive(found: Found) -> Record | None:
+    """The record of this name; None if its holder has ended. Raises UntrustedFileError, OSError."""
+    held = held_file(found.path, range_of(found.key), ANNOUNCED)
+    if held is None:
+        if owner_of(found) == os.geteuid():
+            # Its holder executed a command, or was killed, and could not remove it.
+            remove_ended(found.path)
         return None
-    try:
-        facts = os.fstat(descriptor)
-        taken = locked(descriptor, range_of(key), ANNOUNCED)
-        if taken is None:
-            if facts.st_uid == os.geteuid():
-                # Its holder executed a command, or was killed, and could not remove it.
-                remove_ended(path)
-            return None
-        data = os.read(descriptor, MAX_RECORD_BYTES + 1)
-    except OSError as error:
-        raise UntrustedFileError(f"{name}: {error.strerror}") from None
-    finally:
-        os.close(descriptor)
-    import json
-
-    from gputui.inventory.claim import Claim
     from gputui.inventory.light_dataclasses import replace
 
-    user = user_name(facts.st_uid)
-    try:
-        claim = _read(json.loads(data) if len(data) <= MAX_RECORD_BYTES else None, key, user)
-    except (ValueError, RecursionError):
-        # The device is held all the same: the record's content is for people only.
-        claim = Claim(key, user)
-    claim = replace(claim, own=facts.st_uid == os.geteuid(), step=step)
-    return Record(claim, (facts.st_dev, facts.st_ino), taken[1] == HELD, token, path)
+    # (What it says is for people only: the device is held all the same.)
+    claim = replace(
+        _read(held.document, found.key, user_name(held.facts.st_uid)),
+        own=held.facts.st_uid == os.geteuid(),
+        step=found.step,
+    )
+    return Record(claim, file_of(held.facts), held.length == HELD, found.match["token"], found.path)
 
 
 def remove_ended(path: str) -> None:

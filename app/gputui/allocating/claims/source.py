@@ -33,12 +33,12 @@ class WithClaims:
         from gputui.allocating.claims.files import seen
         from gputui.allocating.claims.folder import Problems
 
-        problems = Problems([], [])
+        problems = Problems()
         names = seen(self._environ, problems)
         if self._by_index is None and Want.WHOLE in want:
             # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
             self._by_index = not any(names)
-        if not any(names) and not any(problems):
+        if not any(names) and not problems.missing and not problems.ignored:
             return self._source.read(want, among)
         # Imported here: nobody on this box may have claimed anything ever.
         from gputui.allocating.claims.read import claims
