@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from fuzz.calls import call, own_folders, plain
 from fuzz.oracle import torchs_reader
 from fuzz.strategies import JSON, NASTY, TEXT, bytes_of
-from gputui.allocating.claims.files import NAME, TICKET
+from gputui.allocating.claims.files import NAME, WAITING
 from gputui.allocating.claims.read import HELD, claims, range_of
 from gputui.allocating.queue import in_words, waiters
 from gputui.checking import plan_proof
@@ -220,7 +220,7 @@ def _locked(path: Path) -> int:
     """The open file, locked as its holder, or who waits, would; as a job has inherited it."""
     descriptor = os.open(path, os.O_RDWR)
     os.set_inheritable(descriptor, True)
-    match = NAME.fullmatch(path.name)
+    match = re.fullmatch(NAME, path.name)
     if match is not None:
         lock(descriptor, range_of(match["key"].replace("+", "/")), HELD)
     else:
@@ -241,9 +241,11 @@ def _claims(files: list[tuple[str, bytes]]) -> None:
         try:
             found, problems = claims(os.environ)
             assert all(plain(problem) for problem in problems), problems
-            assert len(found) == sum(map(bool, map(NAME.fullmatch, names))), (found, problems)
+            assert len(found) == sum(bool(re.fullmatch(NAME, name)) for name in names), (found, problems)
             line = waiters(os.environ)
-            assert plain(in_words(line)) and len(line) == sum(map(bool, map(TICKET.fullmatch, names)))
+            assert plain(in_words(line)) and len(line) == sum(
+                bool(re.fullmatch(WAITING, name)) for name in names
+            )
             # (That they are of this user is the kernel's word, whatever they say.)
             assert {each.user for each in (*found, *line)} <= {user_name(os.geteuid())}
             for words in (("claims",), ("claims", "--json"), ("queue",), ("queue", "--json")):

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputui.allocating.claims import processes
-from gputui.allocating.claims.folder import Place
 from gputui.allocating.claims.processes import ClaimProcesses, System
 from gputui.inventory.claim import Claim
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Identity, Process
@@ -101,9 +100,11 @@ class Model(System):
         pid, number = self.fork(parent), len(self.claims)
         process = self.running[pid]
         process.claim = number
-        process.opened = (*process.opened, f"{self.folder}/GPU-{number}@{process.uid}.{TOKEN}.claim")
+        record = f"{self.folder}/GPU-{number}@{process.uid}.{TOKEN}.claim"
+        process.opened = (*process.opened, record)
         roots = (Identity(pid, process.ticks),)
-        self.claims.append(Claim(f"GPU-{number}", user_name(process.uid), NOW + process.ticks, roots=roots))
+        since = NOW + process.ticks
+        self.claims.append(Claim(f"GPU-{number}", user_name(process.uid), since, roots=roots, record=record))
         return pid
 
     def has_the_pid_of_an_ended_root(self, pid: int) -> bool:
@@ -135,9 +136,8 @@ def test_what_is_said_of_a_process_is_so_and_what_can_be_known_is_said(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "in_initial_namespace", lambda: True)
-        patch.setattr(processes, "places", lambda *_: (Place("/claims", None, []),))
         model = Model()
-        monitor = ClaimProcesses({}, model)
+        monitor = ClaimProcesses(model)
         for step, which, looked_at in steps:
             pid = sorted(model.running)[1 + which % (len(model.running) - 1)]
             process = model.running[pid]
@@ -153,7 +153,7 @@ def test_what_is_said_of_a_process_is_so_and_what_can_be_known_is_said(
                 process.opened = ()
             if looked_at:
                 _check(model, model.seen_by(monitor))
-        _check(model, model.seen_by(ClaimProcesses({}, model)))
+        _check(model, model.seen_by(ClaimProcesses(model)))
 
 
 def _check(model: Model, found: tuple[Claim, ...]) -> None:
@@ -175,7 +175,6 @@ def _check(model: Model, found: tuple[Claim, ...]) -> None:
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Model:
     monkeypatch.setattr(processes, "in_initial_namespace", lambda: True)
-    monkeypatch.setattr(processes, "places", lambda *_: (Place("/claims", None, []),))
     return Model()
 
 
@@ -187,7 +186,7 @@ def test_a_process_is_looked_up_once(model: Model) -> None:
     job = model.run(2)
     for _ in range(20):
         model.fork(job)
-    monitor = ClaimProcesses({}, model)
+    monitor = ClaimProcesses(model)
     model.seen_by(monitor)
     model.asked = 0
     (claim,) = model.seen_by(monitor)
@@ -198,7 +197,7 @@ def test_a_process_is_looked_up_once(model: Model) -> None:
 
 
 def test_a_process_that_was_seen_before_its_claim_is_looked_up_again(model: Model) -> None:
-    monitor = ClaimProcesses({}, model)
+    monitor = ClaimProcesses(model)
     first = model.run(2)
     # (A record is not whole for a moment when it is written anew.)
     record, model.claims[0] = model.claims[0], replace(model.claims[0], roots=())
@@ -212,7 +211,7 @@ def test_a_process_that_was_seen_before_its_claim_is_looked_up_again(model: Mode
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_process_that_is_older_than_a_new_claim_is_not_looked_up_again(model: Model, known: bool) -> None:
-    monitor = ClaimProcesses({}, model)
+    monitor = ClaimProcesses(model)
     first = model.run(2)
     for _ in range(20):
         model.fork(first)
@@ -226,7 +225,7 @@ def test_a_process_that_is_older_than_a_new_claim_is_not_looked_up_again(model: 
     assert (model.asked < 20) == known
     # It has inherited nothing of that claim: its files are not looked at.
     model.looked_into = 0
-    ClaimProcesses({}, model).of(model.claims[1:], [gpu(0, processes=(_seen(first, 1),))])
+    ClaimProcesses(model).of(model.claims[1:], [gpu(0, processes=(_seen(first, 1),))])
     assert (model.looked_into == 0) == known
 
 
@@ -236,12 +235,12 @@ def test_a_record_with_the_pid_of_somebody_elses_job_says_nothing_of_it(model: M
     model.fork(theirs)
     lie = Claim("GPU-0", user_name(US), NOW, roots=(Identity(theirs, model.running[theirs].ticks),))
     model.claims.append(lie)
-    assert pids(model.seen_by(ClaimProcesses({}, model))) == [None]
+    assert pids(model.seen_by(ClaimProcesses(model))) == [None]
     # What he has started himself is his, whoever it runs as (sudo).
     as_root = model.fork(2)
     model.running[as_root].uid = 0
     model.claims[0] = replace(lie, roots=(Identity(as_root, model.running[as_root].ticks),))
-    assert pids(model.seen_by(ClaimProcesses({}, model))) == [(as_root,)]
+    assert pids(model.seen_by(ClaimProcesses(model))) == [(as_root,)]
 
 
 def test_who_is_left_of_a_session_that_a_root_made_is_its(model: Model) -> None:
@@ -249,12 +248,12 @@ def test_who_is_left_of_a_session_that_a_root_made_is_its(model: Model) -> None:
     model.running[job].session = job
     worker = model.fork(model.fork(job))
     model.end(model.running[worker].parent)
-    assert pids(model.seen_by(ClaimProcesses({}, model))) == [(job, worker)]
+    assert pids(model.seen_by(ClaimProcesses(model))) == [(job, worker)]
     model.end(job)
-    assert pids(model.seen_by(ClaimProcesses({}, model))) == [(worker,)]
+    assert pids(model.seen_by(ClaimProcesses(model))) == [(worker,)]
     # Its pid is another process's, which a session of its own would need: then nothing is sure.
     model.running[job] = Modelled(job, 3, OTHER, 999, 3)
-    assert pids(model.seen_by(ClaimProcesses({}, model))) == [None]
+    assert pids(model.seen_by(ClaimProcesses(model))) == [None]
 
 
 def test_a_step_is_in_its_lease_and_who_is_left_of_it_is_of_the_innermost_step_only(model: Model) -> None:
@@ -263,12 +262,13 @@ def test_a_step_is_in_its_lease_and_who_is_left_of_it_is_of_the_innermost_step_o
     found = [lease]
     for step in (1, 2):
         pid = model.fork(found[-1])
-        model.running[pid].opened = (f"/claims/GPU-0@{US}.step{step}.{TOKEN}.claim",)
+        record = f"/claims/GPU-0@{US}.step{step}.{TOKEN}.claim"
+        model.running[pid].opened = (record,)
         root = Identity(pid, model.running[pid].ticks)
-        model.claims.append(replace(model.claims[0], step=step, roots=(root,)))
+        model.claims.append(replace(model.claims[0], step=step, roots=(root,), record=record))
         found.append(pid)
     orphans = [model.fork(pid) for pid in found]
-    assert pids(model.seen_by(ClaimProcesses({}, model))) == [
+    assert pids(model.seen_by(ClaimProcesses(model))) == [
         (*found, *orphans),
         (*found[1:], *orphans[1:]),
         (found[2], orphans[2]),
@@ -276,7 +276,7 @@ def test_a_step_is_in_its_lease_and_who_is_left_of_it_is_of_the_innermost_step_o
     # All are alive, and adopted by the first process: what an orphan has open is all that tells of it.
     for orphan in orphans:
         model.running[orphan].parent = 1
-    seen = model.seen_by(ClaimProcesses({}, model))
+    seen = model.seen_by(ClaimProcesses(model))
     assert pids(seen) == [(*found, orphans[0]), (*found[1:], orphans[1]), (found[2], orphans[2])]
 
 
@@ -286,7 +286,7 @@ def test_a_pid_that_means_nothing_here_belongs_to_nobody(note: str, monkeypatch:
     model = Model()
     job = model.run(2)
     process = replace(_seen(job), note=note)
-    (claim,) = ClaimProcesses({}, model).of(model.claims, [gpu(0, processes=(process,))])
+    (claim,) = ClaimProcesses(model).of(model.claims, [gpu(0, processes=(process,))])
     assert claim.pids == ()
 
 
@@ -294,7 +294,7 @@ def test_in_a_container_nothing_is_known_of_the_drivers_pids(monkeypatch: pytest
     monkeypatch.setattr(processes, "in_initial_namespace", lambda: False)
     model = Model()
     model.run(2)
-    (claim,) = model.seen_by(ClaimProcesses({}, model))
+    (claim,) = model.seen_by(ClaimProcesses(model))
     assert claim.pids is None
 
 
@@ -336,7 +336,7 @@ def test_real_processes_are_found_by_descent_and_by_what_they_inherited(box: Box
         other = stack.enter_context(subprocess.Popen(["sleep", "1000"]))
         stack.callback(other.kill)
         device = gpu(0, processes=_listed(*pids, other.pid, os.getpid()))
-        both = ClaimProcesses(box.environ).of(box.claims(), [device])
+        both = ClaimProcesses().of(box.claims(), [device])
         assert [claim.key for claim in both] == sorted(box.uuids[:2])
         # A daemon that closed the lease, and whose parent has ended, is anybody's: only a job's supervisor,
         # which adopts it, still tells whose it is.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -69,10 +69,10 @@ def test_who_looks_while_another_has_the_device_meanwhile_withdraws(
     """The other has announced it after our first look, and looked before we announced it."""
     real, others = leases._announce, list[int]()
 
-    def overtaken(folders: Sequence[Path], key: str, *more: object) -> list[int]:
-        record = folders[0] / record_name(key)
+    def overtaken(folders: Mapping[Path, bool], key: str, *more: object) -> None:
+        record = next(iter(folders)) / record_name(key)
         others.append(write_record(record, b'{"command": "python other.py"}'))
-        return real(folders, key, *more)  # type: ignore[arg-type]
+        real(folders, key, *more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(leases, "_announce", overtaken)
     box.make_folder()

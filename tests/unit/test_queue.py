@@ -225,7 +225,7 @@ def test_an_untrusted_file_is_in_nobodys_way(box: Box, draw: Draw) -> None:
     unreadable.chmod(0o600)
     mine = draw(2)
     assert mine.ahead(box.environ) == () and _line(box) == [2]
-    assert not is_waiting(Waiter((0, ""), "x", path=folder / f"wait.{me}.{new_token()}.ticket"))
+    assert not is_waiting(Waiter((0, ""), "x", path=f"{folder}/wait.{me}.{new_token()}.ticket"))
     for descriptor in opened:
         os.close(descriptor)
 

@@ -35,7 +35,6 @@ from gputui.allocating.claims.files import (
     forget_what_was_seen,
     held_file,
     new_token,
-    open_untrusted,
     seen,
 )
 from gputui.allocating.claims.folder import MAX_FILES, Problems, older_folder, own_place
@@ -44,7 +43,7 @@ from gputui.inventory.formatting import person, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
-from gputui.system.record_locks import END, locked, unlock
+from gputui.system.record_locks import END, unlock
 from gputui.system.users import user_name
 
 BEAT = 4.0

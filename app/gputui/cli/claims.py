@@ -91,9 +91,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.allocating.claims.processes import ClaimProcesses
 
         if box is not None:
-            found = ClaimProcesses(os.environ).of(found, box.devices)
+            found = ClaimProcesses().of(found, box.devices)
             box = replace(box, claims=found)
-        kept = keepers(found, os.environ)
+        kept = keepers(found)
     uses = claimed_uses(box) if box else ()
     if args.json:
         import json

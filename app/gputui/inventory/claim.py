@@ -23,6 +23,7 @@ class Claim:
     roots     the processes whose descendants are the job's: its command, and its supervisor
     pids      the processes that belong to it, of those that were seen on devices when they were last looked
               up; None where that cannot be known
+    record    the path of the file that tells of it, None where it is not on this box
     """
 
     key: str
@@ -37,3 +38,4 @@ class Claim:
     own: bool = field(default=False, compare=False)
     roots: tuple[Identity, ...] = ()
     pids: tuple[int, ...] | None = None
+    record: str | None = field(default=None, compare=False)

@@ -232,33 +232,8 @@ class Held(NamedTuple):
 
 
 def held_file(path: str, start: int = 0, length: int = 0) -> Held | None:
-    """The first range of these that its owner has locked (`record_locks.locked`), and what the file says; None
-    where he has not, or there is no file.
-
-    Raises UntrustedFileError, and OSError where we have no descriptor left.
-    """
-    descriptor = open_untrusted(path)
-    if descriptor is None:
-        return None
-    try:
-        taken = locked(descriptor, start, length)
-        if taken is None:
-            return None
-        facts, data = os.fstat(descriptor), os.read(descriptor, _MAX_BYTES + 1)
-    except OSError as error:
-        raise UntrustedFileError(f"{path.rpartition('/')[2]}: {error.strerror}") from None
-    finally:
-        os.close(descriptor)
-    import json
-
-    document = None
-    with contextlib.suppress(ValueError, RecursionError):
-        document = json.loads(data) if len(data) <= _MAX_BYTES else None
-    return Held(facts, *taken, document)
-
-
-def open_untrusted(path: str) -> int | None:
-    """Open a file for reading; None if there is none.
+    """A file of which its owner has some of this range locked (`record_locks.locked`); None where he has not,
+    or there is no file.
 
     Raises UntrustedFileError, and OSError where we have no descriptor left.
     """
@@ -272,11 +247,25 @@ def open_untrusted(path: str) -> int | None:
             raise
         what = "a symbolic link" if error.errno in (errno.ELOOP, errno.EMLINK) else error.strerror
         raise UntrustedFileError(f"{name} is {what}") from None
-    distrust = _distrust(os.fstat(descriptor))
-    if distrust:
+    try:
+        facts = os.fstat(descriptor)
+        distrust = _distrust(facts)
+        if distrust:
+            raise UntrustedFileError(f"{name} is {distrust}")
+        taken = locked(descriptor, start, length)
+        if taken is None:
+            return None
+        data = os.read(descriptor, _MAX_BYTES + 1)
+    except OSError as error:
+        raise UntrustedFileError(f"{name}: {error.strerror}") from None
+    finally:
         os.close(descriptor)
-        raise UntrustedFileError(f"{name} is {distrust}")
-    return descriptor
+    import json
+
+    document = None
+    with contextlib.suppress(ValueError, RecursionError):
+        document = json.loads(data) if len(data) <= _MAX_BYTES else None
+    return Held(facts, *taken, document)
 
 
 def _distrust(found: os.stat_result) -> str | None:

@@ -86,9 +86,9 @@ class Problems:
 
 
 def bases(environ: Mapping[str, str]) -> dict[str, bool]:
-    """The folders that have folders of users, as every user sees them alike, each with whether root has set it
-    up, so that nobody else can make anything in it. New ones are made in the first; the others may have older
-    ones, made before root set one up."""
+    """The folders that have folders of users, as every user sees them alike, each with whether root has set
+    it up, so that nobody else can make anything in it. New ones are made in the first; the others may have
+    older ones, made before root set one up."""
     named, found = environ.get(VARIABLE), {}
     for folder in (named,) if named else (ADMINISTRATED, *STICKY):
         facts = _facts(folder)

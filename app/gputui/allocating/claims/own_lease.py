@@ -19,7 +19,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping
 
-from gputui.allocating.claims.files import UntrustedFileError, open_untrusted, seen
+from gputui.allocating.claims.files import Found, UntrustedFileError, held_file, owner_of, seen
 from gputui.allocating.claims.folder import Problems
 from gputui.allocating.claims.read import open_files, range_of
 from gputui.inventory.claim import Claim
@@ -70,14 +70,6 @@ class OwnLease:
 NO_LEASE = OwnLease({}, {}, {})
 
 
-@dataclass(frozen=True, slots=True)
-class _Lock:
-    key: str
-    step: int
-    path: str
-    uid: int
-
-
 def own_lease(environ: Mapping[str, str]) -> OwnLease:
     """The lease inside which this process runs."""
     locks, others = _files_of_claims(environ)
@@ -101,46 +93,40 @@ def own_lease(environ: Mapping[str, str]) -> OwnLease:
     return NO_LEASE
 
 
-def _lease(found: Iterable[_Lock], held: Mapping[int, _Lock], descriptors: tuple[int, ...] = ()) -> OwnLease:
+def _lease(found: Iterable[Found], held: Mapping[int, Found], descriptors: tuple[int, ...] = ()) -> OwnLease:
     steps: dict[str, int] = {}
     owners: dict[str, frozenset[str]] = {}
     for lock in found:
         # The innermost step: it is within all the others.
         steps[lock.key] = max(lock.step, steps.get(lock.key, 0))
-        owners[lock.key] = owners.get(lock.key, frozenset()) | {user_name(lock.uid)}
+        uid = owner_of(lock)
+        owners[lock.key] = owners.get(lock.key, frozenset()) | (
+            {user_name(uid)} if uid is not None else set()
+        )
     numbers = {key: tuple(sorted(n for n, lock in held.items() if lock.key == key)) for key in steps}
     return OwnLease(steps, owners, numbers, descriptors)
 
 
-def _files_of_claims(environ: Mapping[str, str]) -> tuple[dict[File, _Lock], set[File]]:
+def _files_of_claims(environ: Mapping[str, str]) -> tuple[dict[File, Found], set[File]]:
     """The records, and the other files that a lease keeps open."""
-    locks: dict[File, _Lock] = {}
+    locks: dict[File, Found] = {}
     others: set[File] = set()
     for found in seen(environ, Problems()).records:
         with contextlib.suppress(OSError):
-            facts = os.lstat(found.path)
-            locks[file_of(facts)] = _Lock(found.key, found.step, found.path, facts.st_uid)
+            locks[file_of(os.lstat(found.path))] = found
             others.add(file_of(os.lstat(found.place.folder)))
     return locks, others
 
 
-def _has_locked(descriptor: int, lock: _Lock) -> bool:
+def _has_locked(descriptor: int, record: Found) -> bool:
     """Whether the descriptor's open file is the one that has the record of this device locked."""
-    try:
-        fresh = open_untrusted(lock.path)
-    except (UntrustedFileError, OSError):
-        return False
-    if fresh is None:
-        return False
-    start = range_of(lock.key)
+    start = range_of(record.key)
     try:
         # What is in everybody's way is not in our own. Asked again, as it may have ended between the two.
         return (
-            locked(fresh, start, 1) is not None
+            held_file(record.path, start, 1) is not None
             and locked(descriptor, start, 1) is None
-            and locked(fresh, start, 1) is not None
+            and held_file(record.path, start, 1) is not None
         )
-    except OSError:
+    except (UntrustedFileError, OSError):
         return False
-    finally:
-        os.close(fresh)

@@ -13,11 +13,8 @@ guessed: pids of another namespace, and roots whose pid another process has by n
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
-from gputui.allocating.claims.files import NAME
-from gputui.allocating.claims.folder import Problems, places
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, replace
@@ -78,13 +75,11 @@ class ClaimProcesses:
     ancestors of a process do not change, though they may have ended since.
     """
 
-    def __init__(self, environ: Mapping[str, str], system: System | None = None) -> None:
-        self._environ = environ
+    def __init__(self, system: System | None = None) -> None:
         self._system = system or System()
         self._holders: frozenset[_Holder] = frozenset()
         self._known: dict[tuple[int, float | None], frozenset[_Holder]] = {}
         self._found: dict[_Holder, tuple[int, ...] | None] = {}
-        self._users: dict[int, str] = {}
 
     def last(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
         """The claims with the pids that were last found; asks nothing."""
@@ -118,7 +113,7 @@ class ClaimProcesses:
             key = process.pid, process.started
             belongs = self._known.get(key)
             if belongs is None:
-                way_up = way_up or _WayUp(self._system, claims, self._folders(), self._user)
+                way_up = way_up or _WayUp(self._system, claims)
                 belongs = way_up.holders_of(process)
             known[key] = belongs
             for holder in belongs & holders:
@@ -130,18 +125,7 @@ class ClaimProcesses:
 
     def _is_theirs(self, root: Identity, user: str) -> bool:
         stat = self._system.stat(root.pid)
-        return stat is not None and _is_root(self._system, self._user, root, stat, user)
-
-    def _folders(self) -> tuple[str, ...]:
-        found = places(self._environ, Problems())
-        return tuple(os.path.realpath(place.folder) for place in found)
-
-    def _user(self, uid: int | None) -> str | None:
-        if uid is None:
-            return None
-        if uid not in self._users:
-            self._users[uid] = user_name(uid)
-        return self._users[uid]
+        return stat is not None and _is_root(self._system, root, stat, user)
 
 
 def _holder(claim: Claim) -> _Holder:
@@ -154,39 +138,33 @@ def _listed(devices: Iterable[Device]) -> Collection[Process]:
     return found.values()
 
 
-def _is_root(
-    system: System, user_of: Callable[[int | None], str | None], root: Identity, stat: ProcessStat, user: str
-) -> bool:
+def _user_of(system: System, pid: int) -> str | None:
+    owner = system.owner(pid)
+    return None if owner is None else user_name(owner)
+
+
+def _is_root(system: System, root: Identity, stat: ProcessStat, user: str) -> bool:
     """Whether the process that has this pid is really the claim's, as any user may write any pid in a record.
 
     The user must own it, or have started it (sudo); else one could pass another's jobs off as one's own.
     """
     if stat.ticks != root.ticks:
         return False
-    return user in (user_of(system.owner(root.pid)), user_of(system.owner(stat.parent)))
+    return user in (_user_of(system, root.pid), _user_of(system, stat.parent))
 
 
 class _WayUp:
     """The ancestors of the processes of one reading, each looked at once."""
 
-    def __init__(
-        self,
-        system: System,
-        claims: Sequence[Claim],
-        folders: Sequence[str],
-        user_of: Callable[[int | None], str | None],
-    ) -> None:
-        self._system, self._user_of = system, user_of
+    def __init__(self, system: System, claims: Sequence[Claim]) -> None:
+        self._system = system
         self._nodes: dict[int, _Node | None] = {}
         self._roots: dict[int, list[tuple[Identity, _Holder]]] = {}
-        # The jobs by device, user and step of their records. A process of which only records tell belongs to
-        # the innermost step: the record of the lease around it is only passed on to a step to last as long.
-        self._records: dict[tuple[str, str, int], set[_Holder]] = {}
         for claim in claims:
             for root in claim.roots:
                 self._roots.setdefault(root.pid, []).append((root, _holder(claim)))
-                self._records.setdefault((claim.key, claim.user, claim.step), set()).add(_holder(claim))
-        self._record = re.compile(f"(?:{'|'.join(map(re.escape, folders))})/({NAME})")
+        self._records = {claim.record.rpartition("/")[2]: claim for claim in claims if claim.record}
+        self._users = {claim.user for claim in claims}
         self._since = min((claim.since or 0.0 for claim in claims), default=0.0) - _CLOCKS_DIFFER
 
     def holders_of(self, process: Process) -> frozenset[_Holder]:
@@ -216,7 +194,7 @@ class _WayUp:
         found = {
             holder
             for root, holder in self._roots.get(pid, ())
-            if _is_root(self._system, self._user_of, root, stat, holder.user)
+            if _is_root(self._system, root, stat, holder.user)
         }
         found |= self._made_session(pid, stat.session)
         if not found and inherits:
@@ -232,7 +210,7 @@ class _WayUp:
         at_its_pid = self._roots.get(leader)
         if not at_its_pid:
             return set()
-        stat, user = self._system.stat(leader), self._user_of(self._system.owner(pid))
+        stat, user = self._system.stat(leader), _user_of(self._system, pid)
         return {
             holder
             for root, holder in at_its_pid
@@ -240,13 +218,13 @@ class _WayUp:
         }
 
     def _inherited(self, pid: int) -> set[_Holder]:
-        if self._user_of(self._system.owner(pid)) not in {user for _, user, _ in self._records}:
+        """The jobs whose records it has open. Of those of one device it belongs to the innermost step: the
+        record of the lease around that is only passed on to a step to last as long."""
+        if _user_of(self._system, pid) not in self._users:
             return set()
-        innermost: dict[str, tuple[int, str]] = {}
+        innermost: dict[str, Claim] = {}
         for path in self._system.opened(pid):
-            match = self._record.fullmatch(path)
-            if match:
-                key, user = match["key"].replace("+", "/"), self._user_of(int(match["uid"])) or ""
-                innermost[key] = max((int(match["step"] or 0), user), innermost.get(key, (0, "")))
-        found = (self._records.get((key, user, step), set()) for key, (step, user) in innermost.items())
-        return set().union(*found)
+            claim = self._records.get(path.rpartition("/")[2])
+            if claim and claim.step >= innermost.get(claim.key, claim).step:
+                innermost[claim.key] = claim
+        return {_holder(claim) for claim in innermost.values()}

@@ -59,7 +59,6 @@ class Record(NamedTuple):
     file: File
     held: bool
     token: str
-    path: str = ""
 
 
 def claims(
@@ -77,7 +76,9 @@ def claims(
     # (Some are there in both formats.)
     settled = {(each.token, each.claim): each.claim for each in _settled(alive) if each.file not in ours}
     in_order = sorted(settled.values(), key=lambda each: (each.key, each.step, each.since or 0.0))
-    return tuple(in_order), (*problems.missing, *_at_most_three(problems.ignored))
+    more = len(problems.ignored) - _MAX_PROBLEMS
+    others = (f"{more} more claims are ignored",) if more > 0 else ()
+    return tuple(in_order), (*problems.missing, *problems.ignored[:_MAX_PROBLEMS], *others)
 
 
 def records(
@@ -114,12 +115,6 @@ def _settled(alive: Sequence[Record]) -> Iterator[Record]:
             yield record
 
 
-def _at_most_three(problems: Sequence[str]) -> tuple[str, ...]:
-    if len(problems) <= _MAX_PROBLEMS:
-        return tuple(problems)
-    return (*problems[:_MAX_PROBLEMS], f"{len(problems) - _MAX_PROBLEMS} more claims are ignored")
-
-
 def open_files(inheritable: bool) -> dict[int, File]:
     """The open files, by descriptor, that the programs that this process starts inherit, or those that they
     do not."""
@@ -152,8 +147,9 @@ def _alive(found: Found) -> Record | None:
         _read(held.document, found.key, user_name(held.facts.st_uid)),
         own=held.facts.st_uid == os.geteuid(),
         step=found.step,
+        record=found.path,
     )
-    return Record(claim, file_of(held.facts), held.length == HELD, found.match["token"], found.path)
+    return Record(claim, file_of(held.facts), held.length == HELD, found.match["token"])
 
 
 def remove_ended(path: str) -> None:

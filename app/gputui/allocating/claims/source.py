@@ -72,7 +72,7 @@ class WithClaims:
         if self._processes is None:
             from gputui.allocating.claims.processes import ClaimProcesses
 
-            self._processes = ClaimProcesses(self._environ)
+            self._processes = ClaimProcesses()
         return self._processes
 
     def close(self) -> None:
