@@ -37,6 +37,7 @@ from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
 from gputui.allocating.errors import UnsafeError
 from gputui.allocating.queue import Ticket, waiters
+from gputui.cli.hosts_options import same_directory
 from gputui.cli.main import main
 from gputui.sources.simulated.spec import Task
 from gputui.system import users as system_users
@@ -1334,6 +1335,28 @@ def test_settings_that_another_user_can_change_start_nothing_of_his(box: Box, us
             assert pick()[0] == 2
         finally:
             subprocess.run(["gpasswd", "-d", *members], capture_output=True, check=True)
+
+
+def test_a_directory_of_another_user_s_is_not_the_one_of_the_same_name(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run --on` names the directory in which it is called, and on the other box somebody has made one."""
+    work = box.folder / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    assert same_directory("x") == []
+    for owner, mode in ((0, 0o755), (users.bob, 0o755), (0, 0o777)):
+        os.chown(work, owner, owner)
+        work.chmod(mode)
+        is_own = (owner, mode) == (0, 0o755)
+        words = same_directory(None)
+        assert (words == [f"--directory={work}"]) == (not is_own), "here it is as unsafe"
+        for more in ((), ("--detach",), ("--dry-run",)):
+            call = ("run", "-q", *more, f"--directory={work}", "--own-directory", "-n", "1", "--", "true")
+            status, out, err = box.call(*call)
+            assert status == (0 if is_own else 126), err
+            assert is_own or (out == "" and repr(str(work)) in err and "--directory" in err)
+    assert box.call("run", "-q", f"--directory={work}", "-n", "1", "--", "true")[0] == 0, "he has named it"
 
 
 def test_what_another_user_locks_keeps_no_setting_from_being_saved_and_nobody_from_quitting(

@@ -42,6 +42,7 @@ from gputui.launching.read_intent import read_intent
 from gputui.launching.start import StartError, look_ahead
 from gputui.library.agreement import agreement
 from gputui.system.environment import given_environment
+from gputui.system.trust import who_can_change
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
@@ -81,6 +82,11 @@ def parser() -> Parser:
         action="store_true",
         help="what `run --on A,B` calls on each box: claim the devices, and start once standard input says"
         " where the machines meet",
+    )
+    made.add_argument(
+        "--own-directory",
+        action="store_true",
+        help="what `run --on` calls where it names the directory: refuse one that others can change",
     )
     made.add_argument("--name", help="name of the job (`gputui jobs`)")
     made.add_argument(
@@ -143,6 +149,9 @@ def _run(
     if not options.command:
         raise WrongCallError("no command after the variables")
     intent = read_intent(options, os.environ)
+    if args.own_directory and options.directory and (reason := who_can_change(options.directory)):
+        say(f"{reason}, and may have made it for you to start in: --directory names the one that you mean")
+        return CANNOT_START
     confine = how_confined_here(args, options)
     request = request_for(args, options, intent, own_job(), confine=confine)
     approve = agreement(options, intent, request, os.environ)

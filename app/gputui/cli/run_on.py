@@ -15,7 +15,7 @@ from itertools import zip_longest
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.cli.common import DONE, NOT_ENOUGH, WrongCallError, elsewhere, say
-from gputui.cli.hosts_options import SWITCHES, all_boxes, boxes_named, way, without_options
+from gputui.cli.hosts_options import SWITCHES, all_boxes, boxes_named, same_directory, way, without_options
 from gputui.cli.jobs import write
 from gputui.cli.launch_call import options_of, request_for
 from gputui.cli.pick_hosts import ranked
@@ -126,11 +126,9 @@ def _counts(text: str) -> dict[str, int | None]:
 
 
 def _forwarded(args: argparse.Namespace, words: Sequence[str]) -> list[str]:
-    """The words for gputui there: in the directory of the same name, unless the call names one."""
+    """The words for gputui there."""
     left = [word for word in without_options(words, "--on") if word not in SWITCHES]
-    if args.directory is None:
-        left += [f"--directory={os.getcwd()}"]  # noqa: PTH109 - as it is called, through links
-    return left
+    return left + same_directory(args.directory)
 
 
 def _picking(args: argparse.Namespace, command: Sequence[str]) -> list[str]:

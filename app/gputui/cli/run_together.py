@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import queue
 import secrets
 import signal
@@ -22,7 +21,7 @@ from types import FrameType
 from gputui.choosing.named_devices import NONE
 from gputui.cli.common import DONE, NO_SOURCE, WrongCallError, print_line, say
 from gputui.cli.held import reached
-from gputui.cli.hosts_options import SWITCHES, way, without_options
+from gputui.cli.hosts_options import SWITCHES, same_directory, way, without_options
 from gputui.cli.launch_call import options_of
 from gputui.cli.prefixed_output import PrefixedOutput
 from gputui.cli.there import pass_on
@@ -154,9 +153,7 @@ def _call(
     call = ["run", "--held", as_job, f"--nodes={boxes}", *left]
     if count is not None:
         call += ["-n", str(count)]
-    if args.directory is None:
-        call += [f"--directory={os.getcwd()}"]  # noqa: PTH109 - as it is called, through links
-    return [*call, "--", *command]
+    return [*call, *same_directory(args.directory), "--", *command]
 
 
 class _Sessions:

@@ -96,9 +96,9 @@ _seen: dict[str | None, tuple[float, Listing, Problems]] = {}
 """By the value of `VARIABLE` what was listed last, and until when that is good, by the clock that nobody
 sets."""
 
-_CHEAP, _WORTH = 0.005, 100
+_CHEAP, _WORTH = 0.005, 20
 """Seconds of CPU time that a listing may cost each time that somebody looks; and how many times as long as it
-has cost one that costs more is good for. So who fills the folders costs others a hundredth of their time at
+has cost one that costs more is good for. So who fills the folders costs others a twentieth of their time at
 most, and one listing a call."""
 
 
