@@ -501,10 +501,22 @@ def test_a_lock_that_another_has_on_a_ticket_does_not_silence_it(
     ticket.leave()
 
 
+@pytest.mark.parametrize("above", [False, True], ids=["itself", "the folder above"])
 @pytest.mark.parametrize("owner", ["root", "oneself", "another"])
-def test_a_named_folder_that_another_could_take_away_is_not_used(box: Box, users: Users, owner: str) -> None:
+def test_a_named_folder_that_another_could_take_away_is_not_used(
+    box: Box, users: Users, owner: str, above: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uid = {"root": 0, "oneself": users.ana, "another": users.bob}[owner]
-    os.chown(box.claims_folder, uid, uid)
+    if above:
+        place = box.folder / "above" / "claims"
+        place.mkdir(parents=True)
+        place.chmod(0o1777)
+        place.parent.chmod(0o755)
+        os.chown(place.parent, uid, uid)
+        monkeypatch.setattr(box, "claims_folder", place)
+        monkeypatch.setitem(box.environ, "GPUTUI_CLAIMS", str(place))
+    else:
+        os.chown(box.claims_folder, uid, uid)
     status, out, err = box.call("run", "-q", "-n", "1", "--", "echo", "ran", uid=users.ana)
     assert (status, out) == ((4, "") if owner == "another" else (0, "ran\n"))
     assert (str(box.claims_folder) in err) == (owner == "another")
@@ -658,6 +670,24 @@ def test_a_record_of_the_same_name_hides_nobody_s(box: Box, users: Users) -> Non
     (own,) = (path for path in box.claims_folder.glob(f"*/{older.name}") if _is_held(path))
     own.unlink()
     assert box.claimed() == [5], "that of format 1 alone is no less"
+
+
+def test_a_record_of_format_1_is_hidden_in_no_container_by_one_of_its_name(box: Box, users: Users) -> None:
+    """All users outside have one number there, so that he who plants it looks like the holder."""
+    box.begun(lambda: OlderClaims(box.claims_folder).hold(box.uuids[0]), users.bob)
+    (record,) = box.claims_folder.glob("*.claim")
+    _plant(box, 54321, record.name)
+
+    def work() -> int:
+        if not _enter_container(f"0 {users.ana} 1"):
+            return _NOT_HERE
+        return main(("run", "-q", "--gpus", "0", "--", "true"))
+
+    inside = box.fork(work, users.ana)
+    status = inside.end()
+    if status == _NOT_HERE:
+        pytest.skip("this system lets nobody make a user namespace")
+    assert status == 4, inside.err
 
 
 def _is_held(path: Path) -> bool:

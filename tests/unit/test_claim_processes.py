@@ -182,6 +182,16 @@ def pids(claims: tuple[Claim, ...]) -> list[tuple[int, ...] | None]:
     return [claim.pids for claim in claims]
 
 
+def test_a_file_of_the_name_of_another_user_s_record_puts_nobody_in_his_job(model: Model) -> None:
+    model.run(3)
+    mine = model.run(2)
+    stray = model.fork(2)
+    name = (model.claims[0].record or "").rpartition("/")[2]
+    model.running[stray].opened = (f"/elsewhere/{name}",)
+    assert mine in (model.seen_by(ClaimProcesses(model))[1].pids or ())
+    assert all(stray not in (claim.pids or ()) for claim in model.seen_by(ClaimProcesses(model)))
+
+
 def test_a_process_is_looked_up_once(model: Model) -> None:
     job = model.run(2)
     for _ in range(20):

@@ -140,7 +140,9 @@ def listed(environ: Mapping[str, str], problems: Problems) -> Listing:
                     continue
                 file = Found(place, match)
                 if place.uid is not None and not file.is_own:
-                    in_own.add((name, place.uid))
+                    # (One whose number is not known here may be anybody.)
+                    if not is_unmapped(place.uid):
+                        in_own.add((name, place.uid))
                 elif (name, owner_of(file) if in_own else None) in in_own:
                     # It says the same as that in its user's own folder. (Another's of this name does not.)
                     continue

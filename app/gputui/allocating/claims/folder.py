@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputui.allocating.errors import UnsafeError
 from gputui.inventory.formatting import printable
-from gputui.system.trust import is_trusted, is_unmapped
+from gputui.system.trust import is_unmapped, who_can_change
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, reads claims and makes none: pathlib alone takes some milliseconds.)
@@ -92,7 +92,8 @@ def bases(environ: Mapping[str, str]) -> dict[str, bool]:
     named, found = environ.get(VARIABLE), {}
     for folder in (named,) if named else (ADMINISTRATED, *STICKY):
         facts = _facts(folder)
-        if facts and is_trusted(facts.st_uid):
+        # (With the dot it is a folder on the way: a sticky one is no matter.)
+        if facts and who_can_change(f"{folder}/.") is None:
             closed = not named and folder == ADMINISTRATED and not facts.st_mode & 0o022
             if closed or _is_shared(folder):
                 found[folder] = closed
@@ -122,7 +123,9 @@ def unusable(environ: Mapping[str, str]) -> str | None:
     named = environ.get(VARIABLE)
     if not named or bases(environ) or not os.path.lexists(named):
         return None
-    return f"{VARIABLE} names {printable(named)}, which is not a folder of root or you with mode 1777"
+    why = who_can_change(f"{named}/.")
+    what = "no folder with mode 1777 that only root and you can take away"
+    return f"{VARIABLE} names {printable(named)}, which is {what}" + (f" ({why})" if why else "")
 
 
 def places(environ: Mapping[str, str], problems: Problems) -> Iterator[Place]:

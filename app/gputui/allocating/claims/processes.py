@@ -120,12 +120,8 @@ class ClaimProcesses:
                 members[holder].append(process.pid)
         self._known = known
         for holder, pids in members.items():
-            if pids or any(self._is_theirs(root, holder.user) for root in holder.roots):
+            if pids or any(_is_root(self._system, root, holder.user) for root in holder.roots):
                 self._found[holder] = tuple(sorted(set(pids)))
-
-    def _is_theirs(self, root: Identity, user: str) -> bool:
-        stat = self._system.stat(root.pid)
-        return stat is not None and _is_root(self._system, root, stat, user)
 
 
 def _holder(claim: Claim) -> _Holder:
@@ -143,12 +139,13 @@ def _user_of(system: System, pid: int) -> str | None:
     return None if owner is None else user_name(owner)
 
 
-def _is_root(system: System, root: Identity, stat: ProcessStat, user: str) -> bool:
+def _is_root(system: System, root: Identity, user: str, known: ProcessStat | None = None) -> bool:
     """Whether the process that has this pid is really the claim's, as any user may write any pid in a record.
 
     The user must own it, or have started it (sudo); else one could pass another's jobs off as one's own.
     """
-    if stat.ticks != root.ticks:
+    stat = known or system.stat(root.pid)
+    if stat is None or stat.ticks != root.ticks:
         return False
     return user in (_user_of(system, root.pid), _user_of(system, stat.parent))
 
@@ -194,7 +191,7 @@ class _WayUp:
         found = {
             holder
             for root, holder in self._roots.get(pid, ())
-            if _is_root(self._system, root, stat, holder.user)
+            if _is_root(self._system, root, holder.user, stat)
         }
         found |= self._made_session(pid, stat.session)
         if not found and inherits:
@@ -220,11 +217,13 @@ class _WayUp:
     def _inherited(self, pid: int) -> set[_Holder]:
         """The jobs whose records it has open. Of those of one device it belongs to the innermost step: the
         record of the lease around that is only passed on to a step to last as long."""
-        if _user_of(self._system, pid) not in self._users:
+        user = _user_of(self._system, pid)
+        if user not in self._users:
             return set()
         innermost: dict[str, Claim] = {}
         for path in self._system.opened(pid):
             claim = self._records.get(path.rpartition("/")[2])
-            if claim and claim.step >= innermost.get(claim.key, claim).step:
+            # (What another user has open under this name may be a file of his own.)
+            if claim and claim.user == user and claim.step >= innermost.get(claim.key, claim).step:
                 innermost[claim.key] = claim
         return {_holder(claim) for claim in innermost.values()}

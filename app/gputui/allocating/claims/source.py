@@ -63,17 +63,14 @@ class WithClaims:
         if not claimed and not odd:
             return snapshot
         if found and Want.CLAIM_PROCESSES in want:
-            claimed = self._looked_up().of(claimed, snapshot.devices)
+            if self._processes is None:
+                from gputui.allocating.claims.processes import ClaimProcesses
+
+                self._processes = ClaimProcesses()
+            claimed = self._processes.of(claimed, snapshot.devices)
         elif self._processes is not None:
             claimed = self._processes.last(claimed)
         return replace(snapshot, claims=claimed, errors=(*snapshot.errors, *odd))
-
-    def _looked_up(self) -> ClaimProcesses:
-        if self._processes is None:
-            from gputui.allocating.claims.processes import ClaimProcesses
-
-            self._processes = ClaimProcesses()
-        return self._processes
 
     def close(self) -> None:
         self._source.close()
