@@ -131,13 +131,13 @@ def unusable(environ: Mapping[str, str]) -> str | None:
 def places(environ: Mapping[str, str], problems: Problems) -> Iterator[Place]:
     """The folders that have records: those of users in a base, and then the base itself, as a record counts
     in whichever format it is; what is wrong is added to `problems`."""
-    why = unusable(environ)
-    if why:
+    there = bases(environ)
+    if not there and (why := unusable(environ)):
         problems.missing.append(why)
     # Where root has set up the base, nobody fills it, and nothing else must be whole.
-    elsewhere = problems.ignored if is_set_up(environ) else problems.missing
+    elsewhere = problems.ignored if any(there.values()) else problems.missing
     files = ours = 0
-    for base, closed in (bases(environ) | dict.fromkeys(_older_folders(environ), False)).items():
+    for base, closed in (there | dict.fromkeys(_older_folders(environ), False)).items():
         missing, records = problems.missing if closed else elsewhere, list[str]()
         try:
             with os.scandir(base) as entries:
