@@ -109,7 +109,9 @@ def compose(
         launcher=launcher.name,
         own=_with_option(notices.own, visibility),
         vendor_name=vendor.name,
-        refused=completed.refused or (intent.refused if devices else None) or vendor.refused(devices),
+        refused=completed.refused
+        or ((intent.refused or intent.leaves) if devices else None)
+        or vendor.refused(devices),
         names=completed.names or completed.visible == "command",
         settings=completed.settings,
     )
@@ -426,7 +428,7 @@ def _warn_of_lists(
         if others:
             text = f"{named.words} in the command overrides the selected devices"
             notices.asks_for_others(named.words, text, named.listed)
-    for warning in intent.warnings:
+    for warning in (*intent.warnings, *intent.doubts):
         notices.warn(warning)
     number = f"{devices_text(len(devices))} selected"
     if intent.needs is not None and devices and intent.needs.number > len(devices):

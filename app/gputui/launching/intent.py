@@ -86,10 +86,14 @@ class Intent:
     excluded      devices that it leaves out (deepspeed's `--exclude`), None where it leaves out none
     all_devices   where it gives what it starts every device of the box, unless it is rewritten
     refused       why it cannot be started on selected devices, None where it can
+    leaves        why what it starts sees other devices than those selected, where it is not confined to them
     unclaimed     what in it leaves the lease on the devices (daemonizers.py), None where nothing does
     only_indices  the program that cannot read UUIDs in the vendor's variable, None where each one can
     trainer       whether a Python script that no launcher starts imports the Trainer of transformers
-    warnings      what cannot be followed, and what keeps our variables from the command
+    warnings      what the user should know, however it is started
+    doubts        what cannot be told of its devices; nothing of it matters where it is confined to them
+    relative      whether it is expected to be confined: devices that cannot be rewritten are then counted
+                  among those that are claimed, from 0
     """
 
     devices: NamedDevices | None = None
@@ -103,6 +107,24 @@ class Intent:
     only_indices: str | None = None
     trainer: bool = False
     warnings: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    leaves: str | None = None
+    relative: bool = False
+
+    @property
+    def counted_inside(self) -> DeviceCount | None:
+        """How many devices it needs, where those that it names and that cannot be rewritten are all of the
+        first so many (`CUDA_VISIBLE_DEVICES=0,1` in a script), and it is expected to be confined."""
+        named = self.devices
+        if not self.relative or named is None or named.rewritable or not named.listed:
+            return None
+        if sorted(named.listed.split(",")) != sorted(map(str, range(named.count))):
+            return None
+        return DeviceCount(named.words, named.count, named.firm)
+
+    def confined(self) -> Intent:
+        """The same of a command that can open its own devices only."""
+        return replace(self, doubts=(), leaves=None)
 
     def around(self, inner: Intent) -> Intent:
         """The intent of a command whose wrapper or variables say this, and what it starts says `inner`.
@@ -114,6 +136,7 @@ class Intent:
             devices=_firmer(inner.devices, self.devices),
             count=_firmer(inner.count, self.count),
             warnings=(*self.warnings, *inner.warnings),
+            doubts=(*self.doubts, *inner.doubts),
         )
 
     def _or(self, other: Intent) -> Intent:
@@ -130,6 +153,8 @@ class Intent:
             only_indices=self.only_indices or other.only_indices,
             trainer=self.trainer or other.trainer,
             warnings=(*self.warnings, *other.warnings),
+            doubts=(*self.doubts, *other.doubts),
+            leaves=self.leaves or other.leaves,
         )
 
     def as_it_stands(self, behind: str = "") -> Intent:
@@ -137,7 +162,7 @@ class Intent:
 
         `behind` is where it stands (" (train.sh:3)").
         """
-        devices, count, refused = self.devices, self.count, self.refused
+        devices, count, leaves = self.devices, self.count, self.leaves
         if devices is not None:
             # (Whoever asks for devices for what runs elsewhere means it.)
             firm = devices.firm or bool(devices.listed)
@@ -148,9 +173,9 @@ class Intent:
             listed = ",".join(map(str, range(min(count.number, MAX_DEVICES))))
             devices = NamedDevices(count.words, listed, rewritable=False, first=True)
         what = self.excluded.words if self.excluded else self.all_devices
-        if what is not None and refused is None:
-            refused = f"{what}{behind} uses devices that are not selected, and gputui cannot rewrite it"
-        return replace(self, devices=devices, count=count, refused=refused, excluded=None, all_devices=None)
+        if what is not None and leaves is None:
+            leaves = f"{what}{behind} uses devices that are not selected, and gputui cannot rewrite it"
+        return replace(self, devices=devices, count=count, leaves=leaves, excluded=None, all_devices=None)
 
     def beside(self, other: Intent) -> Intent:
         """The intent of several commands that are started from one place: a shell script's.
@@ -263,6 +288,9 @@ def settle(asked: Asked, intent: Intent, force: bool = False) -> Asked:
     Raises ContradictionError where they contradict the user's words in the command; with `force` the call
     wins.
     """
+    counted = intent.counted_inside
+    if counted is not None:
+        intent = replace(intent, devices=None, count=intent.count or counted)
     devices, count = intent.devices, intent.count
     group = asked.group or intent.group
     if intent.excluded is not None and asked.names is None:
