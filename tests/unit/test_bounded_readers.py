@@ -148,7 +148,7 @@ def test_json_of_a_usual_size_is_read_as_it_stands(text: str) -> None:
 _ENDLESS = """
 import sys
 from gputui.inventory import others_files
-from gputui.launching.script_contents import shell
+from gputui.launching import shell_script as shell
 go_on = shell.go_on
 def told():
     sys.stdout.write("reading\\n"); sys.stdout.flush()
@@ -161,8 +161,7 @@ sys.exit(main(["run", "--demo", "--dry-run", "--", "bash", sys.argv[1]]))
 
 
 def test_ctrl_c_ends_a_call_that_reads(tmp_path: Path) -> None:
-    """Though the parser is written in C: here it would go on for a minute."""
-    (tmp_path / "x.sh").write_bytes(b"<" * 120_000)
+    (tmp_path / "x.sh").write_bytes(b"python a.py\n" * 10_000)
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     child = subprocess.Popen(
         [sys.executable, "-c", _ENDLESS, str(tmp_path / "x.sh")], stdout=subprocess.PIPE, text=True

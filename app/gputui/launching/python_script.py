@@ -22,7 +22,7 @@ _TRAINER = re.compile(
 )
 _DOCUMENTATION = re.compile(r"(\"\"\"|''')(.*?)(?:\1|\Z)", re.DOTALL)
 _COMMENT = re.compile(r"^([ \t]*)#[^\n]*", re.MULTILINE)
-_TEXT = re.compile(r"""(?:str\()?\s*(?:'([^'\\]*)'|"([^"\\]*)"|([0-9]+))\s*\)*\s*(?:#.*|;.*)?""")
+_TEXT = re.compile(r"""(?:str\()?\s*(?:'([^'\\]*)'|"([^"\\]*)"|([0-9]+))[\s)}]*(?:[#;].*)?""")
 _MOST = 100
 """Places of a script that count."""
 
@@ -95,7 +95,7 @@ def _lists(text: str, variable: str) -> list[OwnList]:
             continue
         if value is not None and re.search(rf"\benviron\b|\bgetenv\b|{re.escape(variable)}", value):
             continue
-        literal = _TEXT.match(value.rstrip("})")) if value is not None else None
+        literal = _TEXT.fullmatch(value.strip()) if value is not None else None
         listed = next((each for each in literal.groups() if each is not None), "") if literal else None
         written = (value if value is not None else "removed").strip()
         line = text.count("\n", 0, match.start()) + 1

@@ -114,7 +114,7 @@ def read_shell(
         if not each.end or len(commands) >= _MOST_COMMANDS:
             left_at = each.line
             break
-        if each.words:
+        if each.words or each.end in ("(", ")"):
             commands.append(each)
     script = _Script(arguments, environ, given, text)
     try:
@@ -138,8 +138,10 @@ def _simple_commands(text: str) -> Iterator[_Simple]:
         if kind == "redirect":
             skips = found.strip()
         elif kind in ("word", "array"):
-            if not skips:
+            if not skips and len(words) < _MOST_COMMANDS:
                 words.append(found)
+            elif not skips:
+                break
             elif skips.endswith(("<<", "<<-")):
                 ends_of_documents.append(found.strip("'\"\\"))
             skips = ""
@@ -154,7 +156,7 @@ def _simple_commands(text: str) -> Iterator[_Simple]:
                 close = end.search(text, place)
                 behind = close.end() if close else len(text)
                 place, line = behind, line + text.count("\n", place, behind)
-    yield _Simple(tuple(words), "\n", line)
+    yield _Simple(tuple(words), "\n" if place >= len(text) else "", line)
 
 
 class _Script:
@@ -165,14 +167,15 @@ class _Script:
     ) -> None:
         self.commands: list[StartedCommand] = []
         self.line = 1
-        self._arguments = tuple(arguments)
+        self._arguments: tuple[str, ...] | None = tuple(arguments)
         self._values = {name: Value(value) for name, value in environ.items()}
         self._values.update((name, Value(written, known=False)) for name, written in given.items())
         self._given = given
         tests = " ".join(_TEST.findall(text))
         self._guarded = {name for name in given if name in tests}
         """Variables that the script looks at: in a branch, it sets them where it inherits none."""
-        self._exported = {*environ, *given}
+        self._inherited = {*environ, *given}
+        self._exported = {*self._inherited}
         self._own = set(given)
         """Those that the script, or the launch, sets: what differs from what it inherits."""
         self._open: list[str] = []
@@ -211,6 +214,10 @@ class _Script:
                 return
             is_test = command.words[:1] and command.words[0] in _TESTS
             joined = f"[{command.end}" if is_test and command.end == "&&" else command.end
+            if command.end == "(":
+                self._open.append("(")
+            elif command.end == ")" and self._open[-1:] == ["("]:
+                self._open.pop()
 
     @staticmethod
     def _body(commands: Sequence[_Simple], place: int) -> int:
@@ -254,8 +261,12 @@ class _Script:
                 self._set(name, value, unsure)
         elif program == "unset":
             for each in given[1:]:
-                self._values.pop(each.text, None)
-                self._own.add(each.text)
+                self._set(each.text, Value(f"${each.text}", known=not unsure), unsure)
+                if not unsure:
+                    del self._values[each.text]
+                    self._exported.discard(each.text)
+        elif program in ("shift", "set") and not given[-1].text.startswith("-"):
+            self._arguments = None
         elif program == "cd":
             place = given[1] if len(given) == 2 and not unsure else Value("", False)
             inside = place.known and self._directory is not None and place.text[:1] not in ("-", "~")
@@ -280,8 +291,11 @@ class _Script:
         self._own.add(name)
 
     def _start(self, words: Sequence[Value], before: Mapping[str, Value], unsure: bool) -> None:
-        names = {*before, *(self._own & self._exported), *(self._own - self._values.keys())}
-        values = {name: before.get(name) or self._values.get(name) for name in names}
+        values: dict[str, Value | None] = {
+            name: self._values.get(name) if name in self._exported else None
+            for name in self._own & (self._exported | self._inherited)
+        }
+        values.update(before)
         self.commands.append(
             StartedCommand(
                 tuple(each.text for each in words),
@@ -335,20 +349,20 @@ class _Script:
         if match["computed"] is not None or match["other"] is not None:
             return None
         name = match["plain"] or match["name"] or match["all"].strip('"${[@]}*') or "@"
-        in_function = "{" in self._open or "function" in self._open
-        if name in ("@", "*"):
-            value = Value(shlex.join(self._arguments), not in_function)
-        elif name == "#":
-            value = Value(str(len(self._arguments)), not in_function)
-        elif name.isdigit():
-            listed = ("", *self._arguments)
-            place = int(name[:4])
-            value = Value(listed[place] if place < len(listed) else "", bool(place) and not in_function)
+        listed = None if "{" in self._open or "function" in self._open else self._arguments
+        if name.isdigit() or name in ("@", "*", "#"):
+            if listed is None or name == "0":
+                return None
+            place = int(name[:4]) if name.isdigit() else 0
+            text = str(len(listed)) if name == "#" else shlex.join(listed) if not place else ""
+            value = Value(listed[place - 1] if 0 < place <= len(listed) else text)
         else:
             value = self._values.get(name) or Value("", not _OF_RANKS.search(name))
         if match["default"] and value == Value(""):
             words = self._words(match["word"])
             value = Value(" ".join(each.text for each in words), all(each.known for each in words))
+            if match["default"] == "=":
+                self._values[name] = value
         return value if value.known or value.text else None
 
 
