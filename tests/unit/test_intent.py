@@ -306,6 +306,24 @@ def test_what_is_not_rewritten_names_what_it_will_really_use(
 
 
 @pytest.mark.parametrize(
+    ("script", "count", "needs"),
+    [
+        ("python t.py --device cuda:1", None, 2),
+        ("lm_eval --model hf --device cuda:3", None, 4),
+        ("python t.py --num-gpus 4", 4, None),
+        ("python t.py --device cuda:0", 1, None),
+    ],
+)
+def test_in_a_script_what_is_counted_among_the_visible_devices_is_no_choice(
+    script: str, count: int | None, needs: int | None
+) -> None:
+    found = intent_of("bash train.sh", {"train.sh": script})
+    assert found.devices is None and (found.count is None or not found.count.firm)
+    assert (found.count.number if found.count else None) == count
+    assert (found.needs.number if found.needs else None) == needs
+
+
+@pytest.mark.parametrize(
     "script",
     [
         "unset CUDA_VISIBLE_DEVICES\npython t.py",

@@ -35,6 +35,7 @@ class NamedDevices:
     rewritable  whether the command can be rewritten to other devices
     environ     what the program inherits that reads the list: it decides how numbers count
     first       whether they follow from a number, as the first so many, and nobody has named them
+    visible     whether the program counts them among the devices that it sees ("--device cuda:1")
     """
 
     words: str
@@ -43,6 +44,7 @@ class NamedDevices:
     rewritable: bool = True
     environ: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     first: bool = field(default=False, compare=False)
+    visible: bool = field(default=False, compare=False)
 
     @property
     def names(self) -> str:
@@ -54,6 +56,13 @@ class NamedDevices:
         """How many they are."""
         return len(self.listed.split(",")) if self.listed else 0
 
+    @property
+    def first_ones(self) -> DeviceCount | None:
+        """How many they are, where they are the first so many by number ("1,0"); None for others."""
+        if sorted(self.listed.split(",")) != sorted(map(str, range(self.count))) or not self.count:
+            return None
+        return DeviceCount(self.words, self.count, self.firm)
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceCount:
@@ -62,7 +71,8 @@ class DeviceCount:
     words, firm  as in NamedDevices
     takes_first  whether it takes the first so many of the box, whatever is visible, where it is not rewritten
                  (deepspeed's `--num_gpus`)
-    certain      whether the command is started at all, and not only in a branch that is perhaps taken
+    certain      whether it is known that so many are used: neither is the command started in a branch that is
+                 perhaps taken, nor is the meaning of its option guessed
     """
 
     words: str
@@ -116,11 +126,7 @@ class Intent:
         """How many devices it needs, where those that it names and that cannot be rewritten are all of the
         first so many (`CUDA_VISIBLE_DEVICES=0,1` in a script), and it is expected to be confined."""
         named = self.devices
-        if not self.relative or named is None or named.rewritable or not named.listed:
-            return None
-        if sorted(named.listed.split(",")) != sorted(map(str, range(named.count))):
-            return None
-        return DeviceCount(named.words, named.count, named.firm)
+        return named.first_ones if self.relative and named is not None and not named.rewritable else None
 
     def confined(self) -> Intent:
         """The same of a command that can open its own devices only."""
@@ -162,8 +168,13 @@ class Intent:
 
         `behind` is where it stands (" (train.sh:3)").
         """
-        devices, count, leaves = self.devices, self.count, self.leaves
-        if devices is not None:
+        devices, count, needs, leaves = self.devices, self.count, self.needs, self.leaves
+        numbers = devices.listed.split(",") if devices is not None and devices.visible else ()
+        if devices is not None and numbers and all(map(str.isdigit, numbers)):
+            # (Whichever devices it is given, there must be so many.)
+            needs = needs or DeviceCount(f"{devices.words}{behind}", max(map(int, numbers)) + 1, firm=False)
+            devices = None
+        elif devices is not None:
             # (Whoever asks for devices for what runs elsewhere means it.)
             firm = devices.firm or bool(devices.listed)
             devices = replace(devices, words=f"{devices.words}{behind}", firm=firm, rewritable=False)
@@ -175,7 +186,15 @@ class Intent:
         what = self.excluded.words if self.excluded else self.all_devices
         if what is not None and leaves is None:
             leaves = f"{what}{behind} uses devices that are not selected, and gputui cannot rewrite it"
-        return replace(self, devices=devices, count=count, leaves=leaves, excluded=None, all_devices=None)
+        return replace(
+            self,
+            devices=devices,
+            count=count,
+            needs=needs,
+            leaves=leaves,
+            excluded=None,
+            all_devices=None,
+        )
 
     def beside(self, other: Intent) -> Intent:
         """The intent of several commands that are started from one place: a shell script's.

@@ -438,7 +438,7 @@ class Program:
         for option, given in self._device_options(arguments):
             said = self._said(option, given)
             if said is not None and isinstance(said, NamedDevices) and option.counted != "all":
-                said = _among_visible(said, context)
+                said = replace(_among_visible(said, context), visible=option.counted == "visible")
             found = said if said is not None else found
         return found
 
@@ -452,12 +452,12 @@ class Program:
             return None
         if all(entry in option.whole for entry in entries):
             # `device=-1,-1`: two devices, whichever they are.
-            return DeviceCount(given.text, len(entries), option.firm)
+            return DeviceCount(given.text, len(entries), option.firm, certain=option.firm)
         if not option.firm and entries == ["0"]:
-            return DeviceCount(given.text, 1, firm=False)
+            return DeviceCount(given.text, 1, firm=False, certain=False)
         if option.number and "," not in value and not given.value.startswith("["):
             number = whole_number(value)
-            return DeviceCount(given.text, number, option.firm) if number else None
+            return DeviceCount(given.text, number, option.firm, certain=option.firm) if number else None
         if all(whole_number(entry) is not None or _UUID.fullmatch(entry) for entry in entries):
             return NamedDevices(given.text, ",".join(entries), option.firm)
         return None
