@@ -18,6 +18,7 @@ COMMANDS = [
     ("N=4\ntorchrun --nproc_per_node $N t.py", (), "--nproc_per_node 4 t.py"),
     ("N=${1:-4}; torchrun -n ${N}", (), "-n 4"),
     ("N=${1:-4}; torchrun -n ${N}", ("2",), "-n 2"),
+    ("set -euo pipefail\nset -x\ntorchrun -n $1", ("2",), "-n 2"),
     (": ${N:=3}\ntorchrun -n $N", (), "-n 3"),
     ('ARGS="--nproc_per_node 8 --nnodes 1"\ntorchrun $ARGS t.py', (), "--nproc_per_node 8 --nnodes 1 t.py"),
     ('torchrun "$@" t.py', ("-n", "a b"), "-n 'a b' t.py"),

@@ -265,7 +265,7 @@ class _Script:
                 if not unsure:
                     del self._values[each.text]
                     self._exported.discard(each.text)
-        elif program in ("shift", "set") and not given[-1].text.startswith("-"):
+        elif program == "shift" or (program == "set" and _sets_arguments(given[1:])):
             self._arguments = None
         elif program == "cd":
             place = given[1] if len(given) == 2 and not unsure else Value("", False)
@@ -364,6 +364,11 @@ class _Script:
             if match["default"] == "=":
                 self._values[name] = value
         return value if value.known or value.text else None
+
+
+def _sets_arguments(words: Sequence[Value]) -> bool:
+    """Whether these words of `set` are $1, $2, … from there on."""
+    return any(word.text == "--" for word in words) or (bool(words) and words[0].text[:1] not in ("-", "+"))
 
 
 def _with(text: str, unknown: Sequence[str]) -> str:
