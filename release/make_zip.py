@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_28")
-BY_VERSION = {"tree-sitter": VERSIONS, "tomli": ("3.10",)}
+BY_VERSION = {"tomli": ("3.10",)}
 """The packages that are compiled for each version of Python, and those that only some need. (Compiled parts
 have the version in their names, and lie side by side; those of psutil and others are for all.)"""
 _LEFT_OUT = ("bin/", "../", "__pycache__", "yaml/_yaml.")

@@ -327,3 +327,29 @@ def test_instances_are_confined_by_their_capabilities(tmp_path: Path, simulated_
     uuid = parts[2].uuid
     done = box.call("run", "--confine", "--force", "--gpus", uuid, "--", "sh", text)
     assert json.loads(done.stdout) == [uuid.removeprefix("MIG-").replace("-", "")], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "starts"),
+    [
+        ("x.sh", "export CUDA_VISIBLE_DEVICES=0,1; SEEN", "sh"),
+        ("x.py", f'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0,1"\n{SEEN}', sys.executable),
+        ("x.sh", "deepspeed --num_gpus 2 t.py", "sh"),
+    ],
+)
+def test_a_script_that_names_the_first_devices_gets_as_many_free_ones(
+    box: Confined, name: str, text: str, starts: str
+) -> None:
+    """Once it is proved that it will be confined; where it is not, those devices of the machine are meant."""
+    script(box, text, name)
+    script(box, "#!/bin/sh\nexec SEEN", "deepspeed")
+    path = f"{box.folder}:{os.environ['PATH']}"
+    assert box.seen("run", "--confine", "--gpus", "7", "--", *box.python) == [7]
+    held = box.call("run", "-q", "--gpus", "0,1", "--detach", "--name", "held", "--", "sleep", "600")
+    assert held.returncode == 0, held.stderr
+    try:
+        seen = box.seen("run", "-q", "--", starts, name, PATH=path)
+        assert len(seen) == 2 and not {0, 1} & {*seen}
+        assert box.call("run", "-q", "--no-confine", "--", starts, name, PATH=path).returncode != 0
+    finally:
+        box.call("jobs", "stop", "held")

@@ -116,7 +116,6 @@ READERS: Mapping[str, Reader] = {
     "shell script": Reader("x.sh", _intent("bash", "@"), "shell", _SCRIPT),
     "shell script, what it trains": Reader("x.sh", _training("bash", "@"), "shell", _SCRIPT),
     "program's first line": Reader("x", lambda path: shebang(str(path)), "lines shell", (1 << 12,)),
-    "Makefile": Reader("Makefile", _intent("make", "-f", "@"), "make shell", _SCRIPT),
     "Python script": Reader("x.py", _intent("python", "@"), "Python", _SCRIPT),
     "Python script, what it trains": Reader("x.py", _training("python", "@"), "Python", _SCRIPT),
     "YAML of accelerate": Reader(

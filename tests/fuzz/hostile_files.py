@@ -202,33 +202,6 @@ _SHELL: Mapping[str, Made] = {
     "slow for patterns": _repeated("$(echo $A | tr ", "a=", ""),
 }
 
-_MAKE: Mapping[str, Made] = {
-    "variables of variables": _doubling(
-        lambda n: f"A{n} = " + f"$(A{n - 1})" * 8 + "\n",
-        "A0 = x\n",
-        lambda n: f"all:\n\techo $(A{n})\n",
-    ),
-    "a variable of itself": _repeated("$(A)", "A = ", "\nall:\n\techo $(A)\n"),
-    "an added variable": _repeated("A += a\n", "", "all:\n\techo $(A)\n"),
-    "a long variable used often": lambda size: (
-        b"A = " + b"a" * (size // 2) + b"\nall:\n" + b"\techo $(A)\n" * (size // 24)
-    ),
-    "many recipes": _numbered(lambda n: f"\tpython a{n}.py\n", "all:\n"),
-    "many rules": _numbered(lambda n: f"t{n}: t{n + 1}\n\tpython a{n}.py\n"),
-    "goals that need all": _numbered(lambda n: f"t{n}: {' '.join(f't{m}' for m in range(n, n + 9))}\n"),
-    "one goal often": _repeated("a: a\n"),
-    "many targets": lambda size: (
-        b" ".join(b"t%d" % n for n in range(size // 16)) + b":\n" + b"\tx\n" * (size // 6)
-    ),
-    "assignments": _numbered(lambda n: f"V{n} = 1\n"),
-    "exports in a row": _repeated("export ", "", "A = 1\n"),
-    "colons": _repeated(":", "a"),
-    "targets without an end": _repeated("a "),
-    "conditionals": _repeated("ifeq (a,b)\n"),
-    "references that stay open": _repeated("$(A", "all:\n\t"),
-    "recipes that are continued": _repeated("\techo a \\\n", "all:\n"),
-}
-
 _PYTHON: Mapping[str, Made] = {
     "parentheses": _nested("(", ")", "1"),
     "lists": _nested("[", "]"),
@@ -348,7 +321,7 @@ _TOML: Mapping[str, Made] = {
 EVERY: Mapping[str, Made] = {
     f"{kind}: {name}": made
     for kind, files in (
-        ("bytes", _BYTES), ("YAML", _YAML), ("JSON", _JSON), ("shell", _SHELL), ("make", _MAKE),
+        ("bytes", _BYTES), ("YAML", _YAML), ("JSON", _JSON), ("shell", _SHELL),
         ("Python", _PYTHON), ("lines", _LINES), ("TOML", _TOML),
     )
     for name, made in files.items()

@@ -21,7 +21,6 @@ from gputui.launching.configuration_text import read_values
 from gputui.launching.host_environment import ThisHost
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.read_intent import read_intent
-from gputui.launching.script_contents.shell import read_shell
 from gputui.launching.training_words import training_of
 
 WORST = (
@@ -38,10 +37,6 @@ WORST = (
     ("shell script", "shell: patterns", 1 << 17),
     ("shell script", "shell: sources of itself", 1 << 17),
     ("shell script", "shell: bash -c in words", 1 << 15),
-    ("Makefile", "make: variables of variables", 1 << 10),
-    ("Makefile", "make: a variable of itself", 1 << 16),
-    ("Makefile", "make: many targets", 1 << 16),
-    ("Makefile", "make: a long variable used often", 1 << 17),
     ("Python script", "Python: statements", 1 << 17),
     ("Python script", "Python: braces in a format string", 1 << 17),
     ("Python script", "Python: indices", 1 << 17),
@@ -78,7 +73,8 @@ def _within(found: Worst) -> bool:
 
 def _warnings(path: Path, *words: str) -> str:
     options = LaunchOptions(tuple(word.replace("@", str(path)) for word in words))
-    return " ".join(read_intent(options, {"PATH": ""}, ThisHost()).warnings)
+    intent = read_intent(options, {"PATH": ""}, ThisHost())
+    return " ".join((*intent.warnings, *intent.doubts))
 
 
 @pytest.mark.parametrize(
@@ -87,8 +83,6 @@ def _warnings(path: Path, *words: str) -> str:
         (("bash", "@"), b"python a.py\n\0"),
         (("bash", "@"), b"python a.py\n" * 20_000),
         (("python", "@"), b"import torch\n'cuda'\n\0"),
-        (("python", "@"), b"x.to('cuda')\n" * 9_000),
-        (("make", "-f", "@"), EVERY["make: variables of variables"](1024)),
         (("vllm", "serve", "m", "--config", "@"), EVERY["YAML: merges of merges"](617)),
         (("vllm", "serve", "m", "--config", "@"), b"a: 1\n" * 20_000),
         (("vllm", "serve", "m", "--config", "@"), b"a: 1\n\0"),
@@ -98,7 +92,7 @@ def test_what_is_not_read_to_its_end_is_said(tmp_path: Path, words: tuple[str, .
     file = tmp_path / "c.yaml"
     file.write_bytes(data)
     said = _warnings(file, *words)
-    assert "c.yaml" in said and ("not read" in said or "cannot be followed" in said)
+    assert "c.yaml" in said and ("not read" in said or "in part" in said)
 
 
 def test_what_is_read_is_not_said(tmp_path: Path) -> None:
@@ -144,11 +138,6 @@ def test_a_reading_is_over_after_its_time_and_the_next_one_begins_anew() -> None
     go_on()
 
 
-def test_a_script_that_is_nested_without_end_says_where_it_is_left() -> None:
-    commands, stopped = read_shell("python a.py\n" + "[ $a = b ] && " * 9000 + "b", (), {})
-    assert stopped is not None and [each.words for each in commands] == [("python", "a.py")]
-
-
 @pytest.mark.parametrize("text", ['"\\ud800"', "[1, 2.5, null]", '{"a": "é"}'])
 def test_json_of_a_usual_size_is_read_as_it_stands(text: str) -> None:
     import json
@@ -159,7 +148,7 @@ def test_json_of_a_usual_size_is_read_as_it_stands(text: str) -> None:
 _ENDLESS = """
 import sys
 from gputui.inventory import others_files
-from gputui.launching.script_contents import shell
+from gputui.launching import shell_script as shell
 go_on = shell.go_on
 def told():
     sys.stdout.write("reading\\n"); sys.stdout.flush()
@@ -172,8 +161,7 @@ sys.exit(main(["run", "--demo", "--dry-run", "--", "bash", sys.argv[1]]))
 
 
 def test_ctrl_c_ends_a_call_that_reads(tmp_path: Path) -> None:
-    """Though the parser is written in C: here it would go on for a minute."""
-    (tmp_path / "x.sh").write_bytes(b"<" * 120_000)
+    (tmp_path / "x.sh").write_bytes(b"python a.py\n" * 10_000)
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     child = subprocess.Popen(
         [sys.executable, "-c", _ENDLESS, str(tmp_path / "x.sh")], stdout=subprocess.PIPE, text=True

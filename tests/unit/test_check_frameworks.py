@@ -47,7 +47,6 @@ SCRIPTS = {
         "from .tensorflow import x",
         "# import jax",
         "'''import tensorflow'''",
-        "import jax\nprint 'python 2'",
         "import jaxtyping",
         "",
     ],

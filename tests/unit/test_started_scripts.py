@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gputui.launching.host_environment import ThisHost
-from gputui.launching.script_contents.started import StartedScript, launcher_words, started_script
 from gputui.launching.shell_words import split
+from gputui.launching.started_script import StartedScript, launcher_words, started_script
 from unit.host_environments import Told
 
 FILES = {

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
-from gputui.inventory.others_files import NotReadError
 from gputui.launching.host_environment import ThisHost
-from gputui.launching.script_contents.python import syntax_tree
-from gputui.launching.script_contents.started import started_script
+from gputui.launching.python_script import without_documentation
+from gputui.launching.started_script import started_script
 
 TORCH = "torch"
 
@@ -21,7 +18,7 @@ _OF_MODULES = {
 }
 """Modules that a script imports, and the framework whose devices it then uses."""
 
-_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
+_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+(?=\w)|import[ \t]+)([\w., \t]+)", re.MULTILINE)
 
 
 def framework_of(command: Sequence[str], directory: str | None = None) -> str:
@@ -32,23 +29,8 @@ def framework_of(command: Sequence[str], directory: str | None = None) -> str:
     script = started_script(command, ThisHost(), directory)
     if script is None or script.kind != "python":
         return TORCH
-    modules: Iterable[str] = _IMPORT.findall(script.text)
-    if script.whole:
-        # (A script that is too long to be parsed is read by lines, where text may look like an import.)
-        with contextlib.suppress(NotReadError):
-            modules = _imported(syntax_tree(script.text))
-    found = [_OF_MODULES[name] for name in modules if name in _OF_MODULES]
+    modules = _IMPORT.findall(without_documentation(script.text))
+    # (`import jax, torch` names several.)
+    names = [each.strip().partition(".")[0].partition(" ")[0] for text in modules for each in text.split(",")]
+    found = [_OF_MODULES[name] for name in names if name in _OF_MODULES]
     return TORCH if TORCH in found or not found else found[0]
-
-
-def _imported(tree: ast.AST | None) -> Iterator[str]:
-    """The first names of all modules that are imported, in functions too, in the order of the text; none of
-    what is no Python."""
-    nodes = [
-        node for node in (ast.walk(tree) if tree else ()) if isinstance(node, (ast.Import, ast.ImportFrom))
-    ]
-    for node in sorted(nodes, key=lambda node: node.lineno):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif node.module and not node.level:
-            yield node.module.partition(".")[0]

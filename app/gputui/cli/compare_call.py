@@ -23,8 +23,8 @@ from gputui.cli.request_options import add_wait_option, count, request_of
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
 from gputui.launching.launch_options import LaunchOptions, OptionError, table
-from gputui.launching.read_intent import read_intent
 from gputui.launching.secrets import MARK, program_and_script, secret_word
+from gputui.library.agreement import heard
 from gputui.planning.comparison_axes import (
     JOIN,
     OFF,
@@ -247,7 +247,7 @@ def _variant(
     options = replace(options_of(varied, words), **defaults)  # type: ignore[arg-type]
     if not options.command:
         raise AxisError("a variant has no command")
-    return Variant(settings, varied, options, read_intent(options, os.environ))
+    return Variant(settings, varied, options, heard(options, os.environ, how_confined_here(args, options)))
 
 
 def _option(axis: Axis, value: str, name: str) -> object:

@@ -56,11 +56,10 @@ from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.quoting import quote
-from gputui.launching.read_intent import read_intent
 from gputui.launching.secrets import without_secrets
 from gputui.launching.shell_words import shell_syntax, split
 from gputui.launching.start import StartError
-from gputui.library.agreement import agreement
+from gputui.library.agreement import agreement, heard
 from gputui.planning.braces import MOST_TASKS, Expansion, TooManyTasksError, expanded
 from gputui.planning.sweep import SCHEMA, Sweep, Task, document, how, lines, list_rows
 from gputui.sources.source import NoSourceError, Source
@@ -448,9 +447,10 @@ def _prepare(args: argparse.Namespace, number: int, task: Expansion, tell: _Once
     options = options_of(own, task.words)
     if not options.command:
         raise WrongCallError(f"task {number} has no command after the variables")
-    intent = read_intent(options, os.environ)
+    confine = how_confined_here(own, options)
+    intent = heard(options, os.environ, confine)
     try:
-        request = request_for(own, options, intent, own_job(), tell, how_confined_here(own, options))
+        request = request_for(own, options, intent, own_job(), tell, confine)
     except (RequestError, WrongCallError) as error:
         raise WrongCallError(f"task {number}: {error}") from None
     if pool is not None:

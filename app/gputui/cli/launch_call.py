@@ -25,12 +25,12 @@ from gputui.launching.environment_hints import THREADS, hints, threads_near
 from gputui.launching.intent import Asked, Intent
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting, Option, OptionError, table
-from gputui.launching.read_intent import read_intent
 from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
 from gputui.library.agreement import (
     agreement,
     facts_of,
+    heard,
     launch_of_allocation,
     settled_with,
 )
@@ -193,7 +193,7 @@ def launch_of(args: argparse.Namespace, command: Sequence[str], confine: Confine
     """The launch that a call describes, on devices that are not held; what there is to say about it has been
     said. Where it is to be confined, that is proved anew."""
     options = options_of(args, command)
-    intent = read_intent(options, os.environ)
+    intent = heard(options, os.environ, confine)
     request = request_for(args, options, intent, confine=confine)
     allocation = allocated(
         args, request, holds=False, approve=agreement(options, intent, request, os.environ, claims=False)

@@ -38,9 +38,8 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.model_memory import memory_warning
-from gputui.launching.read_intent import read_intent
 from gputui.launching.start import StartError, look_ahead
-from gputui.library.agreement import agreement
+from gputui.library.agreement import agreement, heard
 from gputui.system.environment import given_environment
 from gputui.system.trust import who_can_change
 
@@ -148,11 +147,11 @@ def _run(
     options = options_of(args, command or ())
     if not options.command:
         raise WrongCallError("no command after the variables")
-    intent = read_intent(options, os.environ)
     if args.own_directory and options.directory and (reason := who_can_change(options.directory)):
         say(f"{reason}, and may have made it for you to start in: --directory names the one that you mean")
         return CANNOT_START
     confine = how_confined_here(args, options)
+    intent = heard(options, os.environ, confine)
     request = request_for(args, options, intent, own_job(), confine=confine)
     approve = agreement(options, intent, request, os.environ)
     if as_job and args.wait is not None and not args.dry_run and not request.cpu_only:

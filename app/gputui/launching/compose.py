@@ -31,7 +31,7 @@ from gputui.launching.programs import program_of
 from gputui.launching.programs.program import Program
 from gputui.launching.python_command import is_python
 from gputui.launching.read_intent import read_intent
-from gputui.launching.wrappers import assigned, losing, renamed, unwrap, with_variables
+from gputui.launching.wrappers import assigned, unwrap, with_variables
 from gputui.vendors.registry import vendor_of
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Changes, Visibility
@@ -109,7 +109,9 @@ def compose(
         launcher=launcher.name,
         own=_with_option(notices.own, visibility),
         vendor_name=vendor.name,
-        refused=completed.refused or (intent.refused if devices else None) or vendor.refused(devices),
+        refused=completed.refused
+        or ((intent.refused or intent.leaves) if devices else None)
+        or vendor.refused(devices),
         names=completed.names or completed.visible == "command",
         settings=completed.settings,
     )
@@ -135,10 +137,9 @@ def _device_variables(
             ours = ()
         case _:
             ours = (*before, *visibility.changes(devices, options.ids))
-    ours = (*ours, *renamed(prefix, ours, (*environ, *(name for name, _ in options.additions))))
     if not devices:
         ours = (*ours, *(change for other in box if other is not vendor for change in _hidden(other)))
-    prefix, rewritten = with_variables(prefix, ours)
+    prefix, rewritten = with_variables(prefix, ours, {**environ, **dict(options.additions)})
     # (What only the command itself had set is out of it now.)
     ours = tuple(each for each in ours if each not in before or each[0] in environ)
     remarks = []
@@ -372,9 +373,6 @@ def _warn(
     """The warnings and remarks that do not depend on the launcher."""
     wanted, variable = dict(ours), vendor.visibility.variable
     _warn_of_lists(notices, devices, options, wanted, vendor.visibility, intent)
-    lost = losing(prefix, variable)
-    if lost is not None and wanted and variable not in dict(assigned(prefix)):
-        notices.warn(f"{lost} drops environment variables, so the command does not see the selection")
     if options.nodes > 1 and launcher_of(options).name != "torchrun":
         notices.warn("only torchrun is started on several machines here: add --launcher torchrun")
     by_index = (wanted.get(variable) or "-")[0].isdigit()
@@ -426,7 +424,7 @@ def _warn_of_lists(
         if others:
             text = f"{named.words} in the command overrides the selected devices"
             notices.asks_for_others(named.words, text, named.listed)
-    for warning in intent.warnings:
+    for warning in (*intent.warnings, *intent.doubts):
         notices.warn(warning)
     number = f"{devices_text(len(devices))} selected"
     if intent.needs is not None and devices and intent.needs.number > len(devices):

@@ -11,7 +11,7 @@ What speaks against it is one table, `AGAINST`, with a sentence each.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from gputui.inventory.device import Device
@@ -19,13 +19,15 @@ from gputui.inventory.errors import GputuiError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.argument_vector import program_name
-from gputui.launching.confine_proof import left_out, proved
+from gputui.launching.confine_proof import is_proved, left_out, proved
 from gputui.launching.intent import Intent
 from gputui.launching.launch import Inside, Launch
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap, wrappers
 from gputui.system.landlock import LandlockError, check
 from gputui.system.root import HERE, Root
+from gputui.vendors.registry import vendors_here
 from gputui.vendors.vendor import renumbered
 from gputui.vendors.visibility import CONFINED, Confine
 
@@ -54,7 +56,7 @@ class Case(NamedTuple):
 
 def confined(
     launch: Launch,
-    made: Callable[[tuple[Device, ...]], Launch],
+    made: Callable[[tuple[Device, ...], Intent], Launch],
     intent: Intent,
     snapshot: Snapshot,
     environ: Mapping[str, str],
@@ -63,7 +65,9 @@ def confined(
     again: bool = False,
 ) -> Launch:
     """The launch, with how it is started confined where it is to be; `made` composes it for devices with the
-    numbers that they have by themselves.
+    numbers that they have by themselves, and with what its command says then.
+
+    What is said of a launch that is not confined, and does not hold for one that is, is taken out of it.
 
     Without `prove` no driver is asked, and what has not been proved before is not confined; `again` proves it
     anew. Raises CannotConfineError where it is to be confined always, and cannot be.
@@ -71,8 +75,21 @@ def confined(
     if how == "never" or not launch.devices:
         return launch
     others = left_out(launch.devices, snapshot, HERE)
-    case = Case(launch, made(_alone(launch.devices)), intent, snapshot, others, environ, HERE)
+    inside = made(_alone(launch.devices), intent.confined())
+    case = Case(launch, inside, intent, snapshot, others, environ, HERE)
     return _decided(case, how, prove, again)
+
+
+def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Mapping[str, str]) -> Intent:
+    """The intent of a command, `relative` where the command will be confined, as far as that can be told
+    before its devices are known: then numbers in a script of its own are those of the claimed devices."""
+    named = intent.devices
+    if how == "never" or named is None or named.rewritable or not named.listed:
+        return intent
+    against = _landlock() or _of_program(options.command)
+    if against is not None or not any(is_proved(vendor, environ, HERE) for vendor in vendors_here()):
+        return intent
+    return replace(intent, relative=True)
 
 
 def _alone(devices: tuple[Device, ...]) -> tuple[Device, ...]:
@@ -99,7 +116,15 @@ def _decided(case: Case, how: Confine, prove: bool, again: bool) -> Launch:
     sees = f"sees only GPU {labels} ({names})"
     changes = (*case.inside.changes, (CONFINED, "1"))
     inside = Inside(case.inside.argv, changes, case.left_out, sees)
-    return replace(launch, inside=inside, remarks=(*launch.remarks, sees))
+    void = {*case.intent.doubts, *((launch.own.warning,) if launch.own and not case.inside.own else ())}
+    return replace(
+        launch,
+        inside=inside,
+        own=case.inside.own,
+        refused=case.inside.refused,
+        warnings=tuple(warning for warning in launch.warnings if warning not in void),
+        remarks=(*launch.remarks, sees),
+    )
 
 
 def _not_confined(launch: Launch, how: Confine, why: str, said: bool) -> Launch:
@@ -153,8 +178,7 @@ _BEGINS_COMMAND = re.compile(r"(?:^|[;&|({\n`]|\b(?:exec|then|do|else|nohup|time
 """The first words of the commands in a line of a shell, roughly: what is not found fails loudly inside."""
 
 
-def _program(case: Case) -> str | None:
-    argv = case.launch.argv
+def _of_program(argv: Sequence[str]) -> str | None:
     command = unwrap(argv)[1]
     names = [program_name(call.words) for call in wrappers(argv)] + [program_name(command)]
     shell = shell_of(command)
@@ -201,7 +225,7 @@ def _mounted_on_demand(case: Case) -> str | None:
 
 AGAINST = (
     Reason(False, lambda case: "the device files are not known" if case.left_out is None else None),
-    Reason(True, _program),
+    Reason(True, lambda case: _of_program(case.launch.argv)),
     Reason(True, _own_numbers),
     Reason(False, lambda case: case.launch.vendor.unready_to_confine(case.root)),
     Reason(False, lambda case: _landlock()),

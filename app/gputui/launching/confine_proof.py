@@ -22,6 +22,7 @@ from gputui.system.landlock import LandlockError
 from gputui.system.root import Root
 from gputui.vendors.driver_process import ask_driver
 from gputui.vendors.registry import vendor_of
+from gputui.vendors.vendor import Vendor
 
 SECONDS = 20.0
 """How long the driver may take to start: without the persistence daemon it first initializes the device."""
@@ -51,11 +52,10 @@ def left_out(devices: Sequence[Device], snapshot: Snapshot, root: Root) -> tuple
     return tuple(node for node in every if node not in own)
 
 
-def subject(device: Device, root: Root) -> str:
-    """What a proof with this device is valid for."""
+def subject(vendor: Vendor, instances: bool, root: Root) -> str:
+    """What a proof with a device of this vendor, an instance or a whole one, is valid for."""
     boot = root.text("/proc/sys/kernel/random/boot_id", 64) or ""
-    vendor = vendor_of((device,))
-    kind = "instances" if device.parent else "whole"
+    kind = "instances" if instances else "whole"
     return " ".join((vendor.name, vendor.driver_here(root), kind, os.uname().release, boot))
 
 
@@ -71,7 +71,7 @@ def proved(
 
     `ask`: whether the driver may be asked where nothing is kept; `again`: whatever is kept.
     """
-    of = subject(device, root)
+    of = subject(vendor_of((device,)), device.parent is not None, root)
     kept = {} if again else _kept(environ)
     if of in kept and (kept[of][0] is None or abs(time.time() - kept[of][1]) < _AGAIN):
         return kept[of][0]
@@ -80,6 +80,11 @@ def proved(
     why = _tried(device, snapshot, environ, root)
     _keep(environ, of, why)
     return why
+
+
+def is_proved(vendor: Vendor, environ: Mapping[str, str], root: Root) -> bool:
+    """Whether it is proved already for whole devices of this vendor. Starts no driver."""
+    return _kept(environ).get(subject(vendor, False, root), ("", 0.0))[0] is None
 
 
 def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root: Root) -> str | None:

@@ -147,11 +147,10 @@ def numbered_inside(inner: Intent) -> Intent:
     places = [whole_number(entry) for entry in named.listed.split(",")] if named is not None else []
     if named is None or not places or None in places:
         return replace(inner, devices=None)
-    known = sorted(place for place in places if place is not None)
-    if known == list(range(len(known))):
-        count = inner.count or DeviceCount(named.words, len(known), named.firm)
-        return replace(inner, devices=None, count=count)
-    needs = inner.needs or DeviceCount(named.words, known[-1] + 1, firm=False)
+    if named.first_ones is not None:
+        return replace(inner, devices=None, count=inner.count or named.first_ones)
+    highest = max(place for place in places if place is not None)
+    needs = inner.needs or DeviceCount(named.words, highest + 1, firm=False)
     return replace(inner, devices=None, needs=needs)
 
 

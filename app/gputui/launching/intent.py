@@ -35,6 +35,7 @@ class NamedDevices:
     rewritable  whether the command can be rewritten to other devices
     environ     what the program inherits that reads the list: it decides how numbers count
     first       whether they follow from a number, as the first so many, and nobody has named them
+    visible     whether the program counts them among the devices that it sees ("--device cuda:1")
     """
 
     words: str
@@ -43,6 +44,7 @@ class NamedDevices:
     rewritable: bool = True
     environ: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     first: bool = field(default=False, compare=False)
+    visible: bool = field(default=False, compare=False)
 
     @property
     def names(self) -> str:
@@ -54,6 +56,13 @@ class NamedDevices:
         """How many they are."""
         return len(self.listed.split(",")) if self.listed else 0
 
+    @property
+    def first_ones(self) -> DeviceCount | None:
+        """How many they are, where they are the first so many by number ("1,0"); None for others."""
+        if sorted(self.listed.split(",")) != sorted(map(str, range(self.count))) or not self.count:
+            return None
+        return DeviceCount(self.words, self.count, self.firm)
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceCount:
@@ -62,7 +71,8 @@ class DeviceCount:
     words, firm  as in NamedDevices
     takes_first  whether it takes the first so many of the box, whatever is visible, where it is not rewritten
                  (deepspeed's `--num_gpus`)
-    certain      whether the command is started at all, and not only in a branch that is perhaps taken
+    certain      whether it is known that so many are used: neither is the command started in a branch that is
+                 perhaps taken, nor is the meaning of its option guessed
     """
 
     words: str
@@ -86,10 +96,14 @@ class Intent:
     excluded      devices that it leaves out (deepspeed's `--exclude`), None where it leaves out none
     all_devices   where it gives what it starts every device of the box, unless it is rewritten
     refused       why it cannot be started on selected devices, None where it can
+    leaves        why what it starts sees other devices than those selected, where it is not confined to them
     unclaimed     what in it leaves the lease on the devices (daemonizers.py), None where nothing does
     only_indices  the program that cannot read UUIDs in the vendor's variable, None where each one can
     trainer       whether a Python script that no launcher starts imports the Trainer of transformers
-    warnings      what cannot be followed, and what keeps our variables from the command
+    warnings      what the user should know, however it is started
+    doubts        what cannot be told of its devices; nothing of it matters where it is confined to them
+    relative      whether it is expected to be confined: devices that cannot be rewritten are then counted
+                  among those that are claimed, from 0
     """
 
     devices: NamedDevices | None = None
@@ -103,6 +117,20 @@ class Intent:
     only_indices: str | None = None
     trainer: bool = False
     warnings: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    leaves: str | None = None
+    relative: bool = False
+
+    @property
+    def counted_inside(self) -> DeviceCount | None:
+        """How many devices it needs, where those that it names and that cannot be rewritten are all of the
+        first so many (`CUDA_VISIBLE_DEVICES=0,1` in a script), and it is expected to be confined."""
+        named = self.devices
+        return named.first_ones if self.relative and named is not None and not named.rewritable else None
+
+    def confined(self) -> Intent:
+        """The same of a command that can open its own devices only."""
+        return replace(self, doubts=(), leaves=None)
 
     def around(self, inner: Intent) -> Intent:
         """The intent of a command whose wrapper or variables say this, and what it starts says `inner`.
@@ -114,6 +142,7 @@ class Intent:
             devices=_firmer(inner.devices, self.devices),
             count=_firmer(inner.count, self.count),
             warnings=(*self.warnings, *inner.warnings),
+            doubts=(*self.doubts, *inner.doubts),
         )
 
     def _or(self, other: Intent) -> Intent:
@@ -130,6 +159,8 @@ class Intent:
             only_indices=self.only_indices or other.only_indices,
             trainer=self.trainer or other.trainer,
             warnings=(*self.warnings, *other.warnings),
+            doubts=(*self.doubts, *other.doubts),
+            leaves=self.leaves or other.leaves,
         )
 
     def as_it_stands(self, behind: str = "") -> Intent:
@@ -137,8 +168,13 @@ class Intent:
 
         `behind` is where it stands (" (train.sh:3)").
         """
-        devices, count, refused = self.devices, self.count, self.refused
-        if devices is not None:
+        devices, count, needs, leaves = self.devices, self.count, self.needs, self.leaves
+        numbers = devices.listed.split(",") if devices is not None and devices.visible else ()
+        if devices is not None and numbers and all(map(str.isdigit, numbers)):
+            # (Whichever devices it is given, there must be so many.)
+            needs = needs or DeviceCount(f"{devices.words}{behind}", max(map(int, numbers)) + 1, firm=False)
+            devices = None
+        elif devices is not None:
             # (Whoever asks for devices for what runs elsewhere means it.)
             firm = devices.firm or bool(devices.listed)
             devices = replace(devices, words=f"{devices.words}{behind}", firm=firm, rewritable=False)
@@ -148,9 +184,17 @@ class Intent:
             listed = ",".join(map(str, range(min(count.number, MAX_DEVICES))))
             devices = NamedDevices(count.words, listed, rewritable=False, first=True)
         what = self.excluded.words if self.excluded else self.all_devices
-        if what is not None and refused is None:
-            refused = f"{what}{behind} uses devices that are not selected, and gputui cannot rewrite it"
-        return replace(self, devices=devices, count=count, refused=refused, excluded=None, all_devices=None)
+        if what is not None and leaves is None:
+            leaves = f"{what}{behind} uses devices that are not selected, and gputui cannot rewrite it"
+        return replace(
+            self,
+            devices=devices,
+            count=count,
+            needs=needs,
+            leaves=leaves,
+            excluded=None,
+            all_devices=None,
+        )
 
     def beside(self, other: Intent) -> Intent:
         """The intent of several commands that are started from one place: a shell script's.
@@ -263,6 +307,9 @@ def settle(asked: Asked, intent: Intent, force: bool = False) -> Asked:
     Raises ContradictionError where they contradict the user's words in the command; with `force` the call
     wins.
     """
+    counted = intent.counted_inside
+    if counted is not None:
+        intent = replace(intent, devices=None, count=intent.count or counted)
     devices, count = intent.devices, intent.count
     group = asked.group or intent.group
     if intent.excluded is not None and asked.names is None:

@@ -24,10 +24,9 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.mpirun import parts
 from gputui.launching.programs import program_of
-from gputui.launching.script_contents.intent import python_intent, shell_intent
-from gputui.launching.script_contents.makefile import MAKE, make_script
-from gputui.launching.script_contents.started import started_script
+from gputui.launching.script_intent import python_intent, shell_intent
 from gputui.launching.shell_words import assignments
+from gputui.launching.started_script import started_script
 from gputui.launching.wrappers import assigned, handed_in, unwrap
 from gputui.vendors.registry import vendors
 from gputui.vendors.vendor import Vendor
@@ -122,13 +121,10 @@ def _of_script(command: Sequence[str], context: CommandContext) -> Intent:
     """What the script says that a command starts, and the variables that `make` is given."""
     if context.depth >= _DEEPEST:
         return NO_INTENT
-    if program_name(command) in MAKE:
+    if program_name(command) in ("make", "gmake"):
         given = dict(pair for word in command[1:] for pair in assignments((word,))[0])
         known = {name: value for name, value in given.items() if "$" not in value}
-        inside = replace(context, depth=context.depth + 1)
-        made = make_script(command, inside)
-        recipes = shell_intent(*made, _intent_of) if made is not None else NO_INTENT
-        return _listed(known, context).as_it_stands().around(recipes)
+        return _listed(known, context).as_it_stands()
     script = started_script(command, context.host_environment, context.directory)
     if script is not None and script.kind == "shell":
         # It inherits from us in which order its lists count.

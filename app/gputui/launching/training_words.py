@@ -8,7 +8,6 @@ LLaMA-Factory, swift, torchtune and `accelerate launch`. Nothing is guessed: wha
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +27,9 @@ from gputui.launching.programs import program_of
 from gputui.launching.programs.program import Given, given_options, read_mapping
 from gputui.launching.programs.serving import SERVING
 from gputui.launching.programs.training import TRAINING
-from gputui.launching.script_contents.started import started_script
+from gputui.launching.shell_script import read_shell
 from gputui.launching.shells import shell_of
+from gputui.launching.started_script import started_script
 from gputui.launching.wrappers import unwrap
 from gputui.vendors.registry import vendors
 
@@ -222,13 +222,11 @@ def _of_script(
     options: LaunchOptions, environ: Mapping[str, str], host: HostEnvironment, depth: int
 ) -> Training:
     """What the first command of a shell script says that names a model, the one that trains before others."""
-    from gputui.launching.script_contents.shell import read_shell
-
     script = started_script(options.command, host, options.directory)
     if script is None or script.kind != "shell" or not depth:
         return NO_TRAINING
     variables = {**environ, **dict(options.additions)}
-    commands, _ = read_shell(script.text, script.arguments, variables, lambda path: None, {})
+    commands, _ = read_shell(script.text, script.arguments, variables)
     found = [
         _of_command(replace(options, command=tuple(each.words)), variables, host, depth - 1)
         for each in commands[:_MOST_COMMANDS]
@@ -238,29 +236,27 @@ def _of_script(
     return next((each for each in named if each.trains), None) or next(iter(named), NO_TRAINING)
 
 
+_ARGUMENTS = re.compile(
+    r"(?:TrainingArguments|from_pretrained)\((?:[^()'\"]|'[^'\n]*'|\"[^\"\n]*\"|\([^()]*\)){0,8000}\)",
+    re.DOTALL,
+)
+_ARGUMENT = re.compile(
+    r"(?<=[(,\s])(\w+)\s*=\s*('[^'\n]*'|\"[^\"\n]*\"|True|False|-?[0-9][0-9_.e+-]*|torch\.\w+)(?=\s*[,)#\n])"
+)
+
+
 def _of_arguments(text: str) -> dict[str, object]:
     """What a Python script writes out in its call of TrainingArguments, and as the type of the weights."""
-    if "TrainingArguments" not in text and "from_pretrained" not in text:
-        return {}
-    from gputui.launching.script_contents.python import syntax_tree
-
     found: dict[str, object] = {}
-    try:
-        tree = syntax_tree(text)
-    except NotReadError as error:
-        not_read("the script", error)
-        return found
-    for node in ast.walk(tree) if tree is not None else ():
+    for call in _ARGUMENTS.finditer(text):
         go_on()
-        if not isinstance(node, ast.Call):
-            continue
-        name: str = getattr(node.func, "attr", "") or getattr(node.func, "id", "")
-        for each in node.keywords:
-            value = each.value.value if isinstance(each.value, ast.Constant) else None
-            if name == "from_pretrained" and each.arg in ("torch_dtype", "dtype"):
-                found["torch-dtype"] = value or ast.unparse(each.value).rpartition(".")[2]
-            elif name.endswith("TrainingArguments") and each.arg is not None and value is not None:
-                found[each.arg.replace("_", "-")] = value
+        for name, written in _ARGUMENT.findall(re.sub(r"(?m)#[^'\"\n]*$", "", call[0])):
+            value = written.removeprefix("torch.").strip("'\"")
+            if call[0].startswith("from_pretrained"):
+                if name in ("torch_dtype", "dtype"):
+                    found["torch-dtype"] = value
+            else:
+                found[name.replace("_", "-")] = {"True": True, "False": False}.get(value, value)
     return found
 
 

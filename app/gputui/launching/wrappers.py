@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.others_files import go_on
@@ -18,7 +18,6 @@ from gputui.launching.argument_vector import (
     option_table,
     program_name,
     read_options,
-    write_options,
 )
 from gputui.launching.shell_words import assignments
 
@@ -99,11 +98,6 @@ _NCU = option_table(
     unlisted="value",
 )
 """Nsight Compute CLI, "Command Line Options"."""
-
-_SETS = re.compile(
-    r"(--setenv=|--env=|--env-var=|-[Ee]=?|)(?P<all>\"?(?P<name>[A-Za-z_][A-Za-z0-9_]*)=.*)", re.DOTALL
-)
-"""A word that sets variables for what the wrapper starts."""
 
 WRAPPERS: dict[str, _Wrapper] = {
     "uv": _Wrapper(_UV, verbs=("run", "tool run"), itself=_UV_STARTS_PYTHON, environment=True),
@@ -327,20 +321,6 @@ def handed_in(prefix: Sequence[str], environ: Mapping[str, str]) -> dict[str, st
     }
 
 
-def renamed(
-    prefix: Sequence[str], changes: Sequence[tuple[str, str | None]], given: Iterable[str]
-) -> tuple[tuple[str, str | None], ...]:
-    """The changes under the names by which wrappers hand them to the command, as far as these are `given`."""
-    there = set(given)
-    return tuple(
-        (start + name, value)
-        for call in wrappers(prefix)
-        for start in WRAPPERS[call.name].inside
-        for name, value in changes
-        if start + name in there
-    )
-
-
 def _listed_assignments(value: str) -> tuple[str, ...]:
     """The assignments in one value: `A=1`, `A=1,B=2` (pflag's StringToString: a comma is part of the value
     where there is one "=" only)."""
@@ -350,87 +330,47 @@ def _listed_assignments(value: str) -> tuple[str, ...]:
 
 
 def with_variables(
-    prefix: Sequence[str], changes: Sequence[tuple[str, str | None]]
+    prefix: Sequence[str], changes: Sequence[tuple[str, str | None]], environ: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The wrappers with the values of `changes` where they set one of these variables to another value, or
-    unset it (None in `changes`: it is not to be set); and what was replaced, as it was written."""
-    set_before = [name for name, _ in assigned(prefix)]
-    changes = (*changes, *renamed(prefix, changes, set_before))
-    wanted, written, replaced = dict(changes), list[str](), list[str]()
-    calls = [*wrappers(prefix)]
-    for place_of_call, call in enumerate(calls):
-        words = list(call.words)
-        unset = [o for o in call.options if call.name == "env" and o.name == "unset" and o.value in wanted]
-        if unset:
-            replaced += [" ".join(option.words) for option in unset]
-            kept = write_options([option for option in call.options if option not in unset])
-            words = [words[0], *kept, *(f"{name}={value}" for name, value in call.assignments)]
-        own: list[str] = []
-        for word in words:
-            sets = _SETS.fullmatch(word)
-            listed = WRAPPERS[call.name].sets is not None
-            pairs = () if sets is None else _listed_assignments(sets["all"]) if listed else (sets["all"],)
-            others = [pair for pair in pairs if _is_other(pair, wanted)]
-            if sets is None or not others:
-                own.append(word)
-                continue
-            replaced += others
-            done = [_with_value(pair, wanted) if pair in others else pair for pair in pairs]
-            if len(pairs) > 1 and call.name != "nsys":
-                # (pflag reads a list as CSV.)
-                done = [f'"{pair}"' if "," in pair else pair for pair in done]
-            # (An option without its value would take the next word for it.)
-            if listed or sets[1] or wanted[sets["name"]] is not None:
-                own.append(f"{sets[1]}{','.join(done)}")
-        if own != list(call.words) and losing(call.words, "") is not None:
-            # What is beside the list in our environment does not reach the command: the order it counts in.
-            there = {sets["name"] for word in own if (sets := _SETS.fullmatch(word))}
-            wrapper = WRAPPERS[call.name]
-            option = f"--{wrapper.sets}=" if wrapper.sets else ""
-            more = [f"{option}{n}={v}" for n, v in changes if v is not None and n not in there]
-            # (Behind a subcommand, before an image; a "--" may end the words of what has neither.)
-            place = 1 if call.name == "systemd-run" else len(own) - len(call.assignments) - wrapper.operands
-            own[place:place] = more
-        written += own
-        following = calls[place_of_call + 1].name if place_of_call + 1 < len(calls) else ""
-        if WRAPPERS[call.name].overrides and not call.has("no-override") and following != "env" and wanted:
-            # Behind what may have another list in its file.
-            taken = [word for name, value in changes if value is None for word in ("-u", name)]
-            written += ["env", *taken, *(f"{name}={value}" for name, value in changes if value is not None)]
-    return tuple(written), tuple(replaced)
+    """The wrappers so that the command gets these changes to `environ` (None: the variable is not to be set),
+    and what was replaced, as NAME=VALUE.
 
-
-def _is_other(pair: str, wanted: Mapping[str, str | None]) -> bool:
-    """Whether NAME=VALUE gives a variable of `wanted` another value."""
-    name, _, value = pair.partition("=")
-    return name in wanted and value != wanted[name]
-
-
-def _with_value(pair: str, wanted: Mapping[str, str | None]) -> str:
-    """NAME=VALUE with the wanted value, an empty one where the variable is not to be set."""
-    name = pair.partition("=")[0]
-    return f"{name}={wanted[name] or ''}"
-
-
-def losing(prefix: Sequence[str], variable: str) -> str | None:
-    """The wrapper that does not give the command our variables (`env -i`, `sudo`); None where none is.
-
-    `variable` is the one of ours that counts: sudo may be told to preserve it by name.
+    An assignment of `env` is replaced where it stands. Behind any other wrapper that sets one of these
+    variables, may set it from a file of its own, or hands none of ours on, `env` sets them again.
     """
+    wanted = dict(changes)
+    before = [*handed_in(prefix, environ).items(), *assigned(prefix)]
+    replaced = tuple(
+        f"-u {name}" if value is None else f"{name}={value}"
+        for name, value in before
+        if name in wanted and value != wanted[name]
+    )
+    written = list[str]()
     for call in wrappers(prefix):
-        wrapper = WRAPPERS[call.name]
-        dropping = next((name for name in wrapper.drops if call.has(name)), None)
-        if dropping is not None:
-            return "env -i" if call.name == "env" else f"{call.name} --{dropping}"
-        if call.name == "nsys" and call.value("inherit-environment").lower() in ("false", "0", "no"):
-            return "nsys --inherit-environment=false"
-        # (`tox exec -x testenv.pass_env=NAME` names it.)
-        named = bool(variable) and any(variable in option.value for option in call.options)
-        if (wrapper.always and not named) or (call.name == "sudo" and not _preserves(call, variable)):
-            return call.name
-        if call.name == "systemd-run" and not call.has("scope"):
-            return "systemd-run without --scope"
-    return None
+        kept = [(name, wanted.get(name, value)) for name, value in call.assignments]
+        written += call.words[: len(call.words) - len(kept)]
+        written += (f"{name}={value}" for name, value in kept if value is not None)
+    left = {**handed_in(written, environ), **dict(assigned(written))}
+    if any(left[name] != wanted[name] for name in wanted.keys() & left.keys()) or (
+        wanted and any(_hides(call, wanted.keys() - left.keys()) for call in wrappers(written))
+    ):
+        unset = [word for name, value in changes if value is None for word in ("-u", name)]
+        written += ["env", *unset, *(f"{name}={value}" for name, value in changes if value is not None)]
+    return tuple(written), replaced
+
+
+def _hides(call: WrapperCall, names: Collection[str]) -> bool:
+    """Whether a wrapper does not hand these variables of ours on, or may set them itself."""
+    wrapper = WRAPPERS[call.name]
+    if wrapper.overrides:
+        return not call.has("no-override")
+    if call.name == "sudo":
+        return not all(_preserves(call, name) for name in names)
+    if call.name == "nsys":
+        return call.value("inherit-environment").lower() in ("false", "0", "no")
+    # (The service manager starts it.)
+    managed = call.name == "systemd-run" and not call.has("scope")
+    return bool(names) and (wrapper.always or managed or any(map(call.has, wrapper.drops)))
 
 
 def uv_starting_python(command: Sequence[str]) -> tuple[tuple[str, ...], bool] | None:

@@ -22,10 +22,11 @@ from gputui.launching.host_environment import ThisHost
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
+from gputui.launching.read_intent import read_intent
 from gputui.launching.start import line_in_one_word
 from gputui.sources.source import Want
 from gputui.vendors.registry import order_to_read, vendor_of, vendors_here, vendors_of
-from gputui.vendors.vendor import Vendor
+from gputui.vendors.vendor import Vendor, renumbered
 from gputui.vendors.visibility import Confine
 
 
@@ -82,8 +83,12 @@ def agreement(
             why: str | None = one_word
         elif isinstance(devices, int):
             # (Those of the command's own list are picked from that list.)
-            said = intent if request.command_list is None else replace(intent, devices=None)
+            listed = request.command_list is not None or intent.counted_inside is not None
+            said = replace(intent.confined(), devices=None) if listed else intent
             why = refusal(options, devices, environ, box=box, intent=said)
+        elif intent.counted_inside is not None:
+            alone = renumbered(tuple(devices))
+            why = compose(alone, options, environ, box=box, intent=intent.confined()).refusal
         else:
             why = compose(devices, options, environ, box=box, intent=intent).refusal
             if request.command_list is None:
@@ -119,6 +124,16 @@ def how_confined(options: LaunchOptions, environ: Mapping[str, str]) -> Confine:
     return options.confine or settings(environ).confine
 
 
+def heard(options: LaunchOptions, environ: Mapping[str, str], confine: Confine) -> Intent:
+    """What the command of launch options says of devices, where it will be confined so."""
+    intent = read_intent(options, environ)
+    if confine == "never" or intent.devices is None:
+        return intent
+    from gputui.launching.confine import expecting
+
+    return expecting(intent, options, confine, environ)
+
+
 def launch_of_allocation(
     allocation: Allocation,
     options: LaunchOptions,
@@ -139,15 +154,19 @@ def launch_of_allocation(
     devices, snapshot = allocation.devices, allocation.snapshot
     host, link = ThisHost(), weakest(snapshot, devices)
 
-    def made(numbered: Sequence[Device]) -> Launch:
-        return compose(numbered, options, environ, host, box, intent, meeting, link)
+    def made(numbered: Sequence[Device], said: Intent) -> Launch:
+        return compose(numbered, options, environ, host, box, said, meeting, link)
 
-    launch = made(devices)
+    launch = made(devices, intent)
     if confine == "never":
         return launch
     from gputui.launching.confine import CannotConfineError, confined
 
     try:
-        return confined(launch, made, intent, snapshot, environ, confine, prove, again)
+        launch = confined(launch, made, intent, snapshot, environ, confine, prove, again)
     except CannotConfineError as error:
         raise RequestError(str(error)) from None
+    if launch.inside is None and intent.counted_inside is not None and launch.refusal is not None:
+        # (It was expected to be confined, and its devices were chosen for that.)
+        raise RequestError(f"{launch.refusal}; it is not confined: {launch.unconfined or 'no other devices'}")
+    return launch

@@ -127,9 +127,8 @@ def launch(
     from gputui.allocating.allocate import allocate
     from gputui.allocating.errors import RequestError
     from gputui.inventory.light_dataclasses import replace
-    from gputui.launching.read_intent import read_intent
     from gputui.launching.start import run_child
-    from gputui.library.agreement import agreement, how_confined, launch_of_allocation
+    from gputui.library.agreement import agreement, heard, how_confined, launch_of_allocation
     from gputui.library.hold import held
     from gputui.library.request import Limits, Quiet, warn
     from gputui.library.source import opened
@@ -142,8 +141,8 @@ def launch(
         raise RequestError("n and devices: say either how many or which")
     options = _options(command, launcher, processes, python, directory, env, confine)
     limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
-    intent = read_intent(options, os.environ)
     how = "never" if demo is not None or recording is not None else how_confined(options, os.environ)
+    intent = heard(options, os.environ, how)
     request = _request(options, intent, n, devices, limits)
     if how != "never":
         request = replace(request, facts=request.facts | Want.NODES)

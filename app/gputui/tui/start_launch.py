@@ -16,6 +16,7 @@ from gputui.inventory.formatting import duration, gpus, printable
 from gputui.inventory.job_summary import signal_name
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Host, Snapshot
+from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import program_and_script
@@ -82,9 +83,14 @@ def confined_to_selected(app_state: AppState, environ: Mapping[str, str]) -> Lau
     if snapshot is None or app_state.label or not launch.devices:
         return launch
 
-    def made(devices: tuple[Device, ...]) -> Launch:
+    def made(devices: tuple[Device, ...], intent: Intent) -> Launch:
         return compose(
-            devices, app_state.options, app_state.environ, app_state.host_environment, app_state.vendors
+            devices,
+            app_state.options,
+            app_state.environ,
+            app_state.host_environment,
+            app_state.vendors,
+            intent,
         )
 
     how = how_confined(app_state.options, environ)

@@ -72,6 +72,8 @@ class DeviceOption:
     cpu       values that mean the CPU
     number    whether a plain number is a count ("--devices 2"), and only a list with a comma names devices
     one       whether it takes one device only
+    firm      whether what it says is the user's word; else it is a default, as nobody knows what the program
+              does with it: the first device is then any one ("cuda:0"), which most programs mean
     """
 
     options: str
@@ -81,6 +83,7 @@ class DeviceOption:
     cpu: tuple[str, ...] = ("cpu",)
     number: bool = False
     one: bool = False
+    firm: bool = True
 
     def listing(self, like: str, listed: str) -> str:
         """Another list of devices in the form of a given value: with its prefix where that has it."""
@@ -303,7 +306,7 @@ class Program:
         `started` is what the command starts, the same for every row.
         """
         if self.any_python:
-            return started.words if is_python(command) else 0
+            return started.words if is_python(command) or (started.name or "").endswith(".py") else 0
         begins = self.starts if started.module is None else self.modules
         # (`uvx vllm@0.11 serve` names a version.)
         name = started.module or (started.name or "").partition("@")[0]
@@ -435,7 +438,7 @@ class Program:
         for option, given in self._device_options(arguments):
             said = self._said(option, given)
             if said is not None and isinstance(said, NamedDevices) and option.counted != "all":
-                said = _among_visible(said, context)
+                said = replace(_among_visible(said, context), visible=option.counted == "visible")
             found = said if said is not None else found
         return found
 
@@ -443,18 +446,20 @@ class Program:
         """What an option says by itself."""
         value = _plain(given.value)
         if value in option.cpu:
-            return NamedDevices(given.text, "")
+            return NamedDevices(given.text, "", option.firm)
         entries = option.entries(value)
         if value in option.whole or not entries:
             return None
         if all(entry in option.whole for entry in entries):
             # `device=-1,-1`: two devices, whichever they are.
-            return DeviceCount(given.text, len(entries))
+            return DeviceCount(given.text, len(entries), option.firm, certain=option.firm)
+        if not option.firm and entries == ["0"]:
+            return DeviceCount(given.text, 1, firm=False, certain=False)
         if option.number and "," not in value and not given.value.startswith("["):
             number = whole_number(value)
-            return DeviceCount(given.text, number) if number else None
+            return DeviceCount(given.text, number, option.firm, certain=option.firm) if number else None
         if all(whole_number(entry) is not None or _UUID.fullmatch(entry) for entry in entries):
-            return NamedDevices(given.text, ",".join(entries))
+            return NamedDevices(given.text, ",".join(entries), option.firm)
         return None
 
     def _devices_from(
@@ -581,8 +586,10 @@ def given_options(
         if word == "--":
             return
         if key_value:
-            key, equals, value = word.lstrip("-").partition("=")
-            if equals and key.replace("_", "-") in names:
+            key, equals, value = word.lstrip("-+").partition("=")
+            plain = key.replace("_", "-")
+            # (Hydra's keys are dotted: `hardware.num_gpus=4`.)
+            if equals and (plain in names or (len(plain) > 1 and plain.rpartition(".")[2] in names)):
                 yield Given(key, value, place, 1, word[: len(word) - len(value)])
                 continue
         if not word.startswith("-") or word == "-":

@@ -248,14 +248,30 @@ TRAINING = (
         source="verl/trainer/config/ppo_trainer.yaml, 0.9.1",
     ),
     Program(
-        # Options of libraries that many scripts use.
+        # Options of libraries that many scripts use; then what most scripts call them.
         name="a Python script",
         any_python=True,
         sizes=(
             Size("tensor-model-parallel-size", "tp"),
             Size("pipeline-model-parallel-size", "pp"),
         ),
-        devices=(DeviceOption("trainer.devices", counted="visible", number=True, whole=("-1", "auto", "")),),
+        devices=(
+            DeviceOption("trainer.devices", counted="visible", number=True, whole=("-1", "auto", "")),
+            DeviceOption(
+                "gpus|num-gpus|n-gpu|n-gpus|ngpu|ngpus|num-devices|devices|world-size|d",
+                counted="visible",
+                number=True,
+                cpu=(),
+                firm=False,
+            ),
+            DeviceOption(
+                "device|gpu-ids",
+                counted="visible",
+                prefix=TORCH_DEVICE,
+                whole=("cuda", "gpu", "auto", "all", "-1", "", "mps", "xpu", "hpu"),
+                firm=False,
+            ),
+        ),
         total=groups_only,
         key_value=True,
         source="lightning/pytorch/cli.py and NeMo (trainer.devices); megatron/training/arguments.py",

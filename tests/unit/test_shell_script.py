@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.inventory.others_files import one_reading
-from gputui.launching.script_contents.shell import read_shell
+from gputui.launching.shell_script import read_shell
 
 COMMANDS = [
     # A script, its arguments, and the words of torchrun with its VISIBLE; "…" for what is not known.
@@ -20,35 +18,29 @@ COMMANDS = [
     ("N=4\ntorchrun --nproc_per_node $N t.py", (), "--nproc_per_node 4 t.py"),
     ("N=${1:-4}; torchrun -n ${N}", (), "-n 4"),
     ("N=${1:-4}; torchrun -n ${N}", ("2",), "-n 2"),
+    ("set -euo pipefail\nset -x\ntorchrun -n $1", ("2",), "-n 2"),
     (": ${N:=3}\ntorchrun -n $N", (), "-n 3"),
-    ("N=$((2 * 4)); torchrun -n $((N / 2))", (), "-n 4"),
     ('ARGS="--nproc_per_node 8 --nnodes 1"\ntorchrun $ARGS t.py', (), "--nproc_per_node 8 --nnodes 1 t.py"),
-    (
-        'ARGS=(--nproc_per_node 8)\nARGS+=(--x "a b")\ntorchrun "${ARGS[@]}"',
-        (),
-        "--nproc_per_node 8 --x 'a b'",
-    ),
     ('torchrun "$@" t.py', ("-n", "a b"), "-n 'a b' t.py"),
     ("torchrun \\\n  -n 2 \\\n  t.py > log 2>&1 &", (), "-n 2 t.py"),
     ("export VISIBLE=0,1\ntorchrun t.py", (), "t.py VISIBLE=0,1"),
     ("VISIBLE=2 torchrun t.py", (), "t.py VISIBLE=2"),
     ("VISIBLE=2; torchrun t.py", (), "t.py"),
     ("cd x && VISIBLE=3 torchrun t.py", (), "t.py VISIBLE=3"),
-    ("run() { VISIBLE=$1 torchrun $2; }\nrun 1 t.py", (), "t.py VISIBLE=1"),
-    ('if [ -z "$1" ]; then N=2; else N=$1; fi\ntorchrun -n $N', ("5",), "-n 5"),
-    ("[ $# -gt 0 ] || set -- 7\ntorchrun -n $1", (), "-n 7"),
     ("for g in 1 ; do VISIBLE=$g torchrun $g; done", (), "1 VISIBLE=1"),
-    ("CMD='torchrun -n 2 t.py'\neval $CMD", (), "-n 2 t.py"),
     ("CMD='torchrun -n 2 t.py'\n$CMD", (), "-n 2 t.py"),
     ("exec torchrun t.py", (), "t.py"),
     ("cat <<EOF\ntorchrun no\nEOF\ntorchrun yes", (), "yes"),
     ("# torchrun no\necho torchrun no; torchrun yes", (), "yes"),
     ("N=$(nvidia-smi -L | wc -l)\ntorchrun -n $N", (), "-n '$(nvidia-smi -L | wc -l)'"),
-    (". ./env.sh\ntorchrun -n $N", (), "-n 6"),
-    ("set -a\nVISIBLE=1\nset +a\ntorchrun t.py", (), "t.py VISIBLE=1"),
     ("if ! [ -f data ]; then echo none; exit 1; fi\ntorchrun t.py", (), "t.py"),
     ("declare -i N=4\ntorchrun $N", (), "4"),
-    ("cd sub\nsource env.sh\ntorchrun -n $N", (), "-n 5"),
+    (
+        'ARGS=(--nproc_per_node 8)\nARGS+=(--x "a b")\ntorchrun "${ARGS[@]}"',
+        (),
+        "--nproc_per_node 8 --x 'a b'",
+    ),
+    ("for g in {2..2}; do torchrun $g; done", (), "2"),
 ]
 
 
@@ -58,8 +50,7 @@ def test_what_a_script_starts_is_read_with_its_variables(
 ) -> None:
     import shlex
 
-    files = {"./env.sh": "N=6", "sub/env.sh": "N=5"}
-    (found,) = [c for c in read_shell(script, arguments, {}, files.get)[0] if c.words[0] == "torchrun"]
+    (found,) = [c for c in read_shell(script, arguments, {})[0] if c.words[0] == "torchrun"]
     assert found.certain
     visible = found.variables.get("VISIBLE")
     assert [*found.words[1:], *([f"VISIBLE={visible}"] if visible else [])] == shlex.split(words)
@@ -74,9 +65,7 @@ def test_what_a_script_starts_is_read_with_its_variables(
         "case $(hostname) in a) torchrun t.py;; esac",
         "while read line; do torchrun t.py; done",
         "python a.py || torchrun t.py",
-        "for i in 1 2; do probe || break; torchrun t.py; done",
         "for i in $(seq 2); do torchrun t.py; done",
-        "if probe; then python a.py; exit; fi; torchrun t.py",
     ],
 )
 def test_what_is_perhaps_started_is_not_certain(script: str) -> None:
@@ -92,38 +81,24 @@ def test_a_branch_that_is_perhaps_taken_leaves_its_variables_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "holds"),
-    [
-        ('[ -z "$GIVEN" ]', False),
-        ('[ -n "$GIVEN" ]', True),
-        ("[[ -z ${GIVEN:-} ]]", False),
-        ('test -z "$GIVEN"', False),
-        ('[ "x$GIVEN" = "" ]', False),
-        ('[ "$GIVEN" != "" ]', True),
-        ("[[ ! -v GIVEN ]]", False),
-        ("[[ $GIVEN ]]", True),
-        ('! [ -z "$GIVEN" ]', True),
-        ('[ -z "$GIVEN" ] && [ "$1" = a ]', False),
-        ('[ -z "${GIVEN+x}" ]', False),
-        ('[ "$GIVEN" = "0" ]', None),
-        ('[ -z "$(probe)" ]', None),
-        ('[[ "$GIVEN" == *,* ]]', None),
-        ('[[ "" == * ]]', None),
-    ],
+    "test", ['[ -z "$GIVEN" ]', "[[ ! -v GIVEN ]]", "test -z ${GIVEN:-}", "[ ! $GIVEN ]"]
 )
-def test_a_value_that_is_given_is_there_though_nobody_knows_it_yet(
-    condition: str, holds: bool | None
-) -> None:
-    script = f"if {condition}; then torchrun yes; else torchrun no; fi"
-    found = [
-        (command.words[1], command.certain)
-        for command in read_shell(script, (), {}, not_known={"GIVEN": "$GIVEN"})[0]
-        if command.words[0] == "torchrun"
+def test_what_a_branch_sets_a_variable_to_that_is_given_is_for_where_it_is_not(test: str) -> None:
+    script = f"if {test}; then export GIVEN=0,1; fi\ntorchrun t.py"
+    found = read_shell(script, (), {}, {"GIVEN": "$GIVEN"})[0][-1]
+    assert found.not_known == {"GIVEN": "$GIVEN"}
+    unrelated = read_shell("if probe; then export GIVEN=0,1; fi\ntorchrun t.py", (), {}, {"GIVEN": "$GIVEN"})
+    assert unrelated[0][-1].not_known == {"GIVEN": "0,1"}
+
+
+def test_a_loop_is_turned_for_each_value_that_is_written_out() -> None:
+    found = read_shell("for g in 0 1; do for s in a b; do VISIBLE=$g torchrun $s; done; done", (), {})[0]
+    assert [(c.words[1], c.variables["VISIBLE"], c.certain) for c in found] == [
+        ("a", "0", True),
+        ("b", "0", True),
+        ("a", "1", True),
+        ("b", "1", True),
     ]
-    if holds is None:
-        assert found == [("yes", False), ("no", False)]
-    else:
-        assert found == [("yes" if holds else "no", True)]
 
 
 def test_what_is_behind_the_end_is_not_started() -> None:
@@ -216,16 +191,15 @@ _ENVIRON = st.dictionaries(_NAMES, _TEXTS, max_size=2)
 def test_what_is_said_for_certain_is_what_bash_does(
     recorder: Path, script: str, arguments: list[str], environ: dict[str, str]
 ) -> None:
-    """All scripts here can be followed whole: what is read is what is started, no more and no less."""
-    said = [c for c in read_shell(script, arguments, environ)[0] if c.words[0] == "torchrun"]
-    real = started(recorder, script, arguments, environ)
-    known = [c for c in said if not c.unknown]
-    if len(known) == len(said):
-        assert [c.words[1:] for c in said] == [words for words, _ in real], script
-    for command, (_, variables) in zip(said, real, strict=False):
-        for name, value in command.variables.items():
-            if value is not None:
-                assert variables.get(name) == value, script
+    """A program that is said to be started for certain, and with words that are known, is started so."""
+    real = [(words, variables) for words, variables in started(recorder, script, arguments, environ)]
+    for command in read_shell(script, arguments, environ)[0]:
+        if command.words[0] != "torchrun" or command.unknown or not command.certain:
+            continue
+        alike = [variables for words, variables in real if words == command.words[1:]]
+        assert alike, (script, command, real)
+        known = {name: value for name, value in command.variables.items() if value is not None}
+        assert any(known.items() <= variables.items() for variables in alike), (script, command, real)
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +239,7 @@ def test_where_a_command_is_started_is_followed() -> None:
     for script, directory in (
         ("torchrun", ""),
         ("cd a; cd b\ntorchrun", "a/b"),
-        ("(cd a); torchrun", ""),
+        ("(cd a); torchrun", None),
         ("cd /x\ncd y; torchrun", "/x/y"),
         ("cd $(mktemp -d); torchrun", None),
         ("if probe; then cd a; fi\ntorchrun", None),
@@ -274,19 +248,18 @@ def test_where_a_command_is_started_is_followed() -> None:
         assert read_shell(script, (), {})[0][-1].directory == directory, script
 
 
-def test_what_is_too_long_to_be_followed_is_told_with_its_line() -> None:
-    found, line = read_shell("torchrun\nfor i in {1..9}; do\n" + "a=1\n" * 30_000 + "done\ntorchrun", (), {})
-    assert len(found) == 1 and line is not None and line > 2
+def test_what_is_too_long_to_be_read_is_told_with_its_line() -> None:
+    found, line = read_shell("torchrun\n" + "python x.py\n" * 3000, (), {})
+    assert found[0].words == ("torchrun",) and line is not None and line > 1000
     assert read_shell("torchrun\n" * 100, (), {})[1] is None
-    for loop in ("for i in $L; do torchrun; done", "for ((i=0;i<99;i++)); do torchrun; done"):
-        assert read_shell(f"L='{'x ' * 99}'\n{loop}", (), {})[1] == 2
+    assert read_shell("torchrun\necho 'never closed", (), {})[1] == 2
 
 
 @pytest.mark.parametrize(
     "script",
     [
-        "printf -v N %s 3\ntorchrun $N",
-        "N=1; declare -i N=2+3\ntorchrun $N",
+        "read N\ntorchrun $N",
+        "N=$((2 + 3))\ntorchrun $N",
         "while getopts 'g:' o; do G=$OPTARG; done; shift $((OPTIND-1)); torchrun $1",
     ],
 )
@@ -299,17 +272,3 @@ def test_a_variable_that_was_unset_is_not_handed_on_when_it_is_set_again() -> No
     assert found.variables["VISIBLE"] is None
     found = read_shell("unset VISIBLE\nexport VISIBLE=1\ntorchrun", (), {"VISIBLE": "0"})[0][-1]
     assert found.variables["VISIBLE"] == "1"
-
-
-def test_scripts_are_read_on_several_threads_at_once() -> None:
-    """As the screen reads: a parser that two threads are inside of crashes the whole program."""
-
-    def work(number: int) -> None:
-        with one_reading():
-            read_shell(f"python a{number}.py\n" + "<" * 20_000, (), {})
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()

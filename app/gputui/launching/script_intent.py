@@ -1,8 +1,8 @@
 """The intent of a script: what the commands that it starts say, each read like one that was typed.
 
 What a script says literally counts like an option of the line, and cannot be rewritten. What it says only
-perhaps, in a branch of which nobody knows whether it is taken, is a default; what cannot be followed is a
-warning with file and line.
+perhaps, in a branch or a function, is a default. What cannot be told is a doubt, with file and line: it
+matters only where the command is not confined to its devices.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from gputui.launching.intent import (
 from gputui.launching.launchers import recognised
 from gputui.launching.programs import program_of
 from gputui.launching.python_command import is_python
-from gputui.launching.script_contents.python import read_python_for
-from gputui.launching.script_contents.shell import StartedCommand, read_shell
-from gputui.launching.script_contents.started import MOST, StartedScript, launcher_words
+from gputui.launching.python_script import read_python
+from gputui.launching.shell_script import StartedCommand, read_shell
+from gputui.launching.started_script import StartedScript, launcher_words
 from gputui.launching.wrappers import unwrap
 
 _NO_DEVICES = re.compile(r"-.*(port|addr|address|[-_]ip|host|endpoint|[-_]rank|rdzv[-_]id|job[-_]id|dir)")
@@ -35,57 +35,36 @@ _NO_DEVICES = re.compile(r"-.*(port|addr|address|[-_]ip|host|endpoint|[-_]rank|r
 
 _MOST_COMMANDS = 200
 
-_RANKS = (
-    *("LOCAL_RANK", "RANK", "GROUP_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_RANK"),
-    *("MPI_LOCALRANKID", "PMI_RANK", "PMIX_RANK", "SLURM_LOCALID", "SLURM_PROCID"),
-    "MV2_COMM_WORLD_LOCAL_RANK",
-)
-"""What launchers set for each process: torchrun, Open MPI, MPICH, Slurm, MVAPICH."""
-
-_LOCAL_RANKS = tuple(f"${name}" for name in _RANKS if "LOCAL" in name)
-"""Those that count the processes of this machine."""
-
 ReadCommand = Callable[[Sequence[str], CommandContext], Intent]
 """Reads the intent of a command that a script starts."""
 
 
 def shell_intent(script: StartedScript, context: CommandContext, read: ReadCommand) -> Intent:
     """What a shell script says of devices."""
-
-    def sourced(path: str) -> str | None:
-        found = context.file_beginning(path)
-        return found[0] if found else None
-
     lists = [visibility.variable for visibility in context.visibilities if visibility.variable]
-    ours = dict(context.lists)
-    if context.ranks is not None:
-        # Each process has its own.
-        ours.update((name, f"${name}") for name in _RANKS)
-    commands, followed = read_shell(script.text, script.arguments, context.environ, sourced, ours)
-    warnings = []
+    commands, left_at = read_shell(script.text, script.arguments, context.environ, context.lists)
     intents, cpu_only = [], []
     for command in _unlike(commands, lists):
         try:
             go_on()
             intent = _of_command(command, script.name, context, read)
         except NotReadError:
-            followed = min(followed or command.line, command.line)
+            left_at = min(left_at or command.line, command.line)
             break
         if _may_use_devices(command.words):
             cpu_only.append(intent.devices if intent.devices and not intent.devices.listed else None)
         intents.append(intent)
-    if followed is not None or not script.whole:
-        end = "behind its first 128 KiB" if len(script.text) >= MOST else "behind its first NUL"
-        warnings.append(
-            f"{script.name} cannot be followed {end if followed is None else f'from line {followed} on'}"
-        )
+    doubts: tuple[str, ...] = ()
+    if left_at is not None or not script.whole:
+        place = f"from line {left_at} on" if left_at is not None else "to its end"
+        doubts = (f"{script.name} is not read {place}",)
     if cpu_only and all(cpu_only):
-        return Intent(devices=cpu_only[0], warnings=tuple(warnings))
+        return Intent(devices=cpu_only[0], doubts=doubts)
     # One command on the CPU does not make the whole script CPU only.
     whole = beside_each_other(
         replace(each, devices=None) if each.devices and not each.devices.listed else each for each in intents
     )
-    return replace(whole, warnings=(*whole.warnings, *warnings))
+    return replace(whole, doubts=(*whole.doubts, *doubts))
 
 
 def _unlike(commands: Sequence[StartedCommand], lists: Sequence[str]) -> Iterator[StartedCommand]:
@@ -112,37 +91,36 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
     elif command.directory:
         context = replace(context, directory=os.path.join(context.directory or "", command.directory))  # noqa: PTH118
     inner = read(command.words, context).as_it_stands(behind)
-    warnings = [*inner.warnings]
+    doubts = [*inner.doubts]
     for visibility in context.visibilities:
         name = visibility.variable
         listed, written = command.variables.get(name), command.not_known.get(name)
         # (A launcher's own option counts before the variable.)
-        if inner.devices is None and written is not None and context.ranks and written in _LOCAL_RANKS:
-            each = ",".join(map(str, range(context.ranks)))
-            inner = replace(inner, devices=_named(f"{name}={written}{behind}", each, context))
-        elif inner.devices is None and listed is not None:
-            entries = list_of(visibility, listed)
-            inner = replace(inner, devices=_named(f"{name}={listed}{behind}", entries, context))
-        elif written is not None and written != f"${name}":
-            warnings.append(f"{place}: gputui cannot tell which devices {name} names there ({written[:60]})")
+        if inner.devices is None and listed is not None:
+            named = NamedDevices(
+                f"{name}={listed}{behind}",
+                list_of(visibility, listed),
+                rewritable=False,
+                environ=context.environ,
+            )
+            inner = replace(inner, devices=named)
+        elif written is not None and name not in written:
+            doubts.append(f"{place}: gputui cannot tell which devices {name} names there ({written[:60]})")
         elif name in command.variables and listed is None and written is None:
-            refused = f"{name} is unset at {place}, and the command sees every device then"
-            inner = replace(inner, refused=inner.refused or refused)
+            leaves = f"{name} is unset at {place}, and the command sees every device then"
+            inner = replace(inner, leaves=inner.leaves or leaves)
     if not command.certain:
         if inner.devices is not None:
-            warnings.append(f"{inner.devices.words} may override the selected devices")
+            doubts.append(f"{inner.devices.words} may override the selected devices")
         count = inner.count and replace(inner.count, firm=False, certain=False)
-        inner = replace(inner, devices=None, count=count, refused=None)
+        inner = replace(inner, devices=None, count=count, leaves=None)
+    inner = replace(inner, doubts=tuple(doubts))
     if inner.count is None and inner.devices is None:
         unknown = _unknown_of_launcher(command, context)
         if unknown is not None:
-            warnings.append(f"{place}: gputui cannot tell what {unknown} is: it may say how many devices")
-    return replace(inner, warnings=tuple(warnings))
-
-
-def _named(words: str, listed: str, context: CommandContext) -> NamedDevices:
-    """The devices of a variable that a script sets."""
-    return NamedDevices(words, listed, rewritable=False, environ=context.environ)
+            text = f"{place}: gputui cannot tell what {unknown} is: it may say how many devices (-n)"
+            inner = replace(inner, warnings=(*inner.warnings, text))
+    return inner
 
 
 def _unknown_of_launcher(command: StartedCommand, context: CommandContext) -> str | None:
@@ -162,31 +140,24 @@ def _unknown_of_launcher(command: StartedCommand, context: CommandContext) -> st
 
 def python_intent(script: StartedScript, context: CommandContext) -> Intent:
     """What a Python script says of devices. A list that it sets itself cannot be changed."""
-    devices, warnings, needs, trainer = None, [], None, False
-    kinds = tuple(
-        ((each.visibility.variable,) if each.visibility.variable else (), each.device_type)
-        for each in context.vendors
-    )
-    readings = read_python_for(script.name, script.text, script.whole, kinds)
-    for vendor, reading in zip(context.vendors, readings, strict=True):
+    devices, doubts, needs, trainer = None, [], None, False
+    for vendor in context.vendors:
         variable = vendor.visibility.variable
-        own = reading.own_list
-        if own is not None and own.text is not None and devices is None:
-            listed = ",".join(vendor.visibility.entries(own.text))
-            devices = NamedDevices(f"{variable}={own.text} ({own.place})", listed, rewritable=False)
-        for each in reading.lists:
-            if not each.certain or each.text is None:
-                what = f"remove {variable}" if each.text is None else f"set {variable}={each.text}"
-                warnings.append(f"{each.place} may {what}, which would override the selected devices")
-        for place in reading.unfollowed:
-            warnings.append(f"{place} sets {variable} to a value that gputui cannot determine")
-        most = reading.most
-        if most is not None and (needs is None or most.needs > needs.number):
-            needs = DeviceCount(f"{most.written} ({most.place})", most.needs, firm=False)
+        reading = read_python(script.text, variable, vendor.device_type)
         trainer |= reading.trainer
-        if reading.unread:
-            warnings.append(f"{script.name} is not read: {reading.unread}")
-    return Intent(devices=devices, needs=needs, trainer=trainer, warnings=tuple(dict.fromkeys(warnings)))
+        for each in reading.lists:
+            place = f"{script.name}:{each.line}"
+            if each.certain and each.text is not None:
+                listed = ",".join(vendor.visibility.entries(each.text))
+                devices = NamedDevices(f"{variable}={each.text} ({place})", listed, rewritable=False)
+            else:
+                doubts.append(f"{place} may set {variable} to other devices ({each.written})")
+        most = max(reading.uses, key=lambda use: use.needs, default=None)
+        if most is not None and (needs is None or most.needs > needs.number):
+            needs = DeviceCount(f"{most.written} ({script.name}:{most.line})", most.needs, firm=False)
+    if not script.whole:
+        doubts.append(f"{script.name} is read in part only: it has NUL bytes, or more than 128 KiB")
+    return Intent(devices=devices, needs=needs, trainer=trainer, doubts=tuple(dict.fromkeys(doubts)))
 
 
 def _may_use_devices(words: Sequence[str]) -> bool:

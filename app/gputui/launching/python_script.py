@@ -1,0 +1,136 @@
+"""Reads a Python script for what it says of devices: lines are searched, nothing is parsed or executed.
+
+It serves the question how many devices the script needs, or which it names. What stands in a docstring or a
+comment does not count; what stands in a branch or a function counts only perhaps.
+Sources: torch.device and the module of the devices in PyTorch's documentation, tf.config, jax.devices,
+`devices` of Lightning's Trainer.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from gputui.inventory.others_files import go_on
+
+_TRAINER = re.compile(
+    r"^[ \t]*from[ \t]+transformers[\w.]*[ \t]+import[ \t]+(?:\([^)]{0,4000}|[^\n(]*)"
+    r"(?:Trainer|TrainingArguments)\b"
+    r"|^[^\n#]*\btransformers\.\w*(?:Trainer|TrainingArguments)\b",
+    re.MULTILINE,
+)
+_DOCUMENTATION = re.compile(r"(\"\"\"|''')(.*?)(?:\1|\Z)", re.DOTALL)
+_COMMENT = re.compile(r"^([ \t]*)#[^\n]*", re.MULTILINE)
+_TEXT = re.compile(r"""(?:str\()?\s*(?:'([^'\\]*)'|"([^"\\]*)"|([0-9]+))[\s)}]*(?:[#;].*)?""")
+_MOST = 100
+"""Places of a script that count."""
+
+
+class OwnList(NamedTuple):
+    """A place where the script sets the list of visible devices for itself.
+
+    text     the list; None where it is taken away, or not written out
+    written  what stands there
+    certain  whether it is set whenever the script gets as far: it stands in no branch and no function
+    """
+
+    line: int
+    text: str | None
+    written: str
+    certain: bool
+
+
+class DeviceUse(NamedTuple):
+    """A place that names devices by their position among the visible ones, of which it `needs` so many."""
+
+    line: int
+    needs: int
+    written: str
+
+
+class PythonReading(NamedTuple):
+    """What a script says of one vendor's devices. `trainer`: whether it imports transformers' Trainer."""
+
+    lists: tuple[OwnList, ...] = ()
+    uses: tuple[DeviceUse, ...] = ()
+    trainer: bool = False
+
+
+@lru_cache(maxsize=8)
+def read_python(text: str, variable: str, device_type: str) -> PythonReading:
+    """What the beginning of a Python script says of the devices of one vendor.
+
+    `variable` is that which lists the visible devices, "" for none; `device_type` is torch's word for a
+    device (`Vendor.device_type`).
+    """
+    go_on()
+    text = without_documentation(text)
+    go_on()
+    found = [*_lists(text, variable)] if variable and variable in text else []
+    return PythonReading(tuple(found[:_MOST]), _uses(text, device_type), bool(_TRAINER.search(text)))
+
+
+def without_documentation(text: str) -> str:
+    """A script without its docstrings and comment lines; each line stays where it is."""
+    text = _DOCUMENTATION.sub(lambda match: "''" + "\n" * match[0].count("\n"), text)
+    return _COMMENT.sub(r"\1", text)
+
+
+def _lists(text: str, variable: str) -> list[OwnList]:
+    name = rf"['\"]{re.escape(variable)}['\"]"
+    environ = r"(?:os\.)?environ"
+    sets = re.compile(
+        rf"^([ \t]*)(?:{environ}\[\s*{name}\s*\]\s*=(?!=)|os\.putenv\(\s*{name}\s*,"
+        rf"|{environ}\.update\(\s*(?:{re.escape(variable)}\s*=|\{{[^\n]{{0,200}}{name}\s*:))([^\n]*)"
+        rf"|^([ \t]*)(?:del[ \t]+{environ}\[\s*{name}|{environ}\.pop\(\s*{name}|os\.unsetenv\(\s*{name})",
+        re.MULTILINE,
+    )
+    found = []
+    for match in sets.finditer(text):
+        value, indent = match[2], match[1] if match[2] is not None else match[3]
+        before = text[: match.start()].rstrip().rpartition("\n")[2] if indent else ""
+        if variable in before and re.search(r"\bnot\b|\bNone\b|==", before):
+            # Only where it inherits no list, and a launch sets one.
+            continue
+        if value is not None and re.search(rf"\benviron\b|\bgetenv\b|{re.escape(variable)}", value):
+            continue
+        literal = _TEXT.fullmatch(value.strip()) if value is not None else None
+        listed = next((each for each in literal.groups() if each is not None), "") if literal else None
+        written = (value if value is not None else "removed").strip()
+        line = text.count("\n", 0, match.start()) + 1
+        found.append(OwnList(line, listed, written[:80], not indent))
+        if len(found) >= _MOST:
+            break
+    return found
+
+
+def _uses(text: str, device_type: str) -> tuple[DeviceUse, ...]:
+    word = re.escape(device_type)
+    numbers = r"\[?['\"]?([0-9]{1,3}(?:\s*,\s*[0-9]{1,3})*)['\"]?\]?\s*[,)]"
+    named = re.compile(
+        rf"^[^\n#]*?(?:['\"](?:{word}|/(?:device:)?GPU):([0-9]{{1,3}})['\"]"
+        rf"|device\(\s*['\"]{word}['\"]\s*,\s*(?:index\s*=\s*)?([0-9]{{1,3}})"
+        rf"|\b{word}\.(?:set_device|device)\(\s*([0-9]{{1,3}})|\.{word}\(\s*([0-9]{{1,3}})\s*[,)]"
+        rf"|jax\.(?:local_)?devices\((?:['\"]gpu['\"])?\)\[([0-9]{{1,3}})\])",
+        re.MULTILINE,
+    )
+    counted = re.compile(
+        rf"\bdevice_ids\s*=\s*{numbers}|\b(?:Trainer|Fabric)\((?:[^()]|\([^()]*\)){{0,1000}}?\b(?:devices|gpus)\s*=\s*{numbers}"
+    )
+    found = []
+    for match in named.finditer(text):
+        position = next(int(each) for each in match.groups() if each is not None)
+        found.append((match, position + 1))
+    for match in counted.finditer(text):
+        if "'cpu'" in match[0] or '"cpu"' in match[0]:
+            continue
+        listed = next(each for each in match.groups() if each is not None)
+        is_list = "," in listed or "[" in match[0].rpartition("=")[2]
+        found.append((match, max(map(int, listed.split(","))) + 1 if is_list else int(listed)))
+    uses = [
+        DeviceUse(text.count("\n", 0, match.end()) + 1, needs, match[0].strip()[-80:].rstrip(",)"))
+        for match, needs in found[:_MOST]
+        if needs
+    ]
+    return tuple(sorted(uses))

@@ -1,0 +1,376 @@
+"""Reads a shell script for the commands that it starts: a flat scan, line by line, and no shell.
+
+It serves one question: how many devices the script needs, or which it names. A variable counts where its
+value is written out above ("N=8", "${N:-8}", "$1", an array, a list of `for`). What a branch, a function or a
+program decides is not known, and neither is what depends on it. Nothing is read for the sake of safety: a
+confined command opens its own devices only, whatever its script sets (confine.py).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.others_files import NotReadError, go_on
+from gputui.launching.shell_words import WordsError, assignments, split
+
+_MOST_COMMANDS = 2_000
+"""That are followed, each turn of a loop counted."""
+_DEEPEST = 8
+"""Loops in each other."""
+_LONGEST = 1 << 14
+"""Characters of a command, once it is expanded."""
+
+_NESTED = r"[^()]*"
+for _ in range(4):
+    _NESTED = rf"(?:[^()]|\({_NESTED}\))*"
+_COMPUTED = rf"\$\({_NESTED}\)|`[^`]*`"
+_BRACED = r"\$\{(?:[^{}]|\$\{[^{}]*\})*\}"
+_TOKEN = re.compile(
+    rf"""(?P<blank>[ \t\r]+|\\\n|\#[^\n]*)
+    |(?P<redirect>[0-9]*(?:&>>?|<<<|<<-?|[<>]&|>\||>>?|<)[ \t]*)
+    |(?P<array>[A-Za-z_]\w*\+?=\((?:[^()'"#]|'[^']*'|"(?:[^"\\]|\\.)*"|\#[^\n]*|{_COMPUTED})*\))
+    |(?P<end>;;?&?|&&|\|\||\|&?|&|[()\n])
+    |(?P<word>(?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|{_COMPUTED}|{_BRACED}|\$(?![({{])|[^\s;&|()<>'"\\`$])+)""",
+    re.VERBOSE | re.DOTALL,
+)
+_EXPANSION = re.compile(
+    rf"(?P<literal>'[^']*'|\\.)|(?P<computed>{_COMPUTED})|\$(?P<plain>[A-Za-z_]\w*|[0-9@*#])"
+    r"|(?P<all>\"\$\{\w+\[@\]\}\"|\"\$(?:@|\{@\})\"|\$\{\w+\[[@*]\]\})"
+    rf"|\$\{{(?P<name>\w+)(?::?(?P<default>[-=])(?P<word>(?:[^{{}}]|\$\{{[^{{}}]*\}})*))?\}}|(?P<other>{_BRACED})",
+    re.DOTALL,
+)
+_PLACE = re.compile("\0([0-9]+)\0")
+"""What stands in a line for something that is not known, while it is split."""
+_TEST = re.compile(r"\[[^\]\n]{0,200}\]|\btest\s[^;&|\n]{0,200}")
+_OF_RANKS = re.compile(r"RANK|LOCALID|^SLURM_|^OMPI_|^PMI")
+"""Variables that a launcher sets for each process, if not now then where the script runs."""
+_SEQUENCE = re.compile(r"\{([0-9]{1,3})\.\.([0-9]{1,3})\}")
+
+_OPENING = ("if", "while", "until", "case", "select", "for", "function", "{")
+_CLOSING = ("fi", "done", "esac", "}")
+_KEYWORDS = (*_OPENING, *_CLOSING, "then", "else", "elif", "do", "!", "time", "exec", "command")
+_DECLARING = ("export", "declare", "typeset", "local", "readonly")
+_READING = ("read", "mapfile", "readarray", "getopts")
+_TESTS = ("[", "[[", "test")
+_NO_PROGRAMS = frozenset(
+    "echo printf mkdir true false : wait sleep date ls rm cp mv cat ulimit trap chmod touch return".split()  # noqa: SIM905
+)
+"""Commands that start no other program."""
+
+
+class Value(NamedTuple):
+    """A text; where it is not `known`, as it is written in the script."""
+
+    text: str
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StartedCommand:
+    """A program that a script starts.
+
+    words      as the program gets them; what is not known stands there as it is written
+    unknown    the words of which something is not known
+    variables  the environment variables that the script sets; None: unset, or not known
+    not_known  the variables among them whose value is not known, as it is written
+    certain    whether it is started whenever the script gets as far
+    directory  where it is started, as seen from where the script is; "" there, None where that is not known
+    line       of the script, from 1
+    """
+
+    words: tuple[str, ...]
+    unknown: tuple[str, ...]
+    variables: Mapping[str, str | None]
+    not_known: Mapping[str, str]
+    certain: bool
+    line: int
+    directory: str | None = ""
+
+
+class _Simple(NamedTuple):
+    """A command as it is written: its words, and what ends it ("", where nothing more can be read)."""
+
+    words: tuple[str, ...]
+    end: str
+    line: int
+
+
+def read_shell(
+    text: str, arguments: Sequence[str], environ: Mapping[str, str], given: Mapping[str, str] = {}
+) -> tuple[tuple[StartedCommand, ...], int | None]:
+    """The commands that a script starts, in their order; and the line from which on it is not read, None
+    where all of it is.
+
+    `arguments` are $1, $2, …; `environ` is what the script inherits; `given` are variables that it inherits
+    with a value that is not known yet, though it is not empty, and what stands for that.
+    """
+    commands, left_at = list[_Simple](), None
+    for each in _simple_commands(text):
+        go_on()
+        if not each.end or len(commands) >= _MOST_COMMANDS:
+            left_at = each.line
+            break
+        if each.words or each.end in ("(", ")"):
+            commands.append(each)
+    script = _Script(arguments, environ, given, text)
+    try:
+        script.follow(commands)
+    except NotReadError:
+        left_at = script.line
+    return tuple(script.commands), left_at
+
+
+def _simple_commands(text: str) -> Iterator[_Simple]:
+    """The commands of a text, without comments, redirections and here-documents."""
+    words, ends_of_documents, skips = list[str](), list[str](), ""
+    place, line, depth = 0, 1, 0
+    while place < len(text):
+        token = _TOKEN.match(text, place)
+        if token is None:
+            yield _Simple((), "", line)
+            return
+        kind, found, begun = token.lastgroup, token[0], line
+        place, line = token.end(), line + token[0].count("\n")
+        if kind == "redirect":
+            skips = found.strip()
+        elif kind in ("word", "array"):
+            if not skips and len(words) < _MOST_COMMANDS:
+                words.append(found)
+            elif not skips:
+                break
+            elif skips.endswith(("<<", "<<-")):
+                ends_of_documents.append(found.strip("'\"\\"))
+            skips = ""
+        elif kind == "end":
+            # (Without a "(" before it, a ")" ends a pattern of `case`.)
+            pattern = found == ")" and not depth
+            yield _Simple(tuple(words if not pattern else words[:1] if "case" in words else ()), found, begun)
+            depth = max(0, depth + {"(": 1, ")": -1}.get(found, 0))
+            words, skips = [], ""
+            while found == "\n" and ends_of_documents:
+                end = re.compile(rf"^\t*{re.escape(ends_of_documents.pop(0))}$", re.MULTILINE)
+                close = end.search(text, place)
+                behind = close.end() if close else len(text)
+                place, line = behind, line + text.count("\n", place, behind)
+    yield _Simple(tuple(words), "\n" if place >= len(text) else "", line)
+
+
+class _Script:
+    """What is known at one line of a script, and the commands that it has started up to there."""
+
+    def __init__(
+        self, arguments: Sequence[str], environ: Mapping[str, str], given: Mapping[str, str], text: str
+    ) -> None:
+        self.commands: list[StartedCommand] = []
+        self.line = 1
+        self._arguments: tuple[str, ...] | None = tuple(arguments)
+        self._values = {name: Value(value) for name, value in environ.items()}
+        self._values.update((name, Value(written, known=False)) for name, written in given.items())
+        self._given = given
+        tests = " ".join(_TEST.findall(text))
+        self._guarded = {name for name in given if name in tests}
+        """Variables that the script looks at: in a branch, it sets them where it inherits none."""
+        self._inherited = {*environ, *given}
+        self._exported = {*self._inherited}
+        self._own = set(given)
+        """Those that the script, or the launch, sets: what differs from what it inherits."""
+        self._open: list[str] = []
+        self._directory: str | None = ""
+        self._turns = self._loops = 0
+
+    def follow(self, commands: Sequence[_Simple], perhaps: bool = False) -> None:
+        """Follow the commands. Raises NotReadError where they are too many, or too long."""
+        place, joined = 0, ""
+        while place < len(commands):
+            go_on()
+            command = commands[place]
+            self.line = command.line
+            place += 1
+            words, ends = [*command.words], False
+            while words and words[0] in _KEYWORDS:
+                keyword = words.pop(0)
+                ends |= keyword == "exec"
+                if keyword == "for" and words[1:2] == ["in"]:
+                    body = self._body(commands, place)
+                    self._loop(words[0], words[2:], commands[place:body], perhaps)
+                    place, words = body, []
+                elif keyword in _OPENING:
+                    self._open.append(keyword)
+                    words = words if keyword == "if" else []
+                elif keyword in _CLOSING and self._open:
+                    self._open.pop()
+            self._turns += bool(words)
+            if self._turns > _MOST_COMMANDS:
+                raise NotReadError("it starts too many commands")
+            if words and words[0] not in _TESTS:
+                unsure = perhaps or bool(self._open) or joined in ("||", "[&&")
+                self._execute(words, unsure)
+                ends |= words[0] == "exit"
+            if words and ends and not (perhaps or self._open or joined in ("||", "[&&")):
+                return
+            is_test = command.words[:1] and command.words[0] in _TESTS
+            joined = f"[{command.end}" if is_test and command.end == "&&" else command.end
+            if command.end == "(":
+                self._open.append("(")
+            elif command.end == ")" and self._open[-1:] == ["("]:
+                self._open.pop()
+
+    @staticmethod
+    def _body(commands: Sequence[_Simple], place: int) -> int:
+        """Where the loop ends whose words stand before `place`."""
+        depth = 1
+        for end in range(place, len(commands)):
+            words = [word for word in commands[end].words if word in ("do", "done")]
+            depth += sum(1 if word == "do" else -1 for word in words)
+            if depth <= 1 and "done" in words:
+                return end
+        return len(commands)
+
+    def _loop(self, name: str, listed: Sequence[str], body: Sequence[_Simple], perhaps: bool) -> None:
+        """Follow a loop once for each value that is written out; once for one that is not known."""
+        values = [value for word in listed for value in self._words(word)]
+        known = bool(values) and all(value.known for value in values)
+        self._loops += 1
+        if self._loops > _DEEPEST:
+            raise NotReadError("it has too many loops in each other")
+        for value in values if known else [Value(f"${name}", known=False)]:
+            self._values[name] = value
+            self.follow(body, perhaps or not known)
+        self._loops -= 1
+
+    def _execute(self, raw: Sequence[str], unsure: bool) -> None:
+        """Take in what a command sets or starts."""
+        given = [value for word in raw for value in self._words(word)]
+        set_before = list[tuple[str, Value]]()
+        while given and (pairs := assignments((given[0].text,))[0]):
+            set_before.append((pairs[0][0], Value(pairs[0][1], given[0].known)))
+            del given[0]
+        program = given[0].text if given else ""
+        if program in _DECLARING:
+            for each in given[1:]:
+                pairs = assignments((each.text,))[0]
+                set_before += [(name, Value(value, each.known)) for name, value in pairs]
+                if program == "export" or given[1].text.startswith("-x"):
+                    self._exported.add(each.text.partition("=")[0])
+        if not given or program in _DECLARING:
+            for name, value in set_before:
+                self._set(name, value, unsure)
+        elif program == "unset":
+            for each in given[1:]:
+                self._set(each.text, Value(f"${each.text}", known=not unsure), unsure)
+                if not unsure:
+                    del self._values[each.text]
+                    self._exported.discard(each.text)
+        elif program == "shift" or (program == "set" and _sets_arguments(given[1:])):
+            self._arguments = None
+        elif program == "cd":
+            place = given[1] if len(given) == 2 and not unsure else Value("", False)
+            inside = place.known and self._directory is not None and place.text[:1] not in ("-", "~")
+            here = f"{self._directory}/" if self._directory and not place.text.startswith("/") else ""
+            self._directory = f"{here}{place.text}" if inside else None
+        elif program in _READING:
+            for each in given[1:]:
+                self._set(each.text, Value(f"${each.text}", known=False), unsure)
+        elif program not in _NO_PROGRAMS and program != "exit":
+            self._start(given, dict(set_before), unsure)
+
+    def _set(self, name: str, value: Value, unsure: bool) -> None:
+        """Set a variable; one that is perhaps set to another value is not known any more."""
+        if unsure and name in self._guarded:
+            return
+        before = self._values.get(name)
+        if unsure and before is not None and not before.known and name not in self._given:
+            return
+        if unsure and before != value:
+            value = Value(value.text or f"${name}", known=False)
+        self._values[name] = value
+        self._own.add(name)
+
+    def _start(self, words: Sequence[Value], before: Mapping[str, Value], unsure: bool) -> None:
+        values: dict[str, Value | None] = {
+            name: self._values.get(name) if name in self._exported else None
+            for name in self._own & (self._exported | self._inherited)
+        }
+        values.update(before)
+        self.commands.append(
+            StartedCommand(
+                tuple(each.text for each in words),
+                tuple(each.text for each in words if not each.known),
+                {name: value.text if value and value.known else None for name, value in values.items()},
+                {name: value.text for name, value in values.items() if value and not value.known},
+                not unsure,
+                self.line,
+                self._directory,
+            )
+        )
+
+    def _words(self, raw: str) -> list[Value]:
+        """The words that a word becomes. Variables are written into it, and what results is split again: what
+        stands in quotes stays one word."""
+        unknown: list[str] = []
+
+        def written(match: re.Match[str]) -> str:
+            value = self._value(match)
+            if value is not None and value.known:
+                return value.text
+            unknown.append(value.text if value is not None else match[0])
+            return f"\0{len(unknown) - 1}\0"
+
+        array = re.match(r"(\w+)(\+?)=\(", raw)
+        if array is not None:
+            before = self._values.get(array[1]) if array[2] else None
+            inner = re.sub(r"(?<!\S)#[^\n]*", "", raw[array.end() : -1])
+            value = " ".join(filter(None, (before.text if before else "", _EXPANSION.sub(written, inner))))
+            if len(value) > _LONGEST:
+                raise NotReadError("it has lists that are too long")
+            self._values[array[1]] = Value(
+                _with(value, unknown), not unknown and (before is None or before.known)
+            )
+            return []
+        braces = _SEQUENCE.fullmatch(raw)
+        if braces is not None:
+            return [Value(str(number)) for number in range(int(braces[1]), int(braces[2]) + 1)]
+        line = _EXPANSION.sub(written, raw.replace("\\\n", ""))
+        if len(line) > _LONGEST:
+            raise NotReadError("it has commands that are too long")
+        try:
+            return [Value(_with(word, unknown), "\0" not in word) for word in split(line)]
+        except WordsError:
+            return [Value(raw, known=False)]
+
+    def _value(self, match: re.Match[str]) -> Value | None:
+        """What stands for an expansion; None where that is not known."""
+        if match["literal"] is not None:
+            return Value(match[0])
+        if match["computed"] is not None or match["other"] is not None:
+            return None
+        name = match["plain"] or match["name"] or match["all"].strip('"${[@]}*') or "@"
+        listed = None if "{" in self._open or "function" in self._open else self._arguments
+        if name.isdigit() or name in ("@", "*", "#"):
+            if listed is None or name == "0":
+                return None
+            place = int(name[:4]) if name.isdigit() else 0
+            text = str(len(listed)) if name == "#" else shlex.join(listed) if not place else ""
+            value = Value(listed[place - 1] if 0 < place <= len(listed) else text)
+        else:
+            value = self._values.get(name) or Value("", not _OF_RANKS.search(name))
+        if match["default"] and value == Value(""):
+            words = self._words(match["word"])
+            value = Value(" ".join(each.text for each in words), all(each.known for each in words))
+            if match["default"] == "=":
+                self._values[name] = value
+        return value if value.known or value.text else None
+
+
+def _sets_arguments(words: Sequence[Value]) -> bool:
+    """Whether these words of `set` are $1, $2, … from there on."""
+    return any(word.text == "--" for word in words) or (bool(words) and words[0].text[:1] not in ("-", "+"))
+
+
+def _with(text: str, unknown: Sequence[str]) -> str:
+    """The text with what is not known as it is written."""
+    return _PLACE.sub(lambda match: unknown[int(match[1])], text)
