@@ -44,14 +44,18 @@ REWRITTEN = {
     f"CUDA_VISIBLE_DEVICES={gpu(2).uuid} python t.py": "python t.py",
     "env CUDA_VISIBLE_DEVICES=1 python t.py": "env CUDA_VISIBLE_DEVICES=4 python t.py",
     "env A=1 CUDA_VISIBLE_DEVICES= python t.py": "env A=1 CUDA_VISIBLE_DEVICES=4 python t.py",
-    "env -u CUDA_VISIBLE_DEVICES -u B python t.py": "env -u B python t.py",
+    "env -u CUDA_VISIBLE_DEVICES -u B python t.py": (
+        "env -u CUDA_VISIBLE_DEVICES -u B env CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4 python t.py"
+    ),
     "env CUDA_DEVICE_ORDER=FASTEST_FIRST python t.py": "env CUDA_DEVICE_ORDER=PCI_BUS_ID python t.py",
     "uv run env CUDA_VISIBLE_DEVICES=1 python t.py": "uv run env CUDA_VISIBLE_DEVICES=4 python t.py",
     "systemd-run --user --scope -E CUDA_VISIBLE_DEVICES=1 python t.py": (
-        "systemd-run --user --scope -E CUDA_VISIBLE_DEVICES=4 python t.py"
+        "systemd-run --user --scope -E CUDA_VISIBLE_DEVICES=1 "
+        "env CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4 python t.py"
     ),
     "systemd-run --scope --setenv=CUDA_VISIBLE_DEVICES=1 python t.py": (
-        "systemd-run --scope --setenv=CUDA_VISIBLE_DEVICES=4 python t.py"
+        "systemd-run --scope --setenv=CUDA_VISIBLE_DEVICES=1 "
+        "env CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4 python t.py"
     ),
     # By the launcher's own words.
     "mpirun -np 1 -x CUDA_VISIBLE_DEVICES=1 ./t": "mpirun -np 1 -x CUDA_VISIBLE_DEVICES=4 ./t",
@@ -60,13 +64,14 @@ REWRITTEN = {
     ),
     # Nothing of our environment reaches the command: the order it counts in is written there, too.
     "sudo CUDA_VISIBLE_DEVICES=1 python t.py": (
-        "sudo CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4 python t.py"
+        "sudo env CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4 python t.py"
     ),
     "env -i CUDA_VISIBLE_DEVICES=1 python t.py": (
-        "env -i CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4 python t.py"
+        "env -i env CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4 python t.py"
     ),
     "systemd-run -E CUDA_VISIBLE_DEVICES=1 python t.py": (
-        "systemd-run --setenv=CUDA_DEVICE_ORDER=PCI_BUS_ID -E CUDA_VISIBLE_DEVICES=4 python t.py"
+        "systemd-run -E CUDA_VISIBLE_DEVICES=1"
+        " env CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4 python t.py"
     ),
 }
 

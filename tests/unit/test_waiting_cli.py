@@ -53,7 +53,7 @@ def test_a_launch_waits_until_its_devices_are_given_back(box: Box) -> None:
     other.kill()
     # (The claims of one that is killed end one after another: which two are free first nobody knows.)
     assert call.end() == 0 and re.fullmatch(r"\d,\d\n", call.out)
-    assert re.match(r"GPU \d, GPU \d .*\b\ds\b", lines_of(call.err)[-1])
+    assert re.match(r"GPU \d, GPU \d .*\b\d+(s|m)\b", lines_of(call.err)[-1])
     assert waiters(box.environ) == ()
 
 

@@ -20,6 +20,7 @@ from gputui.launching.launchers import recognised
 from gputui.launching.launchers.base import LauncherRequest
 from gputui.launching.programs import PROGRAMS, program_of
 from gputui.launching.programs.program import Program
+from gputui.launching.python_command import is_python
 from gputui.launching.wrappers import assigned, unwrap
 from gputui.vendors.vendor import Vendor, renumbered
 from gputui.vendors.visibility import Changes
@@ -91,11 +92,16 @@ def complete_container(
     if typed:
         words = " ".join(word for option in typed for word in option.words)
         remarks.insert(0, f"{words} replaced by the selected devices")
-    if not command or (launcher.name == "python" and program_of(command) is None):
+    if not command or (launcher.name == "python" and not is_python(command) and _is_unknown(command)):
         # (`docker run IMAGE train.py` may well be for a program of the image's own.)
         return CompletedContainer(given, done.warnings, tuple(remarks), done.own)
     inner = given.with_command((*prefix, *done.argv)[len(own) :])
     return CompletedContainer(inner, done.warnings, tuple(remarks), done.own, done.refused)
+
+
+def _is_unknown(command: Sequence[str]) -> bool:
+    program = program_of(command)
+    return program is None or program.any_python
 
 
 def inside_changes(devices: Sequence[Device], vendor: Vendor, image: str, command: Sequence[str]) -> Changes:

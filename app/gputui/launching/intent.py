@@ -35,7 +35,7 @@ class NamedDevices:
     rewritable  whether the command can be rewritten to other devices
     environ     what the program inherits that reads the list: it decides how numbers count
     first       whether they follow from a number, as the first so many, and nobody has named them
-    visible     whether the program counts them among the devices that it sees ("--device cuda:1")
+    visible     whether the program counts them among the devices that it sees ("--device 1")
     """
 
     words: str
@@ -124,7 +124,7 @@ class Intent:
     @property
     def counted_inside(self) -> DeviceCount | None:
         """How many devices it needs, where those that it names and that cannot be rewritten are all of the
-        first so many (`CUDA_VISIBLE_DEVICES=0,1` in a script), and it is expected to be confined."""
+        first so many (a list of 0,1 in a script), and it is expected to be confined."""
         named = self.devices
         return named.first_ones if self.relative and named is not None and not named.rewritable else None
 

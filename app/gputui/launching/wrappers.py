@@ -345,18 +345,25 @@ def with_variables(
         for name, value in before
         if name in wanted and value != wanted[name]
     )
-    written = list[str]()
-    for call in wrappers(prefix):
-        kept = [(name, wanted.get(name, value)) for name, value in call.assignments]
-        written += call.words[: len(call.words) - len(kept)]
-        written += (f"{name}={value}" for name, value in kept if value is not None)
+    written = _with_assignments(prefix, wanted)
     left = {**handed_in(written, environ), **dict(assigned(written))}
     if any(left[name] != wanted[name] for name in wanted.keys() & left.keys()) or (
         wanted and any(_hides(call, wanted.keys() - left.keys()) for call in wrappers(written))
     ):
         unset = [word for name, value in changes if value is None for word in ("-u", name)]
-        written += ["env", *unset, *(f"{name}={value}" for name, value in changes if value is not None)]
-    return tuple(written), replaced
+        again = ["env", *unset, *(f"{name}={value}" for name, value in changes if value is not None)]
+        written = (*_with_assignments(prefix, dict.fromkeys(wanted)), *again)
+    return written, replaced
+
+
+def _with_assignments(prefix: Sequence[str], values: Mapping[str, str | None]) -> tuple[str, ...]:
+    """The wrappers, whose assignments have these values; without those that are to have none."""
+    words = list[str]()
+    for call in wrappers(prefix):
+        kept = [(name, values.get(name, value)) for name, value in call.assignments]
+        words += call.words[: len(call.words) - len(kept)]
+        words += (f"{name}={value}" for name, value in kept if value is not None)
+    return tuple(words)
 
 
 def _hides(call: WrapperCall, names: Collection[str]) -> bool:

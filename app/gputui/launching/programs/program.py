@@ -73,7 +73,7 @@ class DeviceOption:
     number    whether a plain number is a count ("--devices 2"), and only a list with a comma names devices
     one       whether it takes one device only
     firm      whether what it says is the user's word; else it is a default, as nobody knows what the program
-              does with it: the first device is then any one ("cuda:0"), which most programs mean
+              does with it: the first device is then any one ("--device 0"), which most programs mean
     """
 
     options: str
