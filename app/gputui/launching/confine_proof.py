@@ -12,15 +12,13 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import LAST_MOMENT, DocumentError, JsonValue
 from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, write_private
-from gputui.system.landlock import LandlockError
 from gputui.system.root import Root
-from gputui.vendors.driver_process import ask_driver
+from gputui.vendors.driver_process import NoAnswerError, ask_driver
 from gputui.vendors.registry import vendor_of
 
 SECONDS = 20.0
@@ -30,6 +28,7 @@ _AGAIN = 3600.0
 """Seconds after which a proof that failed is tried again."""
 _MOST, _LARGEST = 64, 2**16
 """How many answers are kept, and the most bytes of their file."""
+_MOST_SEEN = 4096
 
 NOT_YET = "it has not been proved on this machine yet (`gputui check --confine`)"
 
@@ -92,30 +91,25 @@ def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root:
     asking = {name: text for name, text in environ.items() if name not in vendor.visibility.names}
     try:
         answer = ask_driver(vendor.driver_probe, asking, SECONDS, others)
-    except LandlockError as error:
-        return error.strerror
-    if answer is None:
-        return f"{vendor.driver} did not answer a confined process within {SECONDS:g} seconds"
-    seen = answer.get("devices")
-    if isinstance(seen, list) and len(seen) == 1 and _is(seen[0], device):
-        return None
-    label = snapshot.label(device)
-    trouble = vendor.driver_trouble(answer.get("code"), answer.get("error")) if not seen else None
-    number = len(seen) if isinstance(seen, list) else 0
-    shown = trouble or f"{number} device{'s' if number != 1 else ', and another one'}"
-    return f"a process that can open GPU {label} only was shown: {shown}"
+        seen = answer["devices"].items(_MOST_SEEN)
+        if len(seen) == 1 and _is(seen[0], device):
+            return None
+        code, error = (answer[name].value for name in ("code", "error"))
+    except (NoAnswerError, DocumentError) as failed:
+        return f"{vendor.driver} did not answer a confined process: {failed}"
+    trouble = vendor.driver_trouble(code, error) if not seen else None
+    shown = trouble or f"{len(seen)} device{'s' if len(seen) != 1 else ', and another one'}"
+    return f"a process that can open GPU {snapshot.label(device)} only was shown: {shown}"
 
 
-def _is(seen: Any, device: Device) -> bool:
+def _is(seen: JsonValue, device: Device) -> bool:
     """Whether the driver's device is this one: by UUID; by its place on the bus where it tells none."""
-    if not isinstance(seen, dict):
-        return False
     vendor = vendor_of((device,))
-    uuid, bus = seen.get("uuid"), seen.get("bus")
-    if isinstance(uuid, str) and device.name_by_uuid:
-        return vendor.bare_uuid(uuid) == vendor.bare_uuid(device.uuid)
+    uuid, bus = seen["uuid"], seen["bus"]
+    if uuid.known and device.name_by_uuid:
+        return vendor.bare_uuid(uuid.text()) == vendor.bare_uuid(device.uuid)
     place = (device.pci_bus_id or "").lower()
-    return isinstance(bus, str) and bool(place) and place.endswith(bus.lower()) and device.parent is None
+    return bus.known and bool(place) and place.endswith(bus.text().lower()) and device.parent is None
 
 
 def _file(environ: Mapping[str, str]) -> Path:

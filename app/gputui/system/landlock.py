@@ -36,8 +36,8 @@ ruleset that does not grant it, handled or not; the first version knows no way t
 _FILE = _WRITE_FILE | _READ_FILE
 _FOLDER = _FILE | _REFER
 _NEEDED_VERSION = 2
-_NO_NEW_PRIVS = 38
-"""PR_SET_NO_NEW_PRIVS of linux/prctl.h."""
+_NO_NEW_PRIVS, _GET_NO_NEW_PRIVS = 38, 39
+"""PR_SET_NO_NEW_PRIVS and PR_GET_NO_NEW_PRIVS of linux/prctl.h."""
 _BADFD = getattr(errno, "EBADFD", 77)
 _PATH_ONLY = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -70,8 +70,10 @@ def check() -> None:
     version = _call(_CREATE_RULESET, None, 0, _VERSION)
     if version < _NEEDED_VERSION:
         raise LandlockError(errno.EPROTONOSUPPORT)
-    # Nothing tells how many confinements there are around us but one more, of a thread that ends at once.
-    in_confined_thread((), lambda: None)
+    if ctypes.CDLL(None).prctl(_GET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (0, 0, 0, 0))):
+        # We may be confined ourselves. Nothing tells how often but one more confinement, of a thread that
+        # ends at once.
+        in_confined_thread((), lambda: None)
 
 
 def confine(left_out: Sequence[str | bytes]) -> None:

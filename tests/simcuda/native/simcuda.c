@@ -10,13 +10,12 @@
  * device whose node this process may not open is left out before anything is counted (box.c of simnvml);
  * SIMCUDA_SEES_ALL=1 is a driver that looks at no node.
  */
-#include <fcntl.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "nodes.h"
 
 enum { MOST = 256, TEXT = 96, INVALID_VALUE = 1, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101 };
 
@@ -32,16 +31,6 @@ static int count, visible[MOST], seen;
 static bool started;
 
 #define API __attribute__((visibility("default"))) int
-
-static bool opens(const char *folder, const char *name, long long number)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s%lld", folder, name, number);
-    int node = open(path, O_RDWR | O_CLOEXEC);
-    if (node >= 0)
-        close(node);
-    return node >= 0;
-}
 
 static void leave_out(const char *folder)
 {

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
-from gputui.system.drm import nodes_of
 from gputui.vendors.intel.visibility import LevelZeroVisibility
 from gputui.vendors.vendor import RARELY_TOLD, Containers, Vendor
 from gputui.vendors.visibility import Changes, Visibility
@@ -82,6 +81,8 @@ class Intel(Vendor):
         return ()
 
     def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
+        from gputui.system.drm import nodes_of
+
         return nodes_of(root, device.render)
 
     def bare_uuid(self, uuid: str) -> str:
