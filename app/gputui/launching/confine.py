@@ -85,10 +85,10 @@ def _decided(case: Case, how: Confine, prove: bool, again: bool) -> Launch:
     if case.left_out == ():
         # There are no other devices: nothing is to be kept from it.
         return launch
-    for reason in AGAINST:
-        why = reason.why(case)
+    for of_command, reason in AGAINST:
+        why = reason(case)
         if why is not None:
-            return _not_confined(launch, how, why, reason.of_command)
+            return _not_confined(launch, how, why, of_command)
     assert case.left_out is not None  # the first reason
     environ = launch.environment(case.environ)
     why = proved(launch.devices[0], case.snapshot, environ, case.root, prove, again)
@@ -107,17 +107,6 @@ def _not_confined(launch: Launch, how: Confine, why: str, said: bool) -> Launch:
         raise CannotConfineError(f"cannot be confined: {why}")
     remarks = (*launch.remarks, f"not confined: {why}") if said else launch.remarks
     return replace(launch, unconfined=why, remarks=remarks)
-
-
-class Reason(NamedTuple):
-    """Something that may speak against confining a launch.
-
-    of_command  whether it is the command that does, and not the machine: then it is said each time
-    why         the sentence, None where it does not
-    """
-
-    of_command: bool
-    why: Callable[[Case], str | None]
 
 
 _SETUID = "{} gets no other user's rights in a confined process"
@@ -149,7 +138,7 @@ _PROGRAMS: dict[str, str] = {
 }
 """Programs that do not work in a confined process, or whose command is not in it."""
 
-_BEGINS_COMMAND = re.compile(r"(?:^|[;&|({\n`]|\b(?:exec|then|do|else|nohup|time)\s)\s*([\w./+-]+)")
+_BEGINS_COMMAND = r"(?:^|[;&|({\n`]|\b(?:exec|then|do|else|nohup|time)\s)\s*([\w./+-]+)"
 """The first words of the commands in a line of a shell, roughly: what is not found fails loudly inside."""
 
 
@@ -159,7 +148,7 @@ def _program(case: Case) -> str | None:
     names = [program_name(call.words) for call in wrappers(argv)] + [program_name(command)]
     shell = shell_of(command)
     if shell is not None:
-        names += [program_name((word,)) for word in _BEGINS_COMMAND.findall(shell.command or "")]
+        names += [program_name((word,)) for word in re.findall(_BEGINS_COMMAND, shell.command or "")]
     found = next((name for name in names if name in _PROGRAMS), None)
     return _PROGRAMS[found].format(found) if found is not None else None
 
@@ -199,12 +188,14 @@ def _mounted_on_demand(case: Case) -> str | None:
     return None
 
 
-AGAINST = (
-    Reason(False, lambda case: "the device files are not known" if case.left_out is None else None),
-    Reason(True, _program),
-    Reason(True, _own_numbers),
-    Reason(False, lambda case: case.launch.vendor.unready_to_confine(case.root)),
-    Reason(False, lambda case: _landlock()),
-    Reason(False, _mounted_on_demand),
+AGAINST: tuple[tuple[bool, Callable[[Case], str | None]], ...] = (
+    (False, lambda case: "the device files are not known" if case.left_out is None else None),
+    (True, _program),
+    (True, _own_numbers),
+    (False, lambda case: case.launch.vendor.unready_to_confine(case.root)),
+    (False, lambda case: _landlock()),
+    (False, _mounted_on_demand),
 )
-"""What speaks against confining a launch, what costs least first. The last is that it is not proved."""
+"""What speaks against confining a launch, what costs least first: whether it is the command that does and not
+the machine (then it is said each time), and what gives the sentence, None where it does not. The last reason
+is that it is not proved."""

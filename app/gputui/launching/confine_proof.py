@@ -12,14 +12,16 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.untrusted_json import LAST_MOMENT, DocumentError, JsonValue
 from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, write_private
 from gputui.system.root import Root
-from gputui.vendors.driver_process import NoAnswerError, ask_driver
 from gputui.vendors.registry import vendor_of
+
+if TYPE_CHECKING:
+    from gputui.inventory.untrusted_json import JsonValue
 
 SECONDS = 20.0
 """How long the driver may take to start: without the persistence daemon it first initializes the device."""
@@ -82,6 +84,10 @@ def proved(
 
 
 def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root: Root) -> str | None:
+    # (A launch mostly finds that it has been proved, and waits for each import.)
+    from gputui.inventory.untrusted_json import DocumentError
+    from gputui.vendors.driver_process import NoAnswerError, ask_driver
+
     vendor = vendor_of((device,))
     if vendor.driver_probe is None:
         return f"gputui cannot ask {vendor.driver} what a confined process sees"
@@ -120,16 +126,9 @@ def _kept(environ: Mapping[str, str]) -> dict[str, tuple[str | None, float]]:
     """The answers that are kept, the newest last, by what they are valid for: why not, and when."""
     try:
         with os.fdopen(open_own(_file(environ)), "rb") as file:
-            data = file.read(_LARGEST + 1)
-        rows = JsonValue(json.loads(data), "proofs")["proofs"].items(_MOST)
-        return {
-            row["of"].text(): (
-                row["why"].text() if row["why"].known else None,
-                row["time"].number(LAST_MOMENT),
-            )
-            for row in rows
-        }
-    except (OSError, NoHomeError, DocumentError, ValueError, RecursionError):
+            rows = json.loads(file.read(_LARGEST))["proofs"]
+        return {str(row["of"]): (row["why"] and str(row["why"]), float(row["time"])) for row in rows[:_MOST]}
+    except (OSError, NoHomeError, LookupError, TypeError, ValueError, RecursionError):
         return {}
 
 

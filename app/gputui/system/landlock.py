@@ -23,6 +23,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -70,7 +71,7 @@ def check() -> None:
     version = _call(_CREATE_RULESET, None, 0, _VERSION)
     if version < _NEEDED_VERSION:
         raise LandlockError(errno.EPROTONOSUPPORT)
-    if ctypes.CDLL(None).prctl(_GET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (0, 0, 0, 0))):
+    if _library().prctl(_GET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (0, 0, 0, 0))):
         # We may be confined ourselves. Nothing tells how often but one more confinement, of a thread that
         # ends at once.
         in_confined_thread((), lambda: None)
@@ -112,13 +113,18 @@ def in_confined_thread(left_out: Sequence[str | bytes], start: Callable[[], T]) 
     return results[0]
 
 
+@lru_cache(1)
+def _library() -> ctypes.CDLL:
+    """The C library. (Each object of it makes classes of its own, which takes longer than a call.)"""
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _call(number: int, *arguments: object) -> int:
     """A system call. Raises LandlockError."""
     if sys.platform != "linux":
         raise LandlockError(errno.ENOSYS)
-    library = ctypes.CDLL(None, use_errno=True)
     # (syscall(2) takes longs: a C int would leave the upper half of a register as it was.)
-    found: int = library.syscall(
+    found: int = _library().syscall(
         *(ctypes.c_long(each) if isinstance(each, int) else each for each in (number, *arguments))
     )
     if found < 0:
@@ -127,9 +133,8 @@ def _call(number: int, *arguments: object) -> int:
 
 
 def _restrict(rules: int) -> None:
-    library = ctypes.CDLL(None, use_errno=True)
     one, zero = ctypes.c_ulong(1), ctypes.c_ulong(0)
-    if library.prctl(_NO_NEW_PRIVS, one, zero, zero, zero):
+    if _library().prctl(_NO_NEW_PRIVS, one, zero, zero, zero):
         raise LandlockError(ctypes.get_errno())
     _call(_RESTRICT_SELF, rules, 0)
 
