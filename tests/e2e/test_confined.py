@@ -9,89 +9,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-import simcuda
-from confinement import Machine, needs_landlock, without_landlock
+from confinement import MINORS, Confined, confined_box, needs_landlock, script, without_landlock
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
-from unit.claims_support import EIGHT
 
 pytestmark = [pytest.mark.e2e, needs_landlock]
-
-SEEN = """
-import ctypes, json, os
-cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
-code = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
-found = []
-for place in range(0 if code else count.value):
-    uuid = (ctypes.c_ubyte * 16)()
-    cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), place)
-    found.append(bytes(uuid).hex())
-print(json.dumps(found), flush=True)
-"""
-"""A program that uses CUDA: it prints the devices that it sees, in its order."""
-
-MINORS = (3, 7, 0, 5, 1, 6, 2, 4)
-"""The driver's numbers of the eight GPUs, which are not their indices."""
-
-
-class Confined:
-    """A box on a machine with device files; each call of gputui is a process there."""
-
-    def __init__(self, machine: Machine, nvml: SimulatedNvml, environ: dict[str, str], folder: Path) -> None:
-        self.machine, self.nvml, self.environ, self.folder = machine, nvml, environ, folder
-        self.uuids = [
-            line.split()[2] for line in nvml.box.read_text().splitlines() if line.startswith("gpu ")
-        ]
-        self.program = folder / "seen.py"
-        self.program.write_text(SEEN)
-
-    def call(self, *words: str, before: Sequence[str] = (), **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*self.machine.before, *before, sys.executable, "-m", "gputui", *words],
-            env={**self.environ, **more},
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def seen(self, *words: str, before: Sequence[str] = (), **more: str) -> list[int]:
-        """The indices of the GPUs that a program of this call saw, in its order."""
-        done = self.call(*words, before=before, **more)
-        assert done.returncode == 0, done.stderr
-        return self.told(done.stdout)
-
-    def told(self, text: str) -> list[int]:
-        bare = [uuid.removeprefix("GPU-").replace("-", "") for uuid in self.uuids]
-        return [bare.index(uuid) for uuid in json.loads(text.strip().splitlines()[-1])]
-
-    @property
-    def python(self) -> tuple[str, str]:
-        return sys.executable, str(self.program)
-
-
-def _made(folder: Path, nvml: SimulatedNvml, nodes: Sequence[str], rows: Sequence[str] = ()) -> Confined:
-    machine = Machine(folder / "machine", nodes, rows)
-    base = simcuda.environment(nvml.environment(), simcuda.build())
-    environ = machine.environment(base) | {
-        "GPUTUI_CLAIMS": str(folder / "claims"),
-        "XDG_STATE_HOME": str(folder / "state"),
-        "TMPDIR": "/tmp",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    return Confined(machine, nvml, environ, folder)
-
-
-@pytest.fixture
-def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Confined:
-    facts = {str(index): {"minor": minor} for index, minor in enumerate(MINORS)}
-    simulated_nvml.show_box(EIGHT, facts=facts)
-    return _made(tmp_path, simulated_nvml, [f"nvidia{minor}" for minor in MINORS])
 
 
 def test_a_command_sees_its_devices_only_in_the_order_that_was_selected(box: Confined) -> None:
@@ -110,14 +36,6 @@ def test_numbers_inside_are_relative_and_the_line_is_not(box: Confined) -> None:
     )
     assert by_uuid.stdout == f"{box.uuids[5]},{box.uuids[4]}\n"
     assert box.seen("run", "--confine", "--ids", "uuid", "--gpus", "5,4", "--", *box.python) == [5, 4]
-
-
-def script(box: Confined, text: str, name: str = "script.sh") -> str:
-    """A file with this text; SEEN in it starts the program that says what it sees."""
-    path = box.folder / name
-    path.write_text(text.replace("SEEN", " ".join(box.python)) + "\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 FREE = 'env -u "CUDA_$(printf VISIBLE)_DEVICES" SEEN'
@@ -321,7 +239,7 @@ def test_instances_are_confined_by_their_capabilities(tmp_path: Path, simulated_
         rows += [f"gpu1/gi{place + 1}/access {gpu}", f"gpu1/gi{place + 1}/ci0/access {compute}"]
         nodes += [f"nvidia-caps/nvidia-cap{number}" for number in (gpu, compute)]
     snapshot = simulated_nvml.show_box(BOXES["a100-mig"], facts=facts)
-    box = _made(tmp_path, simulated_nvml, nodes, rows)
+    box = confined_box(tmp_path, simulated_nvml, nodes, rows)
     text = script(box, FREE)
     parts = [each for each in snapshot.devices if each.parent is not None]
     uuid = parts[2].uuid

@@ -61,45 +61,41 @@ def confined(
     how: Confine,
     prove: bool = True,
     again: bool = False,
+    asking: Callable[[], object] | None = None,
 ) -> Launch:
     """The launch, with how it is started confined where it is to be; `made` composes it for devices with the
     numbers that they have by themselves.
 
     Without `prove` no driver is asked, and what has not been proved before is not confined; `again` proves it
-    anew. Raises CannotConfineError where it is to be confined always, and cannot be.
+    anew; `asking` is called before a driver is asked, which takes up to seconds. Raises CannotConfineError
+    where it is to be confined always, and cannot be.
     """
     if how == "never" or not launch.devices:
         return launch
     others = left_out(launch.devices, snapshot, HERE)
     case = Case(launch, made(_alone(launch.devices)), intent, snapshot, others, environ, HERE)
-    return _decided(case, how, prove, again)
-
-
-def _alone(devices: tuple[Device, ...]) -> tuple[Device, ...]:
-    """The devices as a program numbers them that can open no others; instances are named by UUID anyway."""
-    return devices if any(device.parent for device in devices) else renumbered(devices)
-
-
-def _decided(case: Case, how: Confine, prove: bool, again: bool) -> Launch:
-    launch = case.launch
-    if case.left_out == ():
+    if others == ():
         # There are no other devices: nothing is to be kept from it.
         return launch
     for of_command, reason in AGAINST:
         why = reason(case)
         if why is not None:
             return _not_confined(launch, how, why, of_command)
-    assert case.left_out is not None  # the first reason
-    environ = launch.environment(case.environ)
-    why = proved(launch.devices[0], case.snapshot, environ, case.root, prove, again)
+    assert others is not None  # the first reason
+    why = proved(launch.devices[0], snapshot, launch.environment(environ), case.root, prove, again, asking)
     if why is not None:
         return _not_confined(launch, how, why, False)
     names = ", ".join(map(launch.vendor.device, range(len(launch.devices))))
-    labels = ",".join(map(case.snapshot.label, launch.devices))
+    labels = ",".join(map(snapshot.label, launch.devices))
     sees = f"sees only GPU {labels} ({names})"
     changes = (*case.inside.changes, (CONFINED, "1"))
-    inside = Inside(case.inside.argv, changes, case.left_out, sees)
+    inside = Inside(case.inside.argv, changes, others, sees)
     return replace(launch, inside=inside, remarks=(*launch.remarks, sees))
+
+
+def _alone(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The devices as a program numbers them that can open no others; instances are named by UUID anyway."""
+    return devices if any(device.parent for device in devices) else renumbered(devices)
 
 
 def _not_confined(launch: Launch, how: Confine, why: str, said: bool) -> Launch:

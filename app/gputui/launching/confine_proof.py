@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,10 +67,12 @@ def proved(
     root: Root,
     ask: bool = True,
     again: bool = False,
+    asking: Callable[[], object] | None = None,
 ) -> str | None:
     """None where confinement is proved on this machine for devices like this one; else why it is not.
 
-    `ask`: whether the driver may be asked where nothing is kept; `again`: whatever is kept.
+    `ask`: whether the driver may be asked where nothing is kept; `again`: whatever is kept. `asking` is
+    called before it is asked.
     """
     of = subject(device, root)
     kept = {} if again else _kept(environ)
@@ -78,6 +80,8 @@ def proved(
         return kept[of][0]
     if not ask:
         return NOT_YET
+    if asking is not None:
+        asking()
     why = _tried(device, snapshot, environ, root)
     _keep(environ, of, why)
     return why

@@ -8,7 +8,8 @@
  * process has one MIG instance only. What a real driver does with an entry given twice is not documented:
  * here it ends the list. SIMCUDA_INIT is a CUresult that cuInit answers instead of starting. With SIMNVML_NODES a
  * device whose node this process may not open is left out before anything is counted (box.c of simnvml);
- * SIMCUDA_SEES_ALL=1 is a driver that looks at no node.
+ * SIMCUDA_SEES_ALL=1 is a driver that looks at no node. cuInit first waits until a writer has opened and closed the
+ * named pipe SIMCUDA_WAITS.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -161,6 +162,13 @@ API cuInit(unsigned flags)
         return INVALID_VALUE;
     if (order && atoi(order))
         return atoi(order);
+    const char *waits = getenv("SIMCUDA_WAITS");
+    FILE *pipe = waits ? fopen(waits, "r") : NULL;
+    if (pipe) {
+        while (fgetc(pipe) != EOF)
+            ;
+        fclose(pipe);
+    }
     if (!started) {
         FILE *file = box ? fopen(box, "r") : NULL;
         if (!file)
