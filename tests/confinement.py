@@ -140,8 +140,12 @@ class Confined:
         self.program.write_text(SEEN)
 
     def call(self, *words: str, before: Sequence[str] = (), **more: str) -> subprocess.CompletedProcess[str]:
+        return self.outside(*before, sys.executable, "-m", "gputui", *words, **more)
+
+    def outside(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Any program on that machine."""
         return subprocess.run(
-            [*self.machine.before, *before, sys.executable, "-m", "gputui", *words],
+            [*self.machine.before, *words],
             env={**self.environ, **more},
             cwd=self.folder,
             capture_output=True,
