@@ -267,7 +267,7 @@ def how_confined_here(args: argparse.Namespace, options: LaunchOptions) -> Confi
     from gputui.allocating.settings import SettingsError
 
     try:
-        return how_confined(options, os.environ, not elsewhere(args))
+        return how_confined(options.confine, os.environ, not elsewhere(args))
     except SettingsError as error:
         raise WrongCallError(str(error)) from None
 

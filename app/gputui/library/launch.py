@@ -143,7 +143,7 @@ def launch(
     options = _options(command, launcher, processes, python, directory, env, confine)
     limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
     intent = read_intent(options, os.environ)
-    how = how_confined(options, os.environ, demo is None and recording is None)
+    how = how_confined(options.confine, os.environ, demo is None and recording is None)
     request = _request(options, intent, n, devices, limits)
     if how != "never":
         request = replace(request, facts=request.facts | Want.NODES)

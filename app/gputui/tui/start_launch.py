@@ -118,7 +118,7 @@ def _confined(app_state: AppState, environ: Mapping[str, str], asking: Callable[
             devices, app_state.options, app_state.environ, app_state.host_environment, app_state.vendors
         )
 
-    how = how_confined(app_state.options, environ)
+    how = how_confined(app_state.options.confine, environ)
     return confined(launch, made, app_state.intent, snapshot, environ, how, asking=asking)
 
 
