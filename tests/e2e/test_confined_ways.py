@@ -99,7 +99,7 @@ OWN = "{**__import__('os').environ, 'CUDA_VISIBLE_DEVICES': '3'}"
 def test_what_held_devices_are_for_is_confined_and_this_process_is_not(
     box: Confined, held: str, expected: list[list[int]]
 ) -> None:
-    sets = "env CUDA_VISIBLE_DEVICES=0,1 ".split()
+    sets = ["env", "CUDA_VISIBLE_DEVICES=0,1"]
     code = f"""
 import subprocess
 with hold(devices=[5, 4], {held}) as held:

@@ -75,6 +75,7 @@ class Job:
     created     when the record was made;  started: its command;  ended: its command
     status      the command's exit status; None also where a signal ended it
     signal      the signal that ended it
+    why         why gputui itself stopped it, None where a person did;
     stop        the signal it was asked to stop with;  killed: how many of its processes needed SIGKILL then
     left        how many processes it left behind when its command ended
     peak_process_memory   bytes of RAM (resident): the most that any one of its processes had, without those
@@ -107,6 +108,7 @@ class Job:
     status: int | None = None
     signal: int | None = None
     stop: int | None = None
+    why: str | None = None
     killed: int = 0
     left: int = 0
     peak_process_memory: int | None = None

@@ -219,6 +219,7 @@ def _finished(node: JsonValue) -> dict[str, Any]:
         "status": maybe_whole(node.get("status", None)),
         "signal": _signal(node.get("signal", None)),
         "stop": _signal(node.get("stop", None)),
+        "why": maybe_text(node.get("why", None)),
         "killed": maybe_whole(node.get("killed", None)) or 0,
         "left": maybe_whole(node.get("left", None)) or 0,
         "peak_process_memory": maybe_whole(node.get("peak_process_memory", None)),
