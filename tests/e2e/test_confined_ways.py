@@ -6,11 +6,14 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
 
-from confinement import Confined, needs_landlock, script
+from confinement import SEEN, Confined, needs_landlock, script
 from e2e.conftest import Start
+from e2e.ranks import PLAIN, need, said_in
 from e2e.terminal import Terminal
 from unit.jobs_support import until
 
@@ -148,3 +151,82 @@ def test_a_launch_from_python_is_confined(box: Confined, how: str) -> None:
     code = f"launch(['sh', {text!r}], devices=[5, 4], {how}confine='always')"
     assert in_python(box, code) == []
     assert seen(box) == [5, 4]
+
+
+# Several commands, and launchers.
+
+
+def test_tasks_and_variants_are_confined(box: Confined) -> None:
+    text = script(box, f'env -u "CUDA_$(printf VISIBLE)_DEVICES" SEEN > {box.folder}/seen.$1.$X')
+    done = box.call("each", "--confine", "-n", "3", "--", "sh", text, "{1..4}", X="x")
+    assert done.returncode == 0, done.stderr
+    vary = ("--vary", "env:X=a,b", "--confine", "--gpus", "6,2", "--force")
+    done = box.call("compare", *vary, "--", "sh", text, "v")
+    assert done.returncode == 0, done.stderr
+    tasks = [box.told(file.read_text()) for file in sorted(box.folder.glob("seen.?.x"))]
+    assert [len(devices) for devices in tasks] == [3] * 4
+    variants = [box.told(file.read_text()) for file in sorted(box.folder.glob("seen.v.*"))]
+    assert variants == [[2, 6], [2, 6]]
+
+
+SAYS = """#!/bin/sh
+echo "$0 $* | $CUDA_VISIBLE_DEVICES" | sed 's|^[^ ]*/||'
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "inside"),
+    [
+        ("accelerate launch --gpu_ids 4,5 x.py", "accelerate launch * --gpu_ids=all * | 0,1"),
+        ("deepspeed --include localhost:4,5 x.py", "deepspeed --include=localhost:0,1 *"),
+        ("vllm serve M --device-ids 4,5", "vllm serve M --device-ids 0,1 | 0,1"),
+        ("trtexec --device=5", "trtexec --device=0 | 0"),
+        ("yolo train device=4,5", "yolo train device=0,1 | 0,1"),
+        ("env CUDA_VISIBLE_DEVICES=5,4 say", "say * | 1,0"),
+        ("mpirun -x CUDA_VISIBLE_DEVICES=5,4 -np 2 say", "mpirun * | *"),
+    ],
+)
+def test_a_program_with_numbers_of_its_own_is_given_relative_ones(
+    box: Confined, command: str, inside: str
+) -> None:
+    """(Stand-ins, which say how they were called.)"""
+    (box.folder / "x.py").touch()
+    for name in ("accelerate", "deepspeed", "vllm", "trtexec", "yolo", "say", "mpirun"):
+        program = box.folder / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(SAYS)
+        program.chmod(0o755)
+    path = f"{box.folder}/bin:{box.environ['PATH']}"
+    done = box.call("run", "--confine", "--", *command.split(), PATH=path)
+    assert done.returncode == 0, done.stderr
+    assert fnmatch(done.stdout.strip(), inside)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "gpus", "first"),
+    [
+        ("torchrun", "5,4", "1,0"),
+        ("accelerate", "5,4", "1,0"),
+        ("deepspeed", "4,5", "0,1"),
+        ("deepspeed", "5,4", "1,0"),
+    ],
+)
+def test_ranks_of_a_real_launcher_are_on_the_claimed_devices(
+    box: Confined, launcher: str, gpus: str, first: str
+) -> None:
+    """(deepspeed's first stage for what ascends; else its second one, with a list of its own.)"""
+    need("torch")
+    need({"torchrun": "torch"}.get(launcher, launcher))
+    (box.folder / "train.py").write_text(f"{PLAIN}\nsys.stdout = open(f'seen.{{rank}}', 'w')\n{SEEN}")
+    path = f"{Path(sys.executable).parent}:{box.environ['PATH']}"
+    # (deepspeed counts two devices, which is what a torch with CUDA would see inside.)
+    counts = {"DS_ACCELERATOR": "cpu", "LOCAL_SIZE": "2"}
+    more = {"PATH": path, "HF_HOME": str(box.folder), "OMP_NUM_THREADS": "1", **counts}
+    words = ("run", "--confine", "--gpus", gpus, "--launcher", launcher, "--", "python", "train.py")
+    done = box.call(*words, **more)
+    assert done.returncode == 0, done.stderr
+    ranks = said_in(box.folder)
+    assert [rank["LOCAL_RANK"] for rank in ranks] == ["0", "1"]
+    assert [rank["CUDA_VISIBLE_DEVICES"] for rank in ranks] == [first] * 2
+    order = [int(number) for number in gpus.split(",")]
+    assert [box.told(file.read_text()) for file in sorted(box.folder.glob("seen.?"))] == [order] * 2
