@@ -13,6 +13,7 @@ import pytest
 
 from confinement import MINORS, Confined, confined_box, needs_landlock, script, without_landlock
 from gputui.sources.simulated.boxes import BOXES
+from gputui.system import landlock
 from simnvml import SimulatedNvml
 
 pytestmark = [pytest.mark.e2e, needs_landlock]
@@ -104,6 +105,43 @@ def test_a_kernel_without_landlock(box: Confined, number: int) -> None:
     assert done.returncode == 2 and "Traceback" not in done.stderr and not done.stdout
     assert box.seen("run", *words, before=before) == [6, 2]
     assert box.seen("run", "--no-confine", *words, before=before) == [6, 2]
+
+
+SIXTEEN = """
+import os, runpy, sys
+confine = runpy.run_path(sys.argv[1])["confine"]
+for _ in range(16):
+    confine(())
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+def test_within_sixteen_confinements_nothing_can_be_confined(box: Confined) -> None:
+    before = [sys.executable, "-I", "-S", "-c", SIXTEEN, landlock.__file__]
+    words = ("--gpus", "6,2", "--", *box.python)
+    done = box.call("run", "--confine", *words, before=before)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and not done.stdout
+    assert box.seen("run", *words, before=before) == [6, 2]
+
+
+def test_a_confined_command_may_start_one(box: Confined) -> None:
+    inner = [sys.executable, "-m", "gputui", "run", "--confine", "--gpus", "0", "--", *box.python]
+    assert box.seen("run", "--confine", "--gpus", "6,2", "--", *inner) == [2]
+
+
+def test_a_device_whose_file_has_vanished_is_in_nobody_s_way(box: Confined) -> None:
+    """(The driver does not show it any more.)"""
+    (box.machine.folder / "nodes" / f"nvidia{MINORS[2]}").unlink()
+    done = box.call("run", "--confine", "--gpus", box.uuids[2], "--", *box.python)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and not done.stdout
+    both = f"{box.uuids[6]},{box.uuids[1]}"
+    assert box.seen("run", "--confine", "--gpus", both, "--", *box.python) == [6, 1]
+
+
+def test_a_machine_with_thousands_of_device_files(box: Confined) -> None:
+    for number in range(3000):
+        (box.machine.folder / "nodes" / f"tty{number}").touch()
+    assert box.seen("run", "--confine", "--gpus", "6,2", "--", *box.python) == [6, 2]
 
 
 def test_where_cuda_has_not_been_used_yet_nothing_is_confined(box: Confined) -> None:
