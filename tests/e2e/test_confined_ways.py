@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from confinement import SEEN, Confined, needs_landlock, script
+from confinement import MINORS, SEEN, Confined, needs_landlock, script
 from e2e.conftest import Start
 from e2e.ranks import PLAIN, need, said_in
 from e2e.terminal import Terminal
@@ -230,3 +230,17 @@ def test_ranks_of_a_real_launcher_are_on_the_claimed_devices(
     assert [rank["CUDA_VISIBLE_DEVICES"] for rank in ranks] == [first] * 2
     order = [int(number) for number in gpus.split(",")]
     assert [box.told(file.read_text()) for file in sorted(box.folder.glob("seen.?"))] == [order] * 2
+
+
+@pytest.mark.parametrize("how", ["--confine", "--no-confine"])
+def test_a_job_that_fails_for_its_confinement_is_told_so(box: Confined, how: str) -> None:
+    other = f"exec 3<>/dev/nvidia{MINORS[0]}; exit 3"
+    done = box.call("run", how, "--attach", "--gpus", "6", "--", "bash", "-c", other)
+    assert done.returncode == 3
+    assert ("--no-confine" in done.stderr) == (how == "--confine")
+    (job,) = json.loads(box.call("jobs", "--json").stdout)["jobs"]
+    shown = box.call("jobs", "show", job["id"]).stdout
+    assert ("--no-confine" in shown) == (how == "--confine")
+    # What fails as ever is not blamed on it.
+    done = box.call("run", how, "--attach", "--gpus", "6", "--", sys.executable, "-c", "raise ValueError")
+    assert done.returncode == 1 and "--no-confine" not in done.stderr

@@ -8,7 +8,7 @@ import pytest
 
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.launching.confine import AGAINST, Case
+from gputui.launching.confine import AGAINST, Case, explained
 from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch
 from gputui.system.root import Root
@@ -60,6 +60,7 @@ def test_a_table_of_mounts_that_nobody_understands(tmp_path: Path, text: str) ->
         ("sudo", "x"),
         ("nice", "sudo", "x"),
         ("bash", "-c", "cd x && sudo -E y"),
+        ("sh", "-c", "x; exec A=1 sudo y"),
         ("docker", "run", "image"),
         ("env", "X=1", "srun", "x"),
     ],
@@ -74,3 +75,48 @@ def test_programs_that_do_not_work_inside(tmp_path: Path, argv: tuple[str, ...])
 )
 def test_a_word_that_only_looks_like_one(tmp_path: Path, argv: tuple[str, ...]) -> None:
     assert found(tmp_path, *argv) == []
+
+
+def test_a_program_that_takes_another_user_s_rights(tmp_path: Path) -> None:
+    helper = tmp_path / "helper"
+    helper.write_text("#!/bin/sh\n")
+    helper.chmod(0o755)
+    assert found(tmp_path, str(helper)) == []
+    helper.chmod(0o4755)
+    assert len(found(tmp_path, str(helper))) == 1
+    assert len(found(tmp_path, "bash", "-c", f"cd /; exec {helper} x")) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'sudo: The "no new privileges" flag is set, which prevents sudo from running as root.',
+        "PermissionError: [Errno 13] Permission denied: '/dev/nvidia3'",
+        "x.sh: 1: cannot open /dev/dri/renderD129: Permission denied",
+        "open(/dev/accel/accel2) = -1 EACCES",
+        "fusermount3: mount failed: Operation not permitted",
+        "bwrap: Failed to make / slave: Operation not permitted",
+    ],
+)
+def test_a_failure_that_confinement_explains(line: str) -> None:
+    for lines in ((line,), ("epoch 1", line, "Exiting")):
+        said = explained(lines)
+        assert said is not None and "--no-confine" in said and "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA error: invalid device ordinal",
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'train.py'",
+        "PermissionError: [Errno 13] Permission denied: '/data/train.csv'",
+        "could not open /dev/nvidia3: No such file or directory",
+        "found /dev/nvidia0, /dev/nvidia1",
+        "kill: (1) - Operation not permitted",
+        "git: mount point is read-only",
+        "",
+    ],
+)
+def test_an_ordinary_failure_is_nothing_of_confinement(line: str) -> None:
+    assert explained((line,)) is None and explained(("epoch 1", line)) is None

@@ -331,6 +331,11 @@ def _status_of(job: Job) -> int:
         from gputui.jobs.start import why_not
 
         say(why_not(job.trouble, job))
+    from gputui.cli.jobs_text import confinement_trouble
+
+    trouble = confinement_trouble(job)
+    if trouble is not None:
+        say(trouble)
     if job.exit_status is None:
         say(f"job {job.id} has ended, and with which status is not known")
         return NOT_KNOWN

@@ -16,6 +16,8 @@ from gputui.jobs.start import why_not
 from gputui.jobs.store import Stored
 from gputui.launching.quoting import quote
 
+_LINES = 20
+"""Lines of a log in which the reason of a failure is looked for."""
 _HEADINGS = ("ID", "NAME", "DEVICES", "STATE", "STATUS", "RAN", "ENDED", "COMMAND")
 
 
@@ -77,6 +79,7 @@ def facts(job: Job, waits: Mapping[str, str] | None = None) -> list[str]:
         ("state", job.state),
         ("status", status_text(job) if job.over else None),
         ("reason", printable(_reason(job) or "") or None),
+        ("confined", confinement_trouble(job)),
         ("peak RAM", _peak(job)),
         ("devices", ",".join(map(_device, job.devices)) or _waits(job, waits or {}) or "CPU"),
         ("directory", quote(job.directory) if job.directory else None),
@@ -91,6 +94,16 @@ def facts(job: Job, waits: Mapping[str, str] | None = None) -> list[str]:
 def _reason(job: Job) -> str | None:
     """Why it could not be started, or was stopped, None where nobody decided that but a person."""
     return why_not(job.trouble, job) if job.trouble is not None else job.why
+
+
+def confinement_trouble(job: Job) -> str | None:
+    """What a confined job that failed says in its last lines that confinement explains, None for nothing."""
+    if job.state != "failed" or not job.confined:
+        return None
+    from gputui.jobs.last_lines import last_lines
+    from gputui.launching.confine import explained
+
+    return explained(last_lines(job.log, _LINES))
 
 
 def _peak(job: Job) -> str | None:

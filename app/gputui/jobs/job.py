@@ -84,6 +84,7 @@ class Job:
     constraints the words of `gputui run` that said which devices will do: --group, --order, --wait …
     withheld    what was not kept of the command, as it looks like a secret: names of options, variables; in
                 `argv`, `line` and `changes` stands a mark for each value
+    confined    whether it can open its own devices only
     waits       how many devices it had to wait for, None for a job that had its devices at once;  taken: when
                 it got them (then `devices`, `line` and `changes` are what they are since)
     """
@@ -116,6 +117,7 @@ class Job:
     launch: object = None
     constraints: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+    confined: bool = False
     waits: int | None = None
     taken: float | None = None
     state: State

@@ -250,6 +250,7 @@ def _given(launch: Launch, folder: Path, name: str | None) -> Job:
         argv=launch.argv,
         changes=launch.changes,
         directory=directory,
+        confined=launch.inside is not None,
         devices=tuple(JobDevice(d.index, d.uuid, d.name) for d in launch.devices),
         launcher=launch.launcher,
         user=own_name(),

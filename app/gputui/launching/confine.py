@@ -11,11 +11,15 @@ What speaks against it is one table, `AGAINST`, with a sentence each.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import shutil
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from gputui.inventory.device import Device
 from gputui.inventory.errors import GputuiError
+from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.argument_vector import program_name
@@ -112,7 +116,7 @@ _DAEMON = "{} has the command started by another process, which is not confined"
 _OWN_LIST = "{} gives its containers devices of its own: the selected ones"
 
 _PROGRAMS: dict[str, str] = {
-    **dict.fromkeys(("sudo", "su", "doas", "pkexec", "runuser", "newgrp", "sg"), _SETUID),
+    **dict.fromkeys(("sudo", "su", "doas", "pkexec"), _SETUID),
     **dict.fromkeys(
         (
             "apptainer",
@@ -134,19 +138,58 @@ _PROGRAMS: dict[str, str] = {
 }
 """Programs that do not work in a confined process, or whose command is not in it."""
 
-_BEGINS_COMMAND = r"(?:^|[;&|({\n`]|\b(?:exec|then|do|else|nohup|time)\s)\s*([\w./+-]+)"
+_BEGINS_COMMAND = r"(?:^|[;&|({\n`]|\b(?:then|do|else)\s)[ \t]*(?:(?:exec|nohup|time|env|\w+=[^\s;&|(){}`]*)[ \t]+)*([\w./+-]+)"
 """The first words of the commands in a line of a shell, roughly: what is not found fails loudly inside."""
 
 
 def _program(case: Case) -> str | None:
     argv = case.launch.argv
     command = unwrap(argv)[1]
-    names = [program_name(call.words) for call in wrappers(argv)] + [program_name(command)]
+    words = [*(call.words[0] for call in wrappers(argv)), *command[:1]]
     shell = shell_of(command)
     if shell is not None:
-        names += [program_name((word,)) for word in re.findall(_BEGINS_COMMAND, shell.command or "")]
-    found = next((name for name in names if name in _PROGRAMS), None)
-    return _PROGRAMS[found].format(found) if found is not None else None
+        words += re.findall(_BEGINS_COMMAND, shell.command or "")
+    for word in words:
+        name = program_name((word,))
+        why = _PROGRAMS.get(name) or (_SETUID if _takes_rights(word, case) else None)
+        if why is not None:
+            return why.format(name)
+    return None
+
+
+def _takes_rights(word: str, case: Case) -> bool:
+    """Whether a program is set to run as its owner (chmod(1), "u+s")."""
+    path = shutil.which(word, path=case.launch.environment(case.environ).get("PATH"))
+    try:
+        return path is not None and bool(Path(path).stat().st_mode & stat.S_ISUID)
+    except OSError:
+        return False
+
+
+_EXPLAINED = (
+    ("no new privileges", "", "sudo and other setuid programs have no effect in a confined command"),
+    (
+        r"/dev/(?:nvidia\d|nvidia-caps/|dri/|accel/)",
+        "Permission denied|EACCES",
+        "a confined command cannot open the files of other devices",
+    ),
+    (
+        r"\b(?:fusermount3?|bwrap|apptainer|singularity|unshare)\b",
+        "Operation not permitted|EPERM",
+        "a confined command cannot change mounts",
+    ),
+)
+"""Two expressions of which both are in a line of what a command wrote, and what they mean."""
+
+
+def explained(lines: Sequence[str]) -> str | None:
+    """Why a confined command has failed, by its last lines; None where they say nothing that confinement
+    explains, as of most failures."""
+    for line in reversed(lines):
+        for what, how, why in _EXPLAINED:
+            if re.search(what, line) and re.search(how, line):
+                return f"{why} (--no-confine starts it otherwise): {printable(line)}"
+    return None
 
 
 def _own_numbers(case: Case) -> str | None:

@@ -114,7 +114,7 @@ class Held(Picked):
         from gputui.launching.intent import Intent
         from gputui.launching.launch import Launch
         from gputui.launching.start import cannot_confine
-        from gputui.system.landlock import LandlockError, in_confined_thread
+        from gputui.system.landlock import LandlockError, started
 
         base = os.environ if env is None else env
         words = tuple(map(os.fspath, command))
@@ -134,7 +134,7 @@ class Held(Picked):
             return subprocess.Popen(launch.argv, env=launch.environment(base), **how)
 
         try:
-            return in_confined_thread(launch.left_out, start) if launch.left_out else start()
+            return started(launch.left_out, start)
         except LandlockError as error:
             raise cannot_confine(error) from None
 

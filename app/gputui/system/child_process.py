@@ -22,7 +22,7 @@ from pathlib import Path
 
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
-from gputui.system.landlock import in_confined_thread
+from gputui.system.landlock import started
 
 MOST_ANSWER = 4 * 1024 * 1024
 """Bytes of an answer that are read; 72 devices measured in pairs take 1 MiB."""
@@ -109,7 +109,7 @@ def run(
         )
 
     try:
-        child = in_confined_thread(left_out, start) if left_out else start()
+        child = started(left_out, start)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if directory is not None and isinstance(error, OSError) and error.filename == directory:

@@ -90,6 +90,11 @@ def confine(left_out: Sequence[str | bytes]) -> None:
         os.close(rules)
 
 
+def started(left_out: Sequence[str | bytes], start: Callable[[], T]) -> T:
+    """What `start` returns, which starts a process: it is confined where anything is to be left out."""
+    return in_confined_thread(left_out, start) if left_out else start()
+
+
 def in_confined_thread(left_out: Sequence[str | bytes], start: Callable[[], T]) -> T:
     """What `start` returns or raises, called in a thread of its own that is confined; ours is not.
 
