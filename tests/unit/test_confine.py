@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from gputui.inventory.device import Device
-from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.confine import AGAINST, Case, explained
 from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch
@@ -20,10 +19,9 @@ def found(root: Path, *argv: str) -> list[str]:
     """The reasons on a machine with these files."""
     device = Device(index=0, uuid="GPU-1", vendor="nvidia")
     launch = Launch(argv or ("true",), devices=(device,))
-    snapshot = Snapshot(Host(), 0.0, (device,))
     (root / "dev").mkdir(exist_ok=True)
     (root / "dev" / "nvidia-uvm").touch()
-    case = Case(launch, launch, Intent(), snapshot, ("/dev/nvidia1",), {}, Root(str(root)))
+    case = Case(launch, launch, Intent(), ("/dev/nvidia1",), {}, Root(str(root)))
     # (Whether the kernel of the tests has Landlock is another matter.)
     rows = [reason(case) for _, reason in AGAINST]
     return [why for why in rows if why is not None and "andlock" not in why]

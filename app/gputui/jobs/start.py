@@ -37,6 +37,7 @@ from gputui.system.users import own_name
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
+    from gputui.allocating.settings import Settings
 
 _SUPERVISE = Path(__file__).with_name("supervise.py")
 _LIVE = "PYTHONUNBUFFERED"
@@ -185,13 +186,8 @@ def start_leased_job(
 def notify_words(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The command of the settings that is told when a job has ended, its program with the whole path.
 
-    () where there is none. Settings that cannot be read are no reason not to start."""
-    from gputui.allocating.settings import SettingsError, settings
-
-    try:
-        words = settings(environ).notify
-    except SettingsError:
-        return ()
+    () where there is none."""
+    words = _settings(environ).notify
     if not words or any("\0" in word for word in words):
         return ()
     import shutil
@@ -203,27 +199,21 @@ def notify_words(environ: Mapping[str, str]) -> tuple[str, ...]:
 def _look(launch: Launch, job: Job, environ: Mapping[str, str]) -> tuple[str, ...]:
     """What the supervisor calls again and again: it stops the job if it runs on devices that it has not
     claimed. () where a job of the settings is not to be stopped for that, or cannot get there."""
-    from gputui.allocating.settings import SettingsError, settings
     from gputui.jobs.queued import this_gputui
 
-    if launch.inside is not None or not (launch.devices or job.waits):
-        return ()
-    try:
-        stops = settings(environ).stray == "stop"
-    except SettingsError:
-        stops = False
-    return this_gputui(("jobs", "stop", "--if-stray", job.id)) if stops else ()
+    gets_there = launch.inside is None and (launch.devices or job.waits)
+    looks = gets_there and _settings(environ).stray == "stop"
+    return this_gputui(("jobs", "stop", "--if-stray", job.id)) if looks else ()
 
 
-def _log_cap(environ: Mapping[str, str]) -> int:
-    """The most bytes that a log may have on the disk, 0 for any. Settings that cannot be read are no reason
-    not to start."""
-    from gputui.allocating.settings import DEFAULT_LOG_CAP, SettingsError, settings
+def _settings(environ: Mapping[str, str]) -> Settings:
+    """The settings. Those that cannot be read are no reason not to start."""
+    from gputui.allocating.settings import Settings, SettingsError, settings
 
     try:
-        return settings(environ).log_cap
+        return settings(environ)
     except SettingsError:
-        return DEFAULT_LOG_CAP
+        return Settings()
 
 
 def why_not(trouble: Trouble, job: Job) -> str:
@@ -295,7 +285,9 @@ def _supervise(
             os.close(log)
         with process:
             if process.stdin is not None:
-                _tell(process.stdin, launch, environment.get("LC_CTYPE"), _log_cap(environ), tie, look)
+                _tell(
+                    process.stdin, launch, environment.get("LC_CTYPE"), _settings(environ).log_cap, tie, look
+                )
             return answers.read()
 
 

@@ -42,7 +42,6 @@ class Case(NamedTuple):
     """A launch that could be confined.
 
     inside    as it was composed for the numbers that its devices have by themselves
-    snapshot  the box, read with `Want.NODES`
     left_out  the device files of the others; None where the file of a device is not known
     environ   what the command will inherit
     """
@@ -50,7 +49,6 @@ class Case(NamedTuple):
     launch: Launch
     inside: Launch
     intent: Intent
-    snapshot: Snapshot
     left_out: tuple[str, ...] | None
     environ: Mapping[str, str]
     root: Root
@@ -77,7 +75,7 @@ def confined(
     if how == "never" or not launch.devices:
         return launch
     others = left_out(launch.devices, snapshot, HERE)
-    case = Case(launch, made(_alone(launch.devices)), intent, snapshot, others, environ, HERE)
+    case = Case(launch, made(_alone(launch.devices)), intent, others, environ, HERE)
     if others == ():
         # There are no other devices: nothing is to be kept from it.
         return launch
@@ -138,7 +136,10 @@ _PROGRAMS: dict[str, str] = {
 }
 """Programs that do not work in a confined process, or whose command is not in it."""
 
-_BEGINS_COMMAND = r"(?:^|[;&|({\n`]|\b(?:then|do|else)\s)[ \t]*(?:(?:exec|nohup|time|env|\w+=[^\s;&|(){}`]*)[ \t]+)*([\w./+-]+)"
+_BEGINS_COMMAND = (
+    r"(?:^|[;&|({\n`])[ \t]*"
+    r"(?:(?:exec|nohup|time|env|if|then|do|else|!|\w+=[^\s;&|(){}`]*)[ \t]+)*([\w./+-]+)"
+)
 """The first words of the commands in a line of a shell, roughly: what is not found fails loudly inside."""
 
 
