@@ -18,7 +18,7 @@ from confinement import Confined, needs_landlock, script
 
 pytestmark = [pytest.mark.e2e, needs_landlock]
 
-LIST = "CUDA_VISIBLE_DEVICES"
+TERMINAL = "import os, termios; termios.tcgetattr(os.openpty()[1])"
 
 
 class Form(NamedTuple):
@@ -99,13 +99,14 @@ FORMS = {
     "parallel": Form("parallel -j1 env CUDA_VISIBLE_DEVICES={} SEEN ::: OTHERS", needs="parallel"),
     "strace": Form("strace -f -o trace env CUDA_VISIBLE_DEVICES=OTHERS SEEN", needs="strace"),
     "tmux, a new server": Form(
+        "export TMUX_TMPDIR=$(mktemp -d)\n"
         "tmux -L own -f /dev/null new -d 'CUDA_VISIBLE_DEVICES=OTHERS SEEN > out; tmux -L own wait -S done'"
-        " && tmux -L own wait done; cat out",
+        " && tmux -L own wait done; cat out; rm -r $TMUX_TMPDIR",
         needs="tmux",
     ),
     "screen, a new server": Form(
-        "mkdir -m 700 s; export SCREENDIR=$PWD/s\n"
-        "screen -D -m sh -c 'CUDA_VISIBLE_DEVICES=OTHERS SEEN > out'; cat out",
+        "export SCREENDIR=$(mktemp -d)\n"
+        "screen -D -m sh -c 'CUDA_VISIBLE_DEVICES=OTHERS SEEN > out'; cat out; rm -r $SCREENDIR",
         needs="screen",
     ),
     "expect": of("expect", 'log_user 0\nset env(CUDA_VISIBLE_DEVICES) "OTHERS"\nputs [exec SEEN]'),
@@ -208,7 +209,7 @@ def test_no_form_of_a_command_reaches_another_device(box: Confined, name: str) -
     form = FORMS[name]
     if form.needs and shutil.which(form.needs) is None:
         pytest.skip(f"there is no {form.needs}")
-    if form.needs == "script" and box.outside("script", "-qc", "true", "/dev/null").returncode:
+    if form.needs in ("script", "tmux", "screen") and box.outside(sys.executable, "-c", TERMINAL).returncode:
         pytest.skip("no terminal can be made in a user's namespace here")
     for file, text in {**BESIDE, form.file: form.text}.items():
         script(box, re.sub(r"\bPYTHON\b", sys.executable, text.replace("OTHERS", "0,1")), file)
