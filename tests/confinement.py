@@ -6,6 +6,7 @@ root, or an ordinary user in a user namespace, may make one.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,7 +16,10 @@ from pathlib import Path
 
 import pytest
 
+import simcuda
 from gputui.system.landlock import LandlockError, check
+from simnvml import SimulatedNvml
+from unit.claims_support import EIGHT
 
 
 def _trouble() -> str | None:
@@ -105,3 +109,89 @@ class Machine:
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """That of a simulated driver that opens these files."""
         return {**base, "SIMNVML_NODES": "/dev"}
+
+
+SEEN = """
+import ctypes, json, os
+cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+code = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+found = []
+for place in range(0 if code else count.value):
+    uuid = (ctypes.c_ubyte * 16)()
+    cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), place)
+    found.append(bytes(uuid).hex())
+print(json.dumps(found), flush=True)
+"""
+"""A program that uses CUDA: it prints the devices that it sees, in its order."""
+
+MINORS = (3, 7, 0, 5, 1, 6, 2, 4)
+"""The driver's numbers of the eight GPUs, which are not their indices."""
+
+
+class Confined:
+    """A box on a machine with device files; each call of gputui is a process there."""
+
+    def __init__(self, machine: Machine, nvml: SimulatedNvml, environ: dict[str, str], folder: Path) -> None:
+        self.machine, self.nvml, self.environ, self.folder = machine, nvml, environ, folder
+        self.uuids = [
+            line.split()[2] for line in nvml.box.read_text().splitlines() if line.startswith("gpu ")
+        ]
+        self.program = folder / "seen.py"
+        self.program.write_text(SEEN)
+
+    def call(self, *words: str, before: Sequence[str] = (), **more: str) -> subprocess.CompletedProcess[str]:
+        return self.outside(*before, sys.executable, "-m", "gputui", *words, **more)
+
+    def outside(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Any program on that machine."""
+        return subprocess.run(
+            [*self.machine.before, *words],
+            env={**self.environ, **more},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def seen(self, *words: str, before: Sequence[str] = (), **more: str) -> list[int]:
+        """The indices of the GPUs that a program of this call saw, in its order."""
+        done = self.call(*words, before=before, **more)
+        assert done.returncode == 0, done.stderr
+        return self.told(done.stdout)
+
+    def told(self, text: str) -> list[int]:
+        bare = [uuid.removeprefix("GPU-").replace("-", "") for uuid in self.uuids]
+        return [bare.index(uuid) for uuid in json.loads(text.strip().splitlines()[-1])]
+
+    @property
+    def python(self) -> tuple[str, str]:
+        return sys.executable, str(self.program)
+
+
+def confined_box(
+    folder: Path, nvml: SimulatedNvml, nodes: Sequence[str], rows: Sequence[str] = ()
+) -> Confined:
+    machine = Machine(folder / "machine", nodes, rows)
+    base = simcuda.environment(nvml.environment(), simcuda.build())
+    environ = machine.environment(base) | {
+        "GPUTUI_CLAIMS": str(folder / "claims"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "TMPDIR": "/tmp",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return Confined(machine, nvml, environ, folder)
+
+
+def box_of_eight(folder: Path, nvml: SimulatedNvml) -> Confined:
+    """Eight idle GPUs."""
+    facts = {str(index): {"minor": minor} for index, minor in enumerate(MINORS)}
+    nvml.show_box(EIGHT, facts=facts)
+    return confined_box(folder, nvml, [f"nvidia{minor}" for minor in MINORS])
+
+
+def script(box: Confined, text: str, name: str = "script.sh") -> str:
+    """A file with this text; SEEN in it starts the program that says what it sees."""
+    path = box.folder / name
+    path.write_text(text.replace("SEEN", " ".join(box.python)) + "\n")
+    path.chmod(0o755)
+    return str(path)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from confinement import Confined, box_of_eight
 from e2e.slurm_cluster import slurm, slurm_cluster  # noqa: F401 - one cluster for all files
 from e2e.terminal import Terminal
+from simnvml import SimulatedNvml
 
 GPUTUI = (sys.executable, "-m", "gputui")
 
@@ -31,6 +33,12 @@ def base_environment(tmp_path: Path) -> dict[str, str]:
         "TZ": os.environ.get("TZ", "UTC"),
         "GPUTUI_CLAIMS": str(tmp_path / "claims"),
     }
+
+
+@pytest.fixture
+def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Confined:
+    """A machine of eight idle GPUs with a device file each, on which commands can be confined."""
+    return box_of_eight(tmp_path, simulated_nvml)
 
 
 @pytest.fixture

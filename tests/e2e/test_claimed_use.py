@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,17 @@ import pytest
 
 from e2e.conftest import GPUTUI, Start
 from e2e.terminal import Terminal
+from gputui.inventory.device import Device
+from gputui.jobs import start
+from gputui.jobs.job import Job
 from gputui.jobs.store import all_jobs
+from gputui.jobs.wait import refreshed
+from gputui.launching.launch import Inside, Launch
 from gputui.sources.simulated.spec import Task
 from gputui.system.namespaces import in_initial_namespace
 from simnvml import SimulatedNvml
 from unit.claims_support import EIGHT, Box, box_at, until
-from unit.jobs_support import desk_at
+from unit.jobs_support import desk_at, ended
 
 pytestmark = [
     pytest.mark.e2e,
@@ -125,3 +131,53 @@ def _row(terminal: Terminal, index: int) -> str:
     """The row of a GPU on the main screen."""
     rows = (line for line in terminal.lines if line.replace("▸", " ").split()[:1] == [str(index)])
     return next((line for line in rows if "%" in line), "")
+
+
+def detached(box: Box, stray: str) -> Job:
+    """A job of workers that says their pids, looked at ten times a second, with this setting."""
+    settings = box.folder / "config" / "gputui" / "config.toml"
+    settings.parent.mkdir(parents=True, mode=0o700)
+    settings.write_text(f'[run]\nstray = "{stray}"\n')
+    code = "import gputui.jobs.start as start; start._EVERY = 0.1\nfrom gputui.cli.main import entry; entry()"
+    call = [sys.executable, "-c", code, "run", "-q", "--detach", "--gpus", "6,7", "--", "sh", "-c", SCRIPT]
+    done = subprocess.run(call, env=box.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (job,) = all_jobs(box.environ)
+    until(lambda: len(job.log.read_text().split()) == 2)
+    return job
+
+
+def test_a_job_that_runs_elsewhere_is_stopped_where_the_settings_say_so(box: Box) -> None:
+    job = detached(box, "stop")
+    first, second = map(int, job.log.read_text().split())
+    # Where it has claimed them, it goes on, and is called none of these.
+    run_on(box, {6: first, 7: second})
+    called(box, "jobs", "stop", "--if-stray", job.id)
+    assert not refreshed(job).over
+    run_on(box, {0: first, 7: second})
+    over = ended(job)
+    assert (over.state, over.stop, over.why) == ("stopped", signal.SIGTERM, "claimed 6,7, runs on 0,7")
+    (row,) = json.loads(called(box, "jobs", "--json"))["jobs"]
+    assert row["reason"] == over.why and over.why in called(box, "jobs", "show", job.id)
+    assert not json.loads(called(box, "claims", "--json"))["claims"]
+
+
+def test_a_job_that_runs_elsewhere_goes_on_where_the_settings_say_so(box: Box) -> None:
+    job = detached(box, "warn")
+    first, _ = map(int, job.log.read_text().split())
+    run_on(box, {0: first})
+    assert "runs on 0" in called(box, "jobs") and not refreshed(job).over
+    # By hand it is stopped.
+    called(box, "jobs", "stop", "--if-stray", job.id)
+    assert ended(job).state == "stopped"
+
+
+def test_only_a_job_that_could_get_elsewhere_is_looked_at(box: Box) -> None:
+    job = detached(box, "stop")
+    device = Device(index=6, uuid="GPU-6", vendor="nvidia")
+    launch = Launch(("true",), devices=(device,))
+    assert start._look(launch, job, box.environ)
+    for other in (replace(launch, devices=()), replace(launch, inside=Inside((), (), ("/dev/nvidia0",), ""))):
+        assert not start._look(other, job, box.environ)
+    (box.folder / "config" / "gputui" / "config.toml").unlink()
+    assert not start._look(launch, job, box.environ)

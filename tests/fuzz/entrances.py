@@ -26,7 +26,6 @@ from gputui.allocating.claims.files import NAME, WAITING
 from gputui.allocating.claims.read import HELD, claims, range_of
 from gputui.allocating.queue import in_words, waiters
 from gputui.checking import plan_proof
-from gputui.checking.interpreter_process import Ended
 from gputui.choosing.verdict import verdicts
 from gputui.cli import jobs as jobs_cli
 from gputui.cli import ls_ray, ls_slurm
@@ -55,6 +54,7 @@ from gputui.sources.simulated.source import named
 from gputui.sources.slurm import json_form, text_form
 from gputui.sources.slurm.cluster import Cluster
 from gputui.sources.source import Want
+from gputui.system.child_process import Ended
 from gputui.system.containers import container
 from gputui.system.namespaces import pid_namespace
 from gputui.system.record_locks import END, lock

@@ -6,12 +6,14 @@ import hashlib
 import os
 from pathlib import Path
 
-from simnvml.building import compiled
+from simnvml.building import NATIVE, compiled
 
 LIBRARY = "libcuda.so.1"
 """The name by which every program loads the CUDA driver."""
 
 _SOURCE = Path(__file__).parent / "native" / "simcuda.c"
+_SHARED = NATIVE / "nodes.h"
+"""Which device files a process may open, for all simulated drivers."""
 _FLAGS = (
     "-std=gnu11",
     "-O1",
@@ -33,6 +35,7 @@ def build() -> Path:
 def built(source: Path, name: str) -> Path:
     """The library of that name, compiled unless this very source has been before. Safe to call from many
     processes."""
-    command = (os.environ.get("CC", "cc"), *_FLAGS, f"-Wl,-soname,{name}")
-    digest = hashlib.sha256(" ".join(command).encode() + source.read_bytes()).hexdigest()
+    command = (os.environ.get("CC", "cc"), *_FLAGS, f"-Wl,-soname,{name}", f"-I{_SHARED.parent}")
+    text = source.read_bytes() + _SHARED.read_bytes()
+    digest = hashlib.sha256(" ".join(command).encode() + text).hexdigest()
     return compiled((*command, str(source)), digest, name)

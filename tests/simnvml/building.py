@@ -14,7 +14,7 @@ from pathlib import Path
 LIBRARY = "libnvidia-ml.so.1"
 """The name by which every program loads NVML."""
 
-_NATIVE = Path(__file__).parent / "native"
+NATIVE = Path(__file__).parent / "native"
 _FLAGS = (
     "-std=gnu11",
     "-O2",
@@ -44,9 +44,9 @@ def header() -> Path:
 def build() -> Path:
     """The library, compiled unless these very sources have been before. Safe to call from many processes."""
     include, compiler = header(), os.environ.get("CC", "cc")
-    sources = sorted(_NATIVE.glob("*.c"))
+    sources = sorted(NATIVE.glob("*.c"))
     digest = hashlib.sha256(" ".join((compiler, *_FLAGS)).encode())
-    for file in (include, *sorted(_NATIVE.glob("*.h")), *sources):
+    for file in (include, *sorted(NATIVE.glob("*.h")), *sources):
         digest.update(file.read_bytes())
     command = [compiler, *_FLAGS, f"-I{include.parent}", *map(str, sources)]
     return compiled(command, digest.hexdigest(), LIBRARY)

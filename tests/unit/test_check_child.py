@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gputui.checking import interpreter_process as child
-from gputui.checking.interpreter_process import run
 from gputui.inventory.untrusted_json import DocumentError
+from gputui.system import child_process as child
+from gputui.system.child_process import run
 from messages import numbers
 
 PYTHON = (sys.executable, "-S", "-E")

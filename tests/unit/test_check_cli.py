@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.checking.interpreter_process import SCRIPTS
+from gputui.checking import SCRIPTS
 from gputui.vendors import vendor
 from gputui.vendors.nvidia.vendor import VENDOR
 from messages import warnings_of

@@ -133,7 +133,7 @@ def test_a_supervisor_that_was_told_half_a_command_starts_nothing(desk: Desk) ->
     supervise = Path(start.__file__).with_name("supervise.py")
     done = subprocess.run(
         [sys.executable, "-I", "-S", str(supervise), str(folder), str(reply)],
-        input=b"\0".join([b"0", b"3", b"", b"", b"0", b"", b"/bin/touch", os.fsencode(started)]),
+        input=b"\0".join([b"0", b"0", b"3", b"", b"", b"0", b"", b"30", b"/bin/touch", os.fsencode(started)]),
         pass_fds=(reply,),
         stderr=subprocess.PIPE,
         timeout=60,

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from confinement import box_of_eight, needs_landlock, script
 from e2e.terminal import Terminal
 from gputui.jobs.job import Job
 from gputui.jobs.store import all_jobs
@@ -98,6 +100,23 @@ def remote(
         for process in (job.command, job.supervisor):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL) if process else None
+
+
+@needs_landlock
+def test_the_command_is_confined_there(
+    boxes: SshBoxes, simulated_nvml: SimulatedNvml, tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    there = box_of_eight(tmp_path / "there", simulated_nvml)
+    names = [name for name in there.environ if name.startswith(("SIM", "LD_", "GPUTUI_"))]
+    remote = Remote(boxes, "confined", {name: there.environ[name] for name in names})
+    words = shlex.join([*there.machine.before, sys.executable, "-m", "gputui"])
+    (remote.home / "bin" / "gputui").write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    own = script(there, 'env "CUDA_$(printf VISIBLE)_DEVICES=0,1" SEEN')
+    for how, seen in (("--confine", [4, 5]), ("--no-confine", [0, 1])):
+        status, out, said = remote.run(how, "--gpus", "5,4", "--", "sh", own)
+        assert status == 0, said
+        assert there.told(out.decode()) == seen
 
 
 def test_the_command_runs_there_on_devices_that_are_claimed_and_its_status_is_ours(remote: Remote) -> None:

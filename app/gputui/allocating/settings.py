@@ -16,6 +16,7 @@ notify = ["notify-send", "gputui", "{message}"]
 
 [run]
 confine = "auto"           # a command can open its own devices only: where that is proved; "always", "never"
+stray = "warn"             # a job that runs on devices that it has not claimed is named, or "stop": stopped
 
 [jobs]
 log_cap = "1G"             # of a longer log the middle is removed; "none": never
@@ -40,7 +41,7 @@ import stat
 import sys
 from collections.abc import Mapping
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from gputui.choosing.named_devices import could_name
 from gputui.choosing.rules import DEFAULT_RULES, Rules
@@ -51,6 +52,10 @@ from gputui.sources.hosts.alias import alias
 from gputui.system.trust import who_can_change
 from gputui.system.users import own_name
 from gputui.vendors.visibility import CONFINE, Confine
+
+Word = TypeVar("Word", bound=str)
+Stray = Literal["warn", "stop"]
+STRAY: tuple[Stray, ...] = ("warn", "stop")
 
 SYSTEM = "/etc/gputui.toml"
 _MOST = 64 * 1024
@@ -110,6 +115,7 @@ class Settings(NamedTuple):
     notify   a command that is told when waiting is over; "{message}" in it is what happened
     screen   how the screen looks
     confine  whether commands are confined to their devices
+    stray    what is done with a job that runs on devices which it has not claimed
     log_cap  the most bytes of a job's log that are kept, 0 for all
     hosts    other boxes
     """
@@ -119,6 +125,7 @@ class Settings(NamedTuple):
     screen: ScreenSettings = DEFAULT_SCREEN
     log_cap: int = DEFAULT_LOG_CAP
     confine: Confine = "auto"
+    stray: Stray = "warn"
     hosts: HostSettings = HostSettings()
 
 
@@ -199,7 +206,8 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
         rules = replace(rules, mine=own_name() if mine else None)
     notify = reader.get("wait", "notify", _words)
     log_cap = reader.get("jobs", "log_cap", _log_cap)
-    confine = reader.get("run", "confine", _confine)
+    confine = reader.get("run", "confine", lambda value: _one_of(value, CONFINE))
+    stray = reader.get("run", "stray", lambda value: _one_of(value, STRAY))
     boxes = reader.get("hosts", "boxes", _boxes)
     timeout = reader.get("hosts", "connect_timeout", _connect_timeout)
     on_screen = {
@@ -220,6 +228,7 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
         notify=before.notify if notify is None else notify,
         log_cap=before.log_cap if log_cap is None else log_cap,
         confine=confine or before.confine,
+        stray=stray or before.stray,
         screen=before.screen._replace(**given),
         hosts=HostSettings(
             before.hosts.boxes if boxes is None else boxes,
@@ -274,11 +283,11 @@ def _log_cap(value: object) -> int:
     return amount
 
 
-def _confine(value: object) -> Confine:
-    for how in CONFINE:
-        if value == how:
-            return how
-    raise ValueError(f"{value!r} is not one of {', '.join(CONFINE)}")
+def _one_of(value: object, words: tuple[Word, ...]) -> Word:
+    for word in words:
+        if value == word:
+            return word
+    raise ValueError(f"{value!r} is not one of {', '.join(words)}")
 
 
 def _percent(value: object) -> int:

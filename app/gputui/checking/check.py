@@ -8,8 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
-from gputui.checking import answer
-from gputui.checking import interpreter_process as process
+from gputui.checking import SCRIPTS, answer
 from gputui.checking.framework import framework_of
 from gputui.checking.report import Report, Variable
 from gputui.inventory.light_dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from gputui.launching.launchers import recognised
 from gputui.launching.launchers.base import ScriptLauncher
 from gputui.launching.start import missing_program
 from gputui.launching.wrappers import unwrap
+from gputui.system import child_process as process
 
 SECONDS = 120.0
 """How long an interpreter may take to answer: torch from a cold network file system takes a minute."""
@@ -51,7 +51,7 @@ def check(
     report = Report(devices, snapshot, launch.vendor, taken.argv, taken.doubt)
     names = [name for name, _ in launch.changes]
     with process.answers() as folder:
-        script = str(process.SCRIPTS / "probe.py")
+        script = str(SCRIPTS / "probe.py")
         driver = launch.vendor.driver_probe
         framework = framework_of(launch.argv, launch.directory)
         asked = (launch.vendor.device_type, "-" if driver is None else str(driver), framework, *names)

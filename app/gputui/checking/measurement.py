@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gputui.checking import interpreter_process as process
+from gputui.checking import SCRIPTS
 from gputui.checking.check import SECONDS
 from gputui.checking.report import Report
 from gputui.choosing.rules import Rules
@@ -24,6 +24,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
+from gputui.system import child_process as process
 
 _MOST = 1024 * 1024
 _LATENCY_SIZE = 64 * 1024
@@ -250,7 +251,7 @@ def measure(
         "seconds": seconds,
     }
     with process.answers() as folder:
-        argv = (*found.argv, str(process.SCRIPTS / "bandwidth.py"), str(folder), json.dumps(spec))
+        argv = (*found.argv, str(SCRIPTS / "bandwidth.py"), str(folder), json.dumps(spec))
         ended = process.run(argv, environment, launch.directory, seconds + 10, cancelled)
         return _read(folder, ended, schedule)
 

@@ -10,13 +10,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gputui.checking import interpreter_process as process
+from gputui.checking import SCRIPTS
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.planning.model import Model, PlanningError
 from gputui.planning.reading import configuration, shaped
 from gputui.planning.safetensors import Count
+from gputui.system import child_process as process
 
 SECONDS = 60.0
 """For counting alone: transformers from a cold network file system takes half a minute to import."""
@@ -49,7 +50,7 @@ def count(
     """
     spec = {"config": str(place.absolute()), "seconds": seconds}
     with process.answers() as folder:
-        argv = (*python, str(process.SCRIPTS / "meta_model.py"), str(folder), json.dumps(spec))
+        argv = (*python, str(SCRIPTS / "meta_model.py"), str(folder), json.dumps(spec))
         ended = process.run(argv, environment, None, seconds, cancelled)
         try:
             return _read(process.read_answer(folder / "model.json"))

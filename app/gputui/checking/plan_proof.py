@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-from gputui.checking import interpreter_process as process
+from gputui.checking import SCRIPTS
 from gputui.checking.check import SECONDS
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
@@ -18,6 +18,7 @@ from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
 from gputui.planning.estimators import Estimate, Offload
 from gputui.planning.workload import Precision
+from gputui.system import child_process as process
 
 PARTS = ("weights", "gradients", "optimizer", "buffers", "activations", "temporary")
 """What memory is for, as torch's tracker divides it; temporary: gradients of activations, and the like."""
@@ -149,7 +150,7 @@ def prove(
     model = os.path.abspath(step.model) if Path(step.model).exists() else step.model  # noqa: PTH100
     spec = {**asdict(step), "model": model, "devices": devices, "seconds": seconds}
     with process.answers() as folder:
-        argv = (*found.argv, str(process.SCRIPTS / "plan_proof.py"), str(folder), json.dumps(spec))
+        argv = (*found.argv, str(SCRIPTS / "plan_proof.py"), str(folder), json.dumps(spec))
         ended = process.run(argv, environment, launch.directory, seconds, cancelled)
         proof = read(folder, ended)
     return replace(proof, remarks=(found.doubt, *proof.remarks)) if found.doubt else proof

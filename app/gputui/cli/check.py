@@ -13,9 +13,9 @@ from gputui.checking.measurement import Measured, measure
 from gputui.checking.render import lines, measured_lines, name_of, to_document, to_measured_document
 from gputui.checking.report import Report
 from gputui.cli.common import CHECK_FAILED, DONE, Parser, duration_type, elsewhere, opened, print_line, say
-from gputui.cli.launch_call import add_launch_options, launch_of
+from gputui.cli.launch_call import add_launch_options, how_confined_here, launch_of, options_of
 from gputui.cli.request_options import memory
-from gputui.cli.rules import rules_of, settings_or_wrong_call
+from gputui.cli.rules import rules_of
 from gputui.inventory.formatting import GIB, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
@@ -72,7 +72,7 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
-    how = "never" if elsewhere(args) else args.confine or settings_or_wrong_call().confine
+    how = how_confined_here(args, options_of(args, command or ()))
     # (Where it cannot be confined, the report says so.)
     launch = launch_of(args, command or (), "never" if how == "never" else "auto")
     if elsewhere(args):

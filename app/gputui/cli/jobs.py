@@ -104,6 +104,11 @@ def parser() -> Parser:
         metavar="S",
         help="seconds before SIGKILL (default 10)",
     )
+    stop.add_argument(
+        "--if-stray",
+        action="store_true",
+        help="only those that run on devices that they have not claimed ([run] stray in the settings)",
+    )
     rerun = actions.add_parser(
         "rerun",
         help="start a job's command again as a new job",
@@ -326,6 +331,11 @@ def _status_of(job: Job) -> int:
         from gputui.jobs.start import why_not
 
         say(why_not(job.trouble, job))
+    from gputui.cli.jobs_text import confinement_trouble
+
+    trouble = confinement_trouble(job)
+    if trouble is not None:
+        say(trouble)
     if job.exit_status is None:
         say(f"job {job.id} has ended, and with which status is not known")
         return NOT_KNOWN
@@ -337,17 +347,29 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
 
     from gputui.jobs.stop import GRACE, stop
 
-    status = DONE
-    for job in [_readable(word, jobs) for word in args.ids]:
+    status, asked = DONE, [_readable(word, jobs) for word in args.ids]
+    why = _stray(jobs) if args.if_stray else {}
+    for job in asked:
+        if args.if_stray and job.id not in why:
+            continue
         stopped = stop(
             job,
             signal.SIGTERM if args.signal is None else args.signal,
             GRACE if args.grace is None else args.grace,
+            why.get(job.id, ""),
         )
         say(stopped.message)
         if not stopped.job.over:
             status = NOT_KNOWN
     return status
+
+
+def _stray(jobs: Stored) -> dict[str, str]:
+    """What each of our jobs claimed and runs on, by its id, where it has not claimed a device of those."""
+    from gputui.choosing.verdict_text import claimed_and_runs_on
+
+    box = _box(jobs)
+    return {id: claimed_and_runs_on(use, box) for id, use in _uses(box).items() if box and use.differs}
 
 
 def _rerun(args: argparse.Namespace, jobs: Stored) -> int:

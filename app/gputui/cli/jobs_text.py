@@ -16,6 +16,8 @@ from gputui.jobs.start import why_not
 from gputui.jobs.store import Stored
 from gputui.launching.quoting import quote
 
+_LINES = 20
+"""Lines of a log in which the reason of a failure is looked for."""
 _HEADINGS = ("ID", "NAME", "DEVICES", "STATE", "STATUS", "RAN", "ENDED", "COMMAND")
 
 
@@ -76,7 +78,8 @@ def facts(job: Job, waits: Mapping[str, str] | None = None) -> list[str]:
         ("name", printable(job.name) if job.name else None),
         ("state", job.state),
         ("status", status_text(job) if job.over else None),
-        ("reason", printable(why_not(job.trouble, job)) if job.trouble else None),
+        ("reason", printable(_reason(job) or "") or None),
+        ("confined", confinement_trouble(job)),
         ("peak RAM", _peak(job)),
         ("devices", ",".join(map(_device, job.devices)) or _waits(job, waits or {}) or "CPU"),
         ("directory", quote(job.directory) if job.directory else None),
@@ -88,6 +91,21 @@ def facts(job: Job, waits: Mapping[str, str] | None = None) -> list[str]:
     return aligned([(name, value) for name, value in rows if value is not None])
 
 
+def _reason(job: Job) -> str | None:
+    """Why it could not be started, or was stopped, None where nobody decided that but a person."""
+    return why_not(job.trouble, job) if job.trouble is not None else job.why
+
+
+def confinement_trouble(job: Job) -> str | None:
+    """What a confined job that failed says in its last lines that confinement explains, None for nothing."""
+    if job.state != "failed" or not job.confined:
+        return None
+    from gputui.jobs.last_lines import last_lines
+    from gputui.launching.confine import explained
+
+    return explained(last_lines(job.log, _LINES))
+
+
 def _peak(job: Job) -> str | None:
     most = job.peak_process_memory
     return None if most is None else f"{peak_size(most)} (its largest process)"
@@ -95,8 +113,9 @@ def _peak(job: Job) -> str | None:
 
 def _note(job: Job) -> str:
     """What else is to be said of a job, before its command."""
-    if job.trouble is not None:
-        return f"({printable(why_not(job.trouble, job))}) "
+    reason = _reason(job)
+    if reason is not None:
+        return f"({printable(reason)}) "
     if job.state == "elsewhere":
         return f"(on {printable(job.scope.host)}) "
     if job.left:
@@ -138,7 +157,7 @@ def _document(job: Job, use: ClaimedUse | None) -> dict[str, Any]:
         "killed": job.killed,
         "left": job.left,
         "peak_process_memory": job.peak_process_memory,
-        "reason": why_not(job.trouble, job) if job.trouble else None,
+        "reason": _reason(job),
         "log": str(job.log),
     }
 

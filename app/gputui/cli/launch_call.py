@@ -17,7 +17,6 @@ from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, say
 from gputui.cli.request_options import AUTO, add_request_options, count, request_of
-from gputui.cli.rules import settings_or_wrong_call
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import aligned
 from gputui.launching.compose import launcher_of
@@ -31,6 +30,7 @@ from gputui.library.agreement import (
     agreement,
     facts_of,
     heard,
+    how_confined,
     launch_of_allocation,
     settled_with,
 )
@@ -264,7 +264,12 @@ def allocated(
 def how_confined_here(args: argparse.Namespace, options: LaunchOptions) -> Confine:
     """Whether the launch of a call is to be confined; never to devices of which nothing is here. Raises
     WrongCallError."""
-    return "never" if elsewhere(args) else options.confine or settings_or_wrong_call().confine
+    from gputui.allocating.settings import SettingsError
+
+    try:
+        return how_confined(options.confine, os.environ, not elsewhere(args))
+    except SettingsError as error:
+        raise WrongCallError(str(error)) from None
 
 
 def launch_on(

@@ -75,6 +75,7 @@ class Job:
     created     when the record was made;  started: its command;  ended: its command
     status      the command's exit status; None also where a signal ended it
     signal      the signal that ended it
+    why         why gputui itself stopped it, None where a person did;
     stop        the signal it was asked to stop with;  killed: how many of its processes needed SIGKILL then
     left        how many processes it left behind when its command ended
     peak_process_memory   bytes of RAM (resident): the most that any one of its processes had, without those
@@ -83,6 +84,7 @@ class Job:
     constraints the words of `gputui run` that said which devices will do: --group, --order, --wait …
     withheld    what was not kept of the command, as it looks like a secret: names of options, variables; in
                 `argv`, `line` and `changes` stands a mark for each value
+    confined    whether it can open its own devices only
     waits       how many devices it had to wait for, None for a job that had its devices at once;  taken: when
                 it got them (then `devices`, `line` and `changes` are what they are since)
     """
@@ -107,6 +109,7 @@ class Job:
     status: int | None = None
     signal: int | None = None
     stop: int | None = None
+    why: str | None = None
     killed: int = 0
     left: int = 0
     peak_process_memory: int | None = None
@@ -114,6 +117,7 @@ class Job:
     launch: object = None
     constraints: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+    confined: bool = False
     waits: int | None = None
     taken: float | None = None
     state: State

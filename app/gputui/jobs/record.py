@@ -83,6 +83,7 @@ def write_given(job: Job) -> None:
         "launch": job.launch,
         "constraints": job.constraints,
         "withheld": job.withheld,
+        "confined": job.confined,
     }
     write_private(job.folder / GIVEN, json.dumps(document))
 
@@ -95,6 +96,7 @@ def write_taken(folder: Path, launch: Launch, now: float) -> None:
         "line": launch.line,
         "changes": launch.changes,
         "devices": devices_document(launch.devices),
+        "confined": launch.inside is not None,
     }
     write_private(folder / TAKEN, json.dumps(document))
 
@@ -193,6 +195,7 @@ def _read(folder: Path) -> Job:
         launch=given.get("launch", None).value,
         constraints=_words(given.get("constraints", None)),
         withheld=_words(given.get("withheld", None)),
+        confined=has.get("confined", False).yes(),
         launcher=any_text(given["launcher"]),
         user=any_text(given["user"]),
         scope=scope_of(given),
@@ -219,6 +222,7 @@ def _finished(node: JsonValue) -> dict[str, Any]:
         "status": maybe_whole(node.get("status", None)),
         "signal": _signal(node.get("signal", None)),
         "stop": _signal(node.get("stop", None)),
+        "why": maybe_text(node.get("why", None)),
         "killed": maybe_whole(node.get("killed", None)) or 0,
         "left": maybe_whole(node.get("left", None)) or 0,
         "peak_process_memory": maybe_whole(node.get("peak_process_memory", None)),

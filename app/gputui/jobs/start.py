@@ -37,10 +37,13 @@ from gputui.system.users import own_name
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
+    from gputui.allocating.settings import Settings
 
 _SUPERVISE = Path(__file__).with_name("supervise.py")
 _LIVE = "PYTHONUNBUFFERED"
 _LONGEST_NAME = 60
+_EVERY = 30.0
+"""Seconds between two looks at the devices that a job runs on."""
 
 
 def detached(launch: Launch, environ: Mapping[str, str]) -> Launch:
@@ -113,7 +116,8 @@ def start_job(
         if any("\0" in word for word in (*words, launch.directory or "")):
             raise StartError(f"cannot start {launch.argv[0]!r}: an argument contains a null byte", 126)
         _write(given, claims, queued, notify_words(environ))
-        answer = _supervise(given, launch.started, environ, pass_fds, tie)
+        look = _look(launch, given, environ)
+        answer = _supervise(given, launch.started, environ, pass_fds, tie, look)
     except OSError as error:
         _remove(given.folder)
         raise cannot_keep(given.folder.parent, error) from None
@@ -182,13 +186,8 @@ def start_leased_job(
 def notify_words(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The command of the settings that is told when a job has ended, its program with the whole path.
 
-    () where there is none. Settings that cannot be read are no reason not to start."""
-    from gputui.allocating.settings import SettingsError, settings
-
-    try:
-        words = settings(environ).notify
-    except SettingsError:
-        return ()
+    () where there is none."""
+    words = _settings(environ).notify
     if not words or any("\0" in word for word in words):
         return ()
     import shutil
@@ -197,15 +196,24 @@ def notify_words(environ: Mapping[str, str]) -> tuple[str, ...]:
     return (str(Path(program).absolute()), *words[1:]) if program else ()
 
 
-def _log_cap(environ: Mapping[str, str]) -> int:
-    """The most bytes that a log may have on the disk, 0 for any. Settings that cannot be read are no reason
-    not to start."""
-    from gputui.allocating.settings import DEFAULT_LOG_CAP, SettingsError, settings
+def _look(launch: Launch, job: Job, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What the supervisor calls again and again: it stops the job if it runs on devices that it has not
+    claimed. () where a job of the settings is not to be stopped for that, or cannot get there."""
+    from gputui.jobs.queued import this_gputui
+
+    gets_there = launch.inside is None and (launch.devices or job.waits)
+    looks = gets_there and _settings(environ).stray == "stop"
+    return this_gputui(("jobs", "stop", "--if-stray", job.id)) if looks else ()
+
+
+def _settings(environ: Mapping[str, str]) -> Settings:
+    """The settings. Those that cannot be read are no reason not to start."""
+    from gputui.allocating.settings import Settings, SettingsError, settings
 
     try:
-        return settings(environ).log_cap
+        return settings(environ)
     except SettingsError:
-        return DEFAULT_LOG_CAP
+        return Settings()
 
 
 def why_not(trouble: Trouble, job: Job) -> str:
@@ -232,6 +240,7 @@ def _given(launch: Launch, folder: Path, name: str | None) -> Job:
         argv=launch.argv,
         changes=launch.changes,
         directory=directory,
+        confined=launch.inside is not None,
         devices=tuple(JobDevice(d.index, d.uuid, d.name) for d in launch.devices),
         launcher=launch.launcher,
         user=own_name(),
@@ -243,7 +252,12 @@ def _given(launch: Launch, folder: Path, name: str | None) -> Job:
 
 
 def _supervise(
-    job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int], tie: int | None
+    job: Job,
+    launch: Launch,
+    environ: Mapping[str, str],
+    pass_fds: Sequence[int],
+    tie: int | None,
+    look: Sequence[str],
 ) -> str:
     """Start the supervisor and wait for its answer. Raises OSError when there can be no log; StartError."""
     import subprocess
@@ -271,16 +285,21 @@ def _supervise(
             os.close(log)
         with process:
             if process.stdin is not None:
-                _tell(process.stdin, launch, environment.get("LC_CTYPE"), _log_cap(environ), tie)
+                _tell(
+                    process.stdin, launch, environment.get("LC_CTYPE"), _settings(environ).log_cap, tie, look
+                )
             return answers.read()
 
 
-def _tell(stdin: IO[bytes], launch: Launch, locale: str | None, cap: int, tie: int | None) -> None:
+def _tell(
+    stdin: IO[bytes], launch: Launch, locale: str | None, cap: int, tie: int | None, look: Sequence[str]
+) -> None:
     """What the supervisor has to know: not through files or arguments, so that each byte is what it was."""
     kept = "" if locale is None else f"={locale}"
     tied = "" if tie is None else str(tie)
-    counts = map(str, (len(launch.left_out), len(launch.argv)))
-    words = [*counts, launch.directory or "", kept, str(cap), tied, *launch.left_out, *launch.argv]
+    counts = map(str, (len(launch.left_out), len(look), len(launch.argv)))
+    facts = (launch.directory or "", kept, str(cap), tied, str(_EVERY))
+    words = [*counts, *facts, *launch.left_out, *look, *launch.argv]
     # A supervisor that has ended already says so by its missing answer.
     with contextlib.suppress(BrokenPipeError), stdin:
         stdin.write(b"\0".join(map(os.fsencode, words)))

@@ -30,12 +30,12 @@ class Stopped:
     message: str
 
 
-def stop(job: Job, number: int = signal.SIGTERM, grace: float = GRACE) -> Stopped:
+def stop(job: Job, number: int = signal.SIGTERM, grace: float = GRACE, why: str = "") -> Stopped:
     """Stop a job and wait until it has ended. Raises JobError when it cannot be stopped from here.
 
     The job's supervisor does it, and goes on with it should we be interrupted. Without a supervisor, or where
     it cannot be told how (a full disk), we do it ourselves. Of a job that has ended, only what it left behind
-    is stopped; nothing left is no error.
+    is stopped; nothing left is no error. `why` is kept in its record.
     """
     began = time.monotonic()
     while (job := refreshed(job)).state == "starting":
@@ -43,10 +43,10 @@ def stop(job: Job, number: int = signal.SIGTERM, grace: float = GRACE) -> Stoppe
     if job.state == "elsewhere":
         raise JobError(f"job {job.id} belongs to {job.scope.host!r}; it can be stopped there")
     supervisor = job.supervisor if not job.over and job.supervisor and alive(job.supervisor) else None
-    if supervisor is not None and _ask(job, supervisor, number, grace):
+    if supervisor is not None and _ask(job, supervisor, number, grace, why):
         job = wait_for(job, grace + _PATIENCE)
         return Stopped(job, _message(job, number, time.monotonic() - began, job.killed))
-    killed = _stop_ourselves(job, number, grace)
+    killed = _stop_ourselves(job, number, grace, why)
     if killed is None:
         return Stopped(job, f"job {job.id} has ended already: nothing is left of it to stop")
     job = wait_for(job, _PATIENCE) if supervisor else refreshed(job)
@@ -63,14 +63,14 @@ def _message(job: Job, number: int, seconds: float, killed: int) -> str:
     return f"{sent}; it ended after {seconds:.1f}s"
 
 
-def _ask(job: Job, supervisor: Identity, number: int, grace: float) -> bool:
+def _ask(job: Job, supervisor: Identity, number: int, grace: float, why: str) -> bool:
     """Whether the supervisor could be asked: on a full disk it cannot be told how to stop.
 
     It need not be where it is to stop as it does without being told.
     """
     file = job.folder / STOP
     try:
-        write_private(file, f"{number:d} {grace}\n")
+        write_private(file, f"{number:d} {grace} {why}\n")
     except OSError:
         if (number, grace) != (signal.SIGTERM, GRACE):
             return False
@@ -83,7 +83,7 @@ def _ask(job: Job, supervisor: Identity, number: int, grace: float) -> bool:
     return True
 
 
-def _stop_ourselves(job: Job, number: int, grace: float) -> int | None:
+def _stop_ourselves(job: Job, number: int, grace: float, why: str) -> int | None:
     """How many processes needed SIGKILL; None when there was nothing to stop."""
     processes = _members(job)
     if not processes:
@@ -105,7 +105,7 @@ def _stop_ourselves(job: Job, number: int, grace: float) -> int | None:
     if not left and job.ended is None:
         with contextlib.suppress(OSError):
             # (A record that cannot be written leaves the job as one whose end is not known, which is true.)
-            write_finished(job.folder, time.time(), stop=int(number), killed=len(killed))
+            write_finished(job.folder, time.time(), stop=int(number), killed=len(killed), why=why or None)
     return len(killed)
 
 

@@ -80,7 +80,7 @@ def main() -> None:
     os.chdir("/")
     if trouble is None:
         _reply(answer, "started")
-        end = _Watch(folder, command, _Cap(given.cap), given.tie).until_the_end()
+        end = _Watch(folder, command, _Cap(given.cap), given.look, given.tie).until_the_end()
         _remove_claims(folder)
         with contextlib.suppress(OSError):
             # (A job that was killed before it had read its words, which may be secrets.)
@@ -101,8 +101,8 @@ def main() -> None:
 
 class _Command:
     """The command's words, its directory ("" for ours), its LC_CTYPE ("=…", "" for none), the most bytes that
-    its log may have on the disk (0: any), the pipe at whose end the job is stopped ("" for none), and the
-    device files that it cannot open."""
+    its log may have on the disk (0: any), the pipe at whose end the job is stopped ("" for none), the
+    device files that it cannot open, and what is called every so many seconds (`_Look`)."""
 
     def __init__(
         self,
@@ -110,11 +110,13 @@ class _Command:
         locale: bytes,
         cap: bytes,
         tie: bytes,
+        every: bytes,
         left_out: list[bytes],
+        look: list[bytes],
         argv: list[bytes],
     ) -> None:
         self.directory, self._locale, self.cap, self.argv = directory, locale, int(cap), argv
-        self.left_out = left_out
+        self.left_out, self.look = left_out, _Look(float(every), look)
         self.tie = int(tie) if tie else None
         if self.tie is not None:
             os.set_inheritable(self.tie, False)
@@ -134,12 +136,14 @@ def _read_command() -> _Command:
     os.dup2(null, 0)
     os.close(null)
     words = data.split(b"\0")
-    if len(words) < 6 or len(words) != 6 + int(words[0]) + int(words[1]):
+    if len(words) < 8 or len(words) != 8 + sum(map(int, words[:3])):
         raise SystemExit(
             "gputui: the process that started this job ended before it had sent the whole command"
         )
-    nodes, _, directory, locale, cap, tie, *rest = words
-    return _Command(directory, locale, cap, tie, rest[: int(nodes)], rest[int(nodes) :])
+    nodes, looks, _ = map(int, words[:3])
+    directory, locale, cap, tie, every, *rest = words[3:]
+    look = rest[nodes : nodes + looks]
+    return _Command(directory, locale, cap, tie, every, rest[:nodes], look, rest[nodes + looks :])
 
 
 def _reply(answer: int, text: str) -> None:
@@ -372,11 +376,55 @@ def _give_back(start: int, length: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-class _Watch:
-    """Waits for the command to end, stops it when asked, and looks after the size of its log."""
+class _Look:
+    """Calls a command every so many seconds, one at a time: a look at the devices that the job runs on, which
+    asks us to stop it where it has not claimed them (`gputui jobs stop --if-stray`)."""
 
-    def __init__(self, folder: str, command: int, cap: _Cap, tie: int | None) -> None:
+    def __init__(self, every: float, words: list[bytes]) -> None:
+        self._words = words
+        self.pause = every if words and hasattr(signal, "sigtimedwait") else None
+        self._due = time.monotonic() + every
+        self.running = 0
+
+    def look(self) -> None:
+        if self.pause is None or self.running or time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + self.pause
+        with contextlib.suppress(OSError):
+            self.running = os.fork()
+            if self.running == 0:
+                _start_apart(self._words)
+
+    def end(self) -> None:
+        """It is no process of the job's."""
+        if self.running:
+            _signal(self.running, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.running, 0)
+
+
+def _start_apart(words: list[bytes]) -> None:
+    """Become a command that has neither the job's log nor its signals. Never returns."""
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        os.setsid()
+        for each in (*_NOT_FOR_US, *_WAITED_FOR):
+            signal.signal(each, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.execv(words[0], words)
+    finally:
+        os._exit(126)
+
+
+class _Watch:
+    """Waits for the command to end, stops it when asked, and looks after the size of its log and the devices
+    that it runs on."""
+
+    def __init__(self, folder: str, command: int, cap: _Cap, look: _Look, tie: int | None) -> None:
         self._folder, self._command, self._cap, self._tie = folder, command, cap, tie
+        self._look, self._why = look, ""
         self._ended: int | None = None
         self._when = time.time()
         # (How long it took is measured by the monotonic clock, which nobody sets.)
@@ -396,12 +444,14 @@ class _Watch:
             elif number == signal.SIGALRM:
                 self._kill()
         self._cap.look()
+        self._look.end()
         ended = self._ended or 0
         status = str(os.WEXITSTATUS(ended)) if os.WIFEXITED(ended) else "null"
         by = str(os.WTERMSIG(ended)) if os.WIFSIGNALED(ended) else "null"
         how = "stopped" if self._stop else f"ended with status {status}"
         return _End(
             f'{{"ended": {self._when}, "status": {status}, "signal": {by}, "stop": {self._stop or "null"},'
+            f' "why": {self._why or "null"},'
             f' "killed": {len(self._killed)}, "left": {len(_descendants())},'
             f' "peak_process_memory": {_peak_process_memory()}}}',
             how if self._stop or by == "null" else f"ended by signal {by}",
@@ -410,11 +460,13 @@ class _Watch:
 
     def _next_signal(self) -> int | None:
         """The next signal that is waited for; None when none came and the log was looked at."""
-        if self._cap.pause is None:
+        pauses = [each.pause for each in (self._cap, self._look) if each.pause is not None]
+        if not pauses:
             return signal.sigwait(_WAITED_FOR)
-        came = signal.sigtimedwait(_WAITED_FOR, self._cap.pause)
+        came = signal.sigtimedwait(_WAITED_FOR, min(pauses))
         if came is None:
             self._cap.look()
+            self._look.look()
             return None
         return came.si_signo
 
@@ -465,12 +517,14 @@ class _Watch:
                 return False
             if pid == 0:
                 return True
+            if pid == self._look.running:
+                self._look.running = 0
             if pid == self._command:
                 self._ended, self._when, self._over_at = status, time.time(), time.monotonic()
 
     def _begin_to_stop(self) -> None:
         """Send the signal that was asked for, and start the grace; a later request replaces both."""
-        self._stop, grace = _asked(self._folder)
+        self._stop, grace, self._why = _asked(self._folder)
         self._rest_told = False
         if self._ended is None:
             # The pid is the command's for as long as its end has not been collected.
@@ -482,7 +536,7 @@ class _Watch:
 
     def _kill(self) -> None:
         found = _descendants()
-        self._killed |= found
+        self._killed |= found - {self._look.running}
         for pid in found:
             _signal(pid, signal.SIGKILL)
         if self._ended is None:
@@ -496,7 +550,8 @@ def _peak_process_memory() -> int:
     """The peak RAM in bytes of any single process that has been collected (getrusage(2)).
 
     It costs nothing while the job runs. Nothing keeps such a figure for all processes together, unless the
-    job has a cgroup of its own. It is never less than ours: a process begins as a copy of this one.
+    job has a cgroup of its own. It is never less than ours: a process begins as a copy of this one. (Nor than
+    that of a look at its devices, 40 MB, where there are any: `_Look`.)
     """
     import resource
 
@@ -527,11 +582,7 @@ def _notify(folder: str, end: _End) -> None:
             os.dup2(null, number)
         command = os.fork()
         if command == 0:
-            os.setsid()
-            for each in (*_NOT_FOR_US, *_WAITED_FOR):
-                signal.signal(each, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            os.execv(argv[0], argv)
+            _start_apart(argv)
         if signal.sigtimedwait((signal.SIGCHLD,), _NOTIFY_TIME) is None:
             try:
                 os.killpg(command, signal.SIGKILL)
@@ -553,15 +604,17 @@ def _duration(seconds: float) -> str:
     return f"{days}d{hours}h" if hours and days < 10 else f"{days}d"
 
 
-def _asked(folder: str) -> tuple[int, float]:
-    """The signal and the seconds of grace that were asked for; SIGTERM when somebody used plain kill(1)."""
+def _asked(folder: str) -> tuple[int, float, str]:
+    """The signal and the seconds of grace that were asked for (SIGTERM when somebody used plain kill(1)), and
+    why, as JSON ("" where a person has asked)."""
     try:
         handle = os.open(f"{folder}/stop", os.O_RDONLY)
-        number, grace = os.read(handle, 100).split()
+        number, grace, *why = os.read(handle, 300).decode("ascii", "ignore").strip().split(" ", 2)
         os.close(handle)
-        return int(number), float(grace)
+        plain = "".join(each for each in "".join(why) if each.isprintable() and each not in '"\\')
+        return int(number), float(grace), f'"{plain}"' if plain else ""
     except (OSError, ValueError):
-        return signal.SIGTERM, _GRACE
+        return signal.SIGTERM, _GRACE, ""
 
 
 def _signal(pid: int, number: int) -> None:

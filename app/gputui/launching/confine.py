@@ -11,11 +11,15 @@ What speaks against it is one table, `AGAINST`, with a sentence each.
 from __future__ import annotations
 
 import re
+import shutil
+import stat
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from gputui.inventory.device import Device
 from gputui.inventory.errors import GputuiError
+from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.argument_vector import program_name
@@ -40,7 +44,6 @@ class Case(NamedTuple):
     """A launch that could be confined.
 
     inside    as it was composed for the numbers that its devices have by themselves
-    snapshot  the box, read with `Want.NODES`
     left_out  the device files of the others; None where the file of a device is not known
     environ   what the command will inherit
     """
@@ -48,7 +51,6 @@ class Case(NamedTuple):
     launch: Launch
     inside: Launch
     intent: Intent
-    snapshot: Snapshot
     left_out: tuple[str, ...] | None
     environ: Mapping[str, str]
     root: Root
@@ -63,6 +65,7 @@ def confined(
     how: Confine,
     prove: bool = True,
     again: bool = False,
+    asking: Callable[[], object] | None = None,
 ) -> Launch:
     """The launch, with how it is started confined where it is to be; `made` composes it for devices with the
     numbers that they have by themselves, and with what its command says then.
@@ -70,14 +73,38 @@ def confined(
     What is said of a launch that is not confined, and does not hold for one that is, is taken out of it.
 
     Without `prove` no driver is asked, and what has not been proved before is not confined; `again` proves it
-    anew. Raises CannotConfineError where it is to be confined always, and cannot be.
+    anew; `asking` is called before a driver is asked, which takes up to seconds. Raises CannotConfineError
+    where it is to be confined always, and cannot be.
     """
     if how == "never" or not launch.devices:
         return launch
     others = left_out(launch.devices, snapshot, HERE)
     inside = made(_alone(launch.devices), intent.confined())
-    case = Case(launch, inside, intent, snapshot, others, environ, HERE)
-    return _decided(case, how, prove, again)
+    case = Case(launch, inside, intent, others, environ, HERE)
+    if others == ():
+        # There are no other devices: nothing is to be kept from it.
+        return launch
+    for of_command, reason in AGAINST:
+        why = reason(case)
+        if why is not None:
+            return _not_confined(launch, how, why, of_command)
+    assert others is not None  # the first reason
+    why = proved(launch.devices[0], snapshot, launch.environment(environ), case.root, prove, again, asking)
+    if why is not None:
+        return _not_confined(launch, how, why, False)
+    names = ", ".join(map(launch.vendor.device, range(len(launch.devices))))
+    labels = ",".join(map(snapshot.label, launch.devices))
+    sees = f"sees only GPU {labels} ({names})"
+    changes = (*inside.changes, (CONFINED, "1"))
+    void = {*intent.doubts, *((launch.own.warning,) if launch.own and not inside.own else ())}
+    return replace(
+        launch,
+        inside=Inside(inside.argv, changes, others, sees),
+        own=inside.own,
+        refused=inside.refused,
+        warnings=tuple(warning for warning in launch.warnings if warning not in void),
+        remarks=(*launch.remarks, sees),
+    )
 
 
 def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Mapping[str, str]) -> Intent:
@@ -86,7 +113,7 @@ def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Map
     named = intent.devices
     if how == "never" or named is None or named.rewritable or not named.listed:
         return intent
-    against = _landlock() or _of_program(options.command)
+    against = _landlock() or _program(options.command, {**environ, **dict(options.additions)})
     if against is not None or not any(is_proved(vendor, environ, HERE) for vendor in vendors_here()):
         return intent
     return replace(intent, relative=True)
@@ -97,52 +124,11 @@ def _alone(devices: tuple[Device, ...]) -> tuple[Device, ...]:
     return devices if any(device.parent for device in devices) else renumbered(devices)
 
 
-def _decided(case: Case, how: Confine, prove: bool, again: bool) -> Launch:
-    launch = case.launch
-    if case.left_out == ():
-        # There are no other devices: nothing is to be kept from it.
-        return launch
-    for reason in AGAINST:
-        why = reason.why(case)
-        if why is not None:
-            return _not_confined(launch, how, why, reason.of_command)
-    assert case.left_out is not None  # the first reason
-    environ = launch.environment(case.environ)
-    why = proved(launch.devices[0], case.snapshot, environ, case.root, prove, again)
-    if why is not None:
-        return _not_confined(launch, how, why, False)
-    names = ", ".join(map(launch.vendor.device, range(len(launch.devices))))
-    labels = ",".join(map(case.snapshot.label, launch.devices))
-    sees = f"sees only GPU {labels} ({names})"
-    changes = (*case.inside.changes, (CONFINED, "1"))
-    inside = Inside(case.inside.argv, changes, case.left_out, sees)
-    void = {*case.intent.doubts, *((launch.own.warning,) if launch.own and not case.inside.own else ())}
-    return replace(
-        launch,
-        inside=inside,
-        own=case.inside.own,
-        refused=case.inside.refused,
-        warnings=tuple(warning for warning in launch.warnings if warning not in void),
-        remarks=(*launch.remarks, sees),
-    )
-
-
 def _not_confined(launch: Launch, how: Confine, why: str, said: bool) -> Launch:
     if how == "always":
         raise CannotConfineError(f"cannot be confined: {why}")
     remarks = (*launch.remarks, f"not confined: {why}") if said else launch.remarks
     return replace(launch, unconfined=why, remarks=remarks)
-
-
-class Reason(NamedTuple):
-    """Something that may speak against confining a launch.
-
-    of_command  whether it is the command that does, and not the machine: then it is said each time
-    why         the sentence, None where it does not
-    """
-
-    of_command: bool
-    why: Callable[[Case], str | None]
 
 
 _SETUID = "{} gets no other user's rights in a confined process"
@@ -152,7 +138,7 @@ _DAEMON = "{} has the command started by another process, which is not confined"
 _OWN_LIST = "{} gives its containers devices of its own: the selected ones"
 
 _PROGRAMS: dict[str, str] = {
-    **dict.fromkeys(("sudo", "su", "doas", "pkexec", "runuser", "newgrp", "sg"), _SETUID),
+    **dict.fromkeys(("sudo", "su", "doas", "pkexec"), _SETUID),
     **dict.fromkeys(
         (
             "apptainer",
@@ -174,18 +160,61 @@ _PROGRAMS: dict[str, str] = {
 }
 """Programs that do not work in a confined process, or whose command is not in it."""
 
-_BEGINS_COMMAND = re.compile(r"(?:^|[;&|({\n`]|\b(?:exec|then|do|else|nohup|time)\s)\s*([\w./+-]+)")
+_BEGINS_COMMAND = (
+    r"(?:^|[;&|({\n`])[ \t]*"
+    r"(?:(?:exec|nohup|time|env|if|then|do|else|!|\w+=[^\s;&|(){}`]*)[ \t]+)*([\w./+-]+)"
+)
 """The first words of the commands in a line of a shell, roughly: what is not found fails loudly inside."""
 
 
-def _of_program(argv: Sequence[str]) -> str | None:
+def _program(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """What in the command does not work in a confined process, or is not in it."""
     command = unwrap(argv)[1]
-    names = [program_name(call.words) for call in wrappers(argv)] + [program_name(command)]
+    words = [*(call.words[0] for call in wrappers(argv)), *command[:1]]
     shell = shell_of(command)
     if shell is not None:
-        names += [program_name((word,)) for word in _BEGINS_COMMAND.findall(shell.command or "")]
-    found = next((name for name in names if name in _PROGRAMS), None)
-    return _PROGRAMS[found].format(found) if found is not None else None
+        words += re.findall(_BEGINS_COMMAND, shell.command or "")
+    for word in words:
+        name = program_name((word,))
+        why = _PROGRAMS.get(name) or (_SETUID if _takes_rights(word, environ) else None)
+        if why is not None:
+            return why.format(name)
+    return None
+
+
+def _takes_rights(word: str, environ: Mapping[str, str]) -> bool:
+    """Whether a program is set to run as its owner (chmod(1), "u+s")."""
+    path = shutil.which(word, path=environ.get("PATH"))
+    try:
+        return path is not None and bool(Path(path).stat().st_mode & stat.S_ISUID)
+    except OSError:
+        return False
+
+
+_EXPLAINED = (
+    ("no new privileges", "", "sudo and other setuid programs have no effect in a confined command"),
+    (
+        r"/dev/(?:nvidia\d|nvidia-caps/|dri/|accel/)",
+        "Permission denied|EACCES",
+        "a confined command cannot open the files of other devices",
+    ),
+    (
+        r"\b(?:fusermount3?|bwrap|apptainer|singularity|unshare)\b",
+        "Operation not permitted|EPERM",
+        "a confined command cannot change mounts",
+    ),
+)
+"""Two expressions of which both are in a line of what a command wrote, and what they mean."""
+
+
+def explained(lines: Sequence[str]) -> str | None:
+    """Why a confined command has failed, by its last lines; None where they say nothing that confinement
+    explains, as of most failures."""
+    for line in reversed(lines):
+        for what, how, why in _EXPLAINED:
+            if re.search(what, line) and re.search(how, line):
+                return f"{why} (--no-confine starts it otherwise): {printable(line)}"
+    return None
 
 
 def _own_numbers(case: Case) -> str | None:
@@ -223,12 +252,14 @@ def _mounted_on_demand(case: Case) -> str | None:
     return None
 
 
-AGAINST = (
-    Reason(False, lambda case: "the device files are not known" if case.left_out is None else None),
-    Reason(True, lambda case: _of_program(case.launch.argv)),
-    Reason(True, _own_numbers),
-    Reason(False, lambda case: case.launch.vendor.unready_to_confine(case.root)),
-    Reason(False, lambda case: _landlock()),
-    Reason(False, _mounted_on_demand),
+AGAINST: tuple[tuple[bool, Callable[[Case], str | None]], ...] = (
+    (False, lambda case: "the device files are not known" if case.left_out is None else None),
+    (True, lambda case: _program(case.launch.argv, case.launch.environment(case.environ))),
+    (True, _own_numbers),
+    (False, lambda case: case.launch.vendor.unready_to_confine(case.root)),
+    (False, lambda case: _landlock()),
+    (False, _mounted_on_demand),
 )
-"""What speaks against confining a launch, what costs least first. The last is that it is not proved."""
+"""What speaks against confining a launch, what costs least first: whether it is the command that does and not
+the machine (then it is said each time), and what gives the sentence, None where it does not. The last reason
+is that it is not proved."""

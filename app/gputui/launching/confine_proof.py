@@ -10,19 +10,19 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.untrusted_json import LAST_MOMENT, DocumentError, JsonValue
 from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, write_private
-from gputui.system.landlock import LandlockError
 from gputui.system.root import Root
-from gputui.vendors.driver_process import ask_driver
 from gputui.vendors.registry import vendor_of
 from gputui.vendors.vendor import Vendor
+
+if TYPE_CHECKING:
+    from gputui.inventory.untrusted_json import JsonValue
 
 SECONDS = 20.0
 """How long the driver may take to start: without the persistence daemon it first initializes the device."""
@@ -31,6 +31,7 @@ _AGAIN = 3600.0
 """Seconds after which a proof that failed is tried again."""
 _MOST, _LARGEST = 64, 2**16
 """How many answers are kept, and the most bytes of their file."""
+_MOST_SEEN = 4096
 
 NOT_YET = "it has not been proved on this machine yet (`gputui check --confine`)"
 
@@ -66,10 +67,12 @@ def proved(
     root: Root,
     ask: bool = True,
     again: bool = False,
+    asking: Callable[[], object] | None = None,
 ) -> str | None:
     """None where confinement is proved on this machine for devices like this one; else why it is not.
 
-    `ask`: whether the driver may be asked where nothing is kept; `again`: whatever is kept.
+    `ask`: whether the driver may be asked where nothing is kept; `again`: whatever is kept. `asking` is
+    called before it is asked.
     """
     of = subject(vendor_of((device,)), device.parent is not None, root)
     kept = {} if again else _kept(environ)
@@ -77,6 +80,8 @@ def proved(
         return kept[of][0]
     if not ask:
         return NOT_YET
+    if asking is not None:
+        asking()
     why = _tried(device, snapshot, environ, root)
     _keep(environ, of, why)
     return why
@@ -88,6 +93,10 @@ def is_proved(vendor: Vendor, environ: Mapping[str, str], root: Root) -> bool:
 
 
 def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root: Root) -> str | None:
+    # (A launch mostly finds that it has been proved, and waits for each import.)
+    from gputui.inventory.untrusted_json import DocumentError
+    from gputui.vendors.driver_process import NoAnswerError, ask_driver
+
     vendor = vendor_of((device,))
     if vendor.driver_probe is None:
         return f"gputui cannot ask {vendor.driver} what a confined process sees"
@@ -97,30 +106,25 @@ def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root:
     asking = {name: text for name, text in environ.items() if name not in vendor.visibility.names}
     try:
         answer = ask_driver(vendor.driver_probe, asking, SECONDS, others)
-    except LandlockError as error:
-        return error.strerror
-    if answer is None:
-        return f"{vendor.driver} did not answer a confined process within {SECONDS:g} seconds"
-    seen = answer.get("devices")
-    if isinstance(seen, list) and len(seen) == 1 and _is(seen[0], device):
-        return None
-    label = snapshot.label(device)
-    trouble = vendor.driver_trouble(answer.get("code"), answer.get("error")) if not seen else None
-    number = len(seen) if isinstance(seen, list) else 0
-    shown = trouble or f"{number} device{'s' if number != 1 else ', and another one'}"
-    return f"a process that can open GPU {label} only was shown: {shown}"
+        seen = answer["devices"].items(_MOST_SEEN)
+        if len(seen) == 1 and _is(seen[0], device):
+            return None
+        code, error = (answer[name].value for name in ("code", "error"))
+    except (NoAnswerError, DocumentError) as failed:
+        return f"{vendor.driver} did not answer a confined process: {failed}"
+    trouble = vendor.driver_trouble(code, error) if not seen else None
+    shown = trouble or f"{len(seen)} device{'s' if len(seen) != 1 else ', and another one'}"
+    return f"a process that can open GPU {snapshot.label(device)} only was shown: {shown}"
 
 
-def _is(seen: Any, device: Device) -> bool:
+def _is(seen: JsonValue, device: Device) -> bool:
     """Whether the driver's device is this one: by UUID; by its place on the bus where it tells none."""
-    if not isinstance(seen, dict):
-        return False
     vendor = vendor_of((device,))
-    uuid, bus = seen.get("uuid"), seen.get("bus")
-    if isinstance(uuid, str) and device.name_by_uuid:
-        return vendor.bare_uuid(uuid) == vendor.bare_uuid(device.uuid)
+    uuid, bus = seen["uuid"], seen["bus"]
+    if uuid.known and device.name_by_uuid:
+        return vendor.bare_uuid(uuid.text()) == vendor.bare_uuid(device.uuid)
     place = (device.pci_bus_id or "").lower()
-    return isinstance(bus, str) and bool(place) and place.endswith(bus.lower()) and device.parent is None
+    return bus.known and bool(place) and place.endswith(bus.text().lower()) and device.parent is None
 
 
 def _file(environ: Mapping[str, str]) -> Path:
@@ -131,16 +135,9 @@ def _kept(environ: Mapping[str, str]) -> dict[str, tuple[str | None, float]]:
     """The answers that are kept, the newest last, by what they are valid for: why not, and when."""
     try:
         with os.fdopen(open_own(_file(environ)), "rb") as file:
-            data = file.read(_LARGEST + 1)
-        rows = JsonValue(json.loads(data), "proofs")["proofs"].items(_MOST)
-        return {
-            row["of"].text(): (
-                row["why"].text() if row["why"].known else None,
-                row["time"].number(LAST_MOMENT),
-            )
-            for row in rows
-        }
-    except (OSError, NoHomeError, DocumentError, ValueError, RecursionError):
+            rows = json.loads(file.read(_LARGEST))["proofs"]
+        return {str(row["of"]): (row["why"] and str(row["why"]), float(row["time"])) for row in rows[:_MOST]}
+    except (OSError, NoHomeError, LookupError, TypeError, ValueError, RecursionError):
         return {}
 
 

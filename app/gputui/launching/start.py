@@ -16,7 +16,7 @@ from gputui.inventory.errors import GputuiError
 from gputui.inventory.others_files import beginning
 from gputui.launching.launch import Launch
 from gputui.launching.shell_words import one_word_for_several
-from gputui.system.landlock import LandlockError, confine, in_confined_thread
+from gputui.system.landlock import LandlockError, confine, started
 
 
 def _shell_script(program: str, environment: Mapping[str, str]) -> str | None:
@@ -158,7 +158,7 @@ def _status_of(
         )
 
     with _no_interrupt() as interrupted:
-        process = in_confined_thread(left_out, start) if left_out else start()
+        process = started(left_out, start)
     try:
         if interrupted:
             raise KeyboardInterrupt

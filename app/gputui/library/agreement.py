@@ -118,10 +118,10 @@ def _agree(devices: Sequence[Device], intent: Intent, force: bool) -> None:
         raise RequestError(f"--gpus {found} contradicts {named.words} of the command{remedy}")
 
 
-def how_confined(options: LaunchOptions, environ: Mapping[str, str]) -> Confine:
-    """Whether the launch of launch options is to be confined: as they say, else as the settings do. Raises
-    SettingsError."""
-    return options.confine or settings(environ).confine
+def how_confined(given: Confine | None, environ: Mapping[str, str], here: bool = True) -> Confine:
+    """Whether a command is to be confined: as was `given`, else as the settings say; never where nothing of
+    its devices is `here` (a demo box, a recording). Raises SettingsError."""
+    return given or settings(environ).confine if here else "never"
 
 
 def heard(options: LaunchOptions, environ: Mapping[str, str], confine: Confine) -> Intent:

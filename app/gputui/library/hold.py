@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
+    import subprocess
+
     # (To import `hold` costs a caller next to nothing: what it needs is imported when it is called.)
     from gputui.allocating.allocation import Allocation
     from gputui.choosing.order import Order
     from gputui.inventory.device import Device
     from gputui.library.request import Limits, Names
+    from gputui.vendors.visibility import Confine
 
 
 class Picked(Sequence["Device"]):
@@ -87,6 +90,55 @@ class Held(Picked):
     Other gputui users are kept from them until the `with` block ends, or this process does, however.
     """
 
+    def __init__(self, allocation: Allocation, confine: Confine = "never") -> None:
+        super().__init__(allocation)
+        self._confine = confine
+
+    def popen(
+        self, command: Sequence[str], *, env: Mapping[str, str] | None = None, **how: Any
+    ) -> subprocess.Popen[Any]:
+        """Start a command on these devices, as `subprocess.Popen` does, to which `how` goes.
+
+        It gets the variables of these devices over `env` (None: `os.environ`), and keeps the claim as long as
+        it runs, also after the block. Where it is confined (`hold`) it can open these devices only, whatever
+        it sets, and counts them from 0; this process is not. The first start after a boot may take two
+        seconds: the driver is asked what a confined process sees.
+
+        Raises RequestError where it is to be confined always, and cannot be; StartError where the kernel
+        refuses that; and what Popen raises.
+        """
+        import subprocess
+
+        from gputui.allocating.errors import RequestError
+        from gputui.launching.confine import CannotConfineError, confined
+        from gputui.launching.intent import Intent
+        from gputui.launching.launch import Launch
+        from gputui.launching.start import cannot_confine
+        from gputui.system.landlock import LandlockError, started
+
+        base = os.environ if env is None else env
+        words = tuple(map(os.fspath, command))
+
+        def made(devices: Sequence[Device], _said: Intent) -> Launch:
+            changes = self._allocation._replace(devices=tuple(devices)).changes(base)
+            return Launch(words, tuple(changes), devices=tuple(devices))
+
+        try:
+            snapshot = self._allocation.snapshot
+            launch = made(self.devices, Intent())
+            launch = confined(launch, made, Intent(), snapshot, base, self._confine).started
+        except CannotConfineError as error:
+            raise RequestError(str(error)) from None
+        how["pass_fds"] = (*how.get("pass_fds", ()), *self.pass_fds)
+
+        def start() -> subprocess.Popen[Any]:
+            return subprocess.Popen(launch.argv, env=launch.environment(base), **how)
+
+        try:
+            return started(launch.left_out, start)
+        except LandlockError as error:
+            raise cannot_confine(error) from None
+
     @property
     def claimed(self) -> bool:
         """Whether each of them is: not of a demo box or a recording, nor where `force` ignored a claim."""
@@ -156,25 +208,41 @@ def hold(
     wait: float | bool | None = None,
     window: float | None = None,
     force: bool = False,
+    confine: Confine | None = None,
     demo: str | None = None,
     recording: str | os.PathLike[str] | None = None,
 ) -> Iterator[Held]:
-    """Claim devices for a `with` block: `with hold(2) as held: subprocess.run(…, env=held.env)`.
+    """Claim devices for a `with` block: `with hold(2) as held: held.popen(["python", "train.py"]).wait()`.
 
     It takes what `pick` takes; with `force` it also takes devices for which others wait. They are chosen
     when the block is entered, read again once they are claimed, and given back at its end. Two holds of one
     process, also in threads, never get the same device. A process made by `os.fork` has the claim too, until
     it ends.
 
+    `confine` says whether what `held.popen` starts can open these devices only: "always", "auto" (where that
+    is proved here) or "never"; None: as the settings say. This process itself is never confined, as that
+    could not be taken off it again.
+
     Raises and warns as `pick` does.
     """
     from gputui.library.request import Limits, warn
 
     limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
-    allocation = _allocated(limits, n, devices, demo, recording, holds=True)
+    how = _confine(confine, demo is None and recording is None)
+    allocation = _allocated(limits, n, devices, demo, recording, holds=True, nodes=how != "never")
     with held(allocation):
         warn(allocation, 3)
-        yield Held(allocation)
+        yield Held(allocation, how)
+
+
+def _confine(given: Confine | None, here: bool) -> Confine:
+    from gputui.allocating.errors import RequestError
+    from gputui.library.agreement import how_confined
+    from gputui.vendors.visibility import CONFINE
+
+    if given not in (None, *CONFINE):
+        raise RequestError(f"confine: {given!r} is not one of {', '.join(CONFINE)}")
+    return how_confined(given, os.environ, here)
 
 
 def _allocated(
@@ -184,13 +252,18 @@ def _allocated(
     demo: str | None,
     recording: str | os.PathLike[str] | None,
     holds: bool,
+    nodes: bool = False,
 ) -> Allocation:
     from gputui.allocating.allocate import allocate
+    from gputui.inventory.light_dataclasses import replace
     from gputui.library.request import Quiet, listed, own_purpose
     from gputui.library.source import opened
+    from gputui.sources.source import Want
 
     names = None if devices is None else listed(devices)
     request = limits.request(n, names, limits.grouping(), own_purpose())
+    if nodes:
+        request = replace(request, facts=request.facts | Want.NODES)
     with opened(demo, recording, request.cpu_only) as source:
         return allocate(request, source, os.environ, Quiet(), holds)
 

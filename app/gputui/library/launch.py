@@ -141,7 +141,7 @@ def launch(
         raise RequestError("n and devices: say either how many or which")
     options = _options(command, launcher, processes, python, directory, env, confine)
     limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
-    how = "never" if demo is not None or recording is not None else how_confined(options, os.environ)
+    how = how_confined(options.confine, os.environ, demo is None and recording is None)
     intent = heard(options, os.environ, how)
     request = _request(options, intent, n, devices, limits)
     if how != "never":

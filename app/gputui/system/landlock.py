@@ -23,6 +23,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -36,8 +37,8 @@ ruleset that does not grant it, handled or not; the first version knows no way t
 _FILE = _WRITE_FILE | _READ_FILE
 _FOLDER = _FILE | _REFER
 _NEEDED_VERSION = 2
-_NO_NEW_PRIVS = 38
-"""PR_SET_NO_NEW_PRIVS of linux/prctl.h."""
+_NO_NEW_PRIVS, _GET_NO_NEW_PRIVS = 38, 39
+"""PR_SET_NO_NEW_PRIVS and PR_GET_NO_NEW_PRIVS of linux/prctl.h."""
 _BADFD = getattr(errno, "EBADFD", 77)
 _PATH_ONLY = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -70,8 +71,10 @@ def check() -> None:
     version = _call(_CREATE_RULESET, None, 0, _VERSION)
     if version < _NEEDED_VERSION:
         raise LandlockError(errno.EPROTONOSUPPORT)
-    # Nothing tells how many confinements there are around us but one more, of a thread that ends at once.
-    in_confined_thread((), lambda: None)
+    if _library().prctl(_GET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (0, 0, 0, 0))):
+        # We may be confined ourselves. Nothing tells how often but one more confinement, of a thread that
+        # ends at once.
+        in_confined_thread((), lambda: None)
 
 
 def confine(left_out: Sequence[str | bytes]) -> None:
@@ -85,6 +88,11 @@ def confine(left_out: Sequence[str | bytes]) -> None:
         _restrict(rules)
     finally:
         os.close(rules)
+
+
+def started(left_out: Sequence[str | bytes], start: Callable[[], T]) -> T:
+    """What `start` returns, which starts a process: it is confined where anything is to be left out."""
+    return in_confined_thread(left_out, start) if left_out else start()
 
 
 def in_confined_thread(left_out: Sequence[str | bytes], start: Callable[[], T]) -> T:
@@ -110,13 +118,18 @@ def in_confined_thread(left_out: Sequence[str | bytes], start: Callable[[], T]) 
     return results[0]
 
 
+@lru_cache(1)
+def _library() -> ctypes.CDLL:
+    """The C library. (Each object of it makes classes of its own, which takes longer than a call.)"""
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _call(number: int, *arguments: object) -> int:
     """A system call. Raises LandlockError."""
     if sys.platform != "linux":
         raise LandlockError(errno.ENOSYS)
-    library = ctypes.CDLL(None, use_errno=True)
     # (syscall(2) takes longs: a C int would leave the upper half of a register as it was.)
-    found: int = library.syscall(
+    found: int = _library().syscall(
         *(ctypes.c_long(each) if isinstance(each, int) else each for each in (number, *arguments))
     )
     if found < 0:
@@ -125,9 +138,8 @@ def _call(number: int, *arguments: object) -> int:
 
 
 def _restrict(rules: int) -> None:
-    library = ctypes.CDLL(None, use_errno=True)
     one, zero = ctypes.c_ulong(1), ctypes.c_ulong(0)
-    if library.prctl(_NO_NEW_PRIVS, one, zero, zero, zero):
+    if _library().prctl(_NO_NEW_PRIVS, one, zero, zero, zero):
         raise LandlockError(ctypes.get_errno())
     _call(_RESTRICT_SELF, rules, 0)
 

@@ -12,6 +12,7 @@ from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.device import Device
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import duration, gpus, printable
 from gputui.inventory.job_summary import signal_name
 from gputui.inventory.light_dataclasses import dataclass
@@ -22,9 +23,11 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
 from gputui.tui.app_state import AppState
+from gputui.tui.background import in_background
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
+    from gputui.tui.main_view import MainView
     from gputui.tui.wait_request import WaitRequest
 
 
@@ -72,9 +75,37 @@ def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allo
     return hold(allocation, environ, partly=True), queue
 
 
-def confined_to_selected(app_state: AppState, environ: Mapping[str, str]) -> Launch:
-    """The launch of the app state, confined to its devices as the options and the settings say. Raises
-    CannotConfineError, SettingsError."""
+def when_confined(
+    view: MainView,
+    app_state: AppState,
+    environ: Mapping[str, str],
+    then: Callable[[Launch | GputuiError], object],
+) -> None:
+    """Call `then`, later, with the launch of the app state, confined to its devices as the options and the
+    settings say; with the error where it cannot be. The first one of a boot asks the driver, which takes up
+    to seconds: no key waits for it."""
+
+    def asking() -> None:
+        view.app.call_later(view.show_message, _PROVING, "", True)
+
+    def work() -> None:
+        found: Launch | GputuiError
+        try:
+            found = _confined(app_state, environ, asking)
+        except GputuiError as error:
+            found = error
+        view.app.call_later(then, found)
+
+    in_background("confine", work)
+
+
+_PROVING = (
+    "proving that a confined command sees its own devices only: the driver is asked, once after each boot …"
+)
+
+
+def _confined(app_state: AppState, environ: Mapping[str, str], asking: Callable[[], object]) -> Launch:
+    """Raises CannotConfineError, SettingsError."""
     from gputui.launching.compose import compose
     from gputui.launching.confine import confined
     from gputui.library.agreement import how_confined
@@ -93,8 +124,8 @@ def confined_to_selected(app_state: AppState, environ: Mapping[str, str]) -> Lau
             intent,
         )
 
-    how = how_confined(app_state.options, environ)
-    return confined(launch, made, app_state.intent, snapshot, environ, how)
+    how = how_confined(app_state.options.confine, environ)
+    return confined(launch, made, app_state.intent, snapshot, environ, how, asking=asking)
 
 
 def run_and_return(

@@ -5,74 +5,44 @@ The driver starts there, and no context is made on a device (`Vendor.driver_prob
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gputui.system.landlock import LandlockError, in_confined_thread
+from gputui.inventory.errors import GputuiError
 
 if TYPE_CHECKING:
-    import subprocess
+    from gputui.inventory.untrusted_json import JsonValue
 
-_ASK = "import json, runpy, sys; json.dump(runpy.run_path(sys.argv[1])['driver'](), sys.stdout)"
-_MOST = 2**20
-"""Characters of an answer."""
+_ASK = """
+import json, runpy, sys
+with open(sys.argv[2], "w") as file:
+    json.dump(runpy.run_path(sys.argv[1])["driver"](), file)
+"""
+
+
+class NoAnswerError(GputuiError):
+    """The driver did not answer; the message says why."""
 
 
 def ask_driver(
     probe: Path, environ: Mapping[str, str], seconds: float, left_out: Sequence[str] = ()
-) -> dict[str, Any] | None:
-    """What the script `probe` answers in a child with this environment; None where it does not in `seconds`.
-
-    `left_out` are device files that the child cannot open. Raises LandlockError where it cannot be confined.
-    """
+) -> JsonValue:
+    """What the script `probe` answers within `seconds` in a child with this environment, which cannot open
+    the device files `left_out`. Raises NoAnswerError."""
     # (Milliseconds to import, and a launch mostly finds that the driver has been asked.)
-    import json
-    import subprocess
+    from gputui.inventory.untrusted_json import DocumentError
+    from gputui.system.child_process import answers, read_answer, run
 
-    if not sys.executable:
-        return None
-
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            # (Isolated: no file in the working directory, and nobody's sitecustomize, is loaded.)
-            [sys.executable, "-I", "-S", "-c", _ASK, str(probe)],
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
+    # (Isolated: no file in the working directory, and nobody's sitecustomize, is loaded.)
+    words = (sys.executable, "-I", "-S", "-c", _ASK, str(probe))
     try:
-        child = in_confined_thread(left_out, start) if left_out else start()
-    except LandlockError:
-        raise
-    except OSError:
-        return None
-    with child.stdout or contextlib.nullcontext():
-        try:
-            answer, _ = child.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                # One that hangs in the kernel is not waited for.
-                child.wait(1.0)
-            return None
-    try:
-        found: Any = json.loads(answer[:_MOST])
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def uuids_of(answer: Mapping[str, Any] | None) -> tuple[str, ...] | None:
-    """The UUIDs of the devices in an answer, in the driver's order; None for anything but distinct ones."""
-    try:
-        found = [device["uuid"] for device in (answer or {})["devices"]]
-    except (TypeError, KeyError):
-        return None
-    good = all(isinstance(uuid, str) for uuid in found) and len(set(found)) == len(found)
-    return tuple(found) if good else None
+        with answers() as folder:
+            file = folder / "driver.json"
+            ended = run((*words, str(file)), environ, None, seconds, left_out=left_out)
+            return read_answer(file)
+    except DocumentError as error:
+        raise NoAnswerError(ended.trouble or ended.last_line or str(error)) from None
+    except OSError as error:
+        raise NoAnswerError(str(error.strerror)) from None

@@ -8,15 +8,15 @@
  * process has one MIG instance only. What a real driver does with an entry given twice is not documented:
  * here it ends the list. SIMCUDA_INIT is a CUresult that cuInit answers instead of starting. With SIMNVML_NODES a
  * device whose node this process may not open is left out before anything is counted (box.c of simnvml);
- * SIMCUDA_SEES_ALL=1 is a driver that looks at no node.
+ * SIMCUDA_SEES_ALL=1 is a driver that looks at no node. cuInit first waits until a writer has opened and closed the
+ * named pipe SIMCUDA_WAITS.
  */
-#include <fcntl.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "nodes.h"
 
 enum { MOST = 256, TEXT = 96, INVALID_VALUE = 1, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101 };
 
@@ -32,16 +32,6 @@ static int count, visible[MOST], seen;
 static bool started;
 
 #define API __attribute__((visibility("default"))) int
-
-static bool opens(const char *folder, const char *name, long long number)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s%lld", folder, name, number);
-    int node = open(path, O_RDWR | O_CLOEXEC);
-    if (node >= 0)
-        close(node);
-    return node >= 0;
-}
 
 static void leave_out(const char *folder)
 {
@@ -172,6 +162,13 @@ API cuInit(unsigned flags)
         return INVALID_VALUE;
     if (order && atoi(order))
         return atoi(order);
+    const char *waits = getenv("SIMCUDA_WAITS");
+    FILE *pipe = waits ? fopen(waits, "r") : NULL;
+    if (pipe) {
+        while (fgetc(pipe) != EOF)
+            ;
+        fclose(pipe);
+    }
     if (!started) {
         FILE *file = box ? fopen(box, "r") : NULL;
         if (!file)

@@ -4,11 +4,14 @@
  * The devices are those of the file SIMHIP_BOX, a line each: the UUID's sixteen bytes as hex digits or "-", the
  * bus id, the bytes of memory, the name. HIP_VISIBLE_DEVICES counts as ROCm/clr reads it (rocdevice.cpp): the
  * order is kept, the first entry that names nothing ends the list, an empty list is none. SIMHIP_INIT is a
- * hipError_t that hipInit answers instead of starting.
+ * hipError_t that hipInit answers instead of starting. With SIM_RENDER_NODES a device whose render node cannot be
+ * opened is left out.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "nodes.h"
 
 enum { MOST = 64, TEXT = 128, INVALID_VALUE = 1, NO_DEVICE = 100, INVALID_DEVICE = 101 };
 
@@ -25,10 +28,12 @@ API hipInit(unsigned flags)
     FILE *file = path ? fopen(path, "r") : NULL;
     if (!file)
         return NO_DEVICE;
-    for (count = 0; count < MOST; count++) {
+    int number = 0;
+    for (count = 0; count < MOST; number++) {
         struct device *now = &all[count];
         if (fscanf(file, "%127s %127s %lld %127[^\n]", now->uuid, now->bus, &now->memory, now->name) != 4)
             break;
+        count += opens_render_node(number);
     }
     fclose(file);
     const char *list = getenv("HIP_VISIBLE_DEVICES");

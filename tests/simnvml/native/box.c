@@ -23,6 +23,8 @@
  */
 #include "simnvml.h"
 
+#include "nodes.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -259,16 +261,6 @@ static bool read_line(struct box *box, char *line)
     if (strcmp(line, "process") == 0)
         return read_process(box, value);
     return read_number(device, line, value);
-}
-
-static bool opens(const char *folder, const char *name, long long number)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s%lld", folder, name, number);
-    int node = open(path, O_RDWR | O_CLOEXEC);
-    if (node >= 0)
-        close(node);
-    return node >= 0;
 }
 
 static bool may_open(const struct device *device, const char *folder)

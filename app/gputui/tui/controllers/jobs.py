@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.selection import Selection
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import gpus
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.light_dataclasses import dataclass, replace
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation
     from gputui.jobs.again import Again
     from gputui.jobs.job import Job
+    from gputui.launching.launch import Launch
 
 _PATIENCE = 5.0
 """Seconds to wait for the devices of a rerun to be read again, or three readings where those take longer."""
@@ -56,6 +59,7 @@ class JobsController:
     ) -> None:
         self._view, self._sampler, self._environ, self._write = view, sampler, environ, write
         self._pending: _Pending | None = None
+        self._confining: _Pending | None = None
         self.looked_at: Hashable | None = None
         """The job at which the page was last; None for the first one, whichever that is by now."""
 
@@ -217,7 +221,7 @@ class JobsController:
         pending = _Pending(app_state, allocation, time.monotonic(), again(job))
         if not app_state.selected:
             # No device to read.
-            return self._as_job(pending)
+            return self._as_job(pending, app_state.launch)
         self._pending = pending
         self._sampler.ask()
         patience = max(_PATIENCE, 3 * self._sampler.took)
@@ -226,9 +230,10 @@ class JobsController:
 
     def cancel(self) -> None:
         """Start nothing of what is pending, and give its devices back."""
-        if self._pending is not None:
-            self._pending.allocation.release()
-        self._pending = None
+        for pending in (self._pending, self._confining):
+            if pending is not None:
+                pending.allocation.release()
+        self._pending = self._confining = None
 
     def _give_up(self, pending: _Pending) -> None:
         if self._pending is pending:
@@ -246,12 +251,26 @@ class JobsController:
             text = "; ".join(conflict.text(allocation.snapshot) for conflict in gone)
             self._view.show_message(f"nothing is started: {text}", "lost")
             return
-        self._view.show_message(self._as_job(pending))
-
-    def _as_job(self, pending: _Pending) -> str:
         from gputui.tui import start_launch
 
-        launch, kept = pending.app_state.launch, pending.kept
+        self._confining = pending
+        found = partial(self._start_confined, pending)
+        start_launch.when_confined(self._view, pending.app_state.with_snapshot(now), self._environ, found)
+
+    def _start_confined(self, pending: _Pending, launch: Launch | GputuiError) -> None:
+        if self._confining is not pending:
+            return
+        self._confining = None
+        if isinstance(launch, GputuiError):
+            pending.allocation.release()
+            self._view.show_message(str(launch), "lost")
+            return
+        self._view.show_message(self._as_job(pending, launch))
+
+    def _as_job(self, pending: _Pending, launch: Launch) -> str:
+        from gputui.tui import start_launch
+
+        kept = pending.kept
         text, _ = pending.allocation.start(
             lambda lease: start_launch.as_job(
                 launch,

@@ -83,6 +83,7 @@ class LaunchController:
         self._write, self._end_without_terminal = write, end_without_terminal
         self.pending: PendingLaunch | None = None
         self._asking: PendingLaunch | None = None
+        self._confining: PendingLaunch | None = None
         self.uncertain_copy: str | None = None
         """What was copied last, where nobody can say whether the terminal took it."""
 
@@ -164,7 +165,7 @@ class LaunchController:
             self._view.show_message(select_first(self._view.app_state.screen.keymap), "warn")
         elif self._cannot_start():
             return
-        elif self.pending is None:
+        elif self.pending is None and self._confining is None:
             self._view.show_message("checking the selected devices …", passing=True)
             from gputui.tui import start_launch
 
@@ -208,9 +209,10 @@ class LaunchController:
 
     def cancel(self) -> None:
         """Start nothing of what is pending, and give its devices back."""
-        if self.pending is not None:
-            self.pending.allocation.release()
-        self.pending = None
+        for pending in (self.pending, self._confining):
+            if pending is not None:
+                pending.allocation.release()
+        self.pending = self._confining = None
 
     def release_all(self) -> None:
         """Leave no claim behind that nothing was started with."""
@@ -329,15 +331,25 @@ class LaunchController:
         self._view.open(ConfirmScreen(tuple(reasons), may_wait=pending.queue is not None), answered)
 
     def _start(self, pending: PendingLaunch) -> None:
+        """Start the launch once it is known how it is confined."""
+        from gputui.tui import start_launch
+
+        self._confining = pending
+        found = partial(self._start_confined, pending)
+        start_launch.when_confined(self._view, self._view.app_state, self._environ, found)
+
+    def _start_confined(self, pending: PendingLaunch, launch: Launch | GputuiError) -> None:
         from gputui.launching.history_file import remember
         from gputui.tui import start_launch
 
         app, allocation = self._view.app, pending.allocation
-        try:
-            launch = start_launch.confined_to_selected(self._view.app_state, self._environ)
-        except GputuiError as error:
+        if self._confining is not pending:
+            self._view.show_message("nothing is started: the launch was left before it could be", "warn")
+            return
+        self._confining = None
+        if isinstance(launch, GputuiError):
             allocation.release()
-            self._view.show_message(str(error), "lost")
+            self._view.show_message(str(launch), "lost")
             return
         count = start_launch.count_of(self._view.app_state)
         not_kept = remember(self._environ, self._view.app_state.options, count, self._clock())

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
-from gputui.system.drm import nodes_of
 from gputui.vendors.amd.visibility import HipVisibility, reads_uuids
 from gputui.vendors.vendor import Containers, Vendor, renumbered
 from gputui.vendors.visibility import Changes, Visibility
@@ -137,6 +136,8 @@ class Amd(Vendor):
         return Path(__file__).parent / "driver_probe.py"
 
     def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
+        from gputui.system.drm import nodes_of
+
         return nodes_of(root, device.render)
 
     def driver_here(self, root: Root) -> str:

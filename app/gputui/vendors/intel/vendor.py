@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
-from gputui.system.drm import nodes_of
 from gputui.vendors.intel.visibility import LevelZeroVisibility
 from gputui.vendors.vendor import RARELY_TOLD, Containers, Vendor
 from gputui.vendors.visibility import Changes, Visibility
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gputui.sources.source import Source
     from gputui.system.root import Root
 
@@ -81,7 +82,15 @@ class Intel(Vendor):
             return ("an integrated GPU has the host's memory, and many programs for XPU do not support it",)
         return ()
 
+    @property
+    def driver_probe(self) -> Path | None:
+        from pathlib import Path
+
+        return Path(__file__).parent / "driver_probe.py"
+
     def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
+        from gputui.system.drm import nodes_of
+
         return nodes_of(root, device.render)
 
     def bare_uuid(self, uuid: str) -> str:

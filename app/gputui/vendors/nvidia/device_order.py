@@ -15,7 +15,8 @@ from typing import Any
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB
-from gputui.vendors.driver_process import ask_driver, uuids_of
+from gputui.inventory.untrusted_json import DocumentError
+from gputui.vendors.driver_process import NoAnswerError, ask_driver
 
 _SECONDS = 10.0
 """How long the driver may take to start in a process that only counts devices: without the persistence daemon
@@ -25,6 +26,8 @@ _CLEARLY = 1.25
 """The ratio of cores times clock from which on one GPU is clearly faster than another."""
 
 _PROBE = Path(__file__).parent / "driver_probe.py"
+_MOST = 4096
+"""Devices in an answer."""
 
 
 def driver_order(environ: Mapping[str, str] = os.environ, seconds: float = _SECONDS) -> tuple[str, ...]:
@@ -35,7 +38,12 @@ def driver_order(environ: Mapping[str, str] = os.environ, seconds: float = _SECO
     """
     asking = {**environ, "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
     asking.pop("CUDA_VISIBLE_DEVICES", None)
-    return uuids_of(ask_driver(_PROBE, asking, seconds)) or ()
+    try:
+        devices = ask_driver(_PROBE, asking, seconds)["devices"].items(_MOST)
+        found = tuple(device["uuid"].text() for device in devices)
+    except (NoAnswerError, DocumentError):
+        return ()
+    return found if len(set(found)) == len(found) else ()
 
 
 def known_places(gpus: Sequence[Device]) -> tuple[Device | None, ...]:

@@ -1,4 +1,4 @@
-"""Runs one of our scripts in the command's own Python, with a time limit.
+"""Runs a script of ours in a process of its own, mostly in the command's own Python, with a time limit.
 
 What the child prints is kept in part and believed in nothing: answers come as files in a folder of their
 own, since sitecustomize, wrappers and libraries write what they like to stdout.
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
-from gputui.system.landlock import in_confined_thread
+from gputui.system.landlock import started
 
 MOST_ANSWER = 4 * 1024 * 1024
 """Bytes of an answer that are read; 72 devices measured in pairs take 1 MiB."""
@@ -35,8 +35,6 @@ _BEAT = 0.1
 
 _PATIENCE = 2.0
 """Seconds between the request to end and the end by force."""
-
-SCRIPTS = Path(__file__).parent / "scripts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ def run(
         )
 
     try:
-        child = in_confined_thread(left_out, start) if left_out else start()
+        child = started(left_out, start)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if directory is not None and isinstance(error, OSError) and error.filename == directory:
@@ -150,7 +148,9 @@ def _end(child: subprocess.Popen[bytes], gently: bool) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_PATIENCE)
     _signal(child, signal.SIGKILL)
-    child.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        # One that hangs in the kernel (a driver's ioctl) is not waited for.
+        child.wait(_PATIENCE)
 
 
 def _signal(child: subprocess.Popen[bytes], number: int) -> None:

@@ -1,0 +1,120 @@
+"""What speaks against confining a launch, row by row (`launching/confine.py`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gputui.inventory.device import Device
+from gputui.launching.confine import AGAINST, Case, explained
+from gputui.launching.intent import Intent
+from gputui.launching.launch import Launch
+from gputui.system.root import Root
+
+MOUNTED = "25 1 0:23 / /proc rw,nosuid shared:1 - proc proc rw\n"
+
+
+def found(root: Path, *argv: str) -> list[str]:
+    """The reasons on a machine with these files."""
+    device = Device(index=0, uuid="GPU-1", vendor="nvidia")
+    launch = Launch(argv or ("true",), devices=(device,))
+    (root / "dev").mkdir(exist_ok=True)
+    (root / "dev" / "nvidia-uvm").touch()
+    case = Case(launch, launch, Intent(), ("/dev/nvidia1",), {}, Root(str(root)))
+    # (Whether the kernel of the tests has Landlock is another matter.)
+    rows = [reason(case) for _, reason in AGAINST]
+    return [why for why in rows if why is not None and "andlock" not in why]
+
+
+@pytest.mark.parametrize(
+    ("place", "options", "against"),
+    [
+        ("/net", "autofs /etc/auto.net rw,fd=6,pgrp=1,timeout=300,minproto=5,maxproto=5,direct", True),
+        # A map that is mounted below its folder is allowed with it; so is what is no folder of the root.
+        ("/home", "autofs /etc/auto.home rw,fd=6,pgrp=1,timeout=300,minproto=5,maxproto=5,indirect", False),
+        ("/srv/data", "autofs /etc/auto.data rw,fd=6,pgrp=1,minproto=5,maxproto=5,direct", False),
+        ("/net", "nfs4 server:/net rw,direct", False),
+    ],
+)
+def test_a_folder_that_is_mounted_on_demand(tmp_path: Path, place: str, options: str, against: bool) -> None:
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    line = f"40 25 0:36 / {place} rw,relatime shared:20 - {options}\n"
+    (tmp_path / "proc" / "self" / "mountinfo").write_text(MOUNTED + line)
+    reasons = found(tmp_path)
+    assert bool(reasons) == against and all(place in why for why in reasons)
+
+
+@pytest.mark.parametrize("text", ["", "\0\n", "1 2 3\n", "40 25 0:36 / - autofs ,direct\n", "\xff" * 9])
+def test_a_table_of_mounts_that_nobody_understands(tmp_path: Path, text: str) -> None:
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "mountinfo").write_bytes(text.encode("latin-1"))
+    assert found(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("sudo", "x"),
+        ("nice", "sudo", "x"),
+        ("bash", "-c", "cd x && sudo -E y"),
+        ("sh", "-c", "x; exec A=1 sudo y"),
+        ("docker", "run", "image"),
+        ("env", "X=1", "srun", "x"),
+    ],
+    ids=" ".join,
+)
+def test_programs_that_do_not_work_inside(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    assert len(found(tmp_path, *argv)) == 1
+
+
+@pytest.mark.parametrize(
+    "argv", [("python", "sudo.py"), ("echo", "sudo"), ("bash", "-c", "echo mount")], ids=" ".join
+)
+def test_a_word_that_only_looks_like_one(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    assert found(tmp_path, *argv) == []
+
+
+def test_a_program_that_takes_another_user_s_rights(tmp_path: Path) -> None:
+    helper = tmp_path / "helper"
+    helper.write_text("#!/bin/sh\n")
+    helper.chmod(0o755)
+    assert found(tmp_path, str(helper)) == []
+    helper.chmod(0o4755)
+    assert len(found(tmp_path, str(helper))) == 1
+    assert len(found(tmp_path, "bash", "-c", f"cd /; exec {helper} x")) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'sudo: The "no new privileges" flag is set, which prevents sudo from running as root.',
+        "PermissionError: [Errno 13] Permission denied: '/dev/nvidia3'",
+        "x.sh: 1: cannot open /dev/dri/renderD129: Permission denied",
+        "open(/dev/accel/accel2) = -1 EACCES",
+        "fusermount3: mount failed: Operation not permitted",
+        "bwrap: Failed to make / slave: Operation not permitted",
+    ],
+)
+def test_a_failure_that_confinement_explains(line: str) -> None:
+    for lines in ((line,), ("epoch 1", line, "Exiting")):
+        said = explained(lines)
+        assert said is not None and "--no-confine" in said and "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA error: invalid device ordinal",
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'train.py'",
+        "PermissionError: [Errno 13] Permission denied: '/data/train.csv'",
+        "could not open /dev/nvidia3: No such file or directory",
+        "found /dev/nvidia0, /dev/nvidia1",
+        "kill: (1) - Operation not permitted",
+        "git: mount point is read-only",
+        "",
+    ],
+)
+def test_an_ordinary_failure_is_nothing_of_confinement(line: str) -> None:
+    assert explained((line,)) is None and explained(("epoch 1", line)) is None
