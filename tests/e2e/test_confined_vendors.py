@@ -13,6 +13,8 @@ import simhip
 import simze
 from confinement import Machine, needs_landlock
 from gputui.inventory.device import Device
+from gputui.inventory.untrusted_json import JsonValue
+from gputui.launching.confine_proof import _is
 
 pytestmark = [pytest.mark.e2e, needs_landlock]
 
@@ -86,3 +88,13 @@ def test_of_a_driver_that_cannot_be_asked_it_is_said(tmp_path: Path) -> None:
     environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
     assert all("cannot ask the Gaudi driver" in line for line in done.stdout.splitlines()[:2])
+
+
+@pytest.mark.parametrize("bus", [None, "", "0", "04:00.0", "0000:03:00.1"])
+def test_a_device_without_uuid_is_known_by_its_place_only(
+    bus: str | None,
+) -> None:
+    """(Whatever a driver tells in place of one.)"""
+    (device, *_) = cards("intel")
+    assert _is(JsonValue({"uuid": None, "bus": "0000:03:00.0"}, "file"), device)
+    assert not _is(JsonValue({"uuid": None, "bus": bus}, "file"), device)

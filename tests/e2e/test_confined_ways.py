@@ -77,6 +77,25 @@ def test_a_launch_is_left_while_it_is_proved(box: Confined, screen: Terminal) ->
     assert not json.loads(box.call("claims", "--json").stdout)["claims"]
 
 
+def test_a_job_that_is_started_again_on_the_screen_is_confined(box: Confined, start: Start) -> None:
+    text = script(box, f"echo $GPUTUI_CONFINED >> {box.folder}/confined; SEEN >> {box.folder}/seen")
+    done = box.call("run", "--confine", "--detach", "--gpus", "6,2", "--force", "--", "sh", text)
+    assert done.returncode == 0, done.stderr
+    seen(box)
+    argv = [*box.machine.before, sys.executable, "-m", "gputui"]
+    terminal = start(environment={**box.environ, "TERM": "xterm-256color"}, size=WIDE, argv=argv)
+    terminal.until("○ free")
+    terminal.send("D")
+    terminal.until("done")
+    terminal.send("R")
+    terminal.until("press R again")
+    terminal.send("R")
+    confined = box.folder / "confined"
+    until(lambda: confined.read_text() == "1\n1\n")
+    until(lambda: (box.folder / "seen").read_text().count("\n") == 2)
+    assert len(seen(box)) == 2
+
+
 # From Python.
 
 

@@ -128,6 +128,8 @@ WRONG: list[tuple[str, str]] = [
     ("[devices]\nprefer = [-1]", "devices.prefer: '-1' is neither"),
     ("[jobs]\nlog_cap = '1M'", "jobs.log_cap: '1M' is less than 16M"),
     ("[jobs]\nlog_cap = 0", "jobs.log_cap: 0 is not a size"),
+    ("[run]\nstray = 'kill'", "run.stray: 'kill' is not one of warn, stop"),
+    ("[run]\nconfine = true", "run.confine: True is not one of auto, always, never"),
     ("[wait]\nnotify = 'say hello'", "wait.notify: 'say hello' is not a list of words"),
 ]
 

@@ -79,11 +79,11 @@ def confined(
     if how == "never" or not launch.devices:
         return launch
     others = left_out(launch.devices, snapshot, HERE)
-    inside = made(_alone(launch.devices), intent.confined())
-    case = Case(launch, inside, intent, others, environ, HERE)
     if others == ():
         # There are no other devices: nothing is to be kept from it.
         return launch
+    inside = made(_alone(launch.devices), intent.confined())
+    case = Case(launch, inside, intent, others, environ, HERE)
     for of_command, reason in AGAINST:
         why = reason(case)
         if why is not None:

@@ -124,7 +124,9 @@ def _is(seen: JsonValue, device: Device) -> bool:
     if uuid.known and device.name_by_uuid:
         return vendor.bare_uuid(uuid.text()) == vendor.bare_uuid(device.uuid)
     place = (device.pci_bus_id or "").lower()
-    return bus.known and bool(place) and place.endswith(bus.text().lower()) and device.parent is None
+    # (The driver may write the domain with fewer digits.)
+    found = bus.text().lower() if bus.known else ""
+    return ":" in found and place.endswith(found) and device.parent is None
 
 
 def _file(environ: Mapping[str, str]) -> Path:

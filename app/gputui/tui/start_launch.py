@@ -89,12 +89,14 @@ def when_confined(
         view.app.call_later(view.show_message, _PROVING, "", True)
 
     def work() -> None:
-        found: Launch | GputuiError
+        # (It stays so where we ourselves are wrong, and a key can start it again.)
+        found: Launch | GputuiError = GputuiError("nothing is started: an error of gputui's own")
         try:
             found = _confined(app_state, environ, asking)
         except GputuiError as error:
             found = error
-        view.app.call_later(then, found)
+        finally:
+            view.app.call_later(then, found)
 
     in_background("confine", work)
 
