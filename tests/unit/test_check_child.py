@@ -13,7 +13,7 @@ import pytest
 
 from gputui.checking import interpreter_process as child
 from gputui.checking.interpreter_process import run
-from gputui.inventory.untrusted_json import DocumentError
+from gputui.inventory.typed_json import DocumentError
 from messages import numbers
 
 PYTHON = (sys.executable, "-S", "-E")

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.untrusted_json import LAST_MOMENT, DocumentError, JsonValue
+from gputui.inventory.typed_json import DocumentError, Epoch, Record, loads
 from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, write_private
 from gputui.system.landlock import LandlockError
 from gputui.system.root import Root
@@ -118,6 +119,23 @@ def _is(seen: Any, device: Device) -> bool:
     return isinstance(bus, str) and bool(place) and place.endswith(bus.lower()) and device.parent is None
 
 
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """What a proof is valid for, why it failed (None: it did not), and when."""
+
+    of: str
+    why: str | None
+    time: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class _Proofs:
+    proofs: tuple[_Proof, ...]
+
+
+_PROOFS = Record(_Proofs)
+
+
 def _file(environ: Mapping[str, str]) -> Path:
     return state_folder(environ) / "confinement.json"
 
@@ -127,25 +145,18 @@ def _kept(environ: Mapping[str, str]) -> dict[str, tuple[str | None, float]]:
     try:
         with os.fdopen(open_own(_file(environ)), "rb") as file:
             data = file.read(_LARGEST + 1)
-        rows = JsonValue(json.loads(data), "proofs")["proofs"].items(_MOST)
-        return {
-            row["of"].text(): (
-                row["why"].text() if row["why"].known else None,
-                row["time"].number(LAST_MOMENT),
-            )
-            for row in rows
-        }
-    except (OSError, NoHomeError, DocumentError, ValueError, RecursionError):
+        return {row.of: (row.why, row.time) for row in _PROOFS.read(loads(data)).proofs[-_MOST:]}
+    except (OSError, NoHomeError, DocumentError):
         return {}
 
 
 def _keep(environ: Mapping[str, str], of: str, why: str | None) -> None:
     """Where it cannot be kept, the driver is asked again at the next launch."""
     rows = {**_kept(environ), of: (why, time.time())}
-    document = [{"of": key, "why": reason, "time": at} for key, (reason, at) in [*rows.items()][-_MOST:]]
+    proofs = tuple(_Proof(key, *answer) for key, answer in [*rows.items()][-_MOST:])
     try:
         file = _file(environ)
         private_folder(file.parent)
-        write_private(file, json.dumps({"proofs": document}))
+        write_private(file, json.dumps(_PROOFS.write(_Proofs(proofs))))
     except (OSError, NoHomeError):
         return
