@@ -22,6 +22,7 @@ from gputui.inventory.typed_json import (
     DocumentError,
     Form,
     Moment,
+    Positive,
     Record,
     check,
     few,
@@ -70,7 +71,7 @@ def _places(value: Any) -> tuple[Locality, ...]:
     return list_of(place, value)
 
 
-_Numbers = Annotated[tuple[int, ...], Form(_cpus, ranges)]
+_Numbers = Annotated[str, Form(_cpus, ranges)]
 _Link = Annotated[str, check(str, is_link, "a link (X, NVn, XGMI, MDF, XLn, XL*, PIX, PXB, PHB, NODE, SYS)")]
 _Peer = Annotated[str, one_of((SELF, *PEER_WORDS))]
 _Links = tuple[tuple[_Link | None, ...], ...]
@@ -96,10 +97,10 @@ DEVICE = Record(
     index=int | None,
     uuid=str | None,
     verdict=object,
-    claim=Annotated[object, Form(CLAIM.facts, CLAIM.write)] | None,
+    claim=Annotated[Claim, Form(CLAIM.facts, CLAIM.write)] | None,
 )
 WAITER = Record(
-    Waiter, "place user count devices since command job ours silent step", later="silent", place=int
+    Waiter, "place user count devices since command job ours silent step", later="silent", place=Positive
 )
 NIC = Record(Nic, later="")
 LOCALITY = Record(Locality, later="", cpus=_Numbers | None, memory_nodes=_Numbers | None)
@@ -110,6 +111,8 @@ TOPOLOGY = Record(
     localities=Annotated[tuple[Locality, ...], Form(_places, lambda found: [*map(LOCALITY.write, found)])],
     nic_links=_Links,
 )
+HOST_LOAD = Record(HostLoad)
+SCHEMA_KEY = schema(SCHEMA)
 TROUBLE = Record(Trouble, "device kind message since", later="kind since")
 BOX = Record(
     Snapshot,
@@ -117,15 +120,15 @@ BOX = Record(
     " errors",
     later="pcie peers link_weights link_bandwidths topology waiters",
     details="host_load",
-    schema=schema(SCHEMA),
+    schema=SCHEMA_KEY,
     host=str | None,
     driver=str | None,
     cuda=str | None,
-    devices=tuple[Annotated[object, Form(DEVICE.facts)], ...],
+    devices=tuple[Annotated[Device, Form(DEVICE.facts)], ...],
     links=_Links,
     pcie=_Links,
     peers=tuple[tuple[_Peer | None, ...], ...],
-    waiters=tuple[Annotated[object, Form(WAITER.facts)], ...],
+    waiters=tuple[Annotated[Waiter, Form(WAITER.facts)], ...],
     errors=tuple[Trouble, ...],
     host_load=HostLoad | None,
 )

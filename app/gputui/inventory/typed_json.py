@@ -349,7 +349,7 @@ class Record(Generic[T]):
     def __init__(
         self, cls: type[T], keys: str = "", later: str | None = None, details: str = "", **kinds: Any
     ) -> None:
-        self._cls, self._said, self._later, self._kinds = cls, keys.split(), later, kinds
+        self.cls, self._said, self._later, self._kinds = cls, keys.split(), later, kinds
         self._details = details.split()
         self._rows: list[tuple[str, str, Form, bool]] = []
         _RECORDS[cls] = self
@@ -359,22 +359,30 @@ class Record(Generic[T]):
     def rows(self) -> list[tuple[str, str, Form, bool]]:
         """Field, key, form, and whether the key must be there. (Made when a first one is read or written.)"""
         if not self._rows:
-            own = getattr(self._cls, "__light_fields__", {})
-            optional = (
-                self._later.split()
-                if self._later is not None
-                else [name for name in own if is_optional(own[name])]
+            own = getattr(self.cls, "__light_fields__", {})
+            later = (
+                [name for name in own if is_optional(own[name])]
+                if self._later is None
+                else self._later.split()
             )
-            optional += self._details
-            space = {**_KNOWN, **vars(sys.modules[self._cls.__module__])}
-            for said in [
-                *(self._said or (name for name in own if name not in self._details)),
-                *self._details,
-            ]:
+            optional = {*later, *self._details}
+            names = self._said or [name for name in own if name not in self._details]
+            # (Few annotations differ: each is evaluated once.)
+            forms: dict[Any, Form] = {}
+            for said in (*names, *self._details):
                 key, _, name = said.rpartition("=")
-                kind = self._kinds.get(name) or eval(str(own[name].type), space)
-                self._rows.append((name, key or name, form_of(kind), not {name, "*"} & {*optional}))
+                kind = self._kinds.get(name) or own[name].type
+                if kind not in forms:
+                    forms[kind] = form_of(self.kind(name))
+                self._rows.append((name, key or name, forms[kind], not {name, "*"} & optional))
         return self._rows
+
+    def kind(self, name: str) -> Any:
+        """The type of a field."""
+        if name in self._kinds:
+            return self._kinds[name]
+        own = getattr(self.cls, "__light_fields__", {})
+        return eval(own[name].type, {**_KNOWN, **vars(sys.modules[self.cls.__module__])})
 
     @property
     def keys(self) -> set[str]:
@@ -400,7 +408,7 @@ class Record(Generic[T]):
 
     def read(self, value: Any) -> T:
         """The object that a value of JSON describes. Raises DocumentError."""
-        return self._cls(**self.facts(value))
+        return self.cls(**self.facts(value))
 
     def write(self, subject: object, details: bool = False, **given: Any) -> dict[str, Any]:
         """An object as JSON-ready values; those that are `given` by field stand for its own."""
