@@ -1,7 +1,7 @@
 """The published JSON Schemas, made from the records by which documents are read and written.
 
-`python -m published_schemas` writes the file of one box, to which that of several refers. What a key means (its
-description) and keys that no record reads stay as they are there.
+`python -m published_schemas` writes the file of one box, to which that of several refers. What a key means
+(its description) and keys that no record reads stay as they are there.
 """
 
 from __future__ import annotations

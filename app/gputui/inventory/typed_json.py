@@ -352,7 +352,7 @@ class Record(Generic[T]):
         self.cls, self._said, self._later, self._kinds = cls, keys.split(), later, kinds
         self._details = details.split()
         self._rows: list[tuple[str, str, Form, bool]] = []
-        _RECORDS[cls] = self
+        _RECORDS.setdefault(cls, self)
         _KNOWN.setdefault(cls.__name__, cls)
 
     @property
