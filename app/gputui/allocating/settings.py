@@ -57,9 +57,6 @@ _MOST_DOTS = 400
 BOM = "\ufeff"
 """Where some editors on Windows begin a file."""
 
-INTERVALS = (0.1, 3600.0)
-"""The shortest and the longest time between two readings, in seconds."""
-
 CONNECT_TIMEOUT = 10
 """Seconds until another box that does not answer is given up."""
 

@@ -1,13 +1,14 @@
-"""The tables of a settings file, strictly read: a table or a key that means nothing is refused."""
+"""The tables of a settings file, strictly read: a table or a key that means nothing is refused.
+
+Each record has the fields of `Rules`, `Settings`, `ScreenSettings` or `HostSettings` that its table sets.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from gputui.allocating.settings import INTERVALS, HostSettings, ScreenSettings, Settings
 from gputui.choosing.named_devices import could_name
-from gputui.choosing.rules import Rules
 from gputui.inventory.formatting import read_size
 from gputui.inventory.typed_json import (
     DocumentError,
@@ -23,6 +24,7 @@ from gputui.inventory.typed_json import (
     wrong,
 )
 from gputui.sources.hosts.alias import alias
+from gputui.sources.source import INTERVALS
 from gputui.vendors.visibility import CONFINE
 
 _LEAST_LOG_CAP = 16 * 1024**2
@@ -52,7 +54,7 @@ _ALIASES = form_of(tuple[Annotated[str, parsed(alias)], ...])
 
 _TABLES: dict[str, Record[Any]] = {
     "rules": Record(
-        Rules,
+        dict,
         "memory utilization window ignore_users=ignore mine_is_free=mine",
         "*",
         memory=Annotated[int, parsed(read_size)],
@@ -61,19 +63,19 @@ _TABLES: dict[str, Record[Any]] = {
         ignore=frozenset[_Word],
         mine=bool,
     ),
-    "devices": Record(Rules, "never prefer", "*", never=_Devices, prefer=_Devices),
-    "wait": Record(Settings, "notify", "*", notify=_Words),
-    "run": Record(Settings, "confine", "*", confine=Annotated[str, one_of(CONFINE)]),
-    "jobs": Record(Settings, "log_cap", "*", log_cap=Annotated[int, parsed(_log_cap)]),
+    "devices": Record(dict, "never prefer", "*", never=_Devices, prefer=_Devices),
+    "wait": Record(dict, "notify", "*", notify=_Words),
+    "run": Record(dict, "confine", "*", confine=Annotated[str, one_of(CONFINE)]),
+    "jobs": Record(dict, "log_cap", "*", log_cap=Annotated[int, parsed(_log_cap)]),
     "hosts": Record(
-        HostSettings,
+        dict,
         "boxes connect_timeout=timeout",
         "*",
         boxes=Annotated[tuple[str, ...], Form(lambda value: tuple(dict.fromkeys(_ALIASES.read(value))))],
         timeout=Annotated[int, whole(1, 600, "a number of seconds (1 to 600)")],
     ),
     "screen": Record(
-        ScreenSettings,
+        dict,
         "theme interval keys=keymap hidden columns sort filter",
         "*",
         theme=_Name,

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from gputui.allocating.settings import DEFAULT_LOG_CAP, SettingsError, settings
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.jobs import FOLDER
 from gputui.jobs.again import as_kept
@@ -183,8 +184,6 @@ def notify_words(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The command of the settings that is told when a job has ended, its program with the whole path.
 
     () where there is none. Settings that cannot be read are no reason not to start."""
-    from gputui.allocating.settings import SettingsError, settings
-
     try:
         words = settings(environ).notify
     except SettingsError:
@@ -200,8 +199,6 @@ def notify_words(environ: Mapping[str, str]) -> tuple[str, ...]:
 def _log_cap(environ: Mapping[str, str]) -> int:
     """The most bytes that a log may have on the disk, 0 for any. Settings that cannot be read are no reason
     not to start."""
-    from gputui.allocating.settings import DEFAULT_LOG_CAP, SettingsError, settings
-
     try:
         return settings(environ).log_cap
     except SettingsError:
