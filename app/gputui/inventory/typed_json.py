@@ -7,15 +7,14 @@ reads is checked for type and size; a value that cannot be raises `DocumentError
 An annotation means: `int` a whole number from 0 on, `float` a number from 0 on, `str` a text that is valid
 Unicode, `bool`, a Literal one of its words, `X | None` also null, `tuple[X, ...]` and `frozenset[X]` a list,
 `tuple[X, Y]` a list of two, `dict[str, X]` an object, a dataclass an object, `object` any value. Other ranges
-and forms are aliases with a `Form`: `Moment`, `Epoch`, `Celsius`, `Figure`, `Words`.
+and forms are aliases with a `Form`: `Moment`, `Epoch`, `Celsius`, `Figure`, `Words`. They need not be
+imported where they stand in an annotation only.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import reduce
-from operator import or_
 from types import NoneType, UnionType
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
@@ -242,11 +241,8 @@ _SIMPLE = {
     bool: Form(_yes),
     object: Form(lambda value: value),
 }
-_KNOWN: dict[str, Any] = {
-    **{"Moment": Moment, "Epoch": Epoch, "Celsius": Celsius, "Figure": Figure, "Large": Large},
-    **{"Positive": Positive, "SignalNumber": SignalNumber, "Command": Command, "Words": Words},
-}
-"""Names in annotations that need not be imported where they stand: the aliases, and classes with a Record."""
+_KNOWN: dict[str, type] = {}
+"""Classes with a record, by the names by which annotations may mean them without importing them."""
 _RECORDS: dict[type, Record[Any]] = {}
 
 
@@ -259,8 +255,9 @@ def form_of(kind: Any) -> Form:
         found: Form = parts[1]
         return found
     if origin in (Union, UnionType):
-        form = form_of(reduce(or_, (part for part in parts if part is not NoneType)))
-        return Form(form.read, form.write, NoneType in parts)
+        (one,) = (part for part in parts if part is not NoneType)
+        form = form_of(one)
+        return Form(form.read, form.write, nullable=True)
     if origin is Literal:
         return one_of(parts)
     if origin is frozenset or ... in parts:
@@ -382,7 +379,7 @@ class Record(Generic[T]):
         if name in self._kinds:
             return self._kinds[name]
         own = getattr(self.cls, "__light_fields__", {})
-        return eval(own[name].type, {**_KNOWN, **vars(sys.modules[self.cls.__module__])})
+        return eval(own[name].type, {**globals(), **_KNOWN, **vars(sys.modules[self.cls.__module__])})
 
     @property
     def keys(self) -> set[str]:

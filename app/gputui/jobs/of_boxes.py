@@ -107,7 +107,9 @@ class _Device:
     @property
     def label(self) -> str:
         # (The index of a MIG instance is one within its GPU.)
-        return self.uuid[:9] if self.uuid and self.uuid.startswith("MIG-") else str(self.index)
+        if self.uuid and self.uuid.startswith("MIG-"):
+            return self.uuid[:9]
+        return "?" if self.index is None else str(self.index)
 
 
 @dataclass(frozen=True, slots=True)
