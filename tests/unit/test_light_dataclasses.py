@@ -194,6 +194,20 @@ def test_a_use_has_the_outcome_that_it_has_with_the_standard_library(use: str) -
     assert _outcome(LIGHT, use) == _outcome(STANDARD, use)
 
 
+def test_an_object_that_two_threads_make_first_is_made_by_both() -> None:
+    @light_dataclasses.dataclass(frozen=True, slots=True)
+    class Fresh:
+        a: int
+        b: int = 2
+
+    begun = vars(Fresh)["__init__"]
+    assert Fresh(1) == Fresh(1, 2)
+    # (Another thread has begun its first object before the one above was made.)
+    late = object.__new__(Fresh)
+    begun(late, 3)
+    assert late == Fresh(3)
+
+
 def test_our_replace_and_fields_do_what_the_standard_ones_do() -> None:
     child = LIGHT.Child(1, (2,))
     assert light_dataclasses.replace(child, d=2.0) == dataclasses.replace(child, d=2.0)

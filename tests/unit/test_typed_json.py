@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputui.inventory import typed_json
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.typed_json import (
     LAST_MOMENT,
@@ -208,3 +209,20 @@ def test_a_value_inside_of_objects_is_found_or_its_place_named() -> None:
         with pytest.raises(DocumentError) as refused:
             within(wrong, "a", "b")
         assert str(refused.value).startswith(place)
+
+
+def test_a_thread_that_comes_while_another_one_makes_the_rows_sees_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record, seen = Record(Part), list[int]()
+
+    def form_of_meanwhile(kind: Any) -> Any:
+        # (What another thread would see now.)
+        seen.append(1)
+        if len(seen) == 2:
+            seen.append(len(record.rows))
+        return form_of(kind)
+
+    monkeypatch.setattr(typed_json, "form_of", form_of_meanwhile)
+    assert len(record.rows) == len(record.rows) == 3
+    assert 3 in seen

@@ -120,7 +120,9 @@ else:
         )
 
         def __init__(self, *args, **kwargs):
-            owner = next(each for each in type(self).__mro__ if each.__dict__.get("__init__") is __init__)
+            owner = next(
+                each for each in type(self).__mro__ if each.__dict__.get("__light_fields__") is fields
+            )
             owner.__init__ = _compiled(owner, frozen)
             owner.__init__(self, *args, **kwargs)
 

@@ -1,8 +1,8 @@
-"""JSON that others wrote, read as dataclasses by their annotations, and written back.
+"""Reads JSON into dataclasses by the annotations of their fields, and writes it back.
 
-This is the one reader of documents, records and answers. A `Record` says how a class stands in JSON. What it
-reads is checked for type and size; a value that cannot be raises `DocumentError`, which names its place
-("devices[3].memory_used"). Keys that nobody asks for are passed over.
+Documents, records, answers of other programs and settings are read here and nowhere else. A `Record`
+describes how a class is represented in JSON. Types and sizes are checked; an invalid value raises
+`DocumentError`, which names its place ("devices[3].memory_used"). Unknown keys are ignored.
 
 An annotation means: `int` a whole number from 0 on, `float` a number from 0 on, `str` a text that is valid
 Unicode, `bool`, a Literal one of its words, `X | None` also null, `tuple[X, ...]` and `frozenset[X]` a list,
@@ -33,14 +33,14 @@ T = TypeVar("T")
 
 
 class DocumentError(ValueError):
-    """The JSON is not what is asked for; the message is one line that names the place and what is wrong."""
+    """The JSON is not what was expected; the message is one line that names the place and what is wrong."""
 
     def __init__(self, said: str, *steps: str | int) -> None:
         super().__init__(said)
         self._steps = [*steps]
 
     def within(self, *steps: str | int) -> DocumentError:
-        """The same, of a value that stands there."""
+        """The same error, of a value inside another one, at that place."""
         self._steps[:0] = steps
         return self
 
@@ -50,7 +50,7 @@ class DocumentError(ValueError):
 
 
 def wrong(value: object, want: str) -> DocumentError:
-    """That a value, of JSON or of TOML, is not what is wanted."""
+    """The error for a value, of JSON or TOML, that is not what was expected."""
     import json
 
     if isinstance(value, dict | list):
@@ -62,8 +62,12 @@ def wrong(value: object, want: str) -> DocumentError:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How values of a type are read (raises DocumentError), and written (None: unchanged); of those that are
-    `nullable` null is None."""
+    """How values of a type are read and written.
+
+    read      raises DocumentError
+    write     None where a value is written unchanged
+    nullable  whether null is allowed; it is read as None, and `read` and `write` never see it
+    """
 
     read: Callable[[Any], Any]
     write: Callable[[Any], Any] | None = None
@@ -81,7 +85,7 @@ def loads(data: bytes | str) -> Any:
 
 
 def within(value: Any, *keys: str) -> Any:
-    """What stands there, in an object in an object. Raises DocumentError."""
+    """The value at this path of keys. Raises DocumentError."""
     for place, key in enumerate(keys):
         if value.__class__ is not dict:
             raise wrong(value, "an object").within(*keys[:place])
@@ -92,7 +96,7 @@ def within(value: Any, *keys: str) -> Any:
 
 
 def check(kind: Any, right: Callable[[Any], object], want: str) -> Form:
-    """As values of that type, if they are right."""
+    """Values of that type for which `right` is true; `want` says what is expected."""
     form = form_of(kind)
 
     def checked(value: Any) -> Any:
@@ -105,7 +109,7 @@ def check(kind: Any, right: Callable[[Any], object], want: str) -> Form:
 
 
 def parsed(read: Callable[[str], T]) -> Form:
-    """A text as a function reads it, which raises ValueError with a message."""
+    """A text that a function parses, which raises ValueError with a message."""
 
     def read_text(value: Any) -> T:
         try:
@@ -226,7 +230,7 @@ SignalNumber = Annotated[int, whole(1, 64)]
 Command = Annotated[str, Form(text, as_text)]
 """A command line; bytes of it that are no text are written as escapes."""
 Words = Annotated[str, Form(_words)]
-"""A text of ours with the stray bytes that a command line (2 MiB at most, execve(2)) or a path may have."""
+"""A text that gputui wrote; command lines (2 MiB at most, execve(2)) and paths may have undecodable bytes."""
 
 
 def schema(version: int) -> Any:
@@ -242,7 +246,7 @@ _SIMPLE = {
     object: Form(lambda value: value),
 }
 _KNOWN: dict[str, type] = {}
-"""Classes with a record, by the names by which annotations may mean them without importing them."""
+"""Classes with a record, by name: an annotation can use them without an import at run time."""
 _RECORDS: dict[type, Record[Any]] = {}
 
 
@@ -276,7 +280,7 @@ def _read_nullable(form: Form) -> Callable[[Any], Any]:
 
 
 def list_of(read: Callable[[Any], T], value: Any) -> tuple[T, ...]:
-    """A list, of which `read` reads each value."""
+    """A list whose values are read by `read`."""
     if value.__class__ is not list:
         raise wrong(value, "a list")
     if len(value) > MOST_ITEMS:
@@ -325,7 +329,7 @@ def _object(form: Form) -> Form:
 
 
 def inside(step: str | int, read: Callable[[Any], T], value: Any) -> T:
-    """What `read` reads, which stands there."""
+    """A value read by `read`; its errors name the place `step`."""
     try:
         return read(value)
     except DocumentError as error:
@@ -333,7 +337,7 @@ def inside(step: str | int, read: Callable[[Any], T], value: Any) -> T:
 
 
 class Record(Generic[T]):
-    """How a class stands in JSON.
+    """How a class is represented in JSON.
 
     keys     its fields that have a key, separated by spaces, in the order in which they are written; "" for
              all. "launch=line" is the field `line` with the key "launch"
@@ -354,7 +358,7 @@ class Record(Generic[T]):
 
     @property
     def rows(self) -> list[tuple[str, str, Form, bool]]:
-        """Field, key, form, and whether the key must be there. (Made when a first one is read or written.)"""
+        """Field, key, form, and whether the key is required. (Made when it is first needed.)"""
         if not self._rows:
             own = getattr(self.cls, "__light_fields__", {})
             later = (
@@ -366,12 +370,15 @@ class Record(Generic[T]):
             names = self._said or [name for name in own if name not in self._details]
             # (Few annotations differ: each is evaluated once.)
             forms: dict[Any, Form] = {}
+            rows = []
             for said in (*names, *self._details):
                 key, _, name = said.rpartition("=")
                 kind = self._kinds.get(name) or own[name].type
                 if kind not in forms:
                     forms[kind] = form_of(self.kind(name))
-                self._rows.append((name, key or name, forms[kind], not {name, "*"} & optional))
+                rows.append((name, key or name, forms[kind], not {name, "*"} & optional))
+            # (At once: another thread reads by them as soon as they are there.)
+            self._rows = rows
         return self._rows
 
     def kind(self, name: str) -> Any:
@@ -387,7 +394,7 @@ class Record(Generic[T]):
         return {row[1] for row in self.rows}
 
     def facts(self, value: Any) -> dict[str, Any]:
-        """The fields that an object has. Raises DocumentError."""
+        """The values of an object, by field. Raises DocumentError."""
         if value.__class__ is not dict:
             raise wrong(value, "an object")
         found: dict[str, Any] = {}
@@ -408,7 +415,7 @@ class Record(Generic[T]):
         return self.cls(**self.facts(value))
 
     def write(self, subject: object, details: bool = False, **given: Any) -> dict[str, Any]:
-        """An object as JSON-ready values; those that are `given` by field stand for its own."""
+        """An object as JSON-ready values; a value that is `given` replaces that of the field."""
         found: dict[str, Any] = {}
         for name, key, form, _ in self.rows:
             if details or name not in self._details:
