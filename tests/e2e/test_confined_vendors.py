@@ -13,8 +13,8 @@ import simhip
 import simze
 from confinement import Machine, needs_landlock
 from gputui.inventory.device import Device
-from gputui.inventory.untrusted_json import JsonValue
 from gputui.launching.confine_proof import _is
+from gputui.vendors.driver_process import DriverDevice
 
 pytestmark = [pytest.mark.e2e, needs_landlock]
 
@@ -96,5 +96,5 @@ def test_a_device_without_uuid_is_known_by_its_place_only(
 ) -> None:
     """(Whatever a driver tells in place of one.)"""
     (device, *_) = cards("intel")
-    assert _is(JsonValue({"uuid": None, "bus": "0000:03:00.0"}, "file"), device)
-    assert not _is(JsonValue({"uuid": None, "bus": bus}, "file"), device)
+    assert _is(DriverDevice(None, "0000:03:00.0"), device)
+    assert not _is(DriverDevice(None, bus), device)

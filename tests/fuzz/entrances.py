@@ -32,10 +32,11 @@ from gputui.cli import ls_ray, ls_slurm
 from gputui.cli.common import WrongCallError
 from gputui.cli.held import agreed, reached
 from gputui.cli.job_mapping import read_jobs, with_own_jobs, write_jobs
-from gputui.cli.ls import document_text, table
+from gputui.cli.ls import document_text
+from gputui.cli.ls_text import table
 from gputui.cli.metrics_text import metrics_text
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.inventory.untrusted_json import DocumentError
+from gputui.inventory.typed_json import DocumentError
 from gputui.jobs.last_lines import lines_in
 from gputui.jobs.of_boxes import LogEnd, jobs_told
 from gputui.jobs.process_tree import here

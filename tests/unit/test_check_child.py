@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.inventory.untrusted_json import DocumentError
+from gputui.inventory.typed_json import DocumentError
 from gputui.system import child_process as child
 from gputui.system.child_process import run
 from messages import numbers

@@ -24,7 +24,7 @@ from gputui.checking.measurement import (
 from gputui.checking.render import measured_lines, to_measured_document
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.typed_json import DocumentError
 from gputui.launching.launch import Launch
 from gputui.vendors.nvidia.vendor import VENDOR
 from messages import numbers
@@ -102,9 +102,9 @@ def test_data_that_arrived_wrong_is_a_failure_that_is_said() -> None:
 )
 def test_an_answer_that_makes_no_sense_is_refused(answer: Any) -> None:
     with pytest.raises(DocumentError):
-        read_copies(JsonValue(answer, "file"), {0: "a", 1: "b"})
+        read_copies(answer, {0: "a", 1: "b"})
     with pytest.raises(DocumentError):
-        read_all_reduce(JsonValue({"backend": "nccl", "ranks": 1, "points": [], "verified": True}, "file"))
+        read_all_reduce({"backend": "nccl", "ranks": 1, "points": [], "verified": True})
 
 
 # A torch that says it is built for CUDA (unit/faketorch.py): what our scripts make of it.

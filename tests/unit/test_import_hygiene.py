@@ -123,17 +123,15 @@ def test_a_job_is_read_without_what_composes_a_launch() -> None:
     assert not [name for name in done.stdout.split() if name.startswith("gputui.launching")]
 
 
-@pytest.mark.parametrize("words", [["pick", "-n", "1"], ["ls", "--json"]])
-def test_a_short_call_makes_no_class_for_what_only_a_devices_page_shows(
-    words: list[str], simulated_nvml: SimulatedNvml, monkeypatch: pytest.MonkeyPatch
+def test_a_pick_makes_no_class_for_documents_and_what_only_a_devices_page_shows(
+    simulated_nvml: SimulatedNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulated_nvml.show_box(BOXES["idle"])
     for name, value in simulated_nvml.environment({}).items():
         monkeypatch.setenv(name, value)
-    status, _, modules = _imported(words)
+    status, _, modules = _imported(["pick", "-n", "1"])
     assert status == 0
-    assert "gputui.inventory.telemetry" not in modules
-    assert words[0] != "pick" or "pathlib" not in modules
+    assert not {"gputui.inventory.telemetry", "gputui.inventory.typed_json", "pathlib"} & set(modules)
 
 
 def test_ids_are_picked_without_json_or_another_subcommand() -> None:

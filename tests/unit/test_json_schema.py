@@ -26,6 +26,7 @@ from gputui.sources.hosts.reading import read as read_answer
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.slurm.cluster import Cluster, Gpus, Job, Node, Partition
+from published_schemas import made
 from unit.builders import NOW, box, document, gpu
 from unit.calling import Call
 
@@ -67,6 +68,10 @@ BOXES_CHECK = jsonschema.Draft202012Validator(
 @pytest.mark.parametrize("schema", [SCHEMA, BOXES_SCHEMA], ids=["one", "several"])
 def test_the_schema_is_one(schema: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_the_schema_is_what_the_records_read_and_write() -> None:
+    assert made() == SCHEMA
 
 
 def test_of_several_boxes_each_has_the_keys_of_one() -> None:

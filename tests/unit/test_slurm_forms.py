@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gputui.cli.ls_slurm import document, table
-from gputui.inventory.untrusted_json import DocumentError
+from gputui.inventory.typed_json import DocumentError
 from gputui.sources.slurm import json_form, text_form
 from gputui.sources.slurm.cluster import Cluster, Gpus, Node
 from gputui.sources.slurm.read import Slurm

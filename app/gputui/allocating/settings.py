@@ -41,21 +41,16 @@ import stat
 import sys
 from collections.abc import Mapping
 from itertools import repeat
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
-from gputui.choosing.named_devices import could_name
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.formatting import read_size
 from gputui.inventory.light_dataclasses import replace
-from gputui.sources.hosts.alias import alias
 from gputui.system.trust import who_can_change
 from gputui.system.users import own_name
-from gputui.vendors.visibility import CONFINE, Confine
+from gputui.vendors.visibility import Confine
 
-Word = TypeVar("Word", bound=str)
 Stray = Literal["warn", "stop"]
-STRAY: tuple[Stray, ...] = ("warn", "stop")
 
 SYSTEM = "/etc/gputui.toml"
 _MOST = 64 * 1024
@@ -65,14 +60,10 @@ _MOST_DOTS = 400
 BOM = "\ufeff"
 """Where some editors on Windows begin a file."""
 
-INTERVALS = (0.1, 3600.0)
-"""The shortest and the longest time between two readings, in seconds."""
-
 CONNECT_TIMEOUT = 10
 """Seconds until another box that does not answer is given up."""
 
 DEFAULT_LOG_CAP = 1024**3
-_LEAST_LOG_CAP = 16 * 1024**2
 
 
 class SettingsError(GputuiError):
@@ -190,176 +181,25 @@ def _parsed(file: str, data: bytes) -> dict[str, Any]:
 
 
 def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
-    reader = _Reader(file, document)
-    rules = before.rules
-    mine = reader.get("rules", "mine_is_free", _yes)
-    given = {
-        "memory": reader.get("rules", "memory", _memory),
-        "utilization": reader.get("rules", "utilization", _percent),
-        "window": reader.get("rules", "window", _seconds),
-        "ignore": reader.get("rules", "ignore_users", lambda value: frozenset(_words(value))),
-        "never": reader.get("devices", "never", _devices),
-        "prefer": reader.get("devices", "prefer", _devices),
-    }
-    rules = replace(rules, **{name: value for name, value in given.items() if value is not None})
-    if mine is not None:
-        rules = replace(rules, mine=own_name() if mine else None)
-    notify = reader.get("wait", "notify", _words)
-    log_cap = reader.get("jobs", "log_cap", _log_cap)
-    confine = reader.get("run", "confine", lambda value: _one_of(value, CONFINE))
-    stray = reader.get("run", "stray", lambda value: _one_of(value, STRAY))
-    boxes = reader.get("hosts", "boxes", _boxes)
-    timeout = reader.get("hosts", "connect_timeout", _connect_timeout)
-    on_screen = {
-        "theme": reader.get("screen", "theme", _name),
-        "interval": reader.get("screen", "interval", _interval),
-        "keymap": reader.get("screen", "keys", _keymap),
-        "hidden": reader.get("screen", "hidden", _names),
-        "columns": reader.get("screen", "columns", _names),
-        "sort": reader.get("screen", "sort", _name),
-        "filter": reader.get("screen", "filter", _text),
-    }
-    reader.check()
-    given = {name: value for name, value in on_screen.items() if value is not None}
-    if "keymap" in given:
-        given["keymap"] = {**before.screen.keymap, **given["keymap"]}
+    # (Imported where there is a file: `pick`, which must be quick, mostly finds none.)
+    from gputui.allocating.settings_tables import read_tables
+    from gputui.inventory.typed_json import DocumentError
+
+    try:
+        found = read_tables(document)
+    except DocumentError as error:
+        raise SettingsError(f"{file}: {error}") from None
+    rules = found.get("rules", {}) | found.get("devices", {})
+    if "mine" in rules:
+        rules["mine"] = own_name() if rules["mine"] else None
+    screen = found.get("screen", {})
+    if "keymap" in screen:
+        screen["keymap"] = {**before.screen.keymap, **screen["keymap"]}
     return before._replace(
-        rules=rules,
-        notify=before.notify if notify is None else notify,
-        log_cap=before.log_cap if log_cap is None else log_cap,
-        confine=confine or before.confine,
-        stray=stray or before.stray,
-        screen=before.screen._replace(**given),
-        hosts=HostSettings(
-            before.hosts.boxes if boxes is None else boxes,
-            before.hosts.timeout if timeout is None else timeout,
-        ),
+        rules=replace(before.rules, **rules),
+        screen=before.screen._replace(**screen),
+        hosts=before.hosts._replace(**found.get("hosts", {})),
+        **found.get("wait", {}),
+        **found.get("run", {}),
+        **found.get("jobs", {}),
     )
-
-
-class _Reader:
-    """Values by table and key; `check` refuses what nobody asked for."""
-
-    def __init__(self, file: str, document: Mapping[str, Any]) -> None:
-        self._file, self._document = file, document
-        self._known: dict[str, set[str]] = {}
-
-    def get(self, table: str, key: str, read: Any) -> Any:
-        """The value, None where there is none. Raises SettingsError."""
-        self._known.setdefault(table, set()).add(key)
-        inner = self._document.get(table, {})
-        if not isinstance(inner, dict):
-            raise SettingsError(f"{self._file}: [{table}] is not a table")
-        if key not in inner:
-            return None
-        try:
-            return read(inner[key])
-        except ValueError as error:
-            raise SettingsError(f"{self._file}: {table}.{key}: {error}") from None
-
-    def check(self) -> None:
-        """Raises SettingsError for a table or key that means nothing."""
-        for table, inner in self._document.items():
-            known = self._known.get(table)
-            if known is None:
-                raise SettingsError(f"{self._file}: unknown table [{table}]")
-            for key in inner:
-                if key not in known:
-                    raise SettingsError(f"{self._file}: unknown setting {table}.{key}")
-
-
-def _memory(value: object) -> int:
-    if isinstance(value, str):
-        return read_size(value)
-    raise ValueError(f'{value!r} is not a size ("20G", "512M")')
-
-
-def _log_cap(value: object) -> int:
-    if value == "none":
-        return 0
-    amount = _memory(value)
-    if amount < _LEAST_LOG_CAP:
-        raise ValueError(f'{value!r} is less than 16M ("none": no cap)')
-    return amount
-
-
-def _one_of(value: object, words: tuple[Word, ...]) -> Word:
-    for word in words:
-        if value == word:
-            return word
-    raise ValueError(f"{value!r} is not one of {', '.join(words)}")
-
-
-def _percent(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 100:
-        return value
-    raise ValueError(f"{value!r} is not a percentage (0 to 100)")
-
-
-def _seconds(value: object) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 86_400:
-        return float(value)
-    raise ValueError(f"{value!r} is not a number of seconds")
-
-
-def _interval(value: object) -> float:
-    least, most = INTERVALS
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most:
-        return float(value)
-    raise ValueError(f"{value!r} is not a number of seconds ({least} to {most:.0f})")
-
-
-def _connect_timeout(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 600:
-        return value
-    raise ValueError(f"{value!r} is not a number of seconds (1 to 600)")
-
-
-def _boxes(value: object) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(map(alias, _names(value))))
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    raise ValueError(f"{value!r} is not a string")
-
-
-def _name(value: object) -> str:
-    if isinstance(value, str) and value:
-        return value
-    raise ValueError(f"{value!r} is not a name")
-
-
-def _names(value: object) -> tuple[str, ...]:
-    if isinstance(value, list):
-        return tuple(map(_name, value))
-    raise ValueError(f"{value!r} is not a list of names")
-
-
-def _keymap(value: object) -> dict[str, str]:
-    if isinstance(value, dict):
-        return {action: _name(key) for action, key in value.items()}
-    raise ValueError(f"{value!r} is not a table of actions and keys")
-
-
-def _yes(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise ValueError(f"{value!r} is neither true nor false")
-
-
-def _devices(value: object) -> tuple[str, ...]:
-    words = _words(value)
-    for word in words:
-        if not could_name(word):
-            raise ValueError(f"{word!r} is neither an index nor a UUID (GPU-…, MIG-…)")
-    return words
-
-
-def _words(value: object) -> tuple[str, ...]:
-    if isinstance(value, list) and all(
-        isinstance(word, (str, int)) and not isinstance(word, bool) for word in value
-    ):
-        return tuple(str(word) for word in value)
-    raise ValueError(f"{value!r} is not a list of words")

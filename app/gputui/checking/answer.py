@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.untrusted_json import JsonValue
-from gputui.vendors.vendor import Vendor
+from typing import Any
 
-_MOST_DEVICES = 1024
+from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.typed_json import Record
+from gputui.vendors.vendor import Vendor
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,58 +131,35 @@ def _bus(text: str) -> tuple[str, ...]:
     return tuple(part.lstrip("0").lower() for part in text.replace(".", ":").split(":"))
 
 
-def read(node: JsonValue, vendor: Vendor) -> Seen:
+_DEVICE = Record(SeenDevice, "uuid bus name memory", later="")
+_FRAMEWORK = Record(Framework, "version cuda hip built error devices", later="")
+_DRIVER = Record(Driver, later="")
+_SEEN = Record(
+    Seen,
+    "python executable environment framework driver asked",
+    later="",
+    environment=dict[str, str | None],
+    driver=Driver | None,
+)
+
+
+def read(document: Any, vendor: Vendor) -> Seen:
     """The probe's answer, of devices of that vendor. Raises DocumentError where it is not one."""
-    environment = node["environment"].value
-    if not isinstance(environment, dict):
-        raise node["environment"].wrong("an object")
-    framework, driver = node["framework"], node["driver"]
-    return Seen(
-        python=node["python"].text(),
-        executable=_maybe(node["executable"]),
-        environment=tuple((name, _maybe(node["environment"][name])) for name in environment),
-        framework=_framework(framework, node["asked"].text(), vendor) if framework.known else None,
-        driver=_driver(driver, vendor) if driver.known else Driver(),
-        asked=node["asked"].text(),
-    )
+    facts = _SEEN.facts(document)
+    framework, driver = facts["framework"], facts["driver"] or Driver()
+    if framework is not None:
+        facts["framework"] = replace(
+            framework, name=facts["asked"], devices=_devices(framework.devices, vendor)
+        )
+    facts["environment"] = tuple(facts["environment"].items())
+    facts["driver"] = replace(driver, devices=_devices(driver.devices, vendor))
+    return Seen(**facts)
 
 
-def _driver(node: JsonValue, vendor: Vendor) -> Driver:
-    return Driver(
-        error=_maybe(node["error"]),
-        code=node["code"].whole() if node["code"].known else None,
-        version=node["version"].whole() if node["version"].known else None,
-        devices=_devices(node["devices"], vendor),
-    )
-
-
-def _framework(node: JsonValue, name: str, vendor: Vendor) -> Framework:
-    return Framework(
-        name=name,
-        version=_maybe(node["version"]),
-        cuda=_maybe(node["cuda"]),
-        hip=_maybe(node["hip"]),
-        built=node["built"].yes(),
-        error=_maybe(node["error"]),
-        devices=_devices(node["devices"], vendor),
-    )
-
-
-def _devices(node: JsonValue, vendor: Vendor) -> tuple[SeenDevice, ...]:
-    return tuple(_device(each, vendor) for each in node.items(_MOST_DEVICES))
-
-
-def _device(node: JsonValue, vendor: Vendor) -> SeenDevice:
-    uuid = _maybe(node["uuid"])
-    place = None if uuid is None else vendor.place_of(uuid)
-    return SeenDevice(
-        uuid=None if uuid is None else vendor.bare_uuid(uuid),
-        bus=_maybe(node["bus"]) or (place[0] if place else None),
-        part=place[1] if place else None,
-        name=_maybe(node["name"]),
-        memory=node["memory"].whole() if node["memory"].known else None,
-    )
-
-
-def _maybe(node: JsonValue) -> str | None:
-    return node.text() if node.known else None
+def _devices(told: tuple[SeenDevice, ...], vendor: Vendor) -> tuple[SeenDevice, ...]:
+    found = []
+    for device in told:
+        bus, part = (vendor.place_of(device.uuid) if device.uuid is not None else None) or (None, None)
+        uuid = None if device.uuid is None else vendor.bare_uuid(device.uuid)
+        found.append(replace(device, uuid=uuid, bus=device.bus or bus, part=part))
+    return tuple(found)

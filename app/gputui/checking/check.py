@@ -13,7 +13,7 @@ from gputui.checking.framework import framework_of
 from gputui.checking.report import Report, Variable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.untrusted_json import DocumentError
+from gputui.inventory.typed_json import DocumentError
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import recognised

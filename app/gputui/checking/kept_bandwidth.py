@@ -11,7 +11,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.typed_json import DocumentError, Record, loads
 from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, write_private
 
 _MOST_PAIRS = 16384
@@ -24,6 +25,30 @@ Pairs = Mapping[tuple[str, str], float]
 """GB/s by (source, target)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What passes from one device to another; null, in an answer of `check`, where it is not known."""
+
+    source: str
+    target: str
+    gb_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """All that is kept, or was measured."""
+
+    pairs: tuple[Pair, ...]
+
+    @property
+    def rates(self) -> dict[tuple[str, str], float]:
+        """GB/s by (source, target), those that are known."""
+        return {(each.source, each.target): each.gb_per_s for each in self.pairs if each.gb_per_s is not None}
+
+
+PAIRS, MEASURED = Record(Kept), Record(Kept, "copies=pairs")
+
+
 def kept(environ: Mapping[str, str]) -> dict[tuple[str, str], float]:
     """What has been measured here, the newest last."""
     try:
@@ -33,9 +58,8 @@ def kept(environ: Mapping[str, str]) -> dict[tuple[str, str], float]:
     with os.fdopen(handle, "rb") as file:
         data = file.read(_LARGEST + 1)
     try:
-        rows = JsonValue(json.loads(data), "bandwidths")["pairs"].items(_MOST_PAIRS)
-        return {(row["source"].text(), row["target"].text()): row["gb_per_s"].number() for row in rows}
-    except (DocumentError, ValueError, RecursionError):
+        return PAIRS.read(loads(data)).rates
+    except DocumentError:
         return {}
 
 
@@ -46,13 +70,10 @@ def keep(environ: Mapping[str, str], measured: Pairs) -> str | None:
     try:
         before = kept(environ)
         pairs = {**{pair: rate for pair, rate in before.items() if pair not in measured}, **measured}
-        rows = [
-            {"source": source, "target": target, "gb_per_s": rate}
-            for (source, target), rate in [*pairs.items()][-_MOST_PAIRS:]
-        ]
+        rows = tuple(Pair(*ends, rate) for ends, rate in [*pairs.items()][-_MOST_PAIRS:])
         file = _file(environ)
         private_folder(file.parent)
-        write_private(file, json.dumps({"pairs": rows}))
+        write_private(file, json.dumps(PAIRS.write(Kept(rows))))
     except (OSError, NoHomeError) as error:
         return f"the measured bandwidths are not kept for `gputui plan`: {error}"
     return None

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from gputui.checking import SCRIPTS
 from gputui.checking.check import SECONDS
@@ -21,7 +21,7 @@ from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.formatting import GIB
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.typed_json import DocumentError, Form, Positive, Record, check, form_of, whole
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
 from gputui.system import child_process as process
@@ -163,45 +163,31 @@ def _points(points: tuple[Point, ...]) -> list[dict[str, Any]]:
     return [{"bytes": each.size, "seconds": each.seconds} for each in points]
 
 
-def read_copies(node: JsonValue, keys: Mapping[int, str]) -> tuple[Copy, ...]:
-    """The copies of an answer; `keys` are the devices by their number in a program. Raises DocumentError."""
-    return tuple(
-        Copy(
-            source=_key(each["source"], keys),
-            target=_key(each["target"], keys),
-            points=_read_points(each["points"]),
-            peer=each["peer"].yes(),
-            verified=each["verified"].yes(),
+_Seconds = Annotated[float, check(float, bool, "a time")]
+_Points = Annotated[
+    tuple[Point, ...],
+    Form(
+        lambda value: tuple(
+            Point(*pair) for pair in form_of(tuple[tuple[Positive, _Seconds], ...]).read(value)
         )
-        for each in node.items(_MOST)
-    )
+    ),
+]
+_COPY = Record(Copy, source=int, target=int, points=_Points)
+_ALL_REDUCE = Record(AllReduce, ranks=Annotated[int, whole(2)], points=_Points)
 
 
-def read_all_reduce(node: JsonValue) -> AllReduce:
+def read_copies(answer: Any, keys: Mapping[int, str]) -> tuple[Copy, ...]:
+    """The copies of an answer; `keys` are the devices by their number in a program. Raises DocumentError."""
+    found = form_of(tuple[Copy, ...]).read(answer)
+    for place, each in enumerate(found):
+        if not {each.source, each.target} <= keys.keys():
+            raise DocumentError("devices that were to be measured expected", place)
+    return tuple(replace(each, source=keys[each.source], target=keys[each.target]) for each in found)
+
+
+def read_all_reduce(answer: Any) -> AllReduce:
     """The all-reduce of an answer. Raises DocumentError."""
-    return AllReduce(
-        backend=node["backend"].text(),
-        ranks=node["ranks"].whole(least=2),
-        points=_read_points(node["points"]),
-        verified=node["verified"].yes(),
-    )
-
-
-def _key(node: JsonValue, keys: Mapping[int, str]) -> str:
-    number = node.whole()
-    if number not in keys:
-        raise node.wrong("a device that was to be measured")
-    return keys[number]
-
-
-def _read_points(node: JsonValue) -> tuple[Point, ...]:
-    points = []
-    for each in node.items(64):
-        size, seconds = each.items(2)
-        points.append(Point(size.whole(least=1), seconds.number()))
-        if not points[-1].seconds:
-            raise seconds.wrong("a time")
-    return tuple(points)
+    return _ALL_REDUCE.read(answer)
 
 
 _ALONE = 2
@@ -320,7 +306,7 @@ def _read(folder: Path, ended: process.Ended, schedule: _Schedule) -> Measured:
         elif not problems:
             last = f": {ended.last_line}" if ended.last_line else ""
             problems.append(f"the all-reduce ended without a result{last}")
-    except (DocumentError, ValueError) as error:
+    except DocumentError as error:
         problems.append(f"an answer cannot be read: {error}")
     # What fails in every rank is said once.
     return replace(measured, problems=tuple(dict.fromkeys(problems)))

@@ -9,11 +9,12 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
 from gputui.checking import SCRIPTS
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.typed_json import DocumentError, Form, Positive, Record, text
 from gputui.planning.model import Model, PlanningError
 from gputui.planning.reading import configuration, shaped
 from gputui.planning.safetensors import Count
@@ -23,15 +24,18 @@ SECONDS = 60.0
 """For counting alone: transformers from a cold network file system takes half a minute to import."""
 
 
+Shown = Annotated[str, Form(lambda value: printable(text(value)))]
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
     """What transformers made of a configuration; `version` is its own, the other fields are `Model`'s."""
 
-    version: str
-    architecture: str
-    parameters: int
-    largest_layer: int
-    wrap_class: str | None
+    version: Shown
+    architecture: Shown
+    parameters: Positive
+    largest_layer: Positive
+    wrap_class: Shown | None
     blocks: int
     largest_block: int
 
@@ -88,18 +92,14 @@ def meta_model(
     return replace(exact, blocks=counted.blocks, largest_block=counted.largest_block)
 
 
-def _read(node: JsonValue) -> Counted:
+_COUNTED = Record(
+    Counted, "transformers=version architecture parameters largest_layer wrap_class blocks largest_block"
+)
+
+
+def _read(answer: Any) -> Counted:
     """Raises DocumentError where it is no answer, PlanningError where it is a refusal."""
-    if isinstance(node.value, dict) and "error" in node.value:
-        error = node["error"].text()
+    if isinstance(answer, dict) and isinstance(error := answer.get("error"), str):
         remedy = ": install it there, or give --parameters N" if "No module named" in error else ""
         raise PlanningError(f"the training Python could not count the model: {printable(error)}{remedy}")
-    return Counted(
-        version=printable(node["transformers"].text()),
-        architecture=printable(node["architecture"].text()),
-        parameters=node["parameters"].whole(1),
-        largest_layer=node["largest_layer"].whole(1),
-        wrap_class=printable(node["wrap_class"].text()) if node["wrap_class"].known else None,
-        blocks=node["blocks"].whole(),
-        largest_block=node["largest_block"].whole(),
-    )
+    return _COUNTED.read(answer)

@@ -8,22 +8,21 @@ import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from gputui.checking import SCRIPTS
 from gputui.checking.check import SECONDS
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.typed_json import DocumentError, Record, few
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
-from gputui.planning.estimators import Estimate, Offload
+from gputui.planning.estimators import Estimate
 from gputui.planning.workload import Precision
 from gputui.system import child_process as process
 
 PARTS = ("weights", "gradients", "optimizer", "buffers", "activations", "temporary")
 """What memory is for, as torch's tracker divides it; temporary: gradients of activations, and the like."""
 
-_OFFLOADS = ("none", "optimizer", "all")
 _MOST_ERROR = 500
 
 
@@ -197,34 +196,55 @@ def _error(path: Path) -> str | None:
     return lines[0].strip() if lines else "failed"
 
 
-def _model(node: JsonValue, proof: PlanProof) -> PlanProof:
-    versions = node["versions"]
-    return replace(
-        proof,
-        name=node["class"].text(),
-        parameters=node["parameters"].whole(),
-        largest_layer=node["largest_layer"].whole(),
-        wrap=tuple(each.text() for each in node["wrap"].items(64)),
-        versions=tuple((name, versions[name].text()) for name in ("torch", "transformers")),
-    )
+@dataclass(frozen=True, slots=True)
+class _Versions:
+    torch: str
+    transformers: str
 
 
-def _estimates(node: JsonValue, proof: PlanProof) -> PlanProof:
-    estimates = tuple(
-        Estimate(
-            each["stage"].whole(),
-            cast(Offload, each["offload"].word(_OFFLOADS)),
-            each["gpu"].whole(),
-            each["cpu"].whole(),
-        )
-        for each in node["estimates"].items(16)
-    )
-    version = ("deepspeed", node["version"].text())
-    return replace(proof, estimates=estimates, versions=(*proof.versions, version))
+@dataclass(frozen=True, slots=True)
+class _Estimates:
+    estimates: tuple[Estimate, ...]
+    version: str
 
 
-def _tracked(node: JsonValue, proof: PlanProof) -> PlanProof:
-    parts = tuple((name, node["parts"][name].whole()) for name in PARTS)
-    without = [each.text() for each in node["without"].items(16)]
-    remarks = (f"tracked without attention dropout ({', '.join(without)})",) if without else ()
-    return replace(proof, tracked=Tracked(node["peak"].whole(), parts), remarks=(*proof.remarks, *remarks))
+@dataclass(frozen=True, slots=True)
+class _Step:
+    peak: int
+    parts: dict[str, int]
+    without: tuple[str, ...]
+
+
+_MODEL = Record(
+    PlanProof,
+    "class=name parameters largest_layer wrap versions",
+    "",
+    name=str,
+    parameters=int,
+    largest_layer=int,
+    versions=_Versions,
+    wrap=few(str, 64),
+)
+_ESTIMATES, _STEP = Record(_Estimates), Record(_Step)
+
+
+def _model(answer: Any, proof: PlanProof) -> PlanProof:
+    facts = _MODEL.facts(answer)
+    versions = facts.pop("versions")
+    told = ("torch", versions.torch), ("transformers", versions.transformers)
+    return replace(proof, versions=told, **facts)
+
+
+def _estimates(answer: Any, proof: PlanProof) -> PlanProof:
+    told = _ESTIMATES.read(answer)
+    version = ("deepspeed", told.version)
+    return replace(proof, estimates=told.estimates, versions=(*proof.versions, version))
+
+
+def _tracked(answer: Any, proof: PlanProof) -> PlanProof:
+    step = _STEP.read(answer)
+    if missing := [name for name in PARTS if name not in step.parts]:
+        raise DocumentError(f"{missing[0]!r} is missing", "parts")
+    tracked = Tracked(step.peak, tuple((name, step.parts[name]) for name in PARTS))
+    without = f"tracked without attention dropout ({', '.join(step.without)})"
+    return replace(proof, tracked=tracked, remarks=(*proof.remarks, *([without] if step.without else [])))

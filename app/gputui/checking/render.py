@@ -10,10 +10,10 @@ from gputui.checking.measurement import Measured
 from gputui.checking.report import Comparison, Report
 from gputui.choosing.bandwidth import bandwidth
 from gputui.inventory.device import Device
-from gputui.inventory.document import as_text
 from gputui.inventory.formatting import GIB, MIB, printable, short_name
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import as_text
 
 SCHEMA = 1
 

@@ -22,11 +22,11 @@ from gputui.cli.common import (
     starting_nothing,
 )
 from gputui.inventory.claim import Claim
-from gputui.inventory.document import as_text, iso
 from gputui.inventory.formatting import duration, person, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import as_text, iso
 from gputui.sources.source import NoSourceError, Want
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ import select
 import sys
 from collections.abc import Callable
 
-from gputui.allocating.settings import INTERVALS
 from gputui.cli.common import DONE, say
 from gputui.inventory.document import SCHEMA
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
-from gputui.sources.source import NoSourceError, Source
+from gputui.sources.source import INTERVALS, NoSourceError, Source
 
 INTERVAL = 1.0
 """Seconds from one document to the next unless told otherwise."""

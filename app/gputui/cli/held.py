@@ -19,12 +19,14 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
+from typing import Annotated
 
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.errors import WaitedTooLongError
 from gputui.cli.common import WrongCallError, say
 from gputui.inventory.formatting import duration
-from gputui.inventory.untrusted_json import JsonValue
+from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.typed_json import Record, loads, whole
 from gputui.jobs.foreground import LEFT
 from gputui.launching.host_environment import ThisHost, is_free
 from gputui.launching.launch_options import Meeting, OptionError, table
@@ -58,14 +60,19 @@ def met(allocation: Allocation) -> tuple[str, Meeting] | None:
     return agreed(line)
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    address: str | None
+    port: Annotated[int, whole(1, 65535)] | None
+
+
+_TOLD = Record(_Told)
+
+
 def reached(line: bytes) -> tuple[str | None, int | None]:
     """The address and the free port that a box has said in its line. Raises DocumentError and ValueError."""
-    facts = JsonValue(json.loads(line), "answer")
-    address, port = facts["address"], facts["port"]
-    number = port.whole() if port.known else None
-    if number is not None and not 0 < number < 65536:
-        raise port.wrong("a port")
-    return str(ipaddress.ip_address(address.text())) if address.known else None, number
+    told = _TOLD.read(loads(line))
+    return None if told.address is None else str(ipaddress.ip_address(told.address)), told.port
 
 
 def agreed(line: bytes) -> tuple[str, Meeting]:

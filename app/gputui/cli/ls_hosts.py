@@ -15,9 +15,10 @@ from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import for_document
 from gputui.cli.common import DONE, NO_SOURCE, say
 from gputui.cli.hosts_options import answers, way, why_not
-from gputui.cli.ls import table
-from gputui.inventory.document import SCHEMA, iso, to_document
+from gputui.cli.ls_text import table
+from gputui.inventory.document import SCHEMA, to_document
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.typed_json import iso
 from gputui.sources.hosts.calls import Answer
 from gputui.sources.hosts.reading import Reading, read
 

@@ -13,10 +13,10 @@ from gputui.choosing.verdict_text import job_claimed_and_runs_on, reason, user_n
 from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
 from gputui.cli.rules import rules_of
 from gputui.inventory.device import Device
-from gputui.inventory.document import iso
 from gputui.inventory.formatting import duration, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import iso
 from gputui.sources.source import Want
 
 SCHEMA = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.cli.common import NOT_ENOUGH, WRONG_CALL, WrongCallError, say
@@ -14,7 +14,7 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import is_link, strength
 from gputui.inventory.text_table import cut
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.typed_json import DocumentError, Record, check, loads
 from gputui.sources.hosts.calls import Answer
 from gputui.sources.hosts.reading import MOST_REASON, reason
 from gputui.sources.source import NoSourceError
@@ -64,7 +64,7 @@ def ranked(boxes: Sequence[str], words: Sequence[str], explain: bool = False) ->
         why = why_not(answer)
         try:
             picked = None if why is not None else _picked(answer)
-        except (DocumentError, ValueError, RecursionError) as error:
+        except DocumentError as error:
             why = printable(f"its answer cannot be read: {error}")[:MOST_REASON]
             picked = None
         if picked is not None:
@@ -93,24 +93,34 @@ def ranked(boxes: Sequence[str], words: Sequence[str], explain: bool = False) ->
     return sorted(found, key=lambda picked: picked.rank, reverse=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _Device:
+    memory_free: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    ids: Annotated[str, check(str, _IDS.fullmatch, "a list of devices")]
+    weakest_link: Annotated[str, check(str, is_link, "a link")] | None
+    devices: tuple[_Device, ...]
+    reason: str | None
+
+
+_TOLD = Record(_Told)
+
+
 def _picked(answer: Answer) -> Picked:
-    """Raises DocumentError and ValueError."""
-    document = json.loads(answer.out)
-    root = JsonValue(document, "answer")
-    ids = root["ids"].text()
-    if not _IDS.fullmatch(ids):
-        raise root["ids"].wrong("a list of devices")
-    link = root["weakest_link"]
-    if link.known and not is_link(link.text()):
-        raise link.wrong("a link")
-    free = [device["memory_free"] for device in root["devices"].items(_MOST)]
-    why = root["reason"]
+    """Raises DocumentError."""
+    document = loads(answer.out)
+    told = _TOLD.read(document)
+    free = [device.memory_free for device in told.devices]
+    known = [each for each in free if each is not None]
     return Picked(
         answer.alias,
-        ids,
-        link.text() if link.known else None,
-        min((node.whole() for node in free), default=None) if all(node.known for node in free) else None,
-        printable(why.text())[:MOST_REASON] if why.known else "",
+        told.ids,
+        told.weakest_link,
+        min(known, default=None) if len(known) == len(free) else None,
+        printable(told.reason or "")[:MOST_REASON],
         document,
     )
 

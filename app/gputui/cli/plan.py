@@ -147,14 +147,12 @@ def _show(made: Plan, found: PlannedDevices) -> None:
 
 def _measured(name: str) -> dict[tuple[str, str], float]:
     """GB/s by pair, as `check --bandwidth --json` has them. Raises WrongCallError."""
-    from gputui.inventory.untrusted_json import DocumentError, JsonValue
+    from gputui.checking.kept_bandwidth import MEASURED
+    from gputui.inventory.typed_json import DocumentError, within
     from gputui.planning.safetensors import read_json
 
     try:
-        document = JsonValue(read_json(Path(name)), "file")
-        copies = document["measured"]["copies"].items(1 << 16)
-        found = {(each["source"].text(), each["target"].text()): each["gb_per_s"] for each in copies}
-        return {pair: rate.number() for pair, rate in found.items() if rate.known}
+        return MEASURED.read(within(read_json(Path(name)), "measured")).rates
     except (DocumentError, PlanningError) as error:
         raise WrongCallError(f"{name!r}: {error}") from None
 

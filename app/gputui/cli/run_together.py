@@ -26,7 +26,6 @@ from gputui.cli.launch_call import options_of
 from gputui.cli.prefixed_output import PrefixedOutput
 from gputui.cli.there import pass_on
 from gputui.inventory.light_dataclasses import dataclass, field
-from gputui.inventory.untrusted_json import DocumentError
 from gputui.sources.hosts.calls import PATIENCE, ask, connect, of_each
 from gputui.sources.hosts.session import Session
 from gputui.sources.hosts.ssh import LOST, Way
@@ -208,7 +207,7 @@ def _hold(
         pass_on(session, name)
         try:
             box.address, box.port = reached(line)
-        except (DocumentError, ValueError, RecursionError):
+        except ValueError:
             session.close()
             return _Refused(name, NO_SOURCE, "its answer cannot be read")
         return box

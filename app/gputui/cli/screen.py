@@ -10,7 +10,7 @@ from typing import TextIO
 
 from gputui import __version__
 from gputui.allocating.named_source import named_source, opened_in_time
-from gputui.allocating.settings import INTERVALS, SettingsError
+from gputui.allocating.settings import SettingsError
 from gputui.choosing.verdict import verdicts
 from gputui.cli.become import become
 from gputui.cli.common import (
@@ -26,7 +26,7 @@ from gputui.cli.common import (
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.cli.rules import rules_of, settings_or_wrong_call
 from gputui.launching.start import StartError
-from gputui.sources.source import NoSourceError, Source
+from gputui.sources.source import INTERVALS, NoSourceError, Source
 from gputui.system.environment import given_environment
 
 EXAMPLE = ("python", "train.py")
@@ -130,7 +130,7 @@ def _streams() -> tuple[TextIO | None, ...]:
 
 
 def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -> int:
-    from gputui.cli.ls import table
+    from gputui.cli.ls_text import table
 
     with opened_in_time(source) as in_time:
         snapshot = in_time.read()

@@ -10,7 +10,7 @@ from gputui.choosing.bandwidth import bandwidth, generation
 from gputui.choosing.tree import lines, links_in_words
 from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
 from gputui.inventory.device import Device
-from gputui.inventory.document import SCHEMA, topology_document
+from gputui.inventory.document import SCHEMA, TOPOLOGY
 from gputui.inventory.formatting import printable, short_name
 from gputui.inventory.link import direct_links, family, is_counted
 from gputui.inventory.matrix_text import write, write_peers
@@ -80,7 +80,7 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
         ],
         "matrix": [list(row) for row in snapshot.links],
         "links": [_link(snapshot, one, other) for one, other in combinations(snapshot.numbered, 2)],
-        "topology": topology_document(snapshot.topology) if snapshot.topology else None,
+        "topology": TOPOLOGY.write(snapshot.topology) if snapshot.topology else None,
     }
 
 

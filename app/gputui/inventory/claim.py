@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.process import Identity
+
+if TYPE_CHECKING:
+    from gputui.inventory.typed_json import Command, Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +33,8 @@ class Claim:
 
     key: str
     user: str
-    since: float | None = None
-    command: str | None = None
+    since: Moment | None = None
+    command: Command | None = None
     pid: int | None = None
     job: str | None = None
     ended: bool = False

@@ -11,6 +11,7 @@ from gputui.inventory.process import Process
 if TYPE_CHECKING:
     # (A module of its own: `pick`, which must be quick, reads none.)
     from gputui.inventory.telemetry import Telemetry
+    from gputui.inventory.typed_json import Celsius, Moment
 
 FaultKind = Literal["lost", "reset", "error", "processes"]
 """lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); processes: its process list
@@ -49,7 +50,7 @@ class Fault:
 
     kind: FaultKind
     message: str
-    since: float | None = None
+    since: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,7 @@ class Device:
     memory_idle: int | None = None
     utilization: int | None = None
     memory_utilization: int | None = None
-    temperature: int | None = None
+    temperature: Celsius | None = None
     power: float | None = None
     power_limit: float | None = None
     sm_clock: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 SELF = "X"
 """The diagonal of the matrix."""
@@ -38,6 +39,7 @@ PeerMatrix = tuple[tuple[str | None, ...], ...]
 """As `LinkMatrix`, of peer access; the diagonal is X."""
 
 
+@lru_cache(256)
 def is_link(word: str) -> bool:
     """Whether `word` is one of the words a link can have: X, SYS … PIX, NVn, XGMI, XGMIn, MDF, XLn, XL*."""
     return word in (SELF, *_UNCOUNTED) or word in PCIE_CLASSES or _COUNTED.fullmatch(word) is not None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from gputui.inventory.light_dataclasses import dataclass, field
+
+if TYPE_CHECKING:
+    from gputui.inventory.typed_json import Command, Moment, Positive
 
 Kind = Literal["compute", "graphics", "compute+graphics", "mps"]
 """What a process uses a device for (NVML has a list for each): one on the first two is `compute+graphics`."""
@@ -25,11 +28,11 @@ OWNER_UNKNOWN = "no visible owner"
 class Identity:
     """One process and no other: a pid alone is given to another process sooner or later.
 
-    `ticks` is its start in clock ticks since the boot (proc(5), /proc/PID/stat, field 22); None where the
-    system has no /proc.
+    `pid` is above 0: 0 and -1 are groups of processes to kill(2). `ticks` is its start in clock ticks since
+    the boot (proc(5), /proc/PID/stat, field 22); None where the system has no /proc.
     """
 
-    pid: int
+    pid: Positive
     ticks: int | None
 
 
@@ -38,7 +41,7 @@ class Ancestor:
     """A process that started another: what a person recognises a job by (`torchrun`, a shell, tmux)."""
 
     pid: int
-    command: str | None = None
+    command: Command | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,8 @@ class Process:
     kind: Kind
     user: str | None = None
     memory: int | None = None
-    command: str | None = None
-    started: float | None = None
+    command: Command | None = None
+    started: Moment | None = None
     note: str | None = None
     container: str | None = None
     ancestors: tuple[Ancestor, ...] = ()

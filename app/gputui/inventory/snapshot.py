@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gputui.inventory.job_summary import JobSummary
     from gputui.inventory.process import Process
     from gputui.inventory.topology import Topology
+    from gputui.inventory.typed_json import Moment
     from gputui.inventory.waiter import Waiter
 
 
@@ -76,7 +77,7 @@ class Snapshot:
     """
 
     host: Host
-    time: float
+    time: Moment
     devices: tuple[Device, ...]
     links: LinkMatrix = ()
     errors: tuple[str, ...] = field(default=())

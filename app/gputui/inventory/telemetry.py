@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gputui.inventory.light_dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from gputui.inventory.typed_json import Celsius, Large, Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +41,12 @@ class Telemetry:
     memory_clock: int | None = None
     max_memory_clock: int | None = None
     fan: int | None = None
-    memory_temperature: int | None = None
-    slowdown_temperature: int | None = None
-    shutdown_temperature: int | None = None
-    hotspot_temperature: int | None = None
-    hotspot_slowdown_temperature: int | None = None
-    memory_slowdown_temperature: int | None = None
+    memory_temperature: Celsius | None = None
+    slowdown_temperature: Celsius | None = None
+    shutdown_temperature: Celsius | None = None
+    hotspot_temperature: Celsius | None = None
+    hotspot_slowdown_temperature: Celsius | None = None
+    memory_slowdown_temperature: Celsius | None = None
     throttle: tuple[str, ...] | None = None
     performance_state: int | None = None
     persistence: bool | None = None
@@ -50,16 +55,16 @@ class Telemetry:
     retired_pages: int | None = None
     remapped_rows: int | None = None
     xid: int | None = None
-    xid_at: float | None = None
+    xid_at: Moment | None = None
     pcie_generation: int | None = None
     pcie_width: int | None = None
     max_pcie_generation: int | None = None
     max_pcie_width: int | None = None
-    pcie_sent: float | None = None
-    pcie_received: float | None = None
-    nvlink_sent: float | None = None
-    nvlink_received: float | None = None
-    sm_active: float | None = None
-    sm_occupancy: float | None = None
-    tensor_active: float | None = None
-    energy: float | None = None
+    pcie_sent: Large | None = None
+    pcie_received: Large | None = None
+    nvlink_sent: Large | None = None
+    nvlink_received: Large | None = None
+    sm_active: Large | None = None
+    sm_occupancy: Large | None = None
+    tensor_active: Large | None = None
+    energy: Large | None = None

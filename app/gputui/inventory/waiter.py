@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from gputui.inventory.light_dataclasses import dataclass, field
+
+if TYPE_CHECKING:
+    from gputui.inventory.typed_json import Command, Moment, Positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +28,13 @@ class Waiter:
 
     place: tuple[int, str]
     user: str
-    count: int = 1
-    devices: frozenset[str] | None = None
-    since: float | None = None
-    command: str | None = None
+    count: Positive = 1
+    devices: frozenset[Command] | None = None
+    since: Moment | None = None
+    command: Command | None = None
     path: str = field(default="", compare=False)
     step: int = 0
-    job: str | None = None
+    job: Command | None = None
     ours: bool = False
     silent: bool = False
 

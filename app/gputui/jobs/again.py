@@ -11,6 +11,7 @@ from gputui.choosing.order import Order
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.job import Job
 from gputui.launching.history import PastLaunch, here
+from gputui.launching.history_file import read_row, row
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import is_secret, without_secrets
 
@@ -48,8 +49,6 @@ def constraint_words(grouping: Grouping = ALL_REDUCE, order: Order | None = None
 
 def as_kept(options: LaunchOptions, job: Job) -> object:
     """The launch options of a job for its record: all of its variables but secrets."""
-    from gputui.launching.history_file import row
-
     withheld = tuple(name for name, value in options.additions if is_secret(name, value))
     additions = tuple(pair for pair in options.additions if pair[0] not in withheld)
     options = replace(options, command=without_secrets(options.command)[0], additions=additions)
@@ -58,8 +57,6 @@ def as_kept(options: LaunchOptions, job: Job) -> object:
 
 def again(job: Job) -> Again:
     """What starts a job once more from where we are. Without launch options it is the command as it ran."""
-    from gputui.launching.history_file import read_row
-
     kept = read_row(job.launch)
     if kept is None:
         options = LaunchOptions(job.argv, directory=_from_here(job.directory))

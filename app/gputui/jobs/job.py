@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Identity
+
+if TYPE_CHECKING:
+    from gputui.inventory.typed_json import Epoch, SignalNumber, Words
 
 State = Literal["starting", "waiting", "running", "done", "failed", "stopped", "ended", "elsewhere"]
 """starting   its record is there, its command not yet
@@ -37,9 +40,9 @@ class PidScope:
     pids   the pid namespace as /proc/self/ns/pid names it; None where there are none
     """
 
-    host: str
-    boot: str | None
-    pids: str | None
+    host: Words
+    boot: Words | None
+    pids: Words | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,8 @@ class JobDevice:
     """What a job's record keeps of a device: how it is named, never what it measured."""
 
     index: int
-    uuid: str
-    name: str | None
+    uuid: Words
+    name: Words | None
 
 
 Step = Literal["directory", "confinement", "program"]
@@ -91,35 +94,35 @@ class Job:
 
     id: str
     folder: Path
-    name: str | None
-    line: str
-    argv: tuple[str, ...]
-    changes: tuple[tuple[str, str | None], ...]
-    directory: str | None
+    name: Words | None
+    line: Words
+    argv: tuple[Words, ...]
+    changes: tuple[tuple[Words, Words | None], ...]
+    directory: Words | None
     devices: tuple[JobDevice, ...]
-    launcher: str
-    user: str
+    launcher: Words
+    user: Words
     scope: PidScope
     starter: Identity
-    created: float
+    created: Epoch
     supervisor: Identity | None = None
     command: Identity | None = None
-    started: float | None = None
-    ended: float | None = None
+    started: Epoch | None = None
+    ended: Epoch | None = None
     status: int | None = None
-    signal: int | None = None
-    stop: int | None = None
-    why: str | None = None
+    signal: SignalNumber | None = None
+    stop: SignalNumber | None = None
+    why: Words | None = None
     killed: int = 0
     left: int = 0
     peak_process_memory: int | None = None
     trouble: Trouble | None = None
     launch: object = None
-    constraints: tuple[str, ...] = ()
-    withheld: tuple[str, ...] = ()
+    constraints: tuple[Words, ...] = ()
+    withheld: tuple[Words, ...] = ()
     confined: bool = False
     waits: int | None = None
-    taken: float | None = None
+    taken: Epoch | None = None
     state: State
 
     @property

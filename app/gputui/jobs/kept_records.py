@@ -8,15 +8,15 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.process import Identity
+from gputui.inventory.typed_json import DocumentError, Positive, Record, Words
 from gputui.jobs import record_folders
-from gputui.jobs.job import JobError
+from gputui.jobs.job import JobError, PidScope
 from gputui.jobs.process_tree import alive, here, identity
-from gputui.jobs.record_fields import identity_of, scope_of
 from gputui.jobs.record_folders import (
     RecordError,
     Unreadable,
@@ -39,7 +39,7 @@ class KeptError(Exception):
     """Something that cannot be done with comparisons or sweeps; the message is one line."""
 
 
-class Record(record_folders.Record, Protocol):
+class KeptRecord(record_folders.Record, Protocol):
     """What is kept: a comparison, a sweep."""
 
     @property
@@ -47,7 +47,7 @@ class Record(record_folders.Record, Protocol):
         """Of one that is running, the process that runs it is there."""
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=KeptRecord)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Store(Generic[R]):
     word: str
     subcommand: str
     document: Callable[[R, Mapping[str, str]], Mapping[str, object]]
-    made: Callable[[JsonValue, str], R]
+    made: Callable[[dict[str, Any], str], R]
 
     def folder(self, environ: Mapping[str, str]) -> Path:
         """Where they are kept. Raises KeptError when there is no home."""
@@ -91,7 +91,7 @@ class Store(Generic[R]):
         """Write a record as it stands; while it is running, this process runs it. Raises KeptError."""
         folder = self.folder(environ)
         try:
-            document = {**self.document(record, environ), "runner": _runner()}
+            document = {**self.document(record, environ), "runner": RUNNER.write(Runner.own())}
             write_private(folder / record.id / self._file, json.dumps(document))
         except OSError as error:
             raise KeptError(str(cannot_keep(folder, error))) from None
@@ -168,41 +168,48 @@ class Store(Generic[R]):
         """The record of a folder. Raises RecordError."""
         try:
             refuse_of_others(folder)
-            document = read_document(folder / self._file, _MOST_BYTES)
-            if document is None:
+            found = read_document(
+                folder / self._file, _MOST_BYTES, lambda document: self.made(document, folder.name)
+            )
+            if found is None:
                 raise RecordError("there is no record in it")
-            return self.made(document, folder.name)
+            return found
         except OSError as error:
             raise RecordError(f"it cannot be read: {error.strerror}") from None
         except DocumentError as error:
             raise RecordError(str(error)) from None
 
 
-def _runner() -> dict[str, object]:
-    """That it is this process that runs what a record tells of."""
-    scope, runner = here(), identity(os.getpid())
-    return {
-        "host": scope.host,
-        "boot": scope.boot,
-        "pids": scope.pids,
-        "pid": runner.pid,
-        "ticks": runner.ticks,
-    }
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """The process that runs what a record tells of."""
+
+    host: Words
+    boot: Words | None
+    pids: Words | None
+    pid: Positive
+    ticks: int | None
+
+    @classmethod
+    def own(cls) -> Runner:
+        """This process."""
+        scope, process = here(), identity(os.getpid())
+        return cls(scope.host, scope.boot, scope.pids, process.pid, process.ticks)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is there; on another machine nobody can tell, and it counts."""
+        now = here()
+        if PidScope(self.host, self.boot, self.pids) == now:
+            return alive(Identity(self.pid, self.ticks))
+        # (This machine after a reboot.)
+        return not (self.host == now.host and self.boot != now.boot)
 
 
-def state_of(top: JsonValue) -> State:
-    """The state that a record has; one that nobody runs any more is stopped. Raises DocumentError."""
-    state = top["state"].word(("running", "done", "stopped"))
-    if state == "running":
-        return "running" if _runs(top["runner"]) else "stopped"
-    return "done" if state == "done" else "stopped"
+RUNNER = Record(Runner)
 
 
-def _runs(runner: JsonValue) -> bool:
-    """Whether the process is there that wrote a record; on another machine nobody can tell, and it counts."""
-    scope, process = scope_of(runner), identity_of(runner)
-    now = here()
-    if scope == now:
-        return alive(process)
-    # (This machine after a reboot.)
-    return not (scope.host == now.host and scope.boot != now.boot)
+def state_of(facts: dict[str, Any]) -> State:
+    """The state that a record has; one that nobody runs any more is stopped. `runner` is taken out."""
+    state, runner = facts["state"], facts.pop("runner", None)
+    return "stopped" if state == "running" and not (runner and runner.runs) else state

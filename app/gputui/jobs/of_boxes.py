@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import re
 import threading
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.typed_json import DocumentError, Moment, Record, check, loads
 from gputui.jobs.last_lines import lines_in
-from gputui.jobs.record_fields import maybe_moment, maybe_whole
 from gputui.jobs.source import place
 from gputui.launching.quoting import quote
 from gputui.sources.hosts.calls import Answer, UnwantedError, ask
@@ -29,8 +27,6 @@ _LONGEST = 60.0
 """Seconds at most, where a box does not answer: doubled each time."""
 MOST_JOBS, MOST_ENDED = 50, 20
 """Jobs of a box that are shown, and how many of them may have ended: the last ones."""
-_MOST_READ = 20_000
-_MOST_DEVICES = 1024
 _MOST_TEXT = 4096
 """Characters of a launch line that are kept: nobody reads more of it on a page."""
 _LINES = 200
@@ -93,45 +89,72 @@ def jobs_told(answer: Answer, now: float) -> BoxJobs:
         why = answer.trouble.text if answer.trouble is not None else reason(answer.said)
         return BoxJobs(answer.alias, error=why)
     try:
-        root = JsonValue(json.loads(answer.out), "answer")
-        read = [_job(answer.alias, node) for node in root["jobs"].items(_MOST_READ)]
-        unreadable = len(root.get("unreadable", []).items(_MOST_READ))
-    except (DocumentError, ValueError, RecursionError) as error:
+        said = _TOLD.read(loads(answer.out))
+        read = [_job(answer.alias, each) for each in said.jobs]
+    except DocumentError as error:
         return BoxJobs(answer.alias, error=printable(f"its answer cannot be read: {error}")[:MOST_REASON])
     read.sort(key=lambda job: place(job.summary))
     ended = [job for job in read if job.summary.over]
     shown = (*read[: len(read) - len(ended)], *ended[:MOST_ENDED])[:MOST_JOBS]
-    return BoxJobs(answer.alias, shown, len(read) - len(shown), unreadable, None, now)
+    return BoxJobs(answer.alias, shown, len(read) - len(shown), len(said.unreadable), None, now)
 
 
-def _job(box: str, node: JsonValue) -> BoxJob:
-    """Raises DocumentError."""
-    id = node["id"].text()
-    if not _ID.fullmatch(id):
-        raise node["id"].wrong("a job's id")
-    argv = [word.text() for word in node["argv"].items(_MOST_READ)]
-    devices = [(each["index"], each["uuid"]) for each in node["devices"].items(_MOST_DEVICES)]
-    name, directory = node["name"], node.get("directory", None)
-    summary = JobSummary(
-        id=id,
-        title=(name.text() if name.known else " ".join(map(quote, argv)))[:_LONGEST_TITLE],
-        # (One of a newer gputui that we do not know yet is shown by its word.)
-        state=printable(node["state"].text())[:_LONGEST_STATE],
-        keys=tuple(uuid.text() for _, uuid in devices if uuid.known),
-        created=maybe_moment(node.get("created", None)),
-        started=maybe_moment(node.get("started", None)),
-        ended=maybe_moment(node.get("ended", None)),
-        status=maybe_whole(node.get("status", None)),
-        signal=maybe_whole(node.get("signal", None)),
-        peak_process_memory=maybe_whole(node.get("peak_process_memory", None)),
-    )
-    labels = ",".join(
+@dataclass(frozen=True, slots=True)
+class _Device:
+    index: int | None
+    uuid: str | None
+
+    @property
+    def label(self) -> str:
         # (The index of a MIG instance is one within its GPU.)
-        uuid.text()[:9] if uuid.known and uuid.text().startswith("MIG-") else str(index.whole())
-        for index, uuid in devices
+        if self.uuid and self.uuid.startswith("MIG-"):
+            return self.uuid[:9]
+        return "?" if self.index is None else str(self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    id: Annotated[str, check(str, _ID.fullmatch, "a job's id")]
+    argv: tuple[str, ...]
+    devices: tuple[_Device, ...]
+    name: str | None
+    state: str
+    line: str
+    directory: str | None = None
+    created: Moment | None = None
+    started: Moment | None = None
+    ended: Moment | None = None
+    status: int | None = None
+    signal: int | None = None
+    peak_process_memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    jobs: tuple[_Job, ...]
+    unreadable: tuple[object, ...] = ()
+
+
+_TOLD = Record(_Told)
+
+
+def _job(box: str, job: _Job) -> BoxJob:
+    summary = JobSummary(
+        id=job.id,
+        title=(job.name if job.name is not None else " ".join(map(quote, job.argv)))[:_LONGEST_TITLE],
+        # (One of a newer gputui that we do not know yet is shown by its word.)
+        state=printable(job.state)[:_LONGEST_STATE],
+        keys=tuple(device.uuid for device in job.devices if device.uuid is not None),
+        created=job.created,
+        started=job.started,
+        ended=job.ended,
+        status=job.status,
+        signal=job.signal,
+        peak_process_memory=job.peak_process_memory,
     )
-    where = directory.text()[:_MOST_TEXT] if directory.known else None
-    return BoxJob(box, summary, labels, node["line"].text()[:_MOST_TEXT], where)
+    labels = ",".join(device.label for device in job.devices)
+    where = job.directory and job.directory[:_MOST_TEXT]
+    return BoxJob(box, summary, labels, job.line[:_MOST_TEXT], where)
 
 
 class JobsOfBoxes:

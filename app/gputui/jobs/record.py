@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.untrusted_json import LAST_MOMENT, DocumentError, JsonValue
+from gputui.inventory.process import Identity
+from gputui.inventory.typed_json import DocumentError, Epoch, Record, Words, form_of, schema
 from gputui.jobs.job import (
     CLAIMS,
     FINISHED,
     GIVEN,
     NOTIFY,
     STARTED,
-    STEPS,
     TAKEN,
     WORDS,
     Job,
     JobDevice,
     PidScope,
     State,
-    Trouble,
 )
 from gputui.jobs.process_tree import alive
-from gputui.jobs.record_fields import (
-    any_text,
-    check_schema,
-    identity_of,
-    maybe_text,
-    maybe_whole,
-    scope_of,
-    texts,
-)
 from gputui.jobs.record_folders import RecordError, read_document, refuse_of_others
 from gputui.system.files import write_private
 
@@ -45,8 +34,29 @@ if TYPE_CHECKING:
 SCHEMA = 1
 _MOST_BYTES = 16 * 1024 * 1024
 """A command line has 2 MiB at most (execve(2)), and JSON writes a byte as six characters at worst."""
-_MOST_DEVICES = 1024
-_MOST_CHANGES = 10_000
+
+T = TypeVar("T")
+
+_DEVICE = Record(JobDevice)
+_GIVEN = Record(
+    Job,
+    "schema name line argv changes directory devices launcher user host boot pids starter created waits"
+    " launch constraints withheld confined",
+    later="waits launch constraints withheld confined",
+    schema=schema(SCHEMA),
+    host=Words,
+    boot=Words | None,
+    pids=Words | None,
+)
+_STARTED = Record(Job, "supervisor command started", "", supervisor=Identity, command=Identity, started=Epoch)
+_TAKEN = Record(Job, "taken line changes devices confined", "confined", taken=Epoch)
+_FINISHED = Record(
+    Job,
+    "ended status signal stop why killed left peak_process_memory trouble",
+    later="status signal stop why killed left peak_process_memory trouble",
+    ended=Epoch,
+)
+_WORDS = form_of(tuple[Words, ...])
 
 
 def without_secrets_of(launch: Launch) -> Launch:
@@ -59,45 +69,19 @@ def without_secrets_of(launch: Launch) -> Launch:
 
 def devices_document(devices: Iterable[Device | JobDevice]) -> list[Mapping[str, object]]:
     """Devices as a record names them."""
-    return [{"index": each.index, "uuid": each.uuid, "name": each.name} for each in devices]
+    return [*map(_DEVICE.write, devices)]
 
 
 def write_given(job: Job) -> None:
     """Write what is known before the start, from which secrets are removed already. Raises OSError."""
-    document = {
-        "schema": SCHEMA,
-        "name": job.name,
-        "line": job.line,
-        "argv": job.argv,
-        "changes": job.changes,
-        "directory": job.directory,
-        "devices": devices_document(job.devices),
-        "launcher": job.launcher,
-        "user": job.user,
-        "host": job.scope.host,
-        "boot": job.scope.boot,
-        "pids": job.scope.pids,
-        "starter": {"pid": job.starter.pid, "ticks": job.starter.ticks},
-        "created": job.created,
-        "waits": job.waits,
-        "launch": job.launch,
-        "constraints": job.constraints,
-        "withheld": job.withheld,
-        "confined": job.confined,
-    }
+    scope = job.scope
+    document = _GIVEN.write(job, schema=SCHEMA, host=scope.host, boot=scope.boot, pids=scope.pids)
     write_private(job.folder / GIVEN, json.dumps(document))
 
 
 def write_taken(folder: Path, launch: Launch, now: float) -> None:
     """Write what a job that has waited for devices runs on, and as what. Raises OSError."""
-    launch = without_secrets_of(launch)
-    document = {
-        "taken": now,
-        "line": launch.line,
-        "changes": launch.changes,
-        "devices": devices_document(launch.devices),
-        "confined": launch.inside is not None,
-    }
+    document = _TAKEN.write(without_secrets_of(launch), taken=now, confined=launch.inside is not None)
     write_private(folder / TAKEN, json.dumps(document))
 
 
@@ -115,11 +99,11 @@ def take_words(folder: Path) -> list[str]:
     """What `write_words` wrote, which is removed: it is read once. Raises RecordError."""
     file = folder / WORDS
     try:
-        words = _document(file)
+        words = _document(file, _WORDS.read)
         if words is None:
             raise RecordError("its launch record is gone")
         file.unlink()
-        return list(texts(words))
+        return [*words]
     except (DocumentError, ValueError) as error:
         raise RecordError(str(error)) from None
     except OSError as error:
@@ -173,95 +157,19 @@ def _state(job: Job, scope: PidScope) -> State:
 
 
 def _read(folder: Path) -> Job:
-    given = _document(folder / GIVEN)
+    given = _document(folder / GIVEN, _GIVEN.facts)
     if given is None:
         raise RecordError("there is no record in it")
-    check_schema(given, SCHEMA)
-    started, finished = _document(folder / STARTED), _document(folder / FINISHED)
-    waits = maybe_whole(given.get("waits", None))
-    taken = _document(folder / TAKEN) if waits is not None else None
-    has = given if taken is None else taken
-    return Job(
-        id=folder.name,
-        folder=folder,
-        name=maybe_text(given["name"]),
-        line=any_text(has["line"]),
-        argv=texts(given["argv"]),
-        changes=tuple(_change(node) for node in has["changes"].items(_MOST_CHANGES)),
-        directory=maybe_text(given["directory"]),
-        devices=tuple(_device(node) for node in has["devices"].items(_MOST_DEVICES)),
-        waits=waits,
-        taken=None if taken is None else _moment(taken["taken"]),
-        launch=given.get("launch", None).value,
-        constraints=_words(given.get("constraints", None)),
-        withheld=_words(given.get("withheld", None)),
-        confined=has.get("confined", False).yes(),
-        launcher=any_text(given["launcher"]),
-        user=any_text(given["user"]),
-        scope=scope_of(given),
-        starter=identity_of(given["starter"]),
-        created=_moment(given["created"]),
-        **(_started(started) if started else {}),
-        **(_finished(finished) if finished else {}),
-        state="starting",
+    del given["schema"]
+    scope = PidScope(*(given.pop(name) for name in ("host", "boot", "pids")))
+    taken = _document(folder / TAKEN, _TAKEN.facts) if given.get("waits") is not None else None
+    started, finished = (
+        _document(folder / STARTED, _STARTED.facts),
+        _document(folder / FINISHED, _FINISHED.facts),
     )
+    facts = given | (taken or {}) | (started or {}) | (finished or {})
+    return Job(id=folder.name, folder=folder, scope=scope, state="starting", **facts)
 
 
-def _started(node: JsonValue) -> dict[str, Any]:
-    return {
-        "supervisor": identity_of(node["supervisor"]),
-        "command": identity_of(node["command"]),
-        "started": _moment(node["started"]),
-    }
-
-
-def _finished(node: JsonValue) -> dict[str, Any]:
-    trouble = node.get("trouble", None)
-    return {
-        "ended": _moment(node["ended"]),
-        "status": maybe_whole(node.get("status", None)),
-        "signal": _signal(node.get("signal", None)),
-        "stop": _signal(node.get("stop", None)),
-        "why": maybe_text(node.get("why", None)),
-        "killed": maybe_whole(node.get("killed", None)) or 0,
-        "left": maybe_whole(node.get("left", None)) or 0,
-        "peak_process_memory": maybe_whole(node.get("peak_process_memory", None)),
-        "trouble": _trouble(trouble) if trouble.known else None,
-    }
-
-
-def _document(file: Path) -> JsonValue | None:
-    return read_document(file, _MOST_BYTES)
-
-
-def _moment(node: JsonValue) -> float:
-    if type(node.value) not in (int, float) or not 0 <= node.value <= LAST_MOMENT:
-        raise node.wrong("seconds since 1970")
-    return float(node.value)
-
-
-def _signal(node: JsonValue) -> int | None:
-    number = maybe_whole(node)
-    if number is not None and not 0 < number < signal.NSIG:
-        raise node.wrong("the number of a signal")
-    return number
-
-
-def _change(node: JsonValue) -> tuple[str, str | None]:
-    pair = node.items(2)
-    if len(pair) != 2:
-        raise node.wrong("a name and a value")
-    return any_text(pair[0]), maybe_text(pair[1])
-
-
-def _device(node: JsonValue) -> JobDevice:
-    return JobDevice(node["index"].whole(), any_text(node["uuid"]), maybe_text(node["name"]))
-
-
-def _words(node: JsonValue) -> tuple[str, ...]:
-    return texts(node) if node.known else ()
-
-
-def _trouble(node: JsonValue) -> Trouble:
-    step = node["step"].word(STEPS)
-    return Trouble(next(each for each in STEPS if each == step), node["errno"].whole())
+def _document(file: Path, read: Callable[[Any], T]) -> T | None:
+    return read_document(file, _MOST_BYTES, read)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.typed_json import DocumentError, loads
 from gputui.jobs.job import JobError
 from gputui.system.files import open_own, private_folder
 from gputui.system.trust import how_changed
@@ -38,6 +37,7 @@ class Record(Protocol):
 
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,22 +115,22 @@ def refuse_of_others(folder: Path) -> None:
         raise RecordError(f"{reason} it")
 
 
-def read_document(file: Path, most: int) -> JsonValue | None:
-    """What a file of a record says, of at most so many bytes; None without the file.
+def read_document(file: Path, most: int, read: Callable[[Any], T]) -> T | None:
+    """What a file of a record says, of at most so many bytes, as `read` reads it; None without the file.
 
-    Raises OSError, and DocumentError where it is too long or no JSON.
+    Raises OSError, and DocumentError.
     """
     try:
         with os.fdopen(open_own(file), "rb") as stream:
             data = stream.read(most + 1)
     except FileNotFoundError:
         return None
-    if len(data) > most:
-        raise DocumentError(f"{file.name}: too long")
     try:
-        return JsonValue(json.loads(data), file.name)
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"{file.name}: not JSON: {error}") from None
+        if len(data) > most:
+            raise DocumentError("too long")
+        return read(loads(data))
+    except DocumentError as error:
+        raise error.within(file.name) from None
 
 
 def remove(folder: Path) -> None:

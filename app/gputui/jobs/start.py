@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from gputui.allocating.settings import Settings, SettingsError, settings
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.jobs import FOLDER
 from gputui.jobs.again import as_kept
@@ -37,7 +38,6 @@ from gputui.system.users import own_name
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
-    from gputui.allocating.settings import Settings
 
 _SUPERVISE = Path(__file__).with_name("supervise.py")
 _LIVE = "PYTHONUNBUFFERED"
@@ -208,8 +208,6 @@ def _look(launch: Launch, job: Job, environ: Mapping[str, str]) -> tuple[str, ..
 
 def _settings(environ: Mapping[str, str]) -> Settings:
     """The settings. Those that cannot be read are no reason not to start."""
-    from gputui.allocating.settings import Settings, SettingsError, settings
-
     try:
         return settings(environ)
     except SettingsError:

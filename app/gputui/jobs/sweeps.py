@@ -2,54 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.untrusted_json import JsonValue
+from gputui.inventory.typed_json import DocumentError, Form, Moment, Record, Words, schema
 from gputui.jobs.job import Job
-from gputui.jobs.kept_records import Store, state_of
-from gputui.jobs.record_fields import any_text, check_schema, maybe_moment, maybe_whole, texts
+from gputui.jobs.kept_records import Runner, Store, state_of
 from gputui.jobs.store import Stored, jobs_folder
-from gputui.planning.braces import MOST_TASKS
 from gputui.planning.sweep import SCHEMA, Sweep, Task, TaskState, document, job_name
 
-_STATES: tuple[TaskState, ...] = ("waiting", "running", "done", "failed", "stopped")
+_TASK = Record(
+    Task,
+    "command=words label state devices job attempts status reason started ended signal",
+    later="signal",
+    words=tuple[Words, ...],
+    label=Words,
+    devices=tuple[Words, ...],
+    reason=Words | None,
+    started=Moment | None,
+    ended=Moment | None,
+)
+_SWEEP = Record(
+    Sweep,
+    "schema state created directory call tasks withheld ended runner",
+    later="runner",
+    schema=schema(SCHEMA),
+    created=Moment,
+    directory=Words,
+    call=tuple[Words, ...],
+    tasks=tuple[Annotated[object, Form(_TASK.facts)], ...],
+    withheld=tuple[Words, ...],
+    ended=Moment | None,
+    runner=Runner,
+)
 
 
-def _sweep(top: JsonValue, name: str) -> Sweep:
-    check_schema(top, SCHEMA)
-    tasks = tuple(_task(node, number) for number, node in enumerate(top["tasks"].items(MOST_TASKS), 1))
-    if not tasks:
-        raise top["tasks"].wrong("tasks")
-    return Sweep(
-        id=name,
-        state=state_of(top),
-        created=top["created"].moment(),
-        directory=any_text(top["directory"]),
-        call=texts(top["call"]),
-        tasks=tasks,
-        withheld=texts(top["withheld"]),
-        ended=maybe_moment(top["ended"]),
-    )
-
-
-def _task(node: JsonValue, number: int) -> Task:
-    state, job, reason = node["state"].word(_STATES), node["job"], node["reason"]
-    words = texts(node["command"])
-    if not words:
-        raise node["command"].wrong("a command")
-    return Task(
-        number=number,
-        words=words,
-        label=any_text(node["label"]),
-        state=next(each for each in _STATES if each == state),
-        devices=texts(node["devices"]),
-        job=job.text() if job.known else None,
-        attempts=node["attempts"].whole(),
-        status=maybe_whole(node["status"]),
-        reason=any_text(reason) if reason.known else None,
-        started=maybe_moment(node["started"]),
-        ended=maybe_moment(node["ended"]),
-        signal=maybe_whole(node.get("signal", None)),
-    )
+def _sweep(document: Any, name: str) -> Sweep:
+    facts = _SWEEP.facts(document)
+    del facts["schema"]
+    facts["state"] = state_of(facts)
+    tasks = tuple(Task(number, **task) for number, task in enumerate(facts["tasks"], 1))
+    if not tasks or not all(task.words for task in tasks):
+        raise DocumentError("tasks with a command expected", "tasks")
+    return Sweep(name, **{**facts, "tasks": tasks})
 
 
 SWEEPS: Store[Sweep] = Store(

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.typed_json import DocumentError, Epoch, Record, loads
 from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, write_private
 from gputui.system.root import Root
 from gputui.vendors.registry import vendor_of
 from gputui.vendors.vendor import Vendor
 
 if TYPE_CHECKING:
-    from gputui.inventory.untrusted_json import JsonValue
+    from gputui.vendors.driver_process import DriverDevice
 
 SECONDS = 20.0
 """How long the driver may take to start: without the persistence daemon it first initializes the device."""
@@ -31,7 +33,6 @@ _AGAIN = 3600.0
 """Seconds after which a proof that failed is tried again."""
 _MOST, _LARGEST = 64, 2**16
 """How many answers are kept, and the most bytes of their file."""
-_MOST_SEEN = 4096
 
 NOT_YET = "it has not been proved on this machine yet (`gputui check --confine`)"
 
@@ -94,7 +95,6 @@ def is_proved(vendor: Vendor, environ: Mapping[str, str], root: Root) -> bool:
 
 def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root: Root) -> str | None:
     # (A launch mostly finds that it has been proved, and waits for each import.)
-    from gputui.inventory.untrusted_json import DocumentError
     from gputui.vendors.driver_process import NoAnswerError, ask_driver
 
     vendor = vendor_of((device,))
@@ -106,27 +106,42 @@ def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root:
     asking = {name: text for name, text in environ.items() if name not in vendor.visibility.names}
     try:
         answer = ask_driver(vendor.driver_probe, asking, SECONDS, others)
-        seen = answer["devices"].items(_MOST_SEEN)
-        if len(seen) == 1 and _is(seen[0], device):
-            return None
-        code, error = (answer[name].value for name in ("code", "error"))
-    except (NoAnswerError, DocumentError) as failed:
+    except NoAnswerError as failed:
         return f"{vendor.driver} did not answer a confined process: {failed}"
-    trouble = vendor.driver_trouble(code, error) if not seen else None
+    seen = answer.devices
+    if len(seen) == 1 and _is(seen[0], device):
+        return None
+    trouble = vendor.driver_trouble(answer.code, answer.error) if not seen else None
     shown = trouble or f"{len(seen)} device{'s' if len(seen) != 1 else ', and another one'}"
     return f"a process that can open GPU {snapshot.label(device)} only was shown: {shown}"
 
 
-def _is(seen: JsonValue, device: Device) -> bool:
+def _is(seen: DriverDevice, device: Device) -> bool:
     """Whether the driver's device is this one: by UUID; by its place on the bus where it tells none."""
     vendor = vendor_of((device,))
-    uuid, bus = seen["uuid"], seen["bus"]
-    if uuid.known and device.name_by_uuid:
-        return vendor.bare_uuid(uuid.text()) == vendor.bare_uuid(device.uuid)
+    if seen.uuid is not None and device.name_by_uuid:
+        return vendor.bare_uuid(seen.uuid) == vendor.bare_uuid(device.uuid)
     place = (device.pci_bus_id or "").lower()
     # (The driver may write the domain with fewer digits.)
-    found = bus.text().lower() if bus.known else ""
+    found = (seen.bus or "").lower()
     return ":" in found and place.endswith(found) and device.parent is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """What a proof is valid for, why it failed (None: it did not), and when."""
+
+    of: str
+    why: str | None
+    time: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class _Proofs:
+    proofs: tuple[_Proof, ...]
+
+
+_PROOFS = Record(_Proofs)
 
 
 def _file(environ: Mapping[str, str]) -> Path:
@@ -137,19 +152,19 @@ def _kept(environ: Mapping[str, str]) -> dict[str, tuple[str | None, float]]:
     """The answers that are kept, the newest last, by what they are valid for: why not, and when."""
     try:
         with os.fdopen(open_own(_file(environ)), "rb") as file:
-            rows = json.loads(file.read(_LARGEST))["proofs"]
-        return {str(row["of"]): (row["why"] and str(row["why"]), float(row["time"])) for row in rows[:_MOST]}
-    except (OSError, NoHomeError, LookupError, TypeError, ValueError, RecursionError):
+            data = file.read(_LARGEST + 1)
+        return {row.of: (row.why, row.time) for row in _PROOFS.read(loads(data)).proofs[-_MOST:]}
+    except (OSError, NoHomeError, DocumentError):
         return {}
 
 
 def _keep(environ: Mapping[str, str], of: str, why: str | None) -> None:
     """Where it cannot be kept, the driver is asked again at the next launch."""
     rows = {**_kept(environ), of: (why, time.time())}
-    document = [{"of": key, "why": reason, "time": at} for key, (reason, at) in [*rows.items()][-_MOST:]]
+    proofs = tuple(_Proof(key, *answer) for key, answer in [*rows.items()][-_MOST:])
     try:
         file = _file(environ)
         private_folder(file.parent)
-        write_private(file, json.dumps({"proofs": document}))
+        write_private(file, json.dumps(_PROOFS.write(_Proofs(proofs))))
     except (OSError, NoHomeError):
         return

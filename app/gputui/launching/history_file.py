@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gputui.inventory.light_dataclasses import fields
-from gputui.inventory.untrusted_json import LAST_MOMENT
+from gputui.inventory.typed_json import LAST_MOMENT
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, here, with_launch
 from gputui.launching.launch_options import MOST, LaunchOptions, table
 from gputui.system.files import (

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import http.client
 import io
-import json
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Annotated
 
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.typed_json import DocumentError, Record, form_of, loads, number, within
 from gputui.sources.source import NoSourceError
 
 ADDRESS = "127.0.0.1:8265"
@@ -28,15 +27,10 @@ _WEB = ("http://", "https://")
 _ADDRESS = re.compile(
     r"(?:http://)?(?P<host>[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})/?"
 )
-_RESOURCES = ("GPU", "HPU")
-"""Devices, as Ray calls them: NVIDIA's, AMD's and Intel's are GPUs, Gaudi's a resource of their own."""
 _PATIENCE = 10.0
 """Seconds for an answer, as for Slurm's."""
 _MOST_BYTES = 64 * 1024 * 1024
-_MOST_NODES = 20_000
 _MOST_GPUS = 1e6
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,42 +78,44 @@ def read_nodes(host: str, port: int) -> tuple[RayNode, ...]:
         ) from None
 
 
+Counted = Annotated[float, number(most=_MOST_GPUS)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """Given out, and in all, of devices by Ray's names: NVIDIA's, AMD's and Intel's are GPUs;
+    Gaudi's are a resource of their own.
+    """
+
+    GPU: tuple[Counted, Counted] = (0, 0)
+    HPU: tuple[Counted, Counted] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Raylet:
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """Of a node that has just come or gone there may be less."""
+
+    raylet: _Raylet = _Raylet()
+    hostname: str | None = None
+
+
+_RAYLET = Record(_Raylet, "nodeId=node", later="node")
+_NODES, _USAGE = form_of(tuple[_Node, ...]), form_of(dict[str, _Usage])
+
+
 def nodes_of(status: bytes, summary: bytes) -> tuple[RayNode, ...]:
     """The nodes in two answers of a dashboard. Raises DocumentError."""
-    hosts = _read(summary, _hosts)
-    return _read(status, lambda top: _nodes(top, hosts))
-
-
-def _read(data: bytes, how: Callable[[JsonValue], T]) -> T:
-    try:
-        return how(JsonValue(json.loads(data), "file"))
-    except DocumentError:
-        raise
-    except (ValueError, RecursionError):
-        raise DocumentError("not JSON") from None
-
-
-def _hosts(top: JsonValue) -> dict[str, str]:
-    """The machines' names by the ids of the nodes."""
-    found = {}
-    for each in top["data"]["summary"].items(_MOST_NODES):
-        # (Of a node that has just come or gone there may be less.)
-        node, host = each.get("raylet", {}).get("nodeId", None), each.get("hostname", None)
-        if node.known and host.known:
-            found[node.text()] = host.text()
-    return found
-
-
-def _nodes(top: JsonValue, hosts: Mapping[str, str]) -> tuple[RayNode, ...]:
-    by_node = top["data"]["clusterStatus"]["loadMetricsReport"]["usageByNode"]
-    if not isinstance(by_node.value, dict) or len(by_node.value) > _MOST_NODES:
-        raise by_node.wrong("an object of nodes")
+    rows = _NODES.read(within(loads(summary), "data", "summary"))
+    hosts = {row.raylet.node: row.hostname for row in rows}
+    metrics = within(loads(status), "data", "clusterStatus", "loadMetricsReport", "usageByNode")
     found = []
-    for name in by_node.value:
-        pairs = [by_node[name].get(resource, [0, 0]).items(2) for resource in _RESOURCES]
-        if any(len(pair) != 2 for pair in pairs):
-            raise by_node[name].wrong("given out and total")
-        used, total = (sum(pair[place].number(_MOST_GPUS) for pair in pairs) for place in (0, 1))
+    for name, usage in _USAGE.read(metrics).items():
+        used, total = (one + other for one, other in zip(usage.GPU, usage.HPU, strict=True))
         found.append(RayNode(name, hosts.get(name), total, used))
     return tuple(found)
 

@@ -13,7 +13,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.matrix_text import MOST_BYTES as MOST_MATRIX
 from gputui.inventory.matrix_text import MatrixError, looks_like_one, read
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.inventory.untrusted_json import DocumentError
+from gputui.inventory.typed_json import DocumentError
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.source import NoSourceError, Want

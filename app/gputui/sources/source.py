@@ -10,6 +10,9 @@ from typing import Protocol
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.snapshot import Host, Snapshot
 
+INTERVALS = (0.1, 3600.0)
+"""The shortest and the longest time between two readings, in seconds."""
+
 
 class Want(Flag):
     """Which facts a reading must refresh; facts that are not asked for keep their last known value.

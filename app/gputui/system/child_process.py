@@ -7,7 +7,6 @@ own, since sitecustomize, wrappers and libraries write what they like to stdout.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import shutil
@@ -19,9 +18,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.typed_json import DocumentError, loads
 from gputui.system.landlock import started
 
 MOST_ANSWER = 4 * 1024 * 1024
@@ -67,8 +67,8 @@ def answers() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def read_answer(path: Path) -> JsonValue:
-    """The JSON that a child wrote. Raises DocumentError where there is none that can be understood."""
+def read_answer(path: Path) -> Any:
+    """The values of the JSON that a child wrote. Raises DocumentError where there is none."""
     try:
         with path.open("rb") as file:
             data = file.read(MOST_ANSWER + 1)
@@ -76,10 +76,7 @@ def read_answer(path: Path) -> JsonValue:
         raise DocumentError(f"no answer: {error.strerror}") from None
     if len(data) > MOST_ANSWER:
         raise DocumentError(f"the answer has more than {MOST_ANSWER} bytes")
-    try:
-        return JsonValue(json.loads(data), "file")
-    except (ValueError, RecursionError):
-        raise DocumentError("the answer is not JSON") from None
+    return loads(data)
 
 
 def run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from textual.app import App
 from textual.screen import Screen
@@ -11,6 +11,9 @@ from textual.screen import Screen
 from gputui.allocating.settings import ScreenSettings
 from gputui.tui.app_state import AppState
 from gputui.tui.message_log import Message
+
+if TYPE_CHECKING:
+    from gputui.tui.screens.page import PageKeys
 
 Result = TypeVar("Result")
 
@@ -84,6 +87,9 @@ class MainView(SelectionView, Protocol):
 
     def forget_digits(self) -> bool:
         """Forget the digits that wait for another one; whether there were any."""
+
+    def open_help(self, keys: PageKeys) -> None:
+        """Open the help, which begins with these keys of a page."""
 
     def look_at(self, keys: Sequence[str]) -> None:
         """Have these devices (`Device.key`) read in full as long as a page shows them, () for none."""

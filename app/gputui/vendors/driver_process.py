@@ -8,12 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gputui.inventory.errors import GputuiError
-
-if TYPE_CHECKING:
-    from gputui.inventory.untrusted_json import JsonValue
+from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.typed_json import DocumentError, Record
 
 _ASK = """
 import json, runpy, sys
@@ -22,17 +20,36 @@ with open(sys.argv[2], "w") as file:
 """
 
 
+@dataclass(frozen=True, slots=True)
+class DriverDevice:
+    """A device as the driver shows it: its UUID and its place on the bus, None where it tells none."""
+
+    uuid: str | None = None
+    bus: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DriverAnswer:
+    """The devices that the driver shows, in its order; its error and what it says of that, None for none."""
+
+    devices: tuple[DriverDevice, ...]
+    code: int | None = None
+    error: str | None = None
+
+
+_ANSWER = Record(DriverAnswer)
+
+
 class NoAnswerError(GputuiError):
     """The driver did not answer; the message says why."""
 
 
 def ask_driver(
     probe: Path, environ: Mapping[str, str], seconds: float, left_out: Sequence[str] = ()
-) -> JsonValue:
+) -> DriverAnswer:
     """What the script `probe` answers within `seconds` in a child with this environment, which cannot open
     the device files `left_out`. Raises NoAnswerError."""
     # (Milliseconds to import, and a launch mostly finds that the driver has been asked.)
-    from gputui.inventory.untrusted_json import DocumentError
     from gputui.system.child_process import answers, read_answer, run
 
     # (Isolated: no file in the working directory, and nobody's sitecustomize, is loaded.)
@@ -41,7 +58,7 @@ def ask_driver(
         with answers() as folder:
             file = folder / "driver.json"
             ended = run((*words, str(file)), environ, None, seconds, left_out=left_out)
-            return read_answer(file)
+            return _ANSWER.read(read_answer(file))
     except DocumentError as error:
         raise NoAnswerError(ended.trouble or ended.last_line or str(error)) from None
     except OSError as error:

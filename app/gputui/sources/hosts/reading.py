@@ -9,7 +9,7 @@ from gputui.inventory.document_reader import from_document
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.untrusted_json import DocumentError
+from gputui.inventory.typed_json import DocumentError
 from gputui.sources.hosts.nvidia_smi import snapshot_of
 from gputui.sources.hosts.remote_script import Mode
 

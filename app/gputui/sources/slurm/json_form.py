@@ -6,14 +6,13 @@ list of words, a number may be {"set", "infinite", "number"}. DocumentError is r
 
 from __future__ import annotations
 
-import json
+from typing import Annotated, Any
 
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
-from gputui.sources.slurm.cluster import Gpus, Job, Node
+from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.typed_json import MOST_TEXT, Form, Record, form_of, loads, whole
+from gputui.sources.slurm.cluster import Job, Node
 from gputui.sources.slurm.words import (
-    MOST_GPUS,
     MOST_NAME,
-    MOST_NODES,
     MOST_REASON,
     hosts,
     node_gpus,
@@ -21,84 +20,106 @@ from gputui.sources.slurm.words import (
     states,
 )
 
-_MOST_JOBS = 200_000
+
+def _states(value: Any) -> tuple[str, ...]:
+    """A state of one word, or of several."""
+    words = _WORDS.read([value] if isinstance(value, str) else value)
+    return tuple(state for word in words for state in states(word))
+
+
+def _number(value: Any) -> int | None:
+    """A number that may not be set."""
+    if isinstance(value, dict):
+        return _WHOLE.read(value.get("number")) if value.get("set", True) is True else None
+    return None if value is None else _WHOLE.read(value)
+
+
+def _cut(most: int) -> Form:
+    """A text that may be null, of which so many characters are kept."""
+    return Form(lambda value: "" if value is None else _TEXT.read(value)[:most])
+
+
+_WORDS, _WHOLE, _TEXT = form_of(tuple[str, ...]), whole(), form_of(str)
+States = Annotated[tuple[str, ...], Form(_states)]
+Number = Annotated["int | None", Form(_number)]
+Name = Annotated[str, _cut(MOST_NAME)]
+Reason = Annotated[str, _cut(MOST_REASON)]
+Text = Annotated[str, _cut(MOST_TEXT)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    name: Name
+    state: States
+    state_flags: States = ()
+    reason: Reason = ""
+    partitions: tuple[Name, ...] = ()
+    gres: Text = ""
+    gres_used: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    job_id: Number
+    job_state: States
+    array_job_id: Number = None
+    array_task_id: Number = None
+    name: Name = ""
+    partition: Name = ""
+    nodes: Text = ""
+    state_reason: Reason = ""
+    tres_per_node: Text = ""
+    gres_detail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    nodes: tuple[_Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    jobs: tuple[object, ...]
+
+
+_JOB = Record(_Job)
 
 
 def read_nodes(text: str) -> tuple[Node, ...]:
     """The nodes of a document. Raises DocumentError."""
-    return tuple(_node(each) for each in _loaded(text)["nodes"].items(MOST_NODES))
+    return tuple(
+        Node(
+            name=each.name,
+            states=tuple(dict.fromkeys((*each.state, *each.state_flags))),
+            reason=each.reason,
+            partitions=each.partitions,
+            gpus=node_gpus(each.gres, each.gres_used),
+        )
+        for each in Record(_Nodes).read(loads(text)).nodes
+    )
 
 
 def read_jobs(text: str, user: str) -> tuple[Job, ...]:
     """The jobs of that user that have not ended. (22.05 prints everybody's, whatever it is asked.) Raises
     DocumentError."""
-    found = []
-    for each in _loaded(text)["jobs"].items(_MOST_JOBS):
-        if each.get("user_name", "").value == user:
-            job = _job(each)
-            if not job.ended:
-                found.append(job)
-    return tuple(found)
+    rows = Record(_Jobs).read(loads(text)).jobs
+    own = [row for row in rows if isinstance(row, dict) and row.get("user_name") == user]
+    found = (_job(_JOB.read(row)) for row in own)
+    return tuple(job for job in found if not job.ended)
 
 
-def _loaded(text: str) -> JsonValue:
-    try:
-        return JsonValue(json.loads(text), "file")
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"no JSON: {type(error).__name__}") from None
-
-
-def _node(value: JsonValue) -> Node:
-    words = _states(value["state"])
-    if "state_flags" in value.value:
-        words += _states(value["state_flags"])
-    return Node(
-        name=value["name"].text()[:MOST_NAME],
-        states=tuple(dict.fromkeys(words)),
-        reason=_text(value, "reason")[:MOST_REASON],
-        partitions=tuple(each.text()[:MOST_NAME] for each in value.get("partitions", []).items(MOST_NODES)),
-        gpus=node_gpus(_text(value, "gres"), _text(value, "gres_used")),
-    )
-
-
-def _states(value: JsonValue) -> tuple[str, ...]:
-    """A state of one word, or of several."""
-    if isinstance(value.value, str):
-        return states(value.text())
-    return tuple(word for each in value.items(MOST_GPUS) for word in states(each.text()))
-
-
-def _text(value: JsonValue, key: str) -> str:
-    found = value.get(key, "")
-    return found.text() if found.known else ""
-
-
-def _number(value: JsonValue) -> int | None:
-    """A number that may not be set."""
-    if isinstance(value.value, dict):
-        return value["number"].whole() if value.get("set", True).value is True else None
-    return value.whole() if value.known else None
-
-
-def _job(value: JsonValue) -> Job:
-    number = _number(value["job_id"])
-    array, task = _number(value.get("array_job_id", None)), _number(value.get("array_task_id", None))
-    named = hosts(_text(value, "nodes"))
-    asked = read_gres(_text(value, "tres_per_node"))
-    detail = [read_gres(each.text()) for each in value.get("gres_detail", []).items(MOST_NODES)]
-    reason = _text(value, "state_reason")
+def _job(job: _Job) -> Job:
+    named, asked = hosts(job.nodes), read_gres(job.tres_per_node)
+    detail = [read_gres(each) for each in job.gres_detail]
+    array, task = job.array_job_id, job.array_task_id
     return Job(
-        id=f"{array}_{task}" if array and task is not None else str(number),
-        name=_text(value, "name")[:MOST_NAME],
-        state=next(iter(_states(value["job_state"])), ""),
-        partition=_text(value, "partition")[:MOST_NAME],
+        id=f"{array}_{task}" if array and task is not None else str(job.job_id),
+        name=job.name,
+        state=next(iter(job.job_state), ""),
+        partition=job.partition,
         nodes=named,
-        count=_count(asked),
-        reason="" if reason == "None" else reason[:MOST_REASON],
+        count=sum(each.total for each in asked) if asked else None,
+        reason="" if job.state_reason == "None" else job.state_reason,
         # (A detail a node, in the order of the nodes.)
         devices=tuple(zip(named, detail, strict=True)) if len(named) == len(detail) else (),
     )
-
-
-def _count(gpus: tuple[Gpus, ...]) -> int | None:
-    return sum(each.total for each in gpus) if gpus else None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.untrusted_json import DocumentError
+from gputui.inventory.typed_json import DocumentError
 from gputui.sources.slurm import json_form, text_form
 from gputui.sources.slurm.cluster import Cluster, Job, Node
 from gputui.sources.source import NoSourceError

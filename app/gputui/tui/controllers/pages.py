@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gputui.sources.hosts.channel import Channels
     from gputui.tui.controllers.slurm import SlurmController
     from gputui.tui.controllers.timelines import TimelineController
+    from gputui.tui.screens.page import PageKeys
 
 
 class PageController:
@@ -31,10 +32,11 @@ class PageController:
         self._view, self._launch, self._jobs, self._environ = view, launch, jobs, environ
         self._slurm: SlurmController | None = None
 
-    def open_help(self) -> None:
+    def open_help(self, keys: PageKeys | None = None) -> None:
+        """The help, which begins with the keys of a page, if there are any."""
         from gputui.tui.screens.help import HelpScreen
 
-        self._view.open(HelpScreen(self._view))
+        self._view.open(HelpScreen(self._view, keys))
 
     def open_messages(self) -> None:
         from gputui.tui.screens.messages import MessagesScreen

@@ -40,7 +40,7 @@ from gputui.tui.messages import NewReading, PastFound
 from gputui.tui.outcome import Outcome
 from gputui.tui.panels import PANELS_BY_NAME, parts
 from gputui.tui.remembered_files import RememberedFiles
-from gputui.tui.screens.page import Page
+from gputui.tui.screens.page import Page, PageKeys
 from gputui.tui.theme import next_theme
 from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
@@ -319,6 +319,10 @@ class MainScreen(Screen[None]):
         details = Want.DETAILS if self._on_page or self._in_full else Want.DETAILS | Want.TABLE
         every = 0.0 if self._on_page or not self._in_full else GLANCE_EVERY
         self._sampler.look_at(self._on_page or self._detailed, details, every)
+
+    def open_help(self, keys: PageKeys) -> None:
+        """Open the help, which begins with these keys of a page."""
+        self.pages.open_help(keys)
 
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A launch that is pending is cancelled."""

@@ -181,12 +181,9 @@ class Page(ModalScreen[None]):
 
     def action_help(self) -> None:
         """The help, which begins with the keys of this page."""
-        # (Imported here: the help is a page.)
-        from gputui.tui.screens.help import HelpScreen
-
         keys = page_keys(self.BINDINGS)
         others = frozenset(self._openers().values())
-        self.view.open(HelpScreen(self.view, replace(keys, actions=keys.actions | others)))
+        self.view.open_help(replace(keys, actions=keys.actions | others))
 
     @property
     def body(self) -> Lines:

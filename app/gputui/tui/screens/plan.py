@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
@@ -17,7 +18,6 @@ from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan, Row
 from gputui.system.files import NoHomeError, state_folder
 from gputui.tui.actions import key_of
-from gputui.tui.controllers.plan import PlanController
 from gputui.tui.main_view import MainView
 from gputui.tui.plan_request import (
     PlannedDevices,
@@ -31,6 +31,9 @@ from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views import plan as view_of_plan
 from gputui.tui.views.text import Line
+
+if TYPE_CHECKING:
+    from gputui.tui.controllers.plan import PlanController
 
 FOLDER = "gputui-plan"
 """Where files are written: beside the script, where its paths begin, and where one looks for them."""

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Sequence
 from gputui.launching.launch import Launch
 from gputui.sources.slurm.cluster import Cluster
 from gputui.tui.controllers.slurm import Form, SlurmController
+from gputui.tui.screens.line_input import LineScreen, command_input
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.slurm import Place, headline, job_lines, launch_lines, place_lines, places_of
 from gputui.tui.views.text import Line, wrap
@@ -121,8 +122,6 @@ class SlurmScreen(ListPage):
         self.draw()
 
     def action_edit(self) -> None:
-        from gputui.tui.screens.line_input import command_input
-
         def answered(line: str | None) -> None:
             said = self._controller.set_line(line) if line is not None else None
             if said is not None:
@@ -132,8 +131,6 @@ class SlurmScreen(ListPage):
         self.view.open(command_input(self._controller.line), answered)
 
     def action_order(self) -> None:
-        from gputui.tui.screens.line_input import LineScreen
-
         asked, count = self._controller, self._controller.count
 
         def wrong(line: str) -> str | None:

@@ -19,6 +19,7 @@ from gputui.system.pci_tree import FUNCTION
 
 MIB = 1024 * 1024
 _MOST_DEVICES = 256
+_MOST_ROWS = 65_536
 _MOST_TILES = 16
 _MOST_NAME = 80
 _WIDEST = 250
@@ -75,15 +76,21 @@ def document(text: str | None) -> Any:
     return None if isinstance(found, dict) and found.get("error") else found
 
 
+def _rows(root: Any, key: str) -> list[dict[str, Any]] | None:
+    """The objects of a list; None where there is no list."""
+    rows = root.get(key) if isinstance(root, dict) else None
+    return [row for row in rows[:_MOST_ROWS] if isinstance(row, dict)] if isinstance(rows, list) else None
+
+
 def devices(text: str | None) -> tuple[Found, ...] | None:
     """The devices of `discovery -j`; None where it is no such list."""
     root = document(text)
-    rows = root.get("device_list") if isinstance(root, dict) else None
-    if not isinstance(rows, list):
+    rows = _rows(root, "device_list")
+    if rows is None:
         return None
     found: dict[int, Found] = {}
     for row in rows[:_MOST_DEVICES]:
-        number = _whole(row.get("device_id")) if isinstance(row, dict) else None
+        number = _whole(row.get("device_id"))
         if number is None or not 0 <= number < _MOST_DEVICES:
             continue
         function = str(row.get("pci_bdf_address", "")).strip().lower()
@@ -105,8 +112,7 @@ def properties(text: str | None) -> dict[str, str]:
     """What `discovery -d N -j` tells, or the table of `discovery -d N`, by the keys of the JSON."""
     root = document(text)
     if isinstance(root, dict):
-        rows = root.get("device_list")
-        root = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else root
+        root = next(iter(_rows(root, "device_list") or ()), root)
         return {str(key): str(value) for key, value in root.items() if isinstance(value, str | int | float)}
     found: dict[str, str] = {}
     for line in (text or "").splitlines()[:4096]:
@@ -154,12 +160,11 @@ def load(text: str | None, total: int | None) -> Load:
     if "device_index" in root:
         return _joined({}, _tiles_of_version_2(root))
     parts: dict[int, dict[str, float]] = {}
-    tiles = root.get("tile_level")
-    for row in tiles[:_MOST_TILES] if isinstance(tiles, list) else ():
-        number = _whole(row.get("tile_id")) if isinstance(row, dict) else None
+    for row in _rows(root, "tile_level") or ():
+        number = _whole(row.get("tile_id"))
         if number is not None and 0 <= number < _MOST_TILES:
-            parts[number] = _metrics(row.get("data_list"), total)
-    return _joined(_metrics(root.get("device_level"), total), parts)
+            parts[number] = _metrics(_rows(row, "data_list"), total)
+    return _joined(_metrics(_rows(root, "device_level"), total), parts)
 
 
 _STATS = {
@@ -208,11 +213,11 @@ def _tiles_of_version_2(root: Mapping[str, Any]) -> dict[int, dict[str, float]]:
     return found
 
 
-def _metrics(rows: Any, total: int | None) -> dict[str, float]:
+def _metrics(rows: list[dict[str, Any]] | None, total: int | None) -> dict[str, float]:
     """The metrics of version 1, memory in bytes."""
     found: dict[str, float] = {}
-    for row in rows[:512] if isinstance(rows, list) else ():
-        value = _number(row.get("value")) if isinstance(row, dict) else None
+    for row in (rows or ())[:512]:
+        value = _number(row.get("value"))
         if value is not None:
             found[str(row.get("metrics_type")).removeprefix("XPUM_STATS_")] = value
     used = _bytes(found.pop("MEMORY_USED", None), total)
@@ -251,20 +256,12 @@ def processes(text: str | None) -> dict[int, dict[int, int | None]] | None:
     root = document(text)
     found: dict[int, dict[int, int | None]] = {}
     if isinstance(root, dict):
-        rows = root.get("device_util_by_proc_list")
-        if not isinstance(rows, list):
+        rows = _rows(root, "device_util_by_proc_list")
+        if rows is None:
             return None
-        for row in rows[:65_536]:
-            if not isinstance(row, dict):
-                continue
-            memory = _number(row.get("mem_size"))
-            _add(
-                found,
-                _whole(row.get("process_id")),
-                str(row.get("process_name", "")),
-                _whole(row.get("device_id")),
-                memory,
-            )
+        for row in rows:
+            pid, device = _whole(row.get("process_id")), _whole(row.get("device_id"))
+            _add(found, pid, str(row.get("process_name", "")), device, _number(row.get("mem_size")))
         return found
     lines = (text or "").splitlines()
     if not lines or lines[0].split()[:1] != ["PID"]:

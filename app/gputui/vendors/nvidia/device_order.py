@@ -15,7 +15,6 @@ from typing import Any
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB
-from gputui.inventory.untrusted_json import DocumentError
 from gputui.vendors.driver_process import NoAnswerError, ask_driver
 
 _SECONDS = 10.0
@@ -26,8 +25,6 @@ _CLEARLY = 1.25
 """The ratio of cores times clock from which on one GPU is clearly faster than another."""
 
 _PROBE = Path(__file__).parent / "driver_probe.py"
-_MOST = 4096
-"""Devices in an answer."""
 
 
 def driver_order(environ: Mapping[str, str] = os.environ, seconds: float = _SECONDS) -> tuple[str, ...]:
@@ -39,11 +36,11 @@ def driver_order(environ: Mapping[str, str] = os.environ, seconds: float = _SECO
     asking = {**environ, "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
     asking.pop("CUDA_VISIBLE_DEVICES", None)
     try:
-        devices = ask_driver(_PROBE, asking, seconds)["devices"].items(_MOST)
-        found = tuple(device["uuid"].text() for device in devices)
-    except (NoAnswerError, DocumentError):
+        devices = ask_driver(_PROBE, asking, seconds).devices
+    except NoAnswerError:
         return ()
-    return found if len(set(found)) == len(found) else ()
+    found = tuple(device.uuid for device in devices if device.uuid is not None)
+    return found if len(set(found)) == len(devices) else ()
 
 
 def known_places(gpus: Sequence[Device]) -> tuple[Device | None, ...]:

@@ -388,11 +388,12 @@ class NvmlSource:
             return
         # Imported here: few boxes have several models, and subprocess alone takes milliseconds to import.
         from gputui.vendors.nvidia import device_order
-        from gputui.vendors.nvidia.vendor import VENDOR
+        from gputui.vendors.registry import vendor_of
 
         if self._order is None:
             self._order = device_order.driver_order()
-        there = {VENDOR.bare_uuid(gpu.devices[0].uuid): gpu for gpu in self._gpus}
+        vendor = vendor_of(gpu.devices[0] for gpu in self._gpus)
+        there = {vendor.bare_uuid(gpu.devices[0].uuid): gpu for gpu in self._gpus}
         left_out = [gpu for uuid, gpu in there.items() if uuid not in self._order]
         if set(self._order) <= set(there) and all(gpu.handle is None for gpu in left_out):
             # (CUDA leaves out a lost GPU. Any other difference, under MPS or with MIG instances, means that

@@ -1,0 +1,111 @@
+"""The tables of a settings file, strictly read: a table or a key that means nothing is refused.
+
+Each record has the fields of `Rules`, `Settings`, `ScreenSettings` or `HostSettings` that its table sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from gputui.choosing.named_devices import could_name
+from gputui.inventory.formatting import read_size
+from gputui.inventory.typed_json import (
+    DocumentError,
+    Form,
+    Record,
+    check,
+    form_of,
+    inside,
+    number,
+    one_of,
+    parsed,
+    whole,
+    wrong,
+)
+from gputui.sources.hosts.alias import alias
+from gputui.sources.source import INTERVALS
+from gputui.vendors.visibility import CONFINE
+
+_LEAST_LOG_CAP = 16 * 1024**2
+
+
+def _log_cap(text: str) -> int:
+    if text == "none":
+        return 0
+    amount = read_size(text)
+    if amount < _LEAST_LOG_CAP:
+        raise ValueError(f'{text!r} is less than 16M ("none": no cap)')
+    return amount
+
+
+def _word(value: Any) -> str:
+    if value.__class__ not in (str, int):
+        raise wrong(value, "a word")
+    return str(value)
+
+
+_Word = Annotated[str, Form(_word)]
+_Words = tuple[_Word, ...]
+_Name = Annotated[str, check(str, bool, "a name")]
+_Names = tuple[_Name, ...]
+_Devices = tuple[Annotated[str, check(_Word, could_name, "an index or a UUID (GPU-…, MIG-…)")], ...]
+_ALIASES = form_of(tuple[Annotated[str, parsed(alias)], ...])
+
+_TABLES: dict[str, Record[Any]] = {
+    "rules": Record(
+        dict,
+        "memory utilization window ignore_users=ignore mine_is_free=mine",
+        "*",
+        memory=Annotated[int, parsed(read_size)],
+        utilization=Annotated[int, whole(0, 100, "a percentage (0 to 100)")],
+        window=Annotated[float, number(0, 86_400, "a number of seconds")],
+        ignore=frozenset[_Word],
+        mine=bool,
+    ),
+    "devices": Record(dict, "never prefer", "*", never=_Devices, prefer=_Devices),
+    "wait": Record(dict, "notify", "*", notify=_Words),
+    "run": Record(
+        dict,
+        "confine stray",
+        "*",
+        confine=Annotated[str, one_of(CONFINE)],
+        stray=Literal["warn", "stop"],
+    ),
+    "jobs": Record(dict, "log_cap", "*", log_cap=Annotated[int, parsed(_log_cap)]),
+    "hosts": Record(
+        dict,
+        "boxes connect_timeout=timeout",
+        "*",
+        boxes=Annotated[tuple[str, ...], Form(lambda value: tuple(dict.fromkeys(_ALIASES.read(value))))],
+        timeout=Annotated[int, whole(1, 600, "a number of seconds (1 to 600)")],
+    ),
+    "screen": Record(
+        dict,
+        "theme interval keys=keymap hidden columns sort filter",
+        "*",
+        theme=_Name,
+        interval=Annotated[
+            float, number(*INTERVALS, "a number of seconds ({:g} to {:g})".format(*INTERVALS))
+        ],
+        keymap=dict[str, _Name],
+        hidden=_Names,
+        columns=_Names,
+        sort=_Name,
+        filter=str,
+    ),
+}
+
+
+def read_tables(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What each table says, by the fields that it sets. Raises DocumentError, which names the place."""
+    found = {}
+    for table, values in document.items():
+        record = _TABLES.get(table)
+        if record is None:
+            raise DocumentError(f"unknown table [{table}]")
+        unknown = values.keys() - record.keys if isinstance(values, dict) else ()
+        if unknown:
+            raise DocumentError("unknown setting", table, min(unknown))
+        found[table] = inside(table, record.facts, values)
+    return found

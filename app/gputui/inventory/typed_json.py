@@ -1,0 +1,424 @@
+"""Reads JSON into dataclasses by the annotations of their fields, and writes it back.
+
+Documents, records, answers of other programs and settings are read here and nowhere else. A `Record`
+describes how a class is represented in JSON. Types and sizes are checked; an invalid value raises
+`DocumentError`, which names its place ("devices[3].memory_used"). Unknown keys are ignored.
+
+An annotation means: `int` a whole number from 0 on, `float` a number from 0 on, `str` a text that is valid
+Unicode, `bool`, a Literal one of its words, `X | None` also null, `tuple[X, ...]` and `frozenset[X]` a list,
+`tuple[X, Y]` a list of two, `dict[str, X]` an object, a dataclass an object, `object` any value. Other ranges
+and forms are aliases with a `Form`: `Moment`, `Epoch`, `Celsius`, `Figure`, `Words`. They need not be
+imported where they stand in an annotation only.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+
+from gputui.inventory.light_dataclasses import dataclass, is_optional
+
+MOST_TEXT = 128 * 1024
+"""Linux's limit on one argument (MAX_ARG_STRLEN)."""
+MOST_NUMBER = 2**63 - 1
+MOST_WATTS = 1e9
+MOST_ITEMS = 1_000_000
+"""Of a list; the bytes of a document are bounded where it is read."""
+LAST_MOMENT = 253_402_214_400
+"""The last day of the year 9999: in every time zone a date that can be written."""
+
+T = TypeVar("T")
+
+
+class DocumentError(ValueError):
+    """The JSON is not what was expected; the message is one line that names the place and what is wrong."""
+
+    def __init__(self, said: str, *steps: str | int) -> None:
+        super().__init__(said)
+        self._steps = [*steps]
+
+    def within(self, *steps: str | int) -> DocumentError:
+        """The same error, of a value inside another one, at that place."""
+        self._steps[:0] = steps
+        return self
+
+    def __str__(self) -> str:
+        place = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in self._steps)
+        return f"{place.removeprefix('.') or 'file'}: {self.args[0]}"
+
+
+def wrong(value: object, want: str) -> DocumentError:
+    """The error for a value, of JSON or TOML, that is not what was expected."""
+    import json
+
+    if isinstance(value, dict | list):
+        # Not what is inside: it may be nested too deep to be shown.
+        return DocumentError(f"{want} expected, found a list or an object")
+    shown = json.dumps(value, default=str)
+    return DocumentError(f"{want} expected, found {shown if len(shown) <= 40 else shown[:37] + '…'}")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How values of a type are read and written.
+
+    read      raises DocumentError
+    write     None where a value is written unchanged
+    nullable  whether null is allowed; it is read as None, and `read` and `write` never see it
+    """
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Any] | None = None
+    nullable: bool = False
+
+
+def loads(data: bytes | str) -> Any:
+    """The values of a JSON document. Raises DocumentError."""
+    import json
+
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"not JSON: {error}") from None
+
+
+def within(value: Any, *keys: str) -> Any:
+    """The value at this path of keys. Raises DocumentError."""
+    for place, key in enumerate(keys):
+        if value.__class__ is not dict:
+            raise wrong(value, "an object").within(*keys[:place])
+        if key not in value:
+            raise DocumentError(f"'{key}' is missing", *keys[:place])
+        value = value[key]
+    return value
+
+
+def check(kind: Any, right: Callable[[Any], object], want: str) -> Form:
+    """Values of that type for which `right` is true; `want` says what is expected."""
+    form = form_of(kind)
+
+    def checked(value: Any) -> Any:
+        found = form.read(value)
+        if not right(found):
+            raise wrong(value, want)
+        return found
+
+    return Form(checked, form.write)
+
+
+def parsed(read: Callable[[str], T]) -> Form:
+    """A text that a function parses, which raises ValueError with a message."""
+
+    def read_text(value: Any) -> T:
+        try:
+            return read(text(value))
+        except DocumentError:
+            raise
+        except ValueError as error:
+            raise DocumentError(str(error)) from None
+
+    return Form(read_text)
+
+
+def few(kind: Any, most: int) -> Any:
+    """The type of a list of at most so many."""
+    form = check(tuple[kind, ...], lambda found: len(found) <= most, f"at most {most} values")
+    return Annotated[tuple[kind, ...], form]
+
+
+def one_of(words: tuple[str, ...]) -> Form:
+    """One of these words."""
+
+    def read(value: Any) -> str:
+        if value.__class__ is not str or value not in words:
+            raise wrong(value, " or ".join(words))
+        return value
+
+    return Form(read)
+
+
+def whole(least: int = 0, most: int = MOST_NUMBER, want: str = "a whole number") -> Form:
+    """A whole number of that range."""
+
+    def read(value: Any) -> int:
+        if value.__class__ is not int or not least <= value <= most:
+            raise wrong(value, want)
+        return value
+
+    return Form(read)
+
+
+def number(least: float = 0, most: float = MOST_WATTS, want: str = "a number") -> Form:
+    """A number of that range."""
+
+    def read(value: Any) -> float:
+        if value.__class__ not in (int, float) or not least <= value <= most:
+            raise wrong(value, want)
+        return float(value)
+
+    return Form(read)
+
+
+def text(value: Any) -> str:
+    """A text of valid Unicode."""
+    if not isinstance(value, str) or len(value) > MOST_TEXT:
+        raise wrong(value, "a text")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise DocumentError("not valid Unicode") from None
+    return value
+
+
+def as_text(words: str | None) -> str | None:
+    """A command line may have bytes that are no text; JSON can have only text."""
+    return words if words is None or words.isascii() else words.encode(errors="backslashreplace").decode()
+
+
+def _words(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > MOST_TEXT * 16:
+        raise wrong(value, "a text")
+    try:
+        value.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise DocumentError("not valid Unicode") from None
+    return value
+
+
+def _yes(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise wrong(value, "true or false")
+    return value
+
+
+def _moment(value: Any) -> float:
+    from datetime import datetime, timezone
+
+    try:
+        moment = datetime.fromisoformat(text(value).replace("Z", "+00:00"))
+        # A time without an offset would mean another moment on every machine that reads it.
+        seconds = moment.replace(tzinfo=moment.tzinfo or timezone.utc).timestamp()
+    except (ValueError, OverflowError):
+        raise wrong(value, "a time (ISO 8601)") from None
+    if not 0 <= seconds <= LAST_MOMENT:
+        raise wrong(value, "a time from 1970 to 9999")
+    return seconds
+
+
+def iso(moment: float) -> str:
+    """Seconds since the epoch as ISO 8601 in UTC, with milliseconds."""
+    from datetime import datetime, timezone
+
+    return datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="milliseconds")
+
+
+Moment = Annotated[float, Form(_moment, iso)]
+"""Seconds since the epoch, in JSON a time by ISO 8601."""
+Epoch = Annotated[float, number(most=LAST_MOMENT)]
+"""Seconds since the epoch, in JSON as well."""
+Celsius = Annotated[int, whole(-273)]
+Figure = Annotated[float, number(-1e30, 1e30)]
+"""A number that may be below zero."""
+Large = Annotated[float, number(most=MOST_NUMBER)]
+"""A number, of bytes or joules."""
+Positive = Annotated[int, whole(1)]
+SignalNumber = Annotated[int, whole(1, 64)]
+"""(signal(7): there are 64 on Linux, and fewer elsewhere.)"""
+Command = Annotated[str, Form(text, as_text)]
+"""A command line; bytes of it that are no text are written as escapes."""
+Words = Annotated[str, Form(_words)]
+"""A text that gputui wrote; command lines (2 MiB at most, execve(2)) and paths may have undecodable bytes."""
+
+
+def schema(version: int) -> Any:
+    """The type of the key that says which version of the format a document has."""
+    return Annotated[int, check(int, lambda value: value == version, f"schema {version} of this gputui")]
+
+
+_SIMPLE = {
+    int: whole(),
+    float: number(),
+    str: Form(text),
+    bool: Form(_yes),
+    object: Form(lambda value: value),
+}
+_KNOWN: dict[str, type] = {}
+"""Classes with a record, by name: an annotation can use them without an import at run time."""
+_RECORDS: dict[type, Record[Any]] = {}
+
+
+def form_of(kind: Any) -> Form:
+    """How values of a type are read and written."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    if origin is Annotated:
+        found: Form = parts[1]
+        return found
+    if origin in (Union, UnionType):
+        (one,) = (part for part in parts if part is not NoneType)
+        form = form_of(one)
+        return Form(form.read, form.write, nullable=True)
+    if origin is Literal:
+        return one_of(parts)
+    if origin is frozenset or ... in parts:
+        return _list(form_of(parts[0]), origin)
+    if origin is tuple:
+        return _pair([*map(form_of, parts)])
+    if origin in (dict, Mapping):
+        return _object(form_of(parts[1]))
+    record = _RECORDS.get(kind) or Record(kind)
+    return Form(record.read, record.write)
+
+
+def _read_nullable(form: Form) -> Callable[[Any], Any]:
+    read = form.read
+    return (lambda value: None if value is None else read(value)) if form.nullable else read
+
+
+def list_of(read: Callable[[Any], T], value: Any) -> tuple[T, ...]:
+    """A list whose values are read by `read`."""
+    if value.__class__ is not list:
+        raise wrong(value, "a list")
+    if len(value) > MOST_ITEMS:
+        raise DocumentError(f"{len(value)} entries, at most {MOST_ITEMS} are read")
+    found: list[T] = []
+    try:
+        for each in value:
+            found.append(read(each))
+    except DocumentError as error:
+        raise error.within(len(found)) from None
+    return tuple(found)
+
+
+def _list(form: Form, made: type) -> Form:
+    read, write = _read_nullable(form), form.write
+    if made is frozenset:
+        return Form(
+            lambda value: frozenset(list_of(read, value)),
+            lambda value: sorted(map(write, value) if write else value),
+        )
+    return Form(lambda value: list_of(read, value), (lambda value: [*map(write, value)]) if write else list)
+
+
+def _pair(forms: list[Form]) -> Form:
+    reads = [*map(_read_nullable, forms)]
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if value.__class__ is not list or len(value) != len(forms):
+            raise wrong(value, f"a list of {len(forms)}")
+        return tuple(
+            inside(place, read, each) for place, (read, each) in enumerate(zip(reads, value, strict=True))
+        )
+
+    return Form(read, list)
+
+
+def _object(form: Form) -> Form:
+    read_one, write = _read_nullable(form), form.write
+
+    def read(value: Any) -> dict[str, Any]:
+        if value.__class__ is not dict:
+            raise wrong(value, "an object")
+        return {key: inside(key, read_one, each) for key, each in value.items()}
+
+    return Form(read, lambda value: {key: write(each) if write else each for key, each in value.items()})
+
+
+def inside(step: str | int, read: Callable[[Any], T], value: Any) -> T:
+    """A value read by `read`; its errors name the place `step`."""
+    try:
+        return read(value)
+    except DocumentError as error:
+        raise error.within(step) from None
+
+
+class Record(Generic[T]):
+    """How a class is represented in JSON.
+
+    keys     its fields that have a key, separated by spaces, in the order in which they are written; "" for
+             all. "launch=line" is the field `line` with the key "launch"
+    later    fields whose keys may be missing, as older versions do not write them; None: all that have
+             a default; "*": all
+    details  fields whose keys may be missing, as they are written on demand only
+    kinds    types by field, where the JSON has another one than the class
+    """
+
+    def __init__(
+        self, cls: type[T], keys: str = "", later: str | None = None, details: str = "", **kinds: Any
+    ) -> None:
+        self.cls, self._said, self._later, self._kinds = cls, keys.split(), later, kinds
+        self._details = details.split()
+        self._rows: list[tuple[str, str, Form, bool]] = []
+        _RECORDS.setdefault(cls, self)
+        _KNOWN.setdefault(cls.__name__, cls)
+
+    @property
+    def rows(self) -> list[tuple[str, str, Form, bool]]:
+        """Field, key, form, and whether the key is required. (Made when it is first needed.)"""
+        if not self._rows:
+            own = getattr(self.cls, "__light_fields__", {})
+            later = (
+                [name for name in own if is_optional(own[name])]
+                if self._later is None
+                else self._later.split()
+            )
+            optional = {*later, *self._details}
+            names = self._said or [name for name in own if name not in self._details]
+            # (Few annotations differ: each is evaluated once.)
+            forms: dict[Any, Form] = {}
+            rows = []
+            for said in (*names, *self._details):
+                key, _, name = said.rpartition("=")
+                kind = self._kinds.get(name) or own[name].type
+                if kind not in forms:
+                    forms[kind] = form_of(self.kind(name))
+                rows.append((name, key or name, forms[kind], not {name, "*"} & optional))
+            # (At once: another thread reads by them as soon as they are there.)
+            self._rows = rows
+        return self._rows
+
+    def kind(self, name: str) -> Any:
+        """The type of a field."""
+        if name in self._kinds:
+            return self._kinds[name]
+        own = getattr(self.cls, "__light_fields__", {})
+        return eval(own[name].type, {**globals(), **_KNOWN, **vars(sys.modules[self.cls.__module__])})
+
+    @property
+    def keys(self) -> set[str]:
+        """All keys."""
+        return {row[1] for row in self.rows}
+
+    def facts(self, value: Any) -> dict[str, Any]:
+        """The values of an object, by field. Raises DocumentError."""
+        if value.__class__ is not dict:
+            raise wrong(value, "an object")
+        found: dict[str, Any] = {}
+        key = ""
+        try:
+            for name, key, form, needed in self.rows:
+                if key in value:
+                    each = value[key]
+                    found[name] = None if each is None and form.nullable else form.read(each)
+                elif needed:
+                    raise DocumentError(f"'{key}' is missing")
+        except DocumentError as error:
+            raise (error.within(key) if key in value else error) from None
+        return found
+
+    def read(self, value: Any) -> T:
+        """The object that a value of JSON describes. Raises DocumentError."""
+        return self.cls(**self.facts(value))
+
+    def write(self, subject: object, details: bool = False, **given: Any) -> dict[str, Any]:
+        """An object as JSON-ready values; a value that is `given` replaces that of the field."""
+        found: dict[str, Any] = {}
+        for name, key, form, _ in self.rows:
+            if details or name not in self._details:
+                value = given[name] if name in given else getattr(subject, name)
+                found[key] = value if value is None or form.write is None else form.write(value)
+        return found
