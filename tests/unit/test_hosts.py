@@ -99,6 +99,37 @@ def test_boxes_that_cannot_be_reached_say_why_and_leave_the_others(
     assert "time" in errors["hung"] and errors["no.such.box.invalid"] == "no such host name"
 
 
+@pytest.mark.parametrize(
+    ("words", "key", "shown"),
+    [
+        (("claims",), "claims", ""),
+        (("queue",), "waiters", ""),
+        (("plan", "--parameters", "1B", "-n", "2"), "strategies", "ddp"),
+    ],
+)
+def test_what_each_box_tells_is_merged(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, words: tuple[str, ...], key: str, shown: str
+) -> None:
+    well = fresh(boxes, "merged")
+    boxes.add(well, idle)
+    boxes.add_dead("dead")
+    document = call(*words, "--hosts", f"dead,{well}", "--json").json
+    dead, found = document["boxes"]
+    assert (document["schema"], dead["host"], found["host"], found["error"]) == (1, "dead", well, None)
+    assert dead["error"] and key not in dead and key in found
+    ended = call(*words, "--hosts", f"dead,{well}")
+    assert ended.status == 0 and well in ended.out and shown in ended.out and dead["error"] in ended.out
+    assert call(*words, "--hosts", "dead").status == 3
+    call(*words, "--hosts", "dead", "--demo").refused(2)
+
+
+@pytest.mark.parametrize(
+    "words", [("claims", "--setup"), ("plan", "1B", "--prove"), ("plan", "1B", "--use", "ddp")]
+)
+def test_what_is_for_this_machine_is_asked_of_no_other(call: Call, words: tuple[str, ...]) -> None:
+    call(*words, "--hosts", "a").refused(2)
+
+
 def test_where_no_box_can_be_reached_the_status_says_so(boxes: SshBoxes, call: Call) -> None:
     boxes.add_dead("dead")
     ended = call("ls", "--hosts", "dead", "--json")
@@ -114,6 +145,8 @@ def test_where_no_box_can_be_reached_the_status_says_so(boxes: SshBoxes, call: C
         ("jobs", "--hosts"),
         ("pick", "--hosts"),
         ("run", "--on"),
+        ("run", "--hosts"),
+        ("queue", "--hosts"),
         ("ls", "--json", "--hosts"),
     ],
 )

@@ -19,7 +19,7 @@ from gputui.cli.common import (
     say,
     starting_nothing,
 )
-from gputui.cli.hosts_options import add_hosts_option, boxes_of
+from gputui.cli.hosts_options import add_hosts_option
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import Stored, find_job, forget, stored
@@ -156,9 +156,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError(f"--json is for the list, not for {args.action}")
     try:
         if args.hosts is not None:
-            from gputui.cli.jobs_hosts import list_jobs
+            from gputui.cli.boxes import call_on_boxes
 
-            return list_jobs(boxes_of(args), args.json)
+            return call_on_boxes("jobs", args, words)
         jobs = stored(os.environ)
         there = _of_other_boxes(args, words, jobs)
         return _ACTIONS[args.action](args, jobs) if there is None else there
@@ -171,7 +171,7 @@ def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored
     ids = [args.id] if getattr(args, "id", None) else getattr(args, "ids", None) or []
     if not any(":" in word for word in ids):
         return None
-    from gputui.cli.jobs_hosts import act
+    from gputui.cli.on_boxes import act
 
     return act(args.action, ids, words, jobs)
 

@@ -22,7 +22,7 @@ from gputui.cli.common import (
     print_line,
     starting_nothing,
 )
-from gputui.cli.hosts_options import add_hosts_option, boxes_of
+from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.rules import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
@@ -92,23 +92,19 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             raise WrongCallError("--slurm shows Slurm's nodes: nothing but --json and --demo goes with it")
         from gputui.cli.ls_slurm import list_nodes
 
-        return list_nodes(args.json, _terminal()[0], args.demo is not None)
+        return list_nodes(args.json, output_width(), args.demo is not None)
     if args.ray is not None:
         if args.follow or any(each is not None for each in (args.format, args.hosts)):
             raise WrongCallError("--ray is for one reading of this machine: --json and --details go with it")
         from gputui.cli.ls_ray import asked, ray_document, ray_text
 
         ray = asked(args.ray)
-    if args.hosts is not None and args.format is not None:
-        raise WrongCallError("--format is for this machine: --hosts has the table and JSON")
     if args.hosts is not None:
-        from gputui.cli.ls_hosts import follow_boxes, list_boxes
+        if args.format is not None:
+            raise WrongCallError("--format is for this machine: --hosts has the table and JSON")
+        from gputui.cli.boxes import list_boxes
 
-        if args.follow:
-            from gputui.cli.follow import INTERVAL
-
-            return follow_boxes(boxes_of(args), rules_of(None), args.interval or INTERVAL)
-        return list_boxes(boxes_of(args), args.json, args.details, rules_of(None), *_terminal())
+        return list_boxes(args)
     if args.follow:
         return _follow(args)
     if args.format is not None:
@@ -120,13 +116,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         more = {} if args.ray is None else {"ray": ray_document(ray, snapshot, judged)}
         print(document_text(snapshot, judged, args.details, more))
         return DONE
-    print(table(snapshot, judged, *_terminal()), end="")
+    print(table(snapshot, judged, output_width(), coloured()), end="")
     if args.ray is not None:
-        print_line("\n".join(cut(line, _terminal()[0]) for line in ray_text(ray, snapshot, judged)))
+        print_line("\n".join(cut(line, output_width()) for line in ray_text(ray, snapshot, judged)))
     if args.details:
         from gputui.cli.details_text import details_text
 
-        print(details_text(snapshot, _terminal()[0]), end="")
+        print(details_text(snapshot, output_width()), end="")
     return DONE
 
 
@@ -171,10 +167,10 @@ def document_text(
     return json.dumps({**to_document(snapshot, for_document(judged, snapshot.time), details), **more})
 
 
-def _terminal() -> tuple[int | None, bool]:
-    """The width to keep to (None: no limit) and whether to colour: both only on a terminal."""
-    width, plain = output_width(), "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-    return width, width is not None and not plain
+def coloured() -> bool:
+    """Whether to colour: only on a terminal."""
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    return output_width() is not None and not plain
 
 
 def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, colour: bool) -> str:

@@ -14,13 +14,14 @@ from typing import NamedTuple
 from gputui.inventory.formatting import printable
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.untrusted_json import JsonValue
 from gputui.jobs.last_lines import lines_in
 from gputui.jobs.record_fields import maybe_moment, maybe_whole
 from gputui.jobs.source import place
 from gputui.launching.quoting import quote
-from gputui.sources.hosts.calls import Answer, UnwantedError, ask
-from gputui.sources.hosts.reading import MOST_REASON, reason
+from gputui.sources.hosts.calls import UnwantedError, ask
+from gputui.sources.hosts.reading import unreadable
+from gputui.sources.hosts.session import Answer
 from gputui.sources.hosts.ssh import Way
 
 EVERY = 10.0
@@ -89,19 +90,18 @@ class LogEnd(NamedTuple):
 
 def jobs_told(answer: Answer, now: float) -> BoxJobs:
     """What a box has answered to `jobs --json`; why it is not known, where it cannot be read."""
-    if answer.trouble is not None or answer.status != 0:
-        why = answer.trouble.text if answer.trouble is not None else reason(answer.said)
-        return BoxJobs(answer.alias, error=why)
+    if answer.error is not None:
+        return BoxJobs(answer.alias, error=answer.error)
     try:
         root = JsonValue(json.loads(answer.out), "answer")
         read = [_job(answer.alias, node) for node in root["jobs"].items(_MOST_READ)]
-        unreadable = len(root.get("unreadable", []).items(_MOST_READ))
-    except (DocumentError, ValueError, RecursionError) as error:
-        return BoxJobs(answer.alias, error=printable(f"its answer cannot be read: {error}")[:MOST_REASON])
+        others = len(root.get("unreadable", []).items(_MOST_READ))
+    except (ValueError, RecursionError) as error:
+        return BoxJobs(answer.alias, error=unreadable(error))
     read.sort(key=lambda job: place(job.summary))
     ended = [job for job in read if job.summary.over]
     shown = (*read[: len(read) - len(ended)], *ended[:MOST_ENDED])[:MOST_JOBS]
-    return BoxJobs(answer.alias, shown, len(read) - len(shown), unreadable, None, now)
+    return BoxJobs(answer.alias, shown, len(read) - len(shown), others, None, now)
 
 
 def _job(box: str, node: JsonValue) -> BoxJob:
@@ -268,8 +268,5 @@ class _Asker:
             return
         self._log_read = job.name, over
         answer = self._ask("jobs", "log", "-n", str(_LINES), job.summary.id)
-        if answer.trouble is not None or answer.status != 0:
-            why = answer.trouble.text if answer.trouble is not None else reason(answer.said)
-            self.log = LogEnd(job.name, (), why)
-        else:
-            self.log = LogEnd(job.name, lines_in(answer.out[-_MOST_LOG:])[-_LINES:])
+        lines = lines_in(answer.out[-_MOST_LOG:])[-_LINES:] if answer.error is None else ()
+        self.log = LogEnd(job.name, lines, answer.error)

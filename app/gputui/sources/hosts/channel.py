@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 
 from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.sources.hosts.calls import AT_ONCE
-from gputui.sources.hosts.reading import Reading, read, reason
+from gputui.sources.hosts.calls import UnwantedError, cannot_start, connect
+from gputui.sources.hosts.reading import Reading, read
 from gputui.sources.hosts.remote_script import Mode
 from gputui.sources.hosts.session import Session
 from gputui.sources.hosts.ssh import TroubleKind, Way, ssh_argv
@@ -25,7 +25,6 @@ FIRST_WITHIN = 60.0
 """Seconds for the first reading after the connection: starting a driver may take many."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds before a connection that has ended is made again: doubled each time, until a reading has come."""
-_LOOK = 0.2
 _SOON_READ = 256 * 1024
 """Bytes of a line that whoever looks at the box may read at once: in 14 ms. A box of 8 GPUs tells 11,000."""
 
@@ -67,9 +66,8 @@ class Channels:
     """The channels of several boxes, and the `way` to them. `states` is for any thread."""
 
     def __init__(self, boxes: Sequence[str], way: Way, interval: float) -> None:
-        slots = threading.BoundedSemaphore(AT_ONCE)
         self.way = way
-        self._channels = [Channel(box, way, slots, interval) for box in boxes]
+        self._channels = [Channel(box, way, interval) for box in boxes]
 
     def start(self) -> None:
         """Connect to all of them, as many at a time as may be."""
@@ -112,8 +110,8 @@ class Channel:
     650 µs a line). The first line, and long ones, are read on the thread.
     """
 
-    def __init__(self, alias: str, way: Way, slots: threading.Semaphore, interval: float) -> None:
-        self.alias, self._way, self._slots, self._interval = alias, way, slots, interval
+    def __init__(self, alias: str, way: Way, interval: float) -> None:
+        self.alias, self._way, self._interval = alias, way, interval
         self._state = BoxState(alias, since=time.time())
         self._own = False
         """Whether gputui there is too old to be followed, so that a copy of ours is sent."""
@@ -196,38 +194,31 @@ class Channel:
 
     def _connected(self) -> bool:
         """Read until the connection ends; whether a reading has come."""
-        while not self._slots.acquire(timeout=_LOOK):
-            if self._stopped.is_set():
-                return False
         interval = self._interval
+        words = ("ls", "--json", "--follow", f"--interval={interval:g}")
+        came, wrong = False, None
         try:
-            words = ("ls", "--json", "--follow", f"--interval={interval:g}")
-            session = Session(
-                self.alias,
-                words,
-                self._way,
-                follows=True,
-                views=True,
-                apart=True,
-                own=self._own,
-                connected=self._slots.release,
-            )
+            session = connect(
+                self.alias, words, self._way, self._stopped,
+                follows=True, views=True, apart=True, own=self._own,
+            )  # fmt: skip
+        except UnwantedError:
+            return False
         except OSError as error:
-            self._slots.release()
-            self._dead(f"ssh cannot be started: {error.strerror}")
-            return False
-        try:
-            came, wrong = self._listen(session, interval)
-        finally:
-            session.close()
-        if session.lacks("--follow"):
+            ended = cannot_start(self.alias, error)
+        else:
+            try:
+                came, wrong = self._listen(session, interval)
+            finally:
+                session.close()
+            ended = session.answer()
+        if ended.too_old:
             self._own = True
-            return False
-        if not self._stopped.is_set():
-            trouble = session.trouble()
-            if wrong is None:
-                wrong = trouble.text if trouble is not None else reason(session.said)
-            self._dead(wrong, trouble.kind if trouble is not None else None)
+        elif not self._stopped.is_set():
+            self._dead(
+                wrong or ended.error or ended.reason,
+                ended.trouble.kind if ended.trouble is not None else None,
+            )
         return came
 
     def _dead(self, error: str, kind: TroubleKind | None = None) -> None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.sources.hosts.left_behind import end_with_us, has_ended
 from gputui.sources.hosts.remote_script import MARK, MODES, Mode, command
 from gputui.sources.hosts.sent_core import digest, zipped
@@ -34,10 +35,47 @@ file server never does."""
 _RUNS: tuple[Mode, ...] = ("run", "nvidia-smi")
 
 
-def refuses_options(status: int | None, said: str) -> bool:
-    """Whether that is how gputui ends that does not know an option: `said` are its messages."""
-    last = said.strip().splitlines()[-1:]
-    return status == _WRONG_CALL and last != [] and last[0].startswith("gputui: unrecognized arguments:")
+MOST_REASON = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call on a box has come to.
+
+    status   the exit status of gputui there, None where it has not run, or was not heard to the end
+    out      what it printed;  said: its messages
+    trouble  why it has no status
+    mode     what has answered: gputui or nvidia-smi
+    own      whether it was a copy of ours
+    """
+
+    alias: str
+    status: int | None
+    out: bytes
+    said: str
+    trouble: Trouble | None
+    mode: Mode | None = None
+    own: bool = False
+
+    @property
+    def error(self) -> str | None:
+        """Why it is no answer: the connection's trouble, or what gputui said there; None with status 0."""
+        if self.trouble is not None:
+            return self.trouble.text
+        return None if self.status == 0 else self.reason
+
+    @property
+    def reason(self) -> str:
+        """The last line of the messages of gputui there, without its name."""
+        lines = [line.strip() for line in self.said.splitlines() if line.strip()]
+        return printable(lines[-1].removeprefix("gputui: "))[:MOST_REASON] if lines else "no answer"
+
+    @property
+    def too_old(self) -> bool:
+        """Whether gputui there, which is no copy of ours, has refused an option that ours has understood."""
+        refused = self.mode == "run" and self.status == _WRONG_CALL and not self.own
+        last = self.said.strip().splitlines()[-1:]
+        return refused and last != [] and last[0].startswith("gputui: unrecognized arguments:")
 
 
 class Session:
@@ -284,20 +322,15 @@ class Session:
                 return
             self._some(found)
 
-    def lacks(self, option: str) -> bool:
-        """Whether gputui there has refused an option that it does not know, because it is older than ours.
+    def answer(self, out: bytes = b"", trouble: Trouble | None = None) -> Answer:
+        """What the call has come to, of a session that has ended: `out` is what it printed, `trouble` what
+        was wrong with that."""
+        trouble = trouble or self._trouble()
+        return Answer(
+            self.alias, None if trouble else self._status, out, self.said, trouble, self.mode, self.own
+        )
 
-        (A copy of ours, `own`, knows it.)
-        """
-        refused = self.mode == "run" and self.process.returncode == _WRONG_CALL
-        return refused and not self.own and "unrecognized arguments" in self.said and option in self.said
-
-    @property
-    def too_old(self) -> bool:
-        """Whether gputui there, which is not our own copy, has refused an option that ours has understood."""
-        return self.mode == "run" and not self.own and refuses_options(self.process.returncode, self.said)
-
-    def trouble(self) -> Trouble | None:
+    def _trouble(self) -> Trouble | None:
         """Why there is no gputui at the other end, of a session that has ended; None where one has run."""
         if self.hung:
             return Trouble("unreachable", "no answer in time: its login may hang")
@@ -312,4 +345,7 @@ class Session:
         if self.mode in (None, "send"):
             last = self.said.strip().splitlines()[-1:] or ["no output"]
             return Trouble("no gputui", f"gputui could not be started there: {printable(last[0])[:200]}")
-        return None
+        if self._status is None:
+            return Trouble("failed", "ssh has not ended")
+        # (Less than 0: a signal has ended our ssh.)
+        return Trouble("failed", "the connection is lost") if self._status < 0 else None

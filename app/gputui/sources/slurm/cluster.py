@@ -13,13 +13,6 @@ _NOT_NOW = frozenset(
 )
 """States (slurm.h: node_states) in which Slurm starts nothing on a node. One that sleeps it wakes up."""
 
-_ENDED = frozenset(
-    (
-        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
-        *("PREEMPTED", "REVOKED", "TIMEOUT"),
-    )
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
@@ -104,6 +97,10 @@ class Partition:
     limit: str = ""
 
 
+JobDevices = tuple[tuple[str, tuple[Gpus, ...]], ...]
+"""The devices of a job, by the name of the node."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job of Slurm's. `devices` are those that it has, by node; () where Slurm does not tell, or it waits.
@@ -118,12 +115,7 @@ class Job:
     nodes: tuple[str, ...] = ()
     count: int | None = None
     reason: str = ""
-    devices: tuple[tuple[str, tuple[Gpus, ...]], ...] = ()
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is over (Slurm keeps it for some minutes)."""
-        return self.state in _ENDED
+    devices: JobDevices = ()
 
     def indices_on(self, node: str) -> frozenset[int]:
         """The devices of a node that it has, as Slurm counts them."""

@@ -114,11 +114,10 @@ def _in_use(place: Place) -> str:
 
 def job_lines(cluster: Cluster, width: int) -> list[Line]:
     """The caller's own jobs, below a rule of their own; nothing where there are none."""
-    jobs = [job for job in cluster.jobs if not job.ended]
-    if not jobs:
+    if not cluster.jobs:
         return []
     lines = [title("your jobs", width, "squeue and scancel act on them")]
-    for job in jobs:
+    for job in cluster.jobs:
         where = " ".join(
             f"{name}:{ranges(index for each in gpus for index in each.indices or ())}".rstrip(":")
             for name, gpus in job.devices
