@@ -101,7 +101,7 @@ def test_a_drained_node_says_why_and_offers_nothing(
 def test_a_job_of_two_nodes_has_devices_on_each(
     slurm: Slurm, environ: dict[str, str], tmp_path: Path
 ) -> None:
-    job = _running(slurm, tmp_path, "--nodes=2", "--gpus-per-node=h100:1", "--job-name=x\nJobId=1 y")
+    job = _running(slurm, tmp_path, "--nodes=2", "--gpus-per-node=h100:1")
     found = _boxes(environ, tmp_path)
     (mine,) = found["slurm"]["jobs"]
     assert (mine["id"], mine["nodes"]) == (job, ["n1", "n2"])

@@ -47,7 +47,7 @@ def test_text_is_read_by_fields_and_a_reason_is_none() -> None:
 def test_jobs_have_the_devices_of_each_node() -> None:
     running, pending = read_jobs(SQUEUE, read_devices(SHOWN))
     assert (running.id, running.name, running.count, running.nodes) == ("9_1", "a|b c", 3, ("n1", "n2"))
-    assert (running.indices_on("n1"), running.indices_on("n2")) == ({0, 2, 3}, {1, 2, 3})
+    assert (running.indices_on("n1"), running.indices_on("n2")) == ((0, 2, 3), (1, 2, 3))
     assert (pending.id, pending.state, pending.reason, pending.nodes) == ("10", "PENDING", "Resources", ())
     assert read_devices(SHOWN)["12"] == (("n1", ()), ("n2", ()))
 

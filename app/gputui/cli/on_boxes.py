@@ -390,21 +390,27 @@ def _check(args: argparse.Namespace, counts: Mapping[str, int | None], command: 
 
 def _together(args: argparse.Namespace, calls: Mapping[str, Sequence[str]]) -> int:
     """Start the command on all these boxes, or on none. Raises ValueError for words that cannot be sent."""
-    how, starting = way(), _Starting()
+    how, unwanted = way(), threading.Event()
     # (A dry run prints the line of a job, too.)
     first = ("run", "--held", "--detach" if args.detach or args.dry_run else "--attach")
+    # (What only holds its devices gives them back when its connection ends.)
+    with contextlib.ExitStack() as sessions:
 
-    def hold(box: str) -> _Box | Answer:
-        return _hold(box, (*first, f"--nodes={len(calls)}", *calls[box]), how, starting)
+        def hold(box: str, own: bool = False) -> _Box | Answer:
+            call = (*first, f"--nodes={len(calls)}", *calls[box])
+            try:
+                session = connect(box, call, how, unwanted, apart=True, own=own, watch=unwanted)
+            except OSError as error:
+                return cannot_start(box, error)
+            sessions.callback(session.close)
+            held = _held(session, how.timeout + PATIENCE)
+            # (One that is older than ours is sent a copy of ours.)
+            return hold(box, own=True) if isinstance(held, Answer) and held.too_old else held
 
-    with _ctrl_c(starting.end):
-        held = of_each(list(calls), hold)
-    held = [_still(each) if isinstance(each, _Box) else each for each in held]
-    boxes = [each for each in held if isinstance(each, _Box)]
-    refused = [each for each in held if isinstance(each, Answer)]
-    try:
-        if starting.ended:
-            raise KeyboardInterrupt
+        held = of_each(list(calls), hold, unwanted)
+        held = [_still(each) if isinstance(each, _Box) else each for each in held]
+        boxes = [each for each in held if isinstance(each, _Box)]
+        refused = [each for each in held if isinstance(each, Answer)]
         for each in refused:
             if not each.status:
                 say(f"{each.alias}: {each.error or 'its answer cannot be read'}")
@@ -414,52 +420,15 @@ def _together(args: argparse.Namespace, calls: Mapping[str, Sequence[str]]) -> i
         place = args.rendezvous or _place(boxes)
         with _ctrl_c(lambda: _tell(*(box.session for box in boxes))):
             return _started(args, boxes, place, how)
-    finally:
-        # (What only holds its devices gives them back then.)
-        for box in boxes:
-            box.session.close()
 
 
-class _Starting:
-    """The connections while devices are claimed: Ctrl-C ends them, and what runs there with them.
-
-    (They are not in our process group, so that later it goes to the jobs instead.)
-    """
-
-    def __init__(self) -> None:
-        self._all: list[Session] = []
-        self.ended = False
-
-    def add(self, session: Session) -> Session:
-        """One that has just been made."""
-        self._all.append(session)
-        if self.ended:
-            self.end()
-        return session
-
-    def end(self) -> None:
-        """End all of them."""
-        self.ended = True
-        for session in [*self._all]:
-            session.end_input()
-            if session.mode is None:
-                # (Still connecting: nobody else can use that connection.)
-                session.process.kill()
-
-
-def _hold(name: str, words: Sequence[str], how: Way, starting: _Starting, own: bool = False) -> _Box | Answer:
-    """Have a box claim its devices; why it does not. Raises ValueError for words that cannot be sent."""
-    try:
-        session = starting.add(connect(name, words, how, apart=True, own=own))
-    except OSError as error:
-        return cannot_start(name, error)
+def _held(session: Session, seconds: float) -> _Box | Answer:
+    """A box that has claimed its devices; else why not."""
     box = _Box(session)
-    line = box.line(how.timeout + PATIENCE)
+    line = box.line(seconds)
     if line is None:
-        refused = _refused(session)
-        # (One that is older than ours is sent a copy of ours.)
-        return _hold(name, words, how, starting, own=True) if refused.too_old else refused
-    _pass_on(name, session.new_messages())
+        return _refused(session)
+    _pass_on(box.name, session.new_messages())
     try:
         box.address, box.port = reached(line)
     except (ValueError, RecursionError):
@@ -515,31 +484,20 @@ def _started(args: argparse.Namespace, boxes: Sequence[_Box], place: str, how: W
         job = (box.line(_STARTS_WITHIN) or b"").decode(errors="replace")
         box.job = job if 0 < len(job) <= _JOB_ID and job.isalnum() else None
         _pass_on(box.name, box.session.new_messages())
-    if args.detach:
-        return _left(boxes, how, args.quiet)
-    if not args.quiet:
-        _say_how_to_come_back([f"{box.name}:{box.job}" for box in boxes if box.job])
-    return _follow(boxes, output, how)
+    jobs = [f"{box.name}:{box.job}" for box in boxes if box.job]
+    if not args.detach and not args.quiet:
+        _say_how_to_come_back(jobs)
+    status = _follow(boxes, output, how, args.detach)
+    if args.detach and status == DONE:
+        print_line("\n".join(jobs))
+        if not args.quiet:
+            say(f"`gputui jobs --hosts {','.join(box.name for box in boxes)}` lists them")
+    return status
 
 
-def _left(boxes: Sequence[_Box], how: Way, quiet: bool) -> int:
-    """Leave the jobs to themselves; where one has not started, no other one stays."""
-    statuses = [box.session.finish() for box in boxes]
-    for box in boxes:
-        _pass_on(box.name, box.session.new_messages())
-    if not all(box.job for box in boxes):
-        _stop(boxes, how)
-        return next((status for status in statuses if status), NO_SOURCE)
-    for box in boxes:
-        print_line(f"{box.name}:{box.job}")
-    if not quiet:
-        say(f"`gputui jobs --hosts {','.join(box.name for box in boxes)}` lists them")
-    return DONE
-
-
-def _follow(boxes: Sequence[_Box], output: PrefixedOutput, how: Way) -> int:
-    """Print what the boxes print until all have ended; one that fails stops the others. The first status that
-    is not 0."""
+def _follow(boxes: Sequence[_Box], output: PrefixedOutput, how: Way, detach: bool) -> int:
+    """Print what the boxes print until all have ended; one that fails stops the others, also those that have
+    only been started (`detach`). The first status that is not 0."""
     news: queue.SimpleQueue[tuple[_Box, int | OSError]] = queue.SimpleQueue()
 
     def follow(box: _Box) -> None:
@@ -563,9 +521,10 @@ def _follow(boxes: Sequence[_Box], output: PrefixedOutput, how: Way) -> int:
             status = NO_SOURCE
         if first in (DONE, LOST) and status != DONE:
             first = status
-            if status != LOST and left:
+            others = [each for each in boxes if each is not box] if detach else left
+            if status != LOST and others:
                 say(f"{box.name} has ended with status {status}: the others are stopped")
-                _stop(left, how)
+                _stop(others, how)
     return first
 
 

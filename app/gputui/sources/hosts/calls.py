@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from gputui.inventory.document_reader import MOST_BYTES
-from gputui.sources.hosts.session import Answer, Session
+from gputui.sources.hosts.session import LOOK, Answer, Session, UnwantedError
 from gputui.sources.hosts.ssh import Trouble, Way
 
 T = TypeVar("T")
@@ -21,12 +21,6 @@ PATIENCE = 60.0
 """Seconds after the connect timeout within which gputui must answer there: starting a driver may take many.
 (A login that hangs is given up earlier, `session.LOGIN_WITHIN`.)"""
 _SLOTS = threading.BoundedSemaphore(AT_ONCE)
-_LOOK = 0.2
-"""Seconds between two looks whether an answer is still wanted."""
-
-
-class UnwantedError(Exception):
-    """Nobody waits for the answer any more."""
 
 
 def connect(
@@ -34,7 +28,7 @@ def connect(
 ) -> Session:
     """A session, when fewer than eight are still connecting. `options` are Session's; it raises what that
     does, and UnwantedError where meanwhile the answer is `unwanted`."""
-    while not _SLOTS.acquire(timeout=_LOOK if unwanted else None):
+    while not _SLOTS.acquire(timeout=LOOK if unwanted else None):
         if unwanted is not None and unwanted.is_set():
             raise UnwantedError
     try:
@@ -58,12 +52,14 @@ def ask(
     ValueError for words that cannot be sent, and UnwantedError soon after the answer is `unwanted`: the
     connection has been ended then."""
 
+    options: dict[str, Any] = {"tied": True, "views": views, "apart": apart, "watch": unwanted}
+
     def asked(own: bool) -> Answer:
         try:
-            session = connect(alias, words, way, unwanted, tied=True, views=views, own=own, apart=apart)
+            session = connect(alias, words, way, unwanted, own=own, **options)
         except OSError as error:
             return cannot_start(alias, error)
-        return _heard(session, way.timeout + patience, unwanted)
+        return _heard(session, time.monotonic() + way.timeout + patience)
 
     answer = asked(own=False)
     return asked(own=True) if answer.too_old else answer
@@ -74,22 +70,15 @@ def cannot_start(alias: str, error: OSError) -> Answer:
     return Answer(alias, None, b"", "", Trouble("failed", f"ssh cannot be started: {error.strerror}"))
 
 
-def _heard(session: Session, seconds: float, unwanted: threading.Event | None) -> Answer:
-    deadline = time.monotonic() + seconds
+def _heard(session: Session, deadline: float) -> Answer:
     out: list[bytes] = []
-    size = 0
     trouble: Trouble | None = None
     while trouble is None:
-        if unwanted is not None and unwanted.is_set():
-            session.close()
-            raise UnwantedError
-        left = max(0.0, deadline - time.monotonic())
-        data = session.receive(left if unwanted is None else min(left, _LOOK))
+        data = session.receive(max(0.0, deadline - time.monotonic()))
         if data is None:
             break
         out.append(data)
-        size += len(data)
-        if size > MOST_BYTES:
+        if sum(map(len, out)) > MOST_BYTES:
             trouble = Trouble("failed", "it prints more than an answer")
         elif not data and time.monotonic() >= deadline:
             trouble = Trouble("unreachable", "gputui there does not answer in time")

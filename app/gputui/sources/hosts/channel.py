@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple
 
 from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.sources.hosts.calls import UnwantedError, cannot_start, connect
+from gputui.sources.hosts.calls import cannot_start, connect
 from gputui.sources.hosts.reading import Reading, read
 from gputui.sources.hosts.remote_script import Mode
-from gputui.sources.hosts.session import Session
+from gputui.sources.hosts.session import Session, UnwantedError
 from gputui.sources.hosts.ssh import TroubleKind, Way, ssh_argv
 
 State = Literal["connecting", "live", "stale", "dead"]
@@ -62,6 +62,24 @@ class BoxState:
         return self.state == "dead" and self.kind in ("denied", "host key")
 
 
+class Asker(threading.Thread):
+    """A box that is asked again and again, on a thread of its own; `state` is what is known of it."""
+
+    def __init__(self, alias: str, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.alias = alias
+        self._stopped, self._now = threading.Event(), threading.Event()
+
+    def stop(self) -> None:
+        """End, soon."""
+        self._stopped.set()
+        self._now.set()
+
+    def ask_now(self) -> None:
+        """Pause no longer before it is asked again."""
+        self._now.set()
+
+
 class Channels:
     """The channels of several boxes, and the `way` to them. `states` is for any thread."""
 
@@ -79,7 +97,7 @@ class Channels:
         for channel in self._channels:
             channel.stop()
         for channel in self._channels:
-            channel.join()
+            channel.join(1.0)
 
     def set_interval(self, interval: float) -> None:
         """Read every so many seconds from now on, on each box."""
@@ -90,7 +108,7 @@ class Channels:
         """Make the connection to a dead box again without waiting for its time."""
         for channel in self._channels:
             if channel.alias == alias:
-                channel.connect_now()
+                channel.ask_now()
 
     def asking(self, alias: str) -> tuple[str, ...]:
         """The command that connects to a box and ends, for a terminal on which ssh may ask questions."""
@@ -102,8 +120,8 @@ class Channels:
         return tuple(channel.state for channel in self._channels)
 
 
-class Channel:
-    """One box, listened to on a thread of its own.
+class Channel(Asker):
+    """One box that is listened to.
 
     Lines are read when somebody looks at the box: to read those of twenty boxes one after another takes half
     of the CPU that each takes at its own moment, when the processor's caches hold something else (320 and
@@ -111,12 +129,11 @@ class Channel:
     """
 
     def __init__(self, alias: str, way: Way, interval: float) -> None:
-        self.alias, self._way, self._interval = alias, way, interval
+        super().__init__(alias, f"gputui {alias}")
+        self._way, self._interval = way, interval
         self._state = BoxState(alias, since=time.time())
         self._own = False
         """Whether gputui there is too old to be followed, so that a copy of ours is sent."""
-        self._stopped = threading.Event()
-        self._now = threading.Event()
         self._nudging = threading.Lock()
         self._wake = self._woken = -1
         """A pipe, as long as the thread runs: what is written wakes it."""
@@ -124,28 +141,17 @@ class Channel:
         self._last_good = 0.0
         self._unread: _Line | None = None
         self._reading = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name=f"gputui {alias}", daemon=True)
 
     def start(self) -> None:
         """Begin to connect."""
         self._wake, self._woken = os.pipe()
         for end in (self._wake, self._woken):
             os.set_blocking(end, False)
-        self._thread.start()
+        super().start()
 
     def stop(self) -> None:
-        """End, soon."""
-        self._stopped.set()
-        self._now.set()
+        super().stop()
         self._nudge()
-
-    def join(self) -> None:
-        """Wait a little for the end."""
-        self._thread.join(1.0)
-
-    def connect_now(self) -> None:
-        """Pause no longer before the connection is made again."""
-        self._now.set()
 
     def set_interval(self, interval: float) -> None:
         """The pace from now on."""
@@ -172,7 +178,8 @@ class Channel:
             if self._woken >= 0:
                 os.write(self._woken, b"x")
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Listen, and connect again, until it is stopped."""
         try:
             self._connect_again_and_again()
         finally:

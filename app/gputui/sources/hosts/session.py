@@ -7,6 +7,7 @@ import math
 import os
 import select
 import subprocess
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -32,6 +33,8 @@ _GRACE = 0.3
 LOGIN_WITHIN = 15.0
 """Seconds after the connect timeout in which a login there must come as far as our script: a home on a dead
 file server never does."""
+LOOK = 0.2
+"""Seconds between two looks whether an answer is still wanted."""
 _RUNS: tuple[Mode, ...] = ("run", "nvidia-smi")
 
 
@@ -78,6 +81,10 @@ class Answer:
         return refused and last != [] and last[0].startswith("gputui: unrecognized arguments:")
 
 
+class UnwantedError(Exception):
+    """Nobody waits for the answer any more."""
+
+
 class Session:
     """The connection. `mode` is None until gputui runs there, or nvidia-smi in its place; `reached`, whether
     the login there has come as far as our script.
@@ -97,16 +104,17 @@ class Session:
         apart: bool = False,
         own: bool = False,
         connected: Callable[[], None] | None = None,
+        watch: threading.Event | None = None,
     ) -> None:
         """`tied`, `follows`, `views`, `own`: as `remote_script.command` has them. `apart`: not in our process
         group, so that Ctrl-C does not reach it. `connected` is called once: when the login there has come as
         far as our script, when the connect timeout is over (ssh itself has given up connecting by then), or
-        at the end."""
+        at the end. Soon after `watch` is set, `receive` ends the connection and raises UnwantedError."""
         self.alias = alias
         self.own = own
         self.mode: Mode | None = None
         self.reached = False
-        self._connected = connected
+        self._connected, self._watch = connected, watch
         self._connects_until = time.monotonic() + way.timeout
         # (A person who is asked for a password may take his time.)
         self._login_until = None if way.prompts else self._connects_until + LOGIN_WITHIN
@@ -134,7 +142,8 @@ class Session:
         # A box that reads nothing must not hold us up.
         os.set_blocking(self._in, False)
         self._unsent: deque[bytes] = deque()
-        self.foreign = self.hung = self._closed = False
+        self._closed = False
+        self._gave_up: Trouble | None = None
         self._status: int | None = None
 
     def receive(
@@ -169,16 +178,19 @@ class Session:
             self._poll.register(self._in, select.POLLOUT)
         ends = [deadline, self._connects_until if self._connected else None]
         ends.append(None if self.reached else self._login_until)
+        ends.append(time.monotonic() + LOOK if self._watch else None)
         known = [end for end in ends if end is not None]
         # (Rounded up: a poll that ends too early would be repeated until it is time.)
         wait = math.ceil(max(0.0, min(known) - time.monotonic()) * 1000) if known else None
         ready = [descriptor for descriptor, _ in self._poll.poll(wait)]
+        if self._watch is not None and self._watch.is_set():
+            self.close()
+            raise UnwantedError
         now = time.monotonic()
         if now >= self._connects_until:
             self._is_connected()
         if not self.reached and self._login_until is not None and now >= self._login_until:
-            self.hung = True
-            self._give_up()
+            self._give_up(Trouble("unreachable", "no answer in time: its login may hang"))
             return []
         return ready
 
@@ -206,8 +218,7 @@ class Session:
             line, newline, rest = self._before.partition(b"\n")
             # (However the pieces came: a line that is too long is foreign also where its end has come.)
             if len(line) > _MOST_BEFORE:
-                self.foreign = True
-                self._give_up()
+                self._give_up(Trouble("failed", "its login shell prints too much before a command starts"))
                 return b""
             if not newline:
                 return b""
@@ -228,7 +239,8 @@ class Session:
             self._unsent.append(b"%d\n" % len(core) + core)
         self.mode = mode
 
-    def _give_up(self) -> None:
+    def _give_up(self, why: Trouble) -> None:
+        self._gave_up = why
         self.process.terminate()
         self._poll.unregister(self._out)
         self._open.discard(self._out)
@@ -332,10 +344,8 @@ class Session:
 
     def _trouble(self) -> Trouble | None:
         """Why there is no gputui at the other end, of a session that has ended; None where one has run."""
-        if self.hung:
-            return Trouble("unreachable", "no answer in time: its login may hang")
-        if self.foreign:
-            return Trouble("failed", "its login shell prints too much before a command starts")
+        if self._gave_up is not None:
+            return self._gave_up
         if self.mode == "none":
             there = "its gputui is older than this one" if self.own else "no gputui"
             return Trouble("no gputui", f"{there} and no Python 3.10 or newer there")

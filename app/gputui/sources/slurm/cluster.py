@@ -19,7 +19,7 @@ class Gpus:
     """The devices of one type of a node or a job.
 
     type     as the site calls it ("h100"), "" where it has no types
-    total    how many the node has; of a job: how many it has of that node, or asks for
+    total    how many the node has, or a job has or asks for
     used     how many of them jobs have
     indices  which of the node's these are, as Slurm counts them; None where it only counts
     """
@@ -97,8 +97,8 @@ class Partition:
     limit: str = ""
 
 
-JobDevices = tuple[tuple[str, tuple[Gpus, ...]], ...]
-"""The devices of a job, by the name of the node."""
+JobDevices = tuple[tuple[str, tuple[int, ...]], ...]
+"""The devices that a job has: of each node its name, and which of its devices, as Slurm counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +117,9 @@ class Job:
     reason: str = ""
     devices: JobDevices = ()
 
-    def indices_on(self, node: str) -> frozenset[int]:
-        """The devices of a node that it has, as Slurm counts them."""
-        return frozenset(
-            index
-            for name, gpus in self.devices
-            if name == node
-            for each in gpus
-            for index in each.indices or ()
-        )
+    def indices_on(self, node: str) -> tuple[int, ...]:
+        """The devices of a node that it has."""
+        return next((indices for name, indices in self.devices if name == node), ())
 
 
 @dataclass(frozen=True, slots=True)

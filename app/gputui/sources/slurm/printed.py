@@ -108,6 +108,10 @@ def read_devices(text: str) -> dict[str, JobDevices]:
     found: dict[str, JobDevices] = {}
     for line in text.split("\n")[:_MOST_JOBS]:
         if about := _ABOUT.match(line):
-            has = [(name, read_gres(gres)) for nodes, gres in _HAS.findall(line) for name in hosts(nodes)]
+            has = [(name, _indices(gres)) for nodes, gres in _HAS.findall(line) for name in hosts(nodes)]
             found[about[1]] = () if about[1] in found else tuple(has)
     return found
+
+
+def _indices(gres: str) -> tuple[int, ...]:
+    return tuple(index for each in read_gres(gres) for index in each.indices or ())

@@ -118,10 +118,8 @@ def job_lines(cluster: Cluster, width: int) -> list[Line]:
         return []
     lines = [title("your jobs", width, "squeue and scancel act on them")]
     for job in cluster.jobs:
-        where = " ".join(
-            f"{name}:{ranges(index for each in gpus for index in each.indices or ())}".rstrip(":")
-            for name, gpus in job.devices
-        ) or ",".join(job.nodes)
+        has = (f"{name}:{ranges(indices)}".rstrip(":") for name, indices in job.devices)
+        where = " ".join(has) or ",".join(job.nodes)
         count = UNKNOWN if job.count is None else str(job.count)
         state = printable(job.state.lower())
         facts = (
