@@ -37,7 +37,7 @@ from gputui.cli.ls import coloured, table
 from gputui.cli.rules import rules_of
 from gputui.inventory.document import SCHEMA, iso, to_document
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import is_link, strength
 from gputui.inventory.text_table import cut
 from gputui.inventory.untrusted_json import JsonValue
@@ -101,12 +101,11 @@ def call_on_boxes(
     """A subcommand that prints a table, or a document with `--json`, as each box prints it."""
     call = [name, *without_options(words, "--hosts"), *(("--", *command) if command else ())]
     told = _document if args.json else _lines
-    return _merged([told(each) for each in answers(boxes_of(args), call)], args.json)
+    found = answers(boxes_of(args), call)
+    return _merged([_Told(each.alias, each.error) if each.error else told(each) for each in found], args.json)
 
 
 def _document(answer: Answer) -> _Told:
-    if answer.error is not None:
-        return _Told(answer.alias, answer.error)
     try:
         own = JsonValue(json.loads(answer.out), "answer")
         own["schema"].whole()
@@ -117,10 +116,11 @@ def _document(answer: Answer) -> _Told:
 
 def _lines(answer: Answer) -> _Told:
     """Its lines below its name; what it has said, where there are none."""
-    if answer.error is not None:
-        return _Told(answer.alias, answer.error)
     width = output_width()
-    lines = [cut(f"  {printable(line)}", width) for line in answer.out.decode(errors="replace").splitlines()]
+    lines = [
+        cut(f"  {printable(line)}".rstrip(), width)
+        for line in answer.out.decode(errors="replace").splitlines()
+    ]
     head = answer.alias if lines else f"{answer.alias}  {answer.reason.partition(';')[0]}"
     return _Told(answer.alias, None, text="\n".join((head, *lines, "")))
 
@@ -201,28 +201,17 @@ def _follow(boxes: Sequence[str], rules: Rules, interval: float) -> int:
     return DONE
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
-    """What a box would give.
+class Picked(NamedTuple):
+    """What a box would give: its devices and why these, as `pick --format json` prints them there.
 
-    ids           its devices as `pick` prints them there
-    weakest_link  of the set, None for one device, or where it is not known
-    free          bytes that are free on each of them at least, None where that is not known
-    reason        why these
-    document      what `pick --format json` prints there
+    rank  more is better: first the weakest link, then the memory that is free on each of the devices at least
     """
 
+    rank: tuple[int, int]
     box: str
     ids: str
-    weakest_link: str | None
-    free: int | None
     reason: str
     document: dict[str, Any]
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """More is better: first the weakest link, then free memory."""
-        return strength(self.weakest_link), -1 if self.free is None else self.free
 
 
 def ranked(boxes: Sequence[str], words: Sequence[str], explain: bool = False) -> list[Picked]:
@@ -276,14 +265,10 @@ def _picked(answer: Answer) -> Picked:
     if link.known and not is_link(link.text()):
         raise link.wrong("a link")
     free = [device["memory_free"] for device in root["devices"].items(_MOST)]
-    return Picked(
-        answer.alias,
-        ids.value,
-        link.value,
-        min((node.whole() for node in free), default=None) if all(node.known for node in free) else None,
-        printable(why.text())[:MOST_REASON] if why.known else "",
-        root.value,
-    )
+    # (-1 where it is not known.)
+    least = min((node.whole() if node.known else -1 for node in free), default=-1)
+    why_these = printable(why.text())[:MOST_REASON] if why.known else ""
+    return Picked((strength(link.value), least), answer.alias, ids.value, why_these, root.value)
 
 
 def pick_from_boxes(args: argparse.Namespace, words: Sequence[str]) -> int:

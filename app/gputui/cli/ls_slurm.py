@@ -68,7 +68,8 @@ def _box(node: Node, cluster: Cluster, now: float) -> dict[str, Any]:
 
 
 def _job(job: Job) -> dict[str, Any]:
-    return {**asdict(job), "reason": job.reason or None, "devices": dict(job.devices)}
+    devices = {name: list(indices) for name, indices in job.devices}
+    return {**asdict(job), "nodes": list(job.nodes), "reason": job.reason or None, "devices": devices}
 
 
 def _state(index: int, node: Node, used: Collection[int] | None, jobs: Sequence[Job]) -> tuple[State, str]:

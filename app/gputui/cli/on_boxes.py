@@ -159,7 +159,7 @@ def _picking(args: argparse.Namespace, command: Sequence[str]) -> list[str]:
 
 
 def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> int | None:
-    """Do what `gputui jobs` is asked where the jobs are; the status of the first that is not 0, None where
+    """Do what `gputui jobs` is asked where the jobs are, up to a box where the status is not 0; None where
     they are ours. A job of ours may have a colon in its name: it comes first."""
     ours = {job.name for job in jobs.jobs}
     there = [word.partition(":") for word in ids if ":" in word and word not in ours]
@@ -173,12 +173,13 @@ def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> 
         others = {":".join((other, job)) for other, _, job in there if other != box}
         call = ["jobs", *(w.removeprefix(f"{box}:") if w in ids else w for w in words if w not in others)]
         if action == "rerun":
-            ended = _tell_started(_asked_to_start(box, call, how))
+            status = _tell_started(_asked_to_start(box, call, how))
         else:
             follows = action == "attach"
             own = follows and on_a_terminal() and _reached(box, how)
-            ended = _shown(box, call, how, own, follows, to_job=follows)
-        status = status or ended
+            status = _shown(box, call, how, own, follows, to_job=follows)
+        if status != DONE:
+            break
     return status
 
 

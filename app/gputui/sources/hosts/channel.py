@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -25,6 +24,8 @@ FIRST_WITHIN = 60.0
 """Seconds for the first reading after the connection: starting a driver may take many."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds before a connection that has ended is made again: doubled each time, until a reading has come."""
+_LOOK = 0.5
+"""Seconds between two looks whether the pace is another, or nobody listens any more."""
 _SOON_READ = 256 * 1024
 """Bytes of a line that whoever looks at the box may read at once: in 14 ms. A box of 8 GPUs tells 11,000."""
 
@@ -134,29 +135,14 @@ class Channel(Asker):
         self._state = BoxState(alias, since=time.time())
         self._own = False
         """Whether gputui there is too old to be followed, so that a copy of ours is sent."""
-        self._nudging = threading.Lock()
-        self._wake = self._woken = -1
-        """A pipe, as long as the thread runs: what is written wakes it."""
         self._heard = 0.0
         self._last_good = 0.0
         self._unread: _Line | None = None
         self._reading = threading.Lock()
 
-    def start(self) -> None:
-        """Begin to connect."""
-        self._wake, self._woken = os.pipe()
-        for end in (self._wake, self._woken):
-            os.set_blocking(end, False)
-        super().start()
-
-    def stop(self) -> None:
-        super().stop()
-        self._nudge()
-
     def set_interval(self, interval: float) -> None:
         """The pace from now on."""
         self._interval = interval
-        self._nudge()
 
     @property
     def state(self) -> BoxState:
@@ -172,23 +158,8 @@ class Channel(Asker):
             return replace(state, state="stale", error="no news from it", since=self._last_good)
         return state
 
-    def _nudge(self) -> None:
-        # (Where the pipe is full, the thread is awake soon.)
-        with self._nudging, contextlib.suppress(BlockingIOError):
-            if self._woken >= 0:
-                os.write(self._woken, b"x")
-
     def run(self) -> None:
         """Listen, and connect again, until it is stopped."""
-        try:
-            self._connect_again_and_again()
-        finally:
-            with self._nudging:
-                os.close(self._wake)
-                os.close(self._woken)
-                self._wake = self._woken = -1
-
-    def _connect_again_and_again(self) -> None:
         pause = _FIRST_PAUSE
         while not self._stopped.is_set():
             knew = self._own
@@ -247,8 +218,7 @@ class Channel(Asker):
         deadline = time.monotonic() + self._way.timeout + FIRST_WITHIN
         came = False
         while not self._stopped.is_set():
-            left = None if came else max(0.0, deadline - time.monotonic())
-            data = session.receive(left, self._wake)
+            data = session.receive(_LOOK)
             if data is None:
                 return came, None
             if interval != self._interval and session.mode == "run":
@@ -256,9 +226,8 @@ class Channel(Asker):
                 with contextlib.suppress(OSError):
                     session.send(f"{interval:g}\n".encode())
             if not data:
-                if left == 0.0:
+                if not came and time.monotonic() >= deadline:
                     return came, "gputui there does not answer in time"
-                self._woken_up()
                 continue
             buffer += data
             ends = b"\n\n" if session.mode == "nvidia-smi" else b"\n"
@@ -292,7 +261,3 @@ class Channel(Asker):
         since = self._state.since if self._state.state == "live" else line.came
         self._state = BoxState(self.alias, "live", reading, None, since)
         return None
-
-    def _woken_up(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake, 4096)

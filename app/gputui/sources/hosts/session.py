@@ -146,19 +146,12 @@ class Session:
         self._gave_up: Trouble | None = None
         self._status: int | None = None
 
-    def receive(
-        self, seconds: float | None, wake: int | None = None, or_messages: bool = False
-    ) -> bytes | None:
-        """The output that has come, b"" where none came in so many seconds (None: however long it takes) or
-        `wake` can be read, or with `or_messages` where messages came; None at its end."""
-        if wake is not None:
-            self._poll.register(wake, select.POLLIN)
+    def receive(self, seconds: float | None, or_messages: bool = False) -> bytes | None:
+        """The output that has come, b"" where none came in so many seconds (None: however long it takes), or
+        with `or_messages` where messages came; None at its end."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while self._out in self._open:
-            ready = self._ready(deadline)
-            if wake in ready:
-                return b""
-            for descriptor in ready:
+            for descriptor in self._ready(deadline):
                 if descriptor == self._in:
                     self._write()
                     continue
