@@ -32,7 +32,7 @@ from gputui.cli import ls_ray, ls_slurm
 from gputui.cli.common import WrongCallError
 from gputui.cli.held import agreed, reached
 from gputui.cli.job_mapping import read_jobs, with_own_jobs, write_jobs
-from gputui.cli.ls import document_text, table
+from gputui.cli.ls_text import document_text, table
 from gputui.cli.metrics_text import metrics_text
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.untrusted_json import DocumentError

@@ -9,7 +9,7 @@ import pytest
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import brief, reason
 from gputui.cli.details_text import details_text
-from gputui.cli.ls import table
+from gputui.cli.ls_text import table
 from gputui.inventory.device import Device
 from gputui.inventory.device_facts import fact_groups, facts_elsewhere
 from gputui.inventory.formatting import UNKNOWN

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from gputui.choosing.verdict import verdicts
-from gputui.cli.ls import document_text
+from gputui.cli.ls_text import document_text
 from gputui.sources.hosts import sent_core
 from gputui.sources.hosts.calls import ask
 from gputui.sources.hosts.reading import read

@@ -33,7 +33,7 @@ from gputui.cli.common import (
 from gputui.cli.details_text import details_text
 from gputui.cli.follow import INTERVAL, Lines
 from gputui.cli.hosts_options import boxes_of, way, without_options
-from gputui.cli.ls import coloured, table
+from gputui.cli.ls_text import coloured, table
 from gputui.cli.rules import rules_of
 from gputui.inventory.document import SCHEMA, iso, to_document
 from gputui.inventory.formatting import printable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.allocating.named_source import named_source
@@ -20,6 +20,7 @@ from gputui.cli.common import (
     starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
+from gputui.cli.job_output import write
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import Stored, find_job, forget, stored
@@ -286,36 +287,6 @@ def attached(job: Job, foreground: Foreground) -> int:
     except (LeftError, BrokenPipeError):
         return LEFT
     return _status_of(job)
-
-
-def write(pieces: Iterable[bytes]) -> None:
-    """Print a log piece by piece; on a terminal without what could do it harm."""
-    on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
-    (_to_a_terminal if on_a_terminal else _as_it_is)(pieces)
-
-
-def _as_it_is(pieces: Iterable[bytes]) -> None:
-    if sys.stdout is not None:
-        sys.stdout.flush()
-    for piece in pieces:
-        # (It is None where it was closed, and the log is read all the same: its end is the job's.)
-        if sys.stdout is not None:
-            sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
-
-
-def _to_a_terminal(pieces: Iterable[bytes]) -> None:
-    from gputui.jobs.ansi_sanitizer import AnsiSanitizer
-
-    sanitizer = AnsiSanitizer()
-    try:
-        for piece in pieces:
-            sys.stdout.write(sanitizer.feed(piece))
-            sys.stdout.flush()
-        sys.stdout.write(sanitizer.feed(b"", final=True))
-    finally:
-        # A colour must not outlive the log.
-        sys.stdout.write("\x1b[0m")
 
 
 def _wait(args: argparse.Namespace, jobs: Stored) -> int:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from gputui.allocating.named_source import named_source
 from gputui.allocating.settings import INTERVALS
-from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
-from gputui.choosing.verdict_text import brief, for_document, reason
+from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
     DONE,
     Parser,
@@ -23,22 +20,10 @@ from gputui.cli.common import (
     starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
+from gputui.cli.ls_text import coloured, document_text, table
 from gputui.cli.rules import rules_of
-from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, printable, short_name
-from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.text_table import aligned, cut
+from gputui.inventory.text_table import cut
 from gputui.sources.source import Want
-
-_COLOURS: dict[State, int] = {
-    "free": 32,
-    "busy": 31,
-    "held": 33,
-    "claimed": 35,
-    "cooling": 36,
-    "unknown": 90,
-    "lost": 31,
-}
 
 
 def parser() -> Parser:
@@ -150,92 +135,3 @@ def _follow(args: argparse.Namespace) -> int:
     return follow(
         source, lambda read: document_text(read, verdicts(read, rules), more=more), args.interval or INTERVAL
     )
-
-
-def document_text(
-    snapshot: Snapshot,
-    judged: dict[str, Verdict],
-    details: bool = False,
-    more: Mapping[str, object] = MappingProxyType({}),
-) -> str:
-    """The snapshot as one line of JSON, and more keys."""
-    import json
-
-    from gputui.inventory.document import to_document
-
-    # ASCII only: a lone surrogate of somebody's command line must not break the output.
-    return json.dumps({**to_document(snapshot, for_document(judged, snapshot.time), details), **more})
-
-
-def coloured() -> bool:
-    """Whether to colour: only on a terminal."""
-    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-    return output_width() is not None and not plain
-
-
-def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, colour: bool) -> str:
-    """The table as text, a line a device, each ended by a newline.
-
-    Where a reason is too long for the width, states are as brief as on the screen.
-    """
-    first, *others = _aligned(snapshot, judged, _state_and_why)
-    if width is not None and any(len(line) + 2 > width for line in others):
-        first, *others = _aligned(snapshot, judged, brief)
-    lines = [heading(snapshot), f"  {first}"]
-    both = [*zip(snapshot.devices, others, strict=True)]
-    both.sort(key=lambda each: each[0].apart is not None)
-    for place, (device, text) in enumerate(both):
-        if device.apart is not None and place > 0 and both[place - 1][0].apart is None:
-            lines.append("  not offered:")
-        verdict = judged[device.key]
-        line = cut(f"  {text}", width)
-        if colour:
-            head, glyph, tail = line.partition(GLYPHS[verdict.state])
-            line = f"{head}\x1b[{_COLOURS[verdict.state]}m{glyph}\x1b[0m{tail}"
-        lines.append(line)
-    lines += [f"  {printable(error)}" for error in snapshot.errors]
-    if not snapshot.devices:
-        lines.append("  no devices")
-    return "\n".join(lines) + "\n"
-
-
-def _state_and_why(verdict: Verdict, now: float) -> str:
-    """ "busy    mira is running python (pid 4242), 3h", the reasons below one another."""
-    return f"{verdict.state:<7} {reason(verdict, now)}"
-
-
-def _aligned(
-    snapshot: Snapshot, judged: dict[str, Verdict], state: Callable[[Verdict, float], str]
-) -> list[str]:
-    rows = [
-        ("#", "NAME", "UTIL", "MEMORY", "°C", "W", "STATE"),
-        *(
-            (*_facts(snapshot, device), f"{GLYPHS[verdict.state]} {state(verdict, snapshot.time)}")
-            for device in snapshot.devices
-            for verdict in (judged[device.key],)
-        ),
-    ]
-    return aligned(rows, right=(0, 2, 3, 4, 5), least=(3, 4, 4, 12, 3, 4))
-
-
-def heading(snapshot: Snapshot) -> str:
-    """ "dgx-3  8× H100 80GB HBM3  driver 550.54.15  CUDA 12.4"."""
-    host = snapshot.host
-    parts = [
-        printable(host.name or "?"),
-        snapshot.models,
-        f"driver {printable(host.driver)}" if host.driver else "",
-        f"CUDA {printable(host.cuda)}" if host.cuda else "",
-    ]
-    return "  ".join(part for part in parts if part)
-
-
-def _facts(snapshot: Snapshot, device: Device) -> tuple[str, ...]:
-    util = "–" if device.utilization is None else f"{device.utilization}%"
-    if device.memory_used is None or device.memory_total is None:
-        memory = "–"
-    else:
-        memory = f"{device.memory_used / GIB:.1f}/{device.memory_total / GIB:.1f}G"
-    heat = "–" if device.temperature is None else str(device.temperature)
-    power = "–" if device.power is None else f"{device.power:.0f}"
-    return (snapshot.label(device), short_name(device.name or "?"), util, memory, heat, power)

@@ -30,9 +30,8 @@ from gputui.cli.boxes import ranked
 from gputui.cli.common import DONE, NO_SOURCE, NOT_ENOUGH, WrongCallError, elsewhere, print_line, say
 from gputui.cli.held import reached
 from gputui.cli.hosts_options import all_boxes, box_named, boxes_named, way, without_options
-from gputui.cli.jobs import write
+from gputui.cli.job_output import PrefixedOutput, write
 from gputui.cli.launch_call import options_of, request_for
-from gputui.cli.prefixed_output import PrefixedOutput
 from gputui.cli.request_options import constraints_of
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass

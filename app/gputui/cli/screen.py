@@ -130,7 +130,7 @@ def _streams() -> tuple[TextIO | None, ...]:
 
 
 def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -> int:
-    from gputui.cli.ls import table
+    from gputui.cli.ls_text import table
 
     with opened_in_time(source) as in_time:
         snapshot = in_time.read()
