@@ -725,12 +725,21 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def older(home: Path) -> None:
-    """Make the gputui of a box one that cannot be followed yet."""
+def older(home: Path, lacks: str = "--follow") -> None:
+    """Make the gputui of a box one that does not know an option yet."""
     program = home / "bin" / "gputui"
-    refuses = 'echo "gputui: unrecognized arguments: --follow (see gputui ls --help)" >&2; exit 2'
+    refuses = f'echo "gputui: unrecognized arguments: {lacks} (see gputui ls --help)" >&2; exit 2'
     text = program.read_text().partition("\n")[2]
-    program.write_text(f'#!/bin/sh\ncase "$*" in *--follow*) {refuses};; esac\n{text}')
+    program.write_text(f'#!/bin/sh\ncase "$*" in *{lacks}*) {refuses};; esac\n{text}')
+
+
+def test_an_older_gputui_that_lacks_an_option_is_sent_ours_for_any_call(
+    boxes: SshBoxes, idle: dict[str, str], no_packages: str, call: Call
+) -> None:
+    name = fresh(boxes, "lacks")
+    older(boxes.add(name, idle, path=no_packages), "--details")
+    (found,) = call("ls", "--hosts", name, "--json", "--details").json["boxes"]
+    assert found["error"] is None and "tensor_active" in str(found["devices"])
 
 
 def test_an_older_gputui_that_cannot_be_followed_is_followed_by_a_copy_of_ours(
