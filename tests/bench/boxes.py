@@ -24,7 +24,7 @@ from bench.report import cpu_seconds, row
 from bench.screen import let_run
 from e2e.terminal import Terminal
 from gputui.choosing.verdict import verdicts
-from gputui.cli.ls import document_text
+from gputui.cli.ls_text import document_text
 from gputui.sources.hosts.calls import AT_ONCE
 from gputui.sources.hosts.remote_script import MARK
 from gputui.sources.simulated.boxes import BOXES

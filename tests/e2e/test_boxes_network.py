@@ -21,7 +21,7 @@ import pytest
 from box_pair import BoxPair
 from e2e.ranks import need
 from gputui.choosing.verdict import verdicts
-from gputui.cli.ls import document_text
+from gputui.cli.ls_text import document_text
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from namespaces import Network

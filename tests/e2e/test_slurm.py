@@ -15,9 +15,6 @@ import pytest
 from e2e.slurm_cluster import PATIENCE, Slurm, needs_slurm, until
 from e2e.terminal import Terminal
 from gputui.sources.simulated.boxes import DGX_H100
-from gputui.sources.slurm import text_form
-from gputui.sources.slurm.cluster import Cluster
-from gputui.sources.slurm.read import Slurm as Reader
 from simnvml import SimulatedNvml
 from unit.test_json_schema import BOXES_CHECK
 from unit.test_quoting_in_shells import DUMP, HOSTILE
@@ -101,20 +98,15 @@ def test_a_drained_node_says_why_and_offers_nothing(
     assert box["slurm"]["reason"] == "dead fan Gres=none"
 
 
-def test_text_and_json_say_the_same(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _running(slurm, tmp_path, "--nodes=2", "--gpus-per-node=h100:1")
-    for name, value in slurm.environ.items():
-        monkeypatch.setenv(name, value)
-    reader = Reader(user="root")
-    read = reader.read()
-    by_text = Cluster(
-        text_form.read_nodes(slurm.call("scontrol", "-d", "-o", "show", "node")),
-        read.partitions,
-        text_form.read_jobs(slurm.call("squeue", "-u", "root", "-o", text_form.JOB_FORMAT)),
-    )
-    assert not read.errors and read.jobs[0].devices
-    # (Only JSON says which devices a job has.)
-    assert by_text == replace(read, jobs=tuple(replace(job, devices=()) for job in read.jobs))
+def test_a_job_of_two_nodes_has_devices_on_each(
+    slurm: Slurm, environ: dict[str, str], tmp_path: Path
+) -> None:
+    job = _running(slurm, tmp_path, "--nodes=2", "--gpus-per-node=h100:1")
+    found = _boxes(environ, tmp_path)
+    (mine,) = found["slurm"]["jobs"]
+    assert (mine["id"], mine["nodes"]) == (job, ["n1", "n2"])
+    assert {node: len(indices) for node, indices in mine["devices"].items()} == {"n1": 1, "n2": 1}
+    assert found["n2"]["slurm"]["jobs"] == [job] and _states(found["n2"]).count("busy") == 1
 
 
 def test_a_command_runs_on_as_many_devices_of_a_node(environ: dict[str, str], tmp_path: Path) -> None:

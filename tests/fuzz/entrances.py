@@ -32,8 +32,7 @@ from gputui.cli import ls_ray, ls_slurm
 from gputui.cli.common import WrongCallError
 from gputui.cli.held import agreed, reached
 from gputui.cli.job_mapping import read_jobs, with_own_jobs, write_jobs
-from gputui.cli.ls import document_text
-from gputui.cli.ls_text import table
+from gputui.cli.ls_text import document_text, table
 from gputui.cli.metrics_text import metrics_text
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.typed_json import DocumentError
@@ -47,12 +46,12 @@ from gputui.planning.model import PlanningError
 from gputui.planning.plan import plan
 from gputui.planning.reading import read_model
 from gputui.planning.workload import Workload
-from gputui.sources.hosts.calls import Answer
 from gputui.sources.hosts.reading import read
 from gputui.sources.hosts.remote_script import Mode
+from gputui.sources.hosts.session import Answer
 from gputui.sources.ray import nodes_of
 from gputui.sources.simulated.source import named
-from gputui.sources.slurm import json_form, text_form
+from gputui.sources.slurm import printed
 from gputui.sources.slurm.cluster import Cluster
 from gputui.sources.source import Want
 from gputui.system.child_process import Ended
@@ -583,6 +582,8 @@ _SLURM_WORDS = st.lists(
         [
             *(
                 "NodeName=n1 ",
+                "JobId=9 ",
+                " Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)",
                 "Gres=gpu:h100:4",
                 "GresUsed=gpu:h100:2(IDX:0-1)",
                 " State=IDLE*+DRAIN",
@@ -610,36 +611,14 @@ _SLURM_WORDS = st.lists(
     | TEXT,
     max_size=12,
 ).map("".join)
-_SLURM_NODE = {
-    "name": "n1",
-    "state": ["MIXED", "DRAIN"],
-    "reason": "fan",
-    "partitions": ["all"],
-    "gres": "gpu:h100:4",
-    "gres_used": "gpu:h100:2(IDX:0-1)",
-}
-_SLURM_JOB = {
-    "job_id": 9,
-    "array_job_id": {"set": True, "number": 9},
-    "array_task_id": None,
-    "job_state": "RUNNING",
-    "user_name": "ana",
-    "name": "a",
-    "nodes": "n[1-2]",
-    "gres_detail": ["gpu:h100:1(IDX:0)", "gpu:1"],
-}
 
 
-def _slurm(said: tuple[str, bytes, bytes]) -> None:
-    text, nodes, jobs = said
-    found = [Cluster(text_form.read_nodes(text), text_form.read_partitions(text), text_form.read_jobs(text))]
-    with contextlib.suppress(DocumentError):
-        found.append(Cluster(json_form.read_nodes(nodes.decode(errors="replace"))))
-    with contextlib.suppress(DocumentError):
-        found.append(Cluster((), jobs=json_form.read_jobs(jobs.decode(errors="replace"), "ana")))
-    for cluster in found:
-        assert plain(ls_slurm.table(cluster, None))
-        assert plain(json.dumps(ls_slurm.document(cluster, 0.0)))
+def _slurm(said: tuple[str, str]) -> None:
+    text, jobs = said
+    nodes, partitions = printed.read_nodes(text), printed.read_partitions(text)
+    cluster = Cluster(nodes, partitions, printed.read_jobs(jobs, printed.read_devices(text)))
+    assert plain(ls_slurm.table(cluster, None))
+    assert plain(json.dumps(ls_slurm.document(cluster, 0.0)))
 
 
 _RAY_STATUS = {
@@ -791,8 +770,7 @@ ENTRANCES = {
     "answers of Slurm": Entrance(
         st.tuples(
             _SLURM_WORDS,
-            bytes_of({"nodes": [_SLURM_NODE]}) | _ANY_BYTES,
-            bytes_of({"jobs": [_SLURM_JOB]}) | _ANY_BYTES,
+            _SLURM_WORDS,
         ),
         _slurm,
     ),

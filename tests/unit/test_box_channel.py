@@ -14,7 +14,7 @@ from typing import TypeVar
 import pytest
 
 from gputui.choosing.verdict import verdicts
-from gputui.cli.ls import document_text
+from gputui.cli.ls_text import document_text
 from gputui.sources.hosts import channel, left_behind, session
 from gputui.sources.hosts.calls import AT_ONCE, ask, of_each
 from gputui.sources.hosts.channel import BoxState, Channels

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from gputui.choosing.verdict import verdicts
-from gputui.cli.ls import document_text
+from gputui.cli.ls_text import document_text
 from gputui.sources.hosts import sent_core
 from gputui.sources.hosts.calls import ask
 from gputui.sources.hosts.reading import read
@@ -99,6 +99,37 @@ def test_boxes_that_cannot_be_reached_say_why_and_leave_the_others(
     assert "time" in errors["hung"] and errors["no.such.box.invalid"] == "no such host name"
 
 
+@pytest.mark.parametrize(
+    ("words", "key", "shown"),
+    [
+        (("claims",), "claims", ""),
+        (("queue",), "waiters", ""),
+        (("plan", "--parameters", "1B", "-n", "2"), "strategies", "ddp"),
+    ],
+)
+def test_what_each_box_tells_is_merged(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, words: tuple[str, ...], key: str, shown: str
+) -> None:
+    well = fresh(boxes, "merged")
+    boxes.add(well, idle)
+    boxes.add_dead("dead")
+    document = call(*words, "--hosts", f"dead,{well}", "--json").json
+    dead, found = document["boxes"]
+    assert (document["schema"], dead["host"], found["host"], found["error"]) == (1, "dead", well, None)
+    assert dead["error"] and key not in dead and key in found
+    ended = call(*words, "--hosts", f"dead,{well}")
+    assert ended.status == 0 and well in ended.out and shown in ended.out and dead["error"] in ended.out
+    assert call(*words, "--hosts", "dead").status == 3
+    call(*words, "--hosts", "dead", "--demo").refused(2)
+
+
+@pytest.mark.parametrize(
+    "words", [("claims", "--setup"), ("plan", "1B", "--prove"), ("plan", "1B", "--use", "ddp")]
+)
+def test_what_is_for_this_machine_is_asked_of_no_other(call: Call, words: tuple[str, ...]) -> None:
+    call(*words, "--hosts", "a").refused(2)
+
+
 def test_where_no_box_can_be_reached_the_status_says_so(boxes: SshBoxes, call: Call) -> None:
     boxes.add_dead("dead")
     ended = call("ls", "--hosts", "dead", "--json")
@@ -114,6 +145,8 @@ def test_where_no_box_can_be_reached_the_status_says_so(boxes: SshBoxes, call: C
         ("jobs", "--hosts"),
         ("pick", "--hosts"),
         ("run", "--on"),
+        ("run", "--hosts"),
+        ("queue", "--hosts"),
         ("ls", "--json", "--hosts"),
     ],
 )
@@ -692,12 +725,21 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def older(home: Path) -> None:
-    """Make the gputui of a box one that cannot be followed yet."""
+def older(home: Path, lacks: str = "--follow") -> None:
+    """Make the gputui of a box one that does not know an option yet."""
     program = home / "bin" / "gputui"
-    refuses = 'echo "gputui: unrecognized arguments: --follow (see gputui ls --help)" >&2; exit 2'
+    refuses = f'echo "gputui: unrecognized arguments: {lacks} (see gputui ls --help)" >&2; exit 2'
     text = program.read_text().partition("\n")[2]
-    program.write_text(f'#!/bin/sh\ncase "$*" in *--follow*) {refuses};; esac\n{text}')
+    program.write_text(f'#!/bin/sh\ncase "$*" in *{lacks}*) {refuses};; esac\n{text}')
+
+
+def test_an_older_gputui_that_lacks_an_option_is_sent_ours_for_any_call(
+    boxes: SshBoxes, idle: dict[str, str], no_packages: str, call: Call
+) -> None:
+    name = fresh(boxes, "lacks")
+    older(boxes.add(name, idle, path=no_packages), "--details")
+    (found,) = call("ls", "--hosts", name, "--json", "--details").json["boxes"]
+    assert found["error"] is None and "tensor_active" in str(found["devices"])
 
 
 def test_an_older_gputui_that_cannot_be_followed_is_followed_by_a_copy_of_ours(

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.cli.jobs import write
+from gputui.cli.job_output import write
 from gputui.jobs.ansi_sanitizer import AnsiSanitizer
 from gputui.jobs.log import Tail
 from gputui.jobs.wait import last_lines

@@ -17,7 +17,8 @@ from box_pair import BoxPair
 from gputui.jobs import of_boxes, on_box
 from gputui.jobs.of_boxes import MOST_ENDED, MOST_JOBS, BoxJob, BoxJobs, JobsOfBoxes, jobs_told
 from gputui.jobs.on_box import follow_words, stop_there
-from gputui.sources.hosts.calls import AT_ONCE, Answer
+from gputui.sources.hosts.calls import AT_ONCE
+from gputui.sources.hosts.session import Answer
 from gputui.sources.hosts.ssh import Trouble, Way
 from ssh_boxes import PROGRAMS, SshBoxes
 from unit.calling import Call

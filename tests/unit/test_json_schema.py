@@ -14,8 +14,7 @@ import pytest
 
 from gputui import read
 from gputui.choosing.rules import Rules
-from gputui.cli.ls_hosts import document as boxes_document
-from gputui.cli.ls_hosts import live_entry
+from gputui.cli.boxes import entry, live_entry, own
 from gputui.cli.ls_slurm import document as cluster_document
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Fault
@@ -63,6 +62,11 @@ BOXES_CHECK = jsonschema.Draft202012Validator(
     format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER,
 )
 """Of several."""
+
+
+def boxes_document(readings: list[Reading]) -> dict[str, Any]:
+    """What `ls --json --hosts` prints."""
+    return {"schema": 1, "boxes": [entry(each.alias, each.error, own(each, Rules())) for each in readings]}
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, BOXES_SCHEMA], ids=["one", "several"])
@@ -165,7 +169,7 @@ def test_what_an_older_gputui_tells_agrees_with_the_schema() -> None:
     }
     reading = read_answer("gpu1", json.dumps(of_old).encode(), "run", NOW)
     assert reading.error is None
-    BOXES_CHECK.validate(boxes_document([reading, Reading("gpu2", error="connection refused")], Rules()))
+    BOXES_CHECK.validate(boxes_document([reading, Reading("gpu2", error="connection refused")]))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +184,7 @@ def test_what_an_older_gputui_tells_agrees_with_the_schema() -> None:
     ],
 )
 def test_a_box_that_is_told_wrongly_does_not_agree(key: str, wrong: object) -> None:
-    right = boxes_document([live()], Rules())
+    right = boxes_document([live()])
     BOXES_CHECK.validate(right)
     assert not BOXES_CHECK.is_valid({**right, "boxes": [{**right["boxes"][0], key: wrong}]})
     without = {name: value for name, value in right["boxes"][0].items() if name != "links"}

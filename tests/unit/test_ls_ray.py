@@ -255,4 +255,4 @@ def test_nobody_there_is_no_source(call: Call) -> None:
 
 def test_gaudi_is_a_resource_of_its_own() -> None:
     data = status(2, 4).replace(b'"GPU": [2, 4]', b'"HPU": [2, 4]')
-    assert [(node.gpus, node.used) for node in nodes_of(data, summary("a", "b"))] == [(4, 2), (0, 0)]
+    assert [(node.gpus, node.given) for node in nodes_of(data, summary("a", "b"))] == [(4, 2), (0, 0)]

@@ -25,13 +25,12 @@ PartitionName=big Default=NO State=UP MaxTime=UNLIMITED
 
 @pytest.fixture(autouse=True)
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """sinfo and scontrol of Slurm 20.11, and nothing else."""
+    """The scontrol of a Slurm, and nothing else."""
     for name, text in (("nodes", NODES), ("partitions", PARTITIONS)):
         (tmp_path / name).write_text(text)
     shown = f'case "$*" in *partition) f=partitions;; *) f=nodes;; esac; exec /bin/cat "{tmp_path}/$f"'
-    for name, does in (("sinfo", "echo slurm 20.11.9"), ("scontrol", shown)):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
-        (tmp_path / name).chmod(0o755)
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\n{shown}\n")
+    (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
 
@@ -112,7 +111,9 @@ def test_a_demo_has_a_cluster_that_can_be_looked_at(call: Call) -> None:
 
 
 def test_why_slurm_cannot_be_asked_is_said_in_its_own_words(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "sinfo").write_text("#!/bin/sh\necho 'sinfo: fatal: no \033[2Jconfiguration' >&2\nexit 1\n")
+    (tmp_path / "scontrol").write_text(
+        "#!/bin/sh\necho 'scontrol: fatal: no \033[2Jconfiguration' >&2\nexit 1\n"
+    )
     ended = call("ls", "--slurm")
     assert ended.status == 3 and "configuration" in ended.err and "\x1b" not in ended.err
 

@@ -1,8 +1,4 @@
-"""Reading Slurm: the text and the JSON of its versions, and which of them is asked for.
-
-`TEXT` and `JSON_22` are what 22.05 printed, shortened; `JSON_23` is written after the documentation of 23.11
-(data_parser/v0.0.40) and was not printed by one.
-"""
+"""Reading Slurm: the text that its programs print (by 22.05, shortened)."""
 
 from __future__ import annotations
 
@@ -13,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from gputui.cli.ls_slurm import document, table
-from gputui.inventory.typed_json import DocumentError
-from gputui.sources.slurm import json_form, text_form
 from gputui.sources.slurm.cluster import Cluster, Gpus, Node
+from gputui.sources.slurm.printed import JOB_FORMAT, read_devices, read_jobs, read_nodes
 from gputui.sources.slurm.read import Slurm
 from gputui.sources.slurm.words import hosts, node_gpus, ranges, read_gres, states
 from gputui.sources.source import NoSourceError
@@ -33,96 +28,34 @@ NODES = (
     Node("n2", ("IDLE", "NOT_RESPONDING"), "", ("all",), ()),
 )
 SQUEUE = (
-    "JOBID|STATE|PARTITION|NODELIST|TRES_PER_NODE|REASON|NAME\n"
-    "9_1|RUNNING|all|n[1-2]|gres:gpu:h100:3|None|a|b c\n"
-    "10|PENDING|all||N/A|Resources|x\n"
+    "JOBID|JOBID|STATE|PARTITION|NODELIST|TRES_PER_NODE|REASON|NAME\n"
+    "9_1|11|RUNNING|all|n[1-2]|gres:gpu:h100:3|None|a|b c\n"
+    "10|10|PENDING|all||N/A|Resources|x\n"
+)
+SHOWN = (
+    "JobId=11 ArrayJobId=9 ArrayTaskId=1 JobName=a|b c UserId=ana(1) JobState=RUNNING NodeList=n[1-2]"
+    "   Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:h100:3(IDX:0,2-3)   Nodes=n2 CPU_IDs=0-1 Mem=0"
+    " GRES=gpu:h100:3(IDX:1-3) MinCPUsNode=1 \n"
+    "JobId=12 JobName=y UserId=bo(2)   Nodes=n[1-2] CPU_IDs=4 Mem=0 GRES= MinCPUsNode=1 \n"
 )
 
 
-def _json_22() -> str:
-    first = {
-        "name": "n1",
-        "state": "mixed",
-        "state_flags": ["DRAIN"],
-        "reason": "fan Gres=none",
-        "partitions": ["all", "big"],
-        "gres": "gpu:h100:4(S:0-1),shard:8",
-        "gres_used": "gpu:h100:3(IDX:0,2-3),shard:0",
-        "owner": None,
-    }
-    second = {
-        "name": "n2",
-        "state": "idle",
-        "state_flags": ["NOT_RESPONDING"],
-        "gres": "",
-        "gres_used": "gpu:0",
-    }
-    return json.dumps({"meta": {}, "errors": [], "nodes": [first, {**second, "partitions": ["all"]}]})
-
-
-def _json_23() -> str:
-    first = {
-        "name": "n1",
-        "state": ["MIXED", "DRAIN"],
-        "reason": "fan Gres=none",
-        "partitions": ["all", "big"],
-        "gres": "gpu:h100:4(S:0-1),shard:8",
-        "gres_used": "gpu:h100:3(IDX:0,2-3),shard:0",
-        "reason_changed_at": {"set": True, "infinite": False, "number": 1795380394},
-    }
-    second = {"name": "n2", "state": ["IDLE", "NOT_RESPONDING"], "partitions": ["all"], "gres": ""}
-    return json.dumps({"nodes": [first, second], "meta": {}, "errors": [], "warnings": []})
-
-
-def _jobs(version: int) -> str:
-    """Two of ana's, one of somebody else's, one that has ended."""
-    number = (lambda n: n) if version == 22 else (lambda n: {"set": True, "infinite": False, "number": n})
-    unset = None if version == 22 else {"set": False, "infinite": False, "number": 0}
-    state = (lambda word: word) if version == 22 else (lambda word: [word])
-    running = {
-        "job_id": 11,
-        "array_job_id": number(9),
-        "array_task_id": number(1),
-        "job_state": state("RUNNING"),
-        "user_name": "ana",
-        "name": "a|b c",
-        "partition": "all",
-        "nodes": "n[1-2]",
-        "gres_detail": ["gpu:h100:3(IDX:0,2-3)", "gpu:h100:3(IDX:1-3)"],
-        "tres_per_node": "gres:gpu:h100:3" if version == 22 else "gres/gpu:h100:3",
-        "state_reason": "None",
-    }
-    plain = {"array_job_id": number(0), "array_task_id": unset, "nodes": "", "gres_detail": []}
-    other = {**running, **plain, "job_id": 10, "tres_per_node": "", "name": "x"}
-    pending = {**other, "job_state": state("PENDING"), "state_reason": "Resources"}
-    ended = {**other, "job_id": 12, "job_state": state("COMPLETED")}
-    return json.dumps({"jobs": [running, pending, ended, {**other, "user_name": "bo"}]})
-
-
 def test_text_is_read_by_fields_and_a_reason_is_none() -> None:
-    assert text_form.read_nodes(TEXT) == NODES
+    assert read_nodes(TEXT) == NODES
 
 
-@pytest.mark.parametrize("written", [_json_22(), _json_23()], ids=["22.05", "23.11"])
-def test_both_forms_of_json_say_what_the_text_says(written: str) -> None:
-    assert json_form.read_nodes(written) == NODES
-
-
-@pytest.mark.parametrize("version", [22, 23])
-def test_jobs_are_ones_own_that_have_not_ended(version: int) -> None:
-    running, pending = json_form.read_jobs(_jobs(version), "ana")
-    assert (running.id, running.count, running.indices_on("n2")) == ("9_1", 3, {1, 2, 3})
+def test_jobs_have_the_devices_of_each_node() -> None:
+    running, pending = read_jobs(SQUEUE, read_devices(SHOWN))
+    assert (running.id, running.name, running.count, running.nodes) == ("9_1", "a|b c", 3, ("n1", "n2"))
+    assert (running.indices_on("n1"), running.indices_on("n2")) == ((0, 2, 3), (1, 2, 3))
     assert (pending.id, pending.state, pending.reason, pending.nodes) == ("10", "PENDING", "Resources", ())
-    by_text = text_form.read_jobs(SQUEUE)
-    assert [(job.id, job.name, job.state, job.nodes, job.count) for job in by_text] == [
-        (job.id, job.name, job.state, job.nodes, job.count) for job in (running, pending)
-    ]
+    assert read_devices(SHOWN)["12"] == (("n1", ()), ("n2", ()))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": 1}', '{"nodes": [{"name": 1}]}', "[" * 9999])
-def test_other_json_is_refused(text: str) -> None:
-    with pytest.raises(DocumentError):
-        json_form.read_nodes(text)
+def test_a_name_that_looks_like_a_line_about_another_job_says_nothing_of_it() -> None:
+    name = "x\nJobId=11 y   Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:h100:1(IDX:1)"
+    for shown in (f"{SHOWN}JobId=13 JobName={name} UserId=bo(2) \n", f"JobId=13 JobName={name}\n{SHOWN}"):
+        assert read_jobs(SQUEUE, read_devices(shown))[0].devices == ()
 
 
 @pytest.mark.parametrize(
@@ -199,9 +132,9 @@ def test_hostile_names_reach_no_screen_as_they_are() -> None:
 
 
 def _programs(folder: Path, answers: Mapping[str, str]) -> Root:
-    """Programs that print what a call of theirs, "sinfo --json", is to print; every other call fails."""
+    """Programs that print what a call, "scontrol show node", is to print; every other call fails."""
     (folder / "bin").mkdir()
-    for name in ("sinfo", "scontrol", "squeue"):
+    for name in ("scontrol", "squeue"):
         cases = ""
         for place, (call, printed) in enumerate(answers.items()):
             if call.split()[0] == name:
@@ -214,33 +147,19 @@ def _programs(folder: Path, answers: Mapping[str, str]) -> Root:
 
 
 NODES_TEXT = "scontrol -d -o show node"
-NODES_JSON = "scontrol --json -d show nodes"
 
 
-@pytest.mark.parametrize(
-    "answers",
-    [
-        {"sinfo --version": "slurm 20.11.9", NODES_TEXT: TEXT},
-        {"sinfo --version": "slurm-wlm 22.05.8", "sinfo --json": _json_22()},
-        {"sinfo --version": "slurm 23.11.4", NODES_JSON: _json_23()},
-        {"sinfo --version": "slurm 22.05.8", "sinfo --json": "no plugin", NODES_TEXT: TEXT},
-        {"sinfo --version": "slurm 25.05.1", NODES_JSON: '{"nodes": 3}', NODES_TEXT: TEXT},
-        {"sinfo --version": "of another form", NODES_TEXT: TEXT},
-    ],
-    ids=["20.11", "22.05", "23.11", "no JSON", "other JSON", "unknown"],
-)
-def test_what_the_version_has_is_asked_for(tmp_path: Path, answers: Mapping[str, str]) -> None:
-    cluster = Slurm(_programs(tmp_path, answers), "ana").read()
+def test_what_cannot_be_read_beside_the_nodes_is_told(tmp_path: Path) -> None:
+    cluster = Slurm(_programs(tmp_path, {NODES_TEXT: TEXT}), "ana").read()
     assert cluster.nodes == NODES
     assert len(cluster.errors) == 2, "neither the partitions nor the jobs can be read"
 
 
 def test_no_jobs_are_no_error(tmp_path: Path) -> None:
     answers = {
-        "sinfo --version": "slurm 20.11.9",
         NODES_TEXT: TEXT,
         "scontrol -o show partition": "PartitionName=all Default=YES MaxTime=1:00:00 State=DOWN\n",
-        f"squeue -u ana -o {text_form.JOB_FORMAT}": SQUEUE.splitlines()[0] + "\n",
+        f"squeue -u ana -o {JOB_FORMAT}": SQUEUE.splitlines()[0] + "\n",
     }
     cluster = Slurm(_programs(tmp_path, answers), "ana").read()
     assert cluster.jobs == () and cluster.errors == ()
@@ -249,12 +168,9 @@ def test_no_jobs_are_no_error(tmp_path: Path) -> None:
     assert (partition.default, partition.up, partition.limit) == (True, False, "1:00:00")
 
 
-@pytest.mark.parametrize(
-    "answers", [{}, {"sinfo --version": "slurm 22.05.8"}], ids=["no version", "no answer"]
-)
-def test_a_controller_that_does_not_answer_is_no_source(tmp_path: Path, answers: Mapping[str, str]) -> None:
+def test_a_controller_that_does_not_answer_is_no_source(tmp_path: Path) -> None:
     with pytest.raises(NoSourceError):
-        Slurm(_programs(tmp_path, answers), "ana").read()
+        Slurm(_programs(tmp_path, {}), "ana").read()
 
 
 def test_a_machine_without_slurm_is_no_source(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.cli.common import (
     DONE,
     Parser,
+    WrongCallError,
     add_source_options,
     elsewhere,
     opened,
@@ -21,6 +22,7 @@ from gputui.cli.common import (
     say,
     starting_nothing,
 )
+from gputui.cli.hosts_options import add_hosts_option
 from gputui.inventory.claim import Claim
 from gputui.inventory.formatting import duration, person, printable
 from gputui.inventory.light_dataclasses import replace
@@ -54,12 +56,19 @@ def parser() -> Parser:
         help="as root: make a folder for the claims of each user (none named: all who can log in) that nobody"
         " else can fill, remove those of users who are gone, and print what /etc/fstab needs",
     )
+    add_hosts_option(made)
     add_source_options(made)
     return made
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
+    if args.hosts is not None:
+        if args.setup is not None:
+            raise WrongCallError("--setup is for this machine: it does not go with --hosts")
+        from gputui.cli.boxes import call_on_boxes
+
+        return call_on_boxes("claims", args, words)
     if args.setup is not None:
         from gputui.cli.claims_setup import set_up
 

@@ -29,52 +29,62 @@ def follow(source: Source, text_of: Callable[[Snapshot], str], interval: float =
     once, and one that is slow gets fewer lines. Raises NoSourceError where there is nothing to read from at
     the start.
     """
-    failed: list[Exception] = []
-    wake, woken = os.pipe()
-    sys.stdout.flush()
-    output = sys.stdout.fileno()
+    lines = Lines()
 
     def tell(news: Snapshot | Exception, _: float) -> None:
-        try:
+        def text() -> str:
             if isinstance(news, NoSourceError) and sampler.age is not None:
-                line = json.dumps({"schema": SCHEMA, "error": str(news)})
-            elif isinstance(news, Exception):
+                return json.dumps({"schema": SCHEMA, "error": str(news)})
+            if isinstance(news, Exception):
                 raise news
-            else:
-                line = text_of(news)
-            write_line(output, line)
-        except Exception as error:  # noqa: BLE001 - raised on the thread of the call
-            failed.append(error)
-            os.write(woken, b"x")
+            return text_of(news)
+
+        lines.write(text)
 
     # (Not through InTime: a driver that hangs holds up the sampler's thread, and no other.)
     sampler = Sampler(source, tell, interval, owners_at_once=True)
     sampler.start()
     try:
-        obey(wake, sampler.set_interval)
+        lines.obey(sampler.set_interval)
     finally:
         sampler.stop()
-    if failed:
-        raise failed[0]
     return DONE
 
 
-def obey(wake: int, set_interval: Callable[[float], None]) -> None:
-    """Set the pace that standard input asks for, until it ends or `wake` can be read."""
-    if sys.stdin is None:
-        return
-    stdin, rest = sys.stdin.fileno(), b""
-    while True:
-        ready, _, _ = select.select([stdin, wake], [], [])
-        if wake in ready:
-            return
-        data = os.read(stdin, _LONGEST_LINE)
-        if not data:
-            return
-        *lines, rest = (rest + data).split(b"\n")
-        rest = rest[-_LONGEST_LINE:]
-        for line in lines:
-            _set_pace(line.decode(errors="replace").strip(), set_interval)
+class Lines:
+    """Standard output, for the thread that has a line now and then: what fails there ends the call."""
+
+    def __init__(self) -> None:
+        self._failed: list[Exception] = []
+        self._wake, self._woken = os.pipe()
+        sys.stdout.flush()
+        self._output = sys.stdout.fileno()
+
+    def write(self, text: Callable[[], str]) -> bool:
+        """Write a line, past Python's buffer, whose lock a slow reader would hold. False where it fails."""
+        try:
+            data = f"{text()}\n".encode()
+            while data:
+                data = data[os.write(self._output, data) :]
+        except Exception as error:  # noqa: BLE001 - raised on the thread of the call
+            self._failed.append(error)
+            os.write(self._woken, b"x")
+        return not self._failed
+
+    def obey(self, set_interval: Callable[[float], None]) -> None:
+        """Set the pace that standard input asks for, until it ends. Raises what has failed meanwhile."""
+        rest = b""
+        while sys.stdin is not None:
+            stdin = sys.stdin.fileno()
+            if self._wake in select.select([stdin, self._wake], [], [])[0]:
+                raise self._failed[0]
+            data = os.read(stdin, _LONGEST_LINE)
+            if not data:
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            rest = rest[-_LONGEST_LINE:]
+            for line in lines:
+                _set_pace(line.decode(errors="replace").strip(), set_interval)
 
 
 def _set_pace(text: str, set_interval: Callable[[float], None]) -> None:
@@ -84,10 +94,3 @@ def _set_pace(text: str, set_interval: Callable[[float], None]) -> None:
             set_interval(float(text))
             return
     say(f"not a number of seconds from {least} to {most:.0f}: {text[:40]!r}")
-
-
-def write_line(output: int, line: str) -> None:
-    """Write it at once, past Python's buffer, whose lock a slow reader would hold. Raises OSError."""
-    data = f"{line}\n".encode()
-    while data:
-        data = data[os.write(output, data) :]

@@ -1,4 +1,4 @@
-"""`gputui run --held`: one box of a launch over several, which run_together.py starts from another machine.
+"""`gputui run --held`: one box of a launch over several, which on_boxes.py starts from another machine.
 
 The call claims its devices, says so in a line of JSON, and starts nothing before it is told where the
 machines meet, in a line of JSON on its input. If its input ends before that, the devices are free again. Then

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,9 @@ from gputui.system.trust import who_can_change
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, has this option too.)
-    from gputui.sources.hosts.calls import Answer
     from gputui.sources.hosts.ssh import Way
 
 NO_BOXES = 'no boxes are in the settings: `[hosts]` with `boxes = ["…"]` names them'
-
-SWITCHES = ("--attach", "--detach")
-"""Options of `run` that say how a job of another box is followed from here: the box is told another one."""
 
 
 def add_hosts_option(parser: argparse.ArgumentParser) -> None:
@@ -61,8 +56,13 @@ def boxes_named(text: str) -> tuple[str, ...]:
     """The boxes that a list names, each once. Raises WrongCallError."""
     if text == ALL:
         return all_boxes()
+    return tuple(dict.fromkeys(box_named(word.strip()) for word in text.split(",")))
+
+
+def box_named(word: str) -> str:
+    """The box. Raises WrongCallError."""
     try:
-        return tuple(dict.fromkeys(alias(word.strip()) for word in text.split(",")))
+        return alias(word)
     except AliasError as error:
         raise WrongCallError(str(error)) from None
 
@@ -87,24 +87,3 @@ def way(prompts: bool = False) -> Way:
     from gputui.sources.hosts.ssh import Way
 
     return Way(settings_or_wrong_call().hosts.timeout, prompts)
-
-
-def answers(boxes: Sequence[str], words: Sequence[str], views: bool = False) -> list[Answer]:
-    """What each box answers to a call of gputui with these words. Raises WrongCallError for words that cannot
-    be sent."""
-    from gputui.sources.hosts.calls import ask, of_each
-
-    how, unwanted = way(), threading.Event()
-    try:
-        return of_each(boxes, lambda box: ask(box, words, how, views, unwanted=unwanted), unwanted)
-    except ValueError as error:
-        raise WrongCallError(str(error)) from None
-
-
-def why_not(answer: Answer) -> str | None:
-    """Why an answer is none: the connection's trouble, or what gputui said there; None with status 0."""
-    from gputui.sources.hosts.reading import reason
-
-    if answer.trouble is not None:
-        return answer.trouble.text
-    return None if answer.status == 0 else reason(answer.said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.allocating.named_source import named_source
@@ -19,7 +19,8 @@ from gputui.cli.common import (
     say,
     starting_nothing,
 )
-from gputui.cli.hosts_options import add_hosts_option, boxes_of
+from gputui.cli.hosts_options import add_hosts_option
+from gputui.cli.job_output import write
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import Stored, find_job, forget, stored
@@ -156,9 +157,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError(f"--json is for the list, not for {args.action}")
     try:
         if args.hosts is not None:
-            from gputui.cli.jobs_hosts import list_jobs
+            from gputui.cli.boxes import call_on_boxes
 
-            return list_jobs(boxes_of(args), args.json)
+            return call_on_boxes("jobs", args, words)
         jobs = stored(os.environ)
         there = _of_other_boxes(args, words, jobs)
         return _ACTIONS[args.action](args, jobs) if there is None else there
@@ -171,7 +172,7 @@ def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored
     ids = [args.id] if getattr(args, "id", None) else getattr(args, "ids", None) or []
     if not any(":" in word for word in ids):
         return None
-    from gputui.cli.jobs_hosts import act
+    from gputui.cli.on_boxes import act
 
     return act(args.action, ids, words, jobs)
 
@@ -286,36 +287,6 @@ def attached(job: Job, foreground: Foreground) -> int:
     except (LeftError, BrokenPipeError):
         return LEFT
     return _status_of(job)
-
-
-def write(pieces: Iterable[bytes]) -> None:
-    """Print a log piece by piece; on a terminal without what could do it harm."""
-    on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
-    (_to_a_terminal if on_a_terminal else _as_it_is)(pieces)
-
-
-def _as_it_is(pieces: Iterable[bytes]) -> None:
-    if sys.stdout is not None:
-        sys.stdout.flush()
-    for piece in pieces:
-        # (It is None where it was closed, and the log is read all the same: its end is the job's.)
-        if sys.stdout is not None:
-            sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
-
-
-def _to_a_terminal(pieces: Iterable[bytes]) -> None:
-    from gputui.jobs.ansi_sanitizer import AnsiSanitizer
-
-    sanitizer = AnsiSanitizer()
-    try:
-        for piece in pieces:
-            sys.stdout.write(sanitizer.feed(piece))
-            sys.stdout.flush()
-        sys.stdout.write(sanitizer.feed(b"", final=True))
-    finally:
-        # A colour must not outlive the log.
-        sys.stdout.write("\x1b[0m")
 
 
 def _wait(args: argparse.Namespace, jobs: Stored) -> int:

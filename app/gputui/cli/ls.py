@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from gputui.allocating.named_source import named_source
-from gputui.choosing.verdict import Verdict, verdicts
-from gputui.choosing.verdict_text import for_document
+from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
     DONE,
     Parser,
@@ -21,10 +18,9 @@ from gputui.cli.common import (
     print_line,
     starting_nothing,
 )
-from gputui.cli.hosts_options import add_hosts_option, boxes_of
-from gputui.cli.ls_text import table
+from gputui.cli.hosts_options import add_hosts_option
+from gputui.cli.ls_text import coloured, document_text, table
 from gputui.cli.rules import rules_of
-from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import cut
 from gputui.sources.source import INTERVALS, Want
 
@@ -80,23 +76,19 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             raise WrongCallError("--slurm shows Slurm's nodes: nothing but --json and --demo goes with it")
         from gputui.cli.ls_slurm import list_nodes
 
-        return list_nodes(args.json, _terminal()[0], args.demo is not None)
+        return list_nodes(args.json, output_width(), args.demo is not None)
     if args.ray is not None:
         if args.follow or any(each is not None for each in (args.format, args.hosts)):
             raise WrongCallError("--ray is for one reading of this machine: --json and --details go with it")
         from gputui.cli.ls_ray import asked, ray_document, ray_text
 
         ray = asked(args.ray)
-    if args.hosts is not None and args.format is not None:
-        raise WrongCallError("--format is for this machine: --hosts has the table and JSON")
     if args.hosts is not None:
-        from gputui.cli.ls_hosts import follow_boxes, list_boxes
+        if args.format is not None:
+            raise WrongCallError("--format is for this machine: --hosts has the table and JSON")
+        from gputui.cli.boxes import list_boxes
 
-        if args.follow:
-            from gputui.cli.follow import INTERVAL
-
-            return follow_boxes(boxes_of(args), rules_of(None), args.interval or INTERVAL)
-        return list_boxes(boxes_of(args), args.json, args.details, rules_of(None), *_terminal())
+        return list_boxes(args)
     if args.follow:
         return _follow(args)
     if args.format is not None:
@@ -108,13 +100,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         more = {} if args.ray is None else {"ray": ray_document(ray, snapshot, judged)}
         print(document_text(snapshot, judged, args.details, more))
         return DONE
-    print(table(snapshot, judged, *_terminal()), end="")
+    print(table(snapshot, judged, output_width(), coloured()), end="")
     if args.ray is not None:
-        print_line("\n".join(cut(line, _terminal()[0]) for line in ray_text(ray, snapshot, judged)))
+        print_line("\n".join(cut(line, output_width()) for line in ray_text(ray, snapshot, judged)))
     if args.details:
         from gputui.cli.details_text import details_text
 
-        print(details_text(snapshot, _terminal()[0]), end="")
+        print(details_text(snapshot, output_width()), end="")
     return DONE
 
 
@@ -142,24 +134,3 @@ def _follow(args: argparse.Namespace) -> int:
     return follow(
         source, lambda read: document_text(read, verdicts(read, rules), more=more), args.interval or INTERVAL
     )
-
-
-def document_text(
-    snapshot: Snapshot,
-    judged: dict[str, Verdict],
-    details: bool = False,
-    more: Mapping[str, object] = MappingProxyType({}),
-) -> str:
-    """The snapshot as one line of JSON, and more keys."""
-    import json
-
-    from gputui.inventory.document import to_document
-
-    # ASCII only: a lone surrogate of somebody's command line must not break the output.
-    return json.dumps({**to_document(snapshot, for_document(judged, snapshot.time), details), **more})
-
-
-def _terminal() -> tuple[int | None, bool]:
-    """The width to keep to (None: no limit) and whether to colour: both only on a terminal."""
-    width, plain = output_width(), "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-    return width, width is not None and not plain

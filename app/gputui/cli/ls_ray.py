@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
 from gputui.choosing.verdict import Verdict
@@ -24,7 +25,8 @@ _WORKER = "ray::"
 """How the title of every process begins that runs tasks (ray::IDLE, ray::Trainer.step)."""
 
 
-class Difference(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Difference:
     """Where Ray's count and the devices differ, for a script and for a person."""
 
     kind: Kind
@@ -69,7 +71,7 @@ def counts(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> Counts | N
     nodes = _here(ray, box)
     if not nodes:
         return None
-    counted, given = sum(node.gpus for node in nodes), sum(node.used for node in nodes)
+    counted, given = sum(node.gpus for node in nodes), sum(node.given for node in nodes)
     offered = Figures(box, judged).offered
     by_ray = sum(any(map(_of_ray, _trees(device))) for device in offered)
     in_use = sum(judged[device.key].state in ("busy", "held") for device in offered)
@@ -143,18 +145,6 @@ def ray_document(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> dict
     found, here = counts(ray, box, judged), _here(ray, box)
     return {
         "address": ray.address,
-        "nodes": [
-            {"id": each.id, "host": each.host, "gpus": each.gpus, "given": each.used, "here": each in here}
-            for each in ray.nodes
-        ],
-        "here": None
-        if found is None
-        else {
-            "counted": found.counted,
-            "given": found.given,
-            "devices": found.devices,
-            "in_use": found.in_use,
-            "by_ray": found.by_ray,
-            "differences": [each._asdict() for each in found.differences],
-        },
+        "nodes": [{**asdict(each), "here": each in here} for each in ray.nodes],
+        "here": None if found is None else asdict(found),
     }

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gputui.choosing.verdict import State
+from gputui.cli.boxes import entry
 from gputui.cli.common import DONE
 from gputui.inventory.device import Device
 from gputui.inventory.document import SCHEMA, to_document
@@ -54,36 +55,21 @@ def _box(node: Node, cluster: Cluster, now: float) -> dict[str, Any]:
     for device in own["devices"]:
         # (Slurm knows names of the site's, no vendors.)
         device["vendor"] = None
-    return {
-        "host": node.name,
-        "error": None,
-        "hostname": node.name,
-        **{key: value for key, value in own.items() if key not in ("schema", "host")},
-        "slurm": {
-            "state": node.state,
-            "states": list(node.states),
-            "usable": node.usable,
-            "reason": node.reason or None,
-            "partitions": list(node.partitions),
-            "gpus": [{**asdict(each), "free": free_of(node, each)} for each in node.gpus],
-            "jobs": [job.id for job in cluster.jobs if node.name in job.nodes],
-        },
+    about = {
+        "state": node.state,
+        "states": list(node.states),
+        "usable": node.usable,
+        "reason": node.reason or None,
+        "partitions": list(node.partitions),
+        "gpus": [{**asdict(each), "free": free_of(node, each)} for each in node.gpus],
+        "jobs": [job.id for job in cluster.jobs if node.name in job.nodes],
     }
+    return {**entry(node.name, None, own, hostname=node.name), "slurm": about}
 
 
 def _job(job: Job) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "name": job.name,
-        "state": job.state,
-        "partition": job.partition,
-        "nodes": list(job.nodes),
-        "count": job.count,
-        "reason": job.reason or None,
-        "devices": {
-            name: [index for each in gpus for index in each.indices or ()] for name, gpus in job.devices
-        },
-    }
+    devices = {name: list(indices) for name, indices in job.devices}
+    return {**asdict(job), "nodes": list(job.nodes), "reason": job.reason or None, "devices": devices}
 
 
 def _state(index: int, node: Node, used: Collection[int] | None, jobs: Sequence[Job]) -> tuple[State, str]:
@@ -137,9 +123,7 @@ def _in_use(used: int, indices: Sequence[int] | None) -> str:
 
 def _job_row(job: Job) -> tuple[str, ...]:
     devices = " ".join(
-        f"{printable(name)}:{','.join(str(index) for each in gpus for index in each.indices or ())}"
-        for name, gpus in job.devices
-        if any(each.indices for each in gpus)
+        f"{printable(name)}:{','.join(map(str, indices))}" for name, indices in job.devices if indices
     )
     return (
         printable(job.id),

@@ -1,11 +1,14 @@
-"""The table of `gputui ls`: a line a device."""
+"""A box as `gputui ls` prints it: a table, or JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from gputui.choosing.verdict import GLYPHS, State, Verdict
-from gputui.choosing.verdict_text import brief, reason
+from gputui.choosing.verdict_text import brief, for_document, reason
+from gputui.cli.common import output_width
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
 from gputui.inventory.snapshot import Snapshot
@@ -20,6 +23,27 @@ _COLOURS: dict[State, int] = {
     "unknown": 90,
     "lost": 31,
 }
+
+
+def document_text(
+    snapshot: Snapshot,
+    judged: dict[str, Verdict],
+    details: bool = False,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> str:
+    """The snapshot as one line of JSON, and more keys."""
+    import json
+
+    from gputui.inventory.document import to_document
+
+    # ASCII only: a lone surrogate of somebody's command line must not break the output.
+    return json.dumps({**to_document(snapshot, for_document(judged, snapshot.time), details), **more})
+
+
+def coloured() -> bool:
+    """Whether to colour: only on a terminal."""
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    return output_width() is not None and not plain
 
 
 def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, colour: bool) -> str:

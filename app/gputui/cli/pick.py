@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 
 from gputui.allocating.allocate import allocate
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, starting_nothing
-from gputui.cli.hosts_options import add_hosts_option, boxes_of, without_options
+from gputui.cli.common import DONE, Parser, add_source_options, opened, starting_nothing
+from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.request_options import AUTO, add_request_options, add_wait_option, memory, percent, request_of
 from gputui.sources.source import Want
 
@@ -49,7 +48,9 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
     if args.hosts is not None:
-        return _of_boxes(args, words)
+        from gputui.cli.boxes import pick_from_boxes
+
+        return pick_from_boxes(args, words)
     as_json = args.format == "json"
     if args.n == AUTO:
         from gputui.cli.planned_devices import settle_auto
@@ -86,16 +87,4 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
                 }
             )
         )
-    return DONE
-
-
-def _of_boxes(args: argparse.Namespace, words: Sequence[str]) -> int:
-    """The best set of several boxes."""
-    if args.wait is not None:
-        raise WrongCallError("--wait does not go with --hosts: each box has a queue of its own")
-    if args.format == "env":
-        raise WrongCallError("--format env does not go with --hosts: the variables are for another machine")
-    from gputui.cli.pick_hosts import pick_from
-
-    pick_from(boxes_of(args), without_options(words, "--hosts", "--format"), args.format, args.why)
     return DONE

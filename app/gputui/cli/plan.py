@@ -18,6 +18,7 @@ from gputui.cli.common import (
     print_line,
     say,
 )
+from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.launch_call import NEAR, add_launch_options, noted, options_of
 from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
 from gputui.cli.subject import Subject, subject_of
@@ -66,6 +67,7 @@ def parser() -> Parser:
     )
     made.add_argument("-o", "--output", dest="folder", metavar="DIR", help="where --use writes its files")
     made.add_argument("--overwrite", action="store_true", help="replace other files of these names")
+    add_hosts_option(made)
     add_launch_options(made)
     return made
 
@@ -81,6 +83,14 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.use is not None and not command and args.saved is None:
         raise WrongCallError("--use starts a command: put it after --, as in `--use ddp -- train.py`")
     _check_options(args)
+    if args.hosts is not None:
+        if args.use is not None or args.prove or args.measured is not None:
+            raise WrongCallError("--use, --prove and --measured are for this machine: not with --hosts")
+        from gputui.cli.boxes import call_on_boxes
+
+        # (The files that the command names are there in the directory of the same name.)
+        here = [f"--directory={os.getcwd()}"] if command and args.directory is None else []  # noqa: PTH109
+        return call_on_boxes("plan", args, [*words, *here], command)
     options = options_of(args, command or ())
     if options.nodes > 1:
         raise WrongCallError("the saved launch is for several machines, and a plan is for one")

@@ -30,6 +30,7 @@ from gputui.cli.common import (
     say,
     starting_nothing,
 )
+from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.rules import rules_of
 from gputui.inventory.document import waiters_document
 from gputui.inventory.formatting import duration, person, printable
@@ -48,12 +49,17 @@ def parser() -> Parser:
         "`gputui jobs stop ID` removes your own job from the queue.",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
+    add_hosts_option(made)
     add_source_options(made)
     return made
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
+    if args.hosts is not None:
+        from gputui.cli.boxes import call_on_boxes
+
+        return call_on_boxes("queue", args, words)
     want = Want.NAMES | Want.QUEUE if args.json else Want.ALL & ~(Want.LINKS | Want.TOPOLOGY)
     try:
         with opened(args) as source:

@@ -10,7 +10,7 @@ from pathlib import Path
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, say, starting_nothing
-from gputui.cli.ls import document_text
+from gputui.cli.ls_text import document_text
 from gputui.cli.rules import rules_of
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot

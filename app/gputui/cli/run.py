@@ -64,7 +64,7 @@ def parser() -> Parser:
         " [--dry-run] -- COMMAND…"
     )
     made.add_argument(
-        "--on",
+        *("--on", "--hosts"),
         metavar="BOX|A,B|all|anywhere",
         help="start it on another box, over ssh; with torchrun on several at the same time, -n on each (or"
         " A:4,B:2); all: on all boxes of the settings; anywhere: on the best of them",
@@ -125,7 +125,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.attach and args.detach:
         raise WrongCallError("--attach and --detach exclude each other")
     if args.on is not None:
-        from gputui.cli.run_on import run_on
+        from gputui.cli.on_boxes import run_on
 
         return run_on(args, words, command or ())
     if args.attach:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-import threading
 import time
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
@@ -17,8 +16,10 @@ from gputui.inventory.typed_json import DocumentError, Moment, Record, check, lo
 from gputui.jobs.last_lines import lines_in
 from gputui.jobs.source import place
 from gputui.launching.quoting import quote
-from gputui.sources.hosts.calls import Answer, UnwantedError, ask
-from gputui.sources.hosts.reading import MOST_REASON, reason
+from gputui.sources.hosts.calls import ask
+from gputui.sources.hosts.channel import Asker
+from gputui.sources.hosts.reading import unreadable
+from gputui.sources.hosts.session import Answer, UnwantedError
 from gputui.sources.hosts.ssh import Way
 
 EVERY = 10.0
@@ -85,14 +86,13 @@ class LogEnd(NamedTuple):
 
 def jobs_told(answer: Answer, now: float) -> BoxJobs:
     """What a box has answered to `jobs --json`; why it is not known, where it cannot be read."""
-    if answer.trouble is not None or answer.status != 0:
-        why = answer.trouble.text if answer.trouble is not None else reason(answer.said)
-        return BoxJobs(answer.alias, error=why)
+    if answer.error is not None:
+        return BoxJobs(answer.alias, error=answer.error)
     try:
         said = _TOLD.read(loads(answer.out))
         read = [_job(answer.alias, each) for each in said.jobs]
     except DocumentError as error:
-        return BoxJobs(answer.alias, error=printable(f"its answer cannot be read: {error}")[:MOST_REASON])
+        return BoxJobs(answer.alias, error=unreadable(error))
     read.sort(key=lambda job: place(job.summary))
     ended = [job for job in read if job.summary.over]
     shown = (*read[: len(read) - len(ended)], *ended[:MOST_ENDED])[:MOST_JOBS]
@@ -161,28 +161,28 @@ class JobsOfBoxes:
     """Asks each box on a thread of its own. `states` and `log` are for any thread."""
 
     def __init__(self, boxes: Sequence[str], way: Way, every: float = EVERY) -> None:
-        self._askers = {box: _Asker(box, way, every) for box in boxes}
+        self._askers = [_Jobs(box, way, every) for box in boxes]
         self._looked: BoxJob | None = None
 
     def start(self) -> None:
         """Begin to ask."""
-        for asker in self._askers.values():
+        for asker in self._askers:
             asker.start()
 
     def stop(self) -> None:
         """Ask no more, and end the questions that are on their way, soon."""
-        for asker in self._askers.values():
+        for asker in self._askers:
             asker.stop()
 
     @property
     def states(self) -> tuple[BoxJobs, ...]:
         """The boxes as they are known now, in their order."""
-        return tuple(asker.state for asker in self._askers.values())
+        return tuple(asker.state for asker in self._askers)
 
     def ask_now(self, box: str | None = None) -> None:
         """Wait no longer before a box, or each of them, is asked again."""
-        for name, asker in self._askers.items():
-            if box in (None, name):
+        for asker in self._askers:
+            if box in (None, asker.alias):
                 asker.ask_now()
 
     def look_at(self, job: BoxJob | None) -> None:
@@ -190,109 +190,83 @@ class JobsOfBoxes:
         # (It is another value where anything about it has changed, too.)
         if job != self._looked:
             self._looked = job
-            for box, asker in self._askers.items():
-                asker.look_at(job if job is not None and job.box == box else None)
+            for asker in self._askers:
+                asker.look_at(job if job is not None and job.box == asker.alias else None)
 
     @property
     def log(self) -> LogEnd | None:
         """That log; None until it has been read."""
         looked = self._looked.name if self._looked else None
-        found = (asker.log for asker in self._askers.values())
+        found = (asker.log for asker in self._askers)
         return next((log for log in found if log is not None and log.job == looked), None)
 
 
-class _Asker:
+class _Jobs(Asker):
     """One box."""
 
     def __init__(self, alias: str, way: Way, every: float) -> None:
+        super().__init__(alias, f"gputui jobs of {alias}")
         self.state = BoxJobs(alias)
         self.log: LogEnd | None = None
-        self._alias, self._way, self._every = alias, way, every
+        self._way, self._every = way, every
         self._looked: BoxJob | None = None
         self._log_read: tuple[str, bool] | None = None
         """The job whose log was read last, and whether it had ended by then."""
-        self._changed = threading.Condition()
         self._due = False
-        self._stopped = threading.Event()
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, name=f"gputui jobs of {self._alias}", daemon=True).start()
-
-    def stop(self) -> None:
-        with self._changed:
-            self._stopped.set()
-            self._changed.notify()
 
     def ask_now(self) -> None:
-        with self._changed:
-            self._due = True
-            self._changed.notify()
+        self._due = True
+        super().ask_now()
 
     def look_at(self, job: BoxJob | None) -> None:
-        with self._changed:
-            self._looked = job
-            self._changed.notify()
+        """Read the end of the log of this job, too."""
+        self._looked = job
+        self._now.set()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Ask until it is stopped."""
         # (A box that hangs must not keep one of the few connections that are made at a time from a page that
         # is opened after this one.)
         with contextlib.suppress(UnwantedError):
-            self._ask_again_and_again()
-
-    def _ask_again_and_again(self) -> None:
-        pause = self._every
-        while not self._stopped.is_set():
-            self.state = self._read()
-            good = self.state.error is None
-            pause = self._every if good else min(2 * pause, max(self._every, _LONGEST))
-            self._read_log(good)
-            self._rest(time.monotonic() + pause)
-
-    def _read(self) -> BoxJobs:
-        told = jobs_told(self._ask("jobs", "--json"), time.time())
-        if told.error is None:
-            return told
-        # (What was known stays, with the time at which it was so.)
-        return replace(self.state, error=told.error)
+            pause = self._every
+            while not self._stopped.is_set():
+                told = jobs_told(self._ask("jobs", "--json"), time.time())
+                if told.error is None:
+                    self.state, pause = told, self._every
+                    self._read_log(again=True)
+                else:
+                    # (What was known stays, with the time at which it was so.)
+                    self.state = replace(self.state, error=told.error)
+                    pause = min(2 * pause, max(self._every, _LONGEST))
+                self._rest(time.monotonic() + pause)
 
     def _ask(self, *words: str) -> Answer:
         # (Apart: a Ctrl-C that is for a command with our terminal is not for this.)
-        return ask(self._alias, words, self._way, apart=True, unwanted=self._stopped)
+        return ask(self.alias, words, self._way, apart=True, unwanted=self._stopped)
 
     def _rest(self, until: float) -> None:
         """Until it is time, or somebody asks; meanwhile the log of a job that one goes to is read."""
-        while True:
-            with self._changed:
-                job = self._looked
-                known = job is None or self._log_read == (job.name, self._over(job))
-                if known and not (self._due or self._stopped.is_set()):
-                    left = until - time.monotonic()
-                    if left <= 0:
-                        return
-                    # (A pause without an end has none.)
-                    self._changed.wait(None if math.isinf(left) else left)
-                if self._due or self._stopped.is_set():
-                    self._due = False
-                    return
-            self._read_log(True)
+        while not (self._due or self._stopped.is_set()):
+            self._read_log()
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            # (A pause without an end has none.)
+            self._now.wait(None if math.isinf(left) else left)
+            self._now.clear()
+        self._due = False
 
-    def _over(self, job: BoxJob) -> bool:
-        """Whether it has ended, as the box told last."""
-        jobs = self.state.jobs or ()
-        return any(now.summary.over for now in jobs if now.summary.id == job.summary.id)
-
-    def _read_log(self, reached: bool) -> None:
-        """Read the log of the job that is looked at; again only while the job runs."""
+    def _read_log(self, again: bool = False) -> None:
+        """Read the log of the job that is looked at, unless it has been; `again`, if the job runs on."""
         job = self._looked
-        if job is None or not reached:
+        if job is None:
             return
-        over = self._over(job)
-        if over and self._log_read == (job.name, True) and self.log is not None and self.log.error is None:
+        over = any(now.summary.over for now in self.state.jobs or () if now.summary.id == job.summary.id)
+        if self._log_read == (job.name, over) and not (
+            again and (not over or self.log is None or self.log.error)
+        ):
             return
         self._log_read = job.name, over
         answer = self._ask("jobs", "log", "-n", str(_LINES), job.summary.id)
-        if answer.trouble is not None or answer.status != 0:
-            why = answer.trouble.text if answer.trouble is not None else reason(answer.said)
-            self.log = LogEnd(job.name, (), why)
-        else:
-            self.log = LogEnd(job.name, lines_in(answer.out[-_MOST_LOG:])[-_LINES:])
+        lines = lines_in(answer.out[-_MOST_LOG:])[-_LINES:] if answer.error is None else ()
+        self.log = LogEnd(job.name, lines, answer.error)

@@ -38,13 +38,13 @@ class RayNode:
     """A node that is alive. `host` and `id` are strangers' text.
 
     host   the machine's name, None where the dashboard does not tell
-    gpus   how many devices Ray counts there;  used: how many of them it has given out (0.5 is a half of one)
+    gpus   how many devices Ray counts there;  given: how many of them it has given out (0.5 is a half of one)
     """
 
     id: str
     host: str | None
     gpus: float
-    used: float
+    given: float
 
 
 def address_of(text: str, environ: Mapping[str, str]) -> tuple[str, int]:

@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from gputui.inventory.document_reader import MOST_BYTES
-from gputui.inventory.light_dataclasses import dataclass
-from gputui.sources.hosts.remote_script import Mode
-from gputui.sources.hosts.session import Session, refuses_options
+from gputui.sources.hosts.session import LOOK, Answer, Session, UnwantedError
 from gputui.sources.hosts.ssh import Trouble, Way
 
 T = TypeVar("T")
@@ -23,35 +21,6 @@ PATIENCE = 60.0
 """Seconds after the connect timeout within which gputui must answer there: starting a driver may take many.
 (A login that hangs is given up earlier, `session.LOGIN_WITHIN`.)"""
 _SLOTS = threading.BoundedSemaphore(AT_ONCE)
-_LOOK = 0.2
-"""Seconds between two looks whether an answer is still wanted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a call on a box has come to.
-
-    status   the exit status of gputui there, None where it has not run
-    out      what it printed;  said: its messages
-    trouble  why it has not run, or was not heard to the end
-    mode     what has answered: gputui or nvidia-smi
-    """
-
-    alias: str
-    status: int | None
-    out: bytes
-    said: str
-    trouble: Trouble | None
-    mode: Mode | None = None
-
-    @property
-    def too_old(self) -> bool:
-        """Whether gputui there has refused an option of a call that ours has understood."""
-        return self.mode == "run" and refuses_options(self.status, self.said)
-
-
-class UnwantedError(Exception):
-    """Nobody waits for the answer any more."""
 
 
 def connect(
@@ -59,7 +28,7 @@ def connect(
 ) -> Session:
     """A session, when fewer than eight are still connecting. `options` are Session's; it raises what that
     does, and UnwantedError where meanwhile the answer is `unwanted`."""
-    while not _SLOTS.acquire(timeout=_LOOK if unwanted else None):
+    while not _SLOTS.acquire(timeout=LOOK if unwanted else None):
         if unwanted is not None and unwanted.is_set():
             raise UnwantedError
     try:
@@ -75,42 +44,46 @@ def ask(
     way: Way,
     views: bool = False,
     patience: float = PATIENCE,
-    own: bool = False,
     apart: bool = False,
     unwanted: threading.Event | None = None,
 ) -> Answer:
-    """The answer of one box; whatever happens to the connection is in it. `views` and `own` are those of
-    `remote_script.command`, `apart` is Session's. Raises ValueError for words that cannot be sent, and
-    UnwantedError soon after the answer is `unwanted`: the connection has been ended then."""
-    try:
-        session = connect(alias, words, way, unwanted, tied=True, views=views, own=own, apart=apart)
-    except OSError as error:
-        return Answer(alias, None, b"", "", Trouble("failed", f"ssh cannot be started: {error.strerror}"))
-    deadline = time.monotonic() + way.timeout + patience
+    """The answer of one box; whatever happens to the connection is in it. A gputui there that is too old for
+    the call is sent a copy of ours. `views` is that of `remote_script.command`, `apart` is Session's. Raises
+    ValueError for words that cannot be sent, and UnwantedError soon after the answer is `unwanted`: the
+    connection has been ended then."""
+
+    options: dict[str, Any] = {"tied": True, "views": views, "apart": apart, "watch": unwanted}
+
+    def asked(own: bool) -> Answer:
+        try:
+            session = connect(alias, words, way, unwanted, own=own, **options)
+        except OSError as error:
+            return cannot_start(alias, error)
+        return _heard(session, time.monotonic() + way.timeout + patience)
+
+    answer = asked(own=False)
+    return asked(own=True) if answer.too_old else answer
+
+
+def cannot_start(alias: str, error: OSError) -> Answer:
+    """Of a box for which there is no `ssh` here."""
+    return Answer(alias, None, b"", "", Trouble("failed", f"ssh cannot be started: {error.strerror}"))
+
+
+def _heard(session: Session, deadline: float) -> Answer:
     out: list[bytes] = []
-    size = 0
-    late = False
-    while not late:
-        if unwanted is not None and unwanted.is_set():
-            session.close()
-            raise UnwantedError
-        left = max(0.0, deadline - time.monotonic())
-        data = session.receive(left if unwanted is None else min(left, _LOOK))
+    trouble: Trouble | None = None
+    while trouble is None:
+        data = session.receive(max(0.0, deadline - time.monotonic()))
         if data is None:
             break
         out.append(data)
-        size += len(data)
-        late = size > MOST_BYTES or (not data and time.monotonic() >= deadline)
-    status = session.close() if late else session.finish()
-    if size > MOST_BYTES:
-        trouble: Trouble | None = Trouble("failed", "it prints more than an answer")
-    elif late:
-        trouble = Trouble("unreachable", "gputui there does not answer in time")
-    else:
-        trouble = session.trouble()
-        if trouble is None and status is None:
-            trouble = Trouble("failed", "ssh has not ended")
-    return Answer(alias, None if trouble else status, b"".join(out), session.said, trouble, session.mode)
+        if sum(map(len, out)) > MOST_BYTES:
+            trouble = Trouble("failed", "it prints more than an answer")
+        elif not data and time.monotonic() >= deadline:
+            trouble = Trouble("unreachable", "gputui there does not answer in time")
+    session.close() if trouble else session.finish()
+    return session.answer(b"".join(out), trouble)
 
 
 def of_each(

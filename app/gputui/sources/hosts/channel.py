@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -11,10 +10,10 @@ from typing import Literal, NamedTuple
 
 from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.sources.hosts.calls import AT_ONCE
-from gputui.sources.hosts.reading import Reading, read, reason
+from gputui.sources.hosts.calls import cannot_start, connect
+from gputui.sources.hosts.reading import Reading, read
 from gputui.sources.hosts.remote_script import Mode
-from gputui.sources.hosts.session import Session
+from gputui.sources.hosts.session import Session, UnwantedError
 from gputui.sources.hosts.ssh import TroubleKind, Way, ssh_argv
 
 State = Literal["connecting", "live", "stale", "dead"]
@@ -25,7 +24,8 @@ FIRST_WITHIN = 60.0
 """Seconds for the first reading after the connection: starting a driver may take many."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds before a connection that has ended is made again: doubled each time, until a reading has come."""
-_LOOK = 0.2
+_LOOK = 0.5
+"""Seconds between two looks whether the pace is another, or nobody listens any more."""
 _SOON_READ = 256 * 1024
 """Bytes of a line that whoever looks at the box may read at once: in 14 ms. A box of 8 GPUs tells 11,000."""
 
@@ -63,13 +63,30 @@ class BoxState:
         return self.state == "dead" and self.kind in ("denied", "host key")
 
 
+class Asker(threading.Thread):
+    """A box that is asked again and again, on a thread of its own; `state` is what is known of it."""
+
+    def __init__(self, alias: str, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.alias = alias
+        self._stopped, self._now = threading.Event(), threading.Event()
+
+    def stop(self) -> None:
+        """End, soon."""
+        self._stopped.set()
+        self._now.set()
+
+    def ask_now(self) -> None:
+        """Pause no longer before it is asked again."""
+        self._now.set()
+
+
 class Channels:
     """The channels of several boxes, and the `way` to them. `states` is for any thread."""
 
     def __init__(self, boxes: Sequence[str], way: Way, interval: float) -> None:
-        slots = threading.BoundedSemaphore(AT_ONCE)
         self.way = way
-        self._channels = [Channel(box, way, slots, interval) for box in boxes]
+        self._channels = [Channel(box, way, interval) for box in boxes]
 
     def start(self) -> None:
         """Connect to all of them, as many at a time as may be."""
@@ -81,7 +98,7 @@ class Channels:
         for channel in self._channels:
             channel.stop()
         for channel in self._channels:
-            channel.join()
+            channel.join(1.0)
 
     def set_interval(self, interval: float) -> None:
         """Read every so many seconds from now on, on each box."""
@@ -92,7 +109,7 @@ class Channels:
         """Make the connection to a dead box again without waiting for its time."""
         for channel in self._channels:
             if channel.alias == alias:
-                channel.connect_now()
+                channel.ask_now()
 
     def asking(self, alias: str) -> tuple[str, ...]:
         """The command that connects to a box and ends, for a terminal on which ssh may ask questions."""
@@ -104,55 +121,28 @@ class Channels:
         return tuple(channel.state for channel in self._channels)
 
 
-class Channel:
-    """One box, listened to on a thread of its own.
+class Channel(Asker):
+    """One box that is listened to.
 
     Lines are read when somebody looks at the box: to read those of twenty boxes one after another takes half
     of the CPU that each takes at its own moment, when the processor's caches hold something else (320 and
     650 µs a line). The first line, and long ones, are read on the thread.
     """
 
-    def __init__(self, alias: str, way: Way, slots: threading.Semaphore, interval: float) -> None:
-        self.alias, self._way, self._slots, self._interval = alias, way, slots, interval
+    def __init__(self, alias: str, way: Way, interval: float) -> None:
+        super().__init__(alias, f"gputui {alias}")
+        self._way, self._interval = way, interval
         self._state = BoxState(alias, since=time.time())
         self._own = False
         """Whether gputui there is too old to be followed, so that a copy of ours is sent."""
-        self._stopped = threading.Event()
-        self._now = threading.Event()
-        self._nudging = threading.Lock()
-        self._wake = self._woken = -1
-        """A pipe, as long as the thread runs: what is written wakes it."""
         self._heard = 0.0
         self._last_good = 0.0
         self._unread: _Line | None = None
         self._reading = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name=f"gputui {alias}", daemon=True)
-
-    def start(self) -> None:
-        """Begin to connect."""
-        self._wake, self._woken = os.pipe()
-        for end in (self._wake, self._woken):
-            os.set_blocking(end, False)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, soon."""
-        self._stopped.set()
-        self._now.set()
-        self._nudge()
-
-    def join(self) -> None:
-        """Wait a little for the end."""
-        self._thread.join(1.0)
-
-    def connect_now(self) -> None:
-        """Pause no longer before the connection is made again."""
-        self._now.set()
 
     def set_interval(self, interval: float) -> None:
         """The pace from now on."""
         self._interval = interval
-        self._nudge()
 
     @property
     def state(self) -> BoxState:
@@ -168,22 +158,8 @@ class Channel:
             return replace(state, state="stale", error="no news from it", since=self._last_good)
         return state
 
-    def _nudge(self) -> None:
-        # (Where the pipe is full, the thread is awake soon.)
-        with self._nudging, contextlib.suppress(BlockingIOError):
-            if self._woken >= 0:
-                os.write(self._woken, b"x")
-
-    def _run(self) -> None:
-        try:
-            self._connect_again_and_again()
-        finally:
-            with self._nudging:
-                os.close(self._wake)
-                os.close(self._woken)
-                self._wake = self._woken = -1
-
-    def _connect_again_and_again(self) -> None:
+    def run(self) -> None:
+        """Listen, and connect again, until it is stopped."""
         pause = _FIRST_PAUSE
         while not self._stopped.is_set():
             knew = self._own
@@ -196,38 +172,31 @@ class Channel:
 
     def _connected(self) -> bool:
         """Read until the connection ends; whether a reading has come."""
-        while not self._slots.acquire(timeout=_LOOK):
-            if self._stopped.is_set():
-                return False
         interval = self._interval
+        words = ("ls", "--json", "--follow", f"--interval={interval:g}")
+        came, wrong = False, None
         try:
-            words = ("ls", "--json", "--follow", f"--interval={interval:g}")
-            session = Session(
-                self.alias,
-                words,
-                self._way,
-                follows=True,
-                views=True,
-                apart=True,
-                own=self._own,
-                connected=self._slots.release,
-            )
+            session = connect(
+                self.alias, words, self._way, self._stopped,
+                follows=True, views=True, apart=True, own=self._own,
+            )  # fmt: skip
+        except UnwantedError:
+            return False
         except OSError as error:
-            self._slots.release()
-            self._dead(f"ssh cannot be started: {error.strerror}")
-            return False
-        try:
-            came, wrong = self._listen(session, interval)
-        finally:
-            session.close()
-        if session.lacks("--follow"):
+            ended = cannot_start(self.alias, error)
+        else:
+            try:
+                came, wrong = self._listen(session, interval)
+            finally:
+                session.close()
+            ended = session.answer()
+        if ended.too_old:
             self._own = True
-            return False
-        if not self._stopped.is_set():
-            trouble = session.trouble()
-            if wrong is None:
-                wrong = trouble.text if trouble is not None else reason(session.said)
-            self._dead(wrong, trouble.kind if trouble is not None else None)
+        elif not self._stopped.is_set():
+            self._dead(
+                wrong or ended.error or ended.reason,
+                ended.trouble.kind if ended.trouble is not None else None,
+            )
         return came
 
     def _dead(self, error: str, kind: TroubleKind | None = None) -> None:
@@ -249,8 +218,7 @@ class Channel:
         deadline = time.monotonic() + self._way.timeout + FIRST_WITHIN
         came = False
         while not self._stopped.is_set():
-            left = None if came else max(0.0, deadline - time.monotonic())
-            data = session.receive(left, self._wake)
+            data = session.receive(_LOOK)
             if data is None:
                 return came, None
             if interval != self._interval and session.mode == "run":
@@ -258,9 +226,8 @@ class Channel:
                 with contextlib.suppress(OSError):
                     session.send(f"{interval:g}\n".encode())
             if not data:
-                if left == 0.0:
+                if not came and time.monotonic() >= deadline:
                     return came, "gputui there does not answer in time"
-                self._woken_up()
                 continue
             buffer += data
             ends = b"\n\n" if session.mode == "nvidia-smi" else b"\n"
@@ -294,7 +261,3 @@ class Channel:
         since = self._state.since if self._state.state == "live" else line.came
         self._state = BoxState(self.alias, "live", reading, None, since)
         return None
-
-    def _woken_up(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake, 4096)

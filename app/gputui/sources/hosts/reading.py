@@ -9,11 +9,14 @@ from gputui.inventory.document_reader import from_document
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.typed_json import DocumentError
 from gputui.sources.hosts.nvidia_smi import snapshot_of
 from gputui.sources.hosts.remote_script import Mode
+from gputui.sources.hosts.session import MOST_REASON
 
-MOST_REASON = 300
+
+def unreadable(error: Exception) -> str:
+    """That an answer cannot be read, for the ValueError or the RecursionError of who has tried."""
+    return printable(f"its answer cannot be read: {error}")[:MOST_REASON]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,5 @@ def read(alias: str, text: bytes, mode: Mode | None, now: float, last: Reading |
             return Reading(alias, error=printable(error)[:MOST_REASON])
         before = (last.document, last.snapshot) if last and last.document and last.snapshot else None
         return Reading(alias, from_document(document, before), document)
-    except (DocumentError, ValueError, RecursionError) as error:
-        return Reading(alias, error=printable(f"its answer cannot be read: {error}")[:MOST_REASON])
-
-
-def reason(said: str) -> str:
-    """The last line of the messages of gputui there, without its name."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return printable(lines[-1].removeprefix("gputui: "))[:MOST_REASON] if lines else "no answer"
+    except (ValueError, RecursionError) as error:
+        return Reading(alias, error=unreadable(error))

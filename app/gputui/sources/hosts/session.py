@@ -7,11 +7,13 @@ import math
 import os
 import select
 import subprocess
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.sources.hosts.left_behind import end_with_us, has_ended
 from gputui.sources.hosts.remote_script import MARK, MODES, Mode, command
 from gputui.sources.hosts.sent_core import digest, zipped
@@ -31,13 +33,56 @@ _GRACE = 0.3
 LOGIN_WITHIN = 15.0
 """Seconds after the connect timeout in which a login there must come as far as our script: a home on a dead
 file server never does."""
+LOOK = 0.2
+"""Seconds between two looks whether an answer is still wanted."""
 _RUNS: tuple[Mode, ...] = ("run", "nvidia-smi")
 
 
-def refuses_options(status: int | None, said: str) -> bool:
-    """Whether that is how gputui ends that does not know an option: `said` are its messages."""
-    last = said.strip().splitlines()[-1:]
-    return status == _WRONG_CALL and last != [] and last[0].startswith("gputui: unrecognized arguments:")
+MOST_REASON = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call on a box has come to.
+
+    status   the exit status of gputui there, None where it has not run, or was not heard to the end
+    out      what it printed;  said: its messages
+    trouble  why it has no status
+    mode     what has answered: gputui or nvidia-smi
+    own      whether it was a copy of ours
+    """
+
+    alias: str
+    status: int | None
+    out: bytes
+    said: str
+    trouble: Trouble | None
+    mode: Mode | None = None
+    own: bool = False
+
+    @property
+    def error(self) -> str | None:
+        """Why it is no answer: the connection's trouble, or what gputui said there; None with status 0."""
+        if self.trouble is not None:
+            return self.trouble.text
+        return None if self.status == 0 else self.reason
+
+    @property
+    def reason(self) -> str:
+        """The last line of the messages of gputui there, without its name."""
+        lines = [line.strip() for line in self.said.splitlines() if line.strip()]
+        return printable(lines[-1].removeprefix("gputui: "))[:MOST_REASON] if lines else "no answer"
+
+    @property
+    def too_old(self) -> bool:
+        """Whether gputui there, which is no copy of ours, has refused an option that ours has understood."""
+        refused = self.mode == "run" and self.status == _WRONG_CALL and not self.own
+        last = self.said.strip().splitlines()[-1:]
+        return refused and last != [] and last[0].startswith("gputui: unrecognized arguments:")
+
+
+class UnwantedError(Exception):
+    """Nobody waits for the answer any more."""
 
 
 class Session:
@@ -59,16 +104,17 @@ class Session:
         apart: bool = False,
         own: bool = False,
         connected: Callable[[], None] | None = None,
+        watch: threading.Event | None = None,
     ) -> None:
         """`tied`, `follows`, `views`, `own`: as `remote_script.command` has them. `apart`: not in our process
         group, so that Ctrl-C does not reach it. `connected` is called once: when the login there has come as
         far as our script, when the connect timeout is over (ssh itself has given up connecting by then), or
-        at the end."""
+        at the end. Soon after `watch` is set, `receive` ends the connection and raises UnwantedError."""
         self.alias = alias
         self.own = own
         self.mode: Mode | None = None
         self.reached = False
-        self._connected = connected
+        self._connected, self._watch = connected, watch
         self._connects_until = time.monotonic() + way.timeout
         # (A person who is asked for a password may take his time.)
         self._login_until = None if way.prompts else self._connects_until + LOGIN_WITHIN
@@ -96,22 +142,16 @@ class Session:
         # A box that reads nothing must not hold us up.
         os.set_blocking(self._in, False)
         self._unsent: deque[bytes] = deque()
-        self.foreign = self.hung = self._closed = False
+        self._closed = False
+        self._gave_up: Trouble | None = None
         self._status: int | None = None
 
-    def receive(
-        self, seconds: float | None, wake: int | None = None, or_messages: bool = False
-    ) -> bytes | None:
-        """The output that has come, b"" where none came in so many seconds (None: however long it takes) or
-        `wake` can be read, or with `or_messages` where messages came; None at its end."""
-        if wake is not None:
-            self._poll.register(wake, select.POLLIN)
+    def receive(self, seconds: float | None, or_messages: bool = False) -> bytes | None:
+        """The output that has come, b"" where none came in so many seconds (None: however long it takes), or
+        with `or_messages` where messages came; None at its end."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while self._out in self._open:
-            ready = self._ready(deadline)
-            if wake in ready:
-                return b""
-            for descriptor in ready:
+            for descriptor in self._ready(deadline):
                 if descriptor == self._in:
                     self._write()
                     continue
@@ -131,16 +171,19 @@ class Session:
             self._poll.register(self._in, select.POLLOUT)
         ends = [deadline, self._connects_until if self._connected else None]
         ends.append(None if self.reached else self._login_until)
+        ends.append(time.monotonic() + LOOK if self._watch else None)
         known = [end for end in ends if end is not None]
         # (Rounded up: a poll that ends too early would be repeated until it is time.)
         wait = math.ceil(max(0.0, min(known) - time.monotonic()) * 1000) if known else None
         ready = [descriptor for descriptor, _ in self._poll.poll(wait)]
+        if self._watch is not None and self._watch.is_set():
+            self.close()
+            raise UnwantedError
         now = time.monotonic()
         if now >= self._connects_until:
             self._is_connected()
         if not self.reached and self._login_until is not None and now >= self._login_until:
-            self.hung = True
-            self._give_up()
+            self._give_up(Trouble("unreachable", "no answer in time: its login may hang"))
             return []
         return ready
 
@@ -168,8 +211,7 @@ class Session:
             line, newline, rest = self._before.partition(b"\n")
             # (However the pieces came: a line that is too long is foreign also where its end has come.)
             if len(line) > _MOST_BEFORE:
-                self.foreign = True
-                self._give_up()
+                self._give_up(Trouble("failed", "its login shell prints too much before a command starts"))
                 return b""
             if not newline:
                 return b""
@@ -190,7 +232,8 @@ class Session:
             self._unsent.append(b"%d\n" % len(core) + core)
         self.mode = mode
 
-    def _give_up(self) -> None:
+    def _give_up(self, why: Trouble) -> None:
+        self._gave_up = why
         self.process.terminate()
         self._poll.unregister(self._out)
         self._open.discard(self._out)
@@ -284,25 +327,18 @@ class Session:
                 return
             self._some(found)
 
-    def lacks(self, option: str) -> bool:
-        """Whether gputui there has refused an option that it does not know, because it is older than ours.
+    def answer(self, out: bytes = b"", trouble: Trouble | None = None) -> Answer:
+        """What the call has come to, of a session that has ended: `out` is what it printed, `trouble` what
+        was wrong with that."""
+        trouble = trouble or self._trouble()
+        return Answer(
+            self.alias, None if trouble else self._status, out, self.said, trouble, self.mode, self.own
+        )
 
-        (A copy of ours, `own`, knows it.)
-        """
-        refused = self.mode == "run" and self.process.returncode == _WRONG_CALL
-        return refused and not self.own and "unrecognized arguments" in self.said and option in self.said
-
-    @property
-    def too_old(self) -> bool:
-        """Whether gputui there, which is not our own copy, has refused an option that ours has understood."""
-        return self.mode == "run" and not self.own and refuses_options(self.process.returncode, self.said)
-
-    def trouble(self) -> Trouble | None:
+    def _trouble(self) -> Trouble | None:
         """Why there is no gputui at the other end, of a session that has ended; None where one has run."""
-        if self.hung:
-            return Trouble("unreachable", "no answer in time: its login may hang")
-        if self.foreign:
-            return Trouble("failed", "its login shell prints too much before a command starts")
+        if self._gave_up is not None:
+            return self._gave_up
         if self.mode == "none":
             there = "its gputui is older than this one" if self.own else "no gputui"
             return Trouble("no gputui", f"{there} and no Python 3.10 or newer there")
@@ -312,4 +348,7 @@ class Session:
         if self.mode in (None, "send"):
             last = self.said.strip().splitlines()[-1:] or ["no output"]
             return Trouble("no gputui", f"gputui could not be started there: {printable(last[0])[:200]}")
-        return None
+        if self._status is None:
+            return Trouble("failed", "ssh has not ended")
+        # (Less than 0: a signal has ended our ssh.)
+        return Trouble("failed", "the connection is lost") if self._status < 0 else None

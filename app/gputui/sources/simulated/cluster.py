@@ -29,7 +29,7 @@ SIMULATED = Cluster(
             ("dgx-1",),
             2,
             "",
-            (("dgx-1", (Gpus("h100", 2, 2, (4, 5)),)),),
+            (("dgx-1", (4, 5)),),
         ),
         Job("48230", "sweep", "PENDING", "train", (), 8, "Priority"),
     ),

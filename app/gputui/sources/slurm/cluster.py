@@ -13,20 +13,13 @@ _NOT_NOW = frozenset(
 )
 """States (slurm.h: node_states) in which Slurm starts nothing on a node. One that sleeps it wakes up."""
 
-_ENDED = frozenset(
-    (
-        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
-        *("PREEMPTED", "REVOKED", "TIMEOUT"),
-    )
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
     """The devices of one type of a node or a job.
 
     type     as the site calls it ("h100"), "" where it has no types
-    total    how many the node has; of a job: how many it has of that node, or asks for
+    total    how many the node has, or a job has or asks for
     used     how many of them jobs have
     indices  which of the node's these are, as Slurm counts them; None where it only counts
     """
@@ -104,6 +97,10 @@ class Partition:
     limit: str = ""
 
 
+JobDevices = tuple[tuple[str, tuple[int, ...]], ...]
+"""The devices that a job has: of each node its name, and which of its devices, as Slurm counts them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job of Slurm's. `devices` are those that it has, by node; () where Slurm does not tell, or it waits.
@@ -118,22 +115,11 @@ class Job:
     nodes: tuple[str, ...] = ()
     count: int | None = None
     reason: str = ""
-    devices: tuple[tuple[str, tuple[Gpus, ...]], ...] = ()
+    devices: JobDevices = ()
 
-    @property
-    def ended(self) -> bool:
-        """Whether it is over (Slurm keeps it for some minutes)."""
-        return self.state in _ENDED
-
-    def indices_on(self, node: str) -> frozenset[int]:
-        """The devices of a node that it has, as Slurm counts them."""
-        return frozenset(
-            index
-            for name, gpus in self.devices
-            if name == node
-            for each in gpus
-            for index in each.indices or ()
-        )
+    def indices_on(self, node: str) -> tuple[int, ...]:
+        """The devices of a node that it has."""
+        return next((indices for name, indices in self.devices if name == node), ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Words of Slurm that its text and its JSON have in common: GRES, lists of hosts, ranges. All bounded.
+"""Words in what Slurm prints: GRES, lists of hosts, ranges. All bounded.
 
 Node and partition names, reasons and job names are strangers' text: whoever shows them makes them printable.
 """

@@ -114,15 +114,12 @@ def _in_use(place: Place) -> str:
 
 def job_lines(cluster: Cluster, width: int) -> list[Line]:
     """The caller's own jobs, below a rule of their own; nothing where there are none."""
-    jobs = [job for job in cluster.jobs if not job.ended]
-    if not jobs:
+    if not cluster.jobs:
         return []
     lines = [title("your jobs", width, "squeue and scancel act on them")]
-    for job in jobs:
-        where = " ".join(
-            f"{name}:{ranges(index for each in gpus for index in each.indices or ())}".rstrip(":")
-            for name, gpus in job.devices
-        ) or ",".join(job.nodes)
+    for job in cluster.jobs:
+        has = (f"{name}:{ranges(indices)}".rstrip(":") for name, indices in job.devices)
+        where = " ".join(has) or ",".join(job.nodes)
         count = UNKNOWN if job.count is None else str(job.count)
         state = printable(job.state.lower())
         facts = (

@@ -1,10 +1,14 @@
-"""The text that Slurm's programs print, for versions without JSON: `scontrol -o show`, `squeue -o`."""
+"""The text that Slurm's programs print: `scontrol -o show`, `squeue -o`.
+
+(Their JSON says the same, where a version has it, and in another shape in each: 21.08, 22.05, 23.02, 24.05.)
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from gputui.sources.slurm.cluster import Job, Node, Partition
+from gputui.sources.slurm.cluster import Job, JobDevices, Node, Partition
 from gputui.sources.slurm.words import (
     MOST_NAME,
     MOST_NODES,
@@ -15,9 +19,12 @@ from gputui.sources.slurm.words import (
     states,
 )
 
-JOB_FORMAT = "%i|%T|%P|%N|%b|%r|%j"
+JOB_FORMAT = "%i|%A|%T|%P|%N|%b|%r|%j"
 """For `squeue -o`. The name is last: it may have anything in it."""
 
+_MOST_JOBS = 200_000
+_ABOUT = re.compile("JobId=([0-9]+) ")
+_HAS = re.compile(r" Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z]*)=")
 _SET_BY = re.compile(r" \[[^\[\]]*@[0-9T:-]+\]$")
 
@@ -69,23 +76,42 @@ def read_partitions(text: str) -> tuple[Partition, ...]:
     return tuple(found)
 
 
-def read_jobs(text: str) -> tuple[Job, ...]:
-    """The jobs of `squeue -o JOB_FORMAT`, whose first line is the heading."""
+def read_jobs(text: str, devices: Mapping[str, JobDevices]) -> tuple[Job, ...]:
+    """The jobs of `squeue -o JOB_FORMAT`, whose first line is the heading; `devices` are by their numbers."""
     found = []
-    for line in text.splitlines()[1:MOST_NODES]:
-        fields = line.split("|", 6)
-        if len(fields) == 7:
-            number, state, partition, nodes, gres, reason, name = fields
+    for line in text.split("\n")[1:MOST_NODES]:
+        fields = line.split("|", 7)
+        if len(fields) == 8:
+            id, number, state, partition, nodes, gres, reason, name = fields
             gpus = read_gres(gres)
             found.append(
                 Job(
-                    id=number[:MOST_NAME],
+                    id=id[:MOST_NAME],
                     name=name[:MOST_NAME],
                     state=state[:MOST_NAME],
                     partition=partition[:MOST_NAME],
                     nodes=hosts(nodes),
                     count=sum(each.total for each in gpus) if gpus else None,
                     reason="" if reason == "None" else reason[:MOST_REASON],
+                    devices=devices.get(number, ()),
                 )
             )
     return tuple(found)
+
+
+def read_devices(text: str) -> dict[str, JobDevices]:
+    """The devices of each job of `scontrol -d -o show job`, by its number.
+
+    A job's name may have line breaks, and look like a line about another's job: where there are two lines
+    about one, its devices are not known.
+    """
+    found: dict[str, JobDevices] = {}
+    for line in text.split("\n")[:_MOST_JOBS]:
+        if about := _ABOUT.match(line):
+            has = [(name, _indices(gres)) for nodes, gres in _HAS.findall(line) for name in hosts(nodes)]
+            found[about[1]] = () if about[1] in found else tuple(has)
+    return found
+
+
+def _indices(gres: str) -> tuple[int, ...]:
+    return tuple(index for each in read_gres(gres) for index in each.indices or ())

@@ -1,4 +1,4 @@
-"""The output of several boxes as one, line by line, each line with the name of its box."""
+"""Prints the output of jobs: that of one as it is, that of several boxes line by line, each with its box."""
 
 from __future__ import annotations
 
@@ -16,6 +16,34 @@ _LINE_OR_PROGRESS = re.compile(rb"[^\r\n]{0,%d}(?:\r*\n|\r+(?=[^\r\n]))" % _LONG
 """On a terminal: a progress bar that returns to the beginning of its line is replaced by the next one."""
 _NO_COLOUR = re.compile(rb"\x1b\[[0-9;:]*[A-Za-ln-z]")
 """What moves the cursor: it would get to the lines of another box."""
+
+
+def write(pieces: Iterable[bytes]) -> None:
+    """Print a log piece by piece; on a terminal without what could do it harm."""
+    on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
+    (_to_a_terminal if on_a_terminal else _as_it_is)(pieces)
+
+
+def _as_it_is(pieces: Iterable[bytes]) -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    for piece in pieces:
+        # (It is None where it was closed, and the log is read all the same: its end is the job's.)
+        if sys.stdout is not None:
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+
+
+def _to_a_terminal(pieces: Iterable[bytes]) -> None:
+    sanitizer = AnsiSanitizer()
+    try:
+        for piece in pieces:
+            sys.stdout.write(sanitizer.feed(piece))
+            sys.stdout.flush()
+        sys.stdout.write(sanitizer.feed(b"", final=True))
+    finally:
+        # A colour must not outlive the log.
+        sys.stdout.write("\x1b[0m")
 
 
 class PrefixedOutput:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputui.cli import prefixed_output
-from gputui.cli.prefixed_output import PrefixedOutput
+from gputui.cli import job_output
+from gputui.cli.job_output import PrefixedOutput
 
 
 class Out:
@@ -31,7 +31,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, *pieces: tuple[str, bytes]) -> byte
     """What two boxes, a and b, come to that write these pieces in turn."""
     out = Out()
     with monkeypatch.context() as patch:
-        patch.setattr(prefixed_output.sys, "stdout", out)
+        patch.setattr(job_output.sys, "stdout", out)
         output = PrefixedOutput("ab")
         for box, data in pieces:
             output.write(box, data)

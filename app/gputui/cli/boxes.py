@@ -1,0 +1,295 @@
+"""A call of gputui on other boxes (`--hosts`): each is asked, and their answers are merged.
+
+As JSON, each box is an entry with `host`, `error` and the keys of its own document; as text, each has the
+table that it prints, below its name. `ls` makes its tables here, from what the boxes read; of several boxes
+that `pick`, the best set wins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
+
+from gputui.allocating.errors import NotEnoughError
+from gputui.choosing.rules import Rules
+from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import for_document
+from gputui.cli.common import (
+    DONE,
+    NO_SOURCE,
+    NOT_ENOUGH,
+    WRONG_CALL,
+    WrongCallError,
+    output_width,
+    print_line,
+    say,
+)
+from gputui.cli.details_text import details_text
+from gputui.cli.follow import INTERVAL, Lines
+from gputui.cli.hosts_options import boxes_of, way, without_options
+from gputui.cli.ls_text import coloured, table
+from gputui.cli.rules import rules_of
+from gputui.inventory.document import SCHEMA, to_document
+from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.link import is_link, strength
+from gputui.inventory.text_table import cut
+from gputui.inventory.typed_json import Record, check, iso, loads, whole, within
+from gputui.sources.hosts.calls import ask, of_each
+from gputui.sources.hosts.channel import BoxState, Channels
+from gputui.sources.hosts.reading import Reading, read, unreadable
+from gputui.sources.hosts.session import MOST_REASON, Answer
+from gputui.sources.source import NoSourceError
+
+_IDS = re.compile(r"[A-Za-z0-9:,._/-]*")
+_LINE = 100
+"""Characters of the line that names the boxes that could not be asked."""
+
+
+def answers(boxes: Sequence[str], words: Sequence[str], views: bool = False) -> list[Answer]:
+    """What each box answers to a call of gputui with these words. Raises WrongCallError for words that cannot
+    be sent."""
+    how, unwanted = way(), threading.Event()
+    try:
+        return of_each(boxes, lambda box: ask(box, words, how, views, unwanted=unwanted), unwanted)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from None
+
+
+def entry(host: str, error: str | None, own: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """A box as JSON-ready values: what it is called here, why it is not known, `more`, its own document."""
+    first = {"host": host, "error": error, **more}
+    return {**first, **{key: value for key, value in own.items() if key not in first and key != "schema"}}
+
+
+class _Told(NamedTuple):
+    """A box: why it is not known, or its own document and its lines, as far as they are printed."""
+
+    host: str
+    error: str | None
+    own: Mapping[str, Any] = MappingProxyType({})
+    text: str = ""
+
+
+def _merged(found: Sequence[_Told], as_json: bool) -> int:
+    """Print what the boxes have said; one that cannot be reached is among them with the reason. 3 where none
+    can be."""
+    if as_json:
+        boxes = [entry(each.host, each.error, each.own) for each in found]
+        print(json.dumps({"schema": SCHEMA, "boxes": boxes}))
+    else:
+        print_line(
+            "\n".join(each.text or f"{each.host}  cannot be shown: {each.error}\n" for each in found)[:-1]
+        )
+    if any(each.error is None for each in found):
+        return DONE
+    if len(found) > 1 or as_json:
+        say("no box can be reached" if len(found) > 1 else f"{found[0].host}: {found[0].error}")
+    return NO_SOURCE
+
+
+def call_on_boxes(
+    name: str, args: argparse.Namespace, words: Sequence[str], command: Sequence[str] | None = None
+) -> int:
+    """A subcommand that prints a table, or a document with `--json`, as each box prints it."""
+    call = [name, *without_options(words, "--hosts"), *(("--", *command) if command else ())]
+    told = _document if args.json else _lines
+    found = answers(boxes_of(args), call)
+    return _merged([_Told(each.alias, each.error) if each.error else told(each) for each in found], args.json)
+
+
+def _document(answer: Answer) -> _Told:
+    try:
+        own = loads(answer.out)
+        whole().read(within(own, "schema"))
+    except ValueError as error:
+        return _Told(answer.alias, unreadable(error))
+    return _Told(answer.alias, None, own)
+
+
+def _lines(answer: Answer) -> _Told:
+    """Its lines below its name; what it has said, where there are none."""
+    width = output_width()
+    lines = [
+        cut(f"  {printable(line)}".rstrip(), width)
+        for line in answer.out.decode(errors="replace").splitlines()
+    ]
+    head = answer.alias if lines else f"{answer.alias}  {answer.reason.partition(';')[0]}"
+    return _Told(answer.alias, None, text="\n".join((head, *lines, "")))
+
+
+def list_boxes(args: argparse.Namespace) -> int:
+    """`gputui ls --hosts`: the devices of each box, judged by our rules."""
+    rules = rules_of(None)
+    if args.follow:
+        return _follow(boxes_of(args), rules, args.interval or INTERVAL)
+    words = ("ls", "--json", *(("--details",) if args.details else ()))
+    found = [_reading(each) for each in answers(boxes_of(args), words, views=True)]
+    if args.json:
+        return _merged(
+            [_Told(each.alias, each.error, own(each, rules, args.details)) for each in found], True
+        )
+    return _merged(
+        [_Told(each.alias, each.error, text=_table(each, rules, args.details)) for each in found], False
+    )
+
+
+def _reading(answer: Answer) -> Reading:
+    if answer.error is not None:
+        return Reading(answer.alias, error=answer.error)
+    return read(answer.alias, answer.out, answer.mode, time.time())
+
+
+def own(reading: Reading, rules: Rules, details: bool = False) -> dict[str, Any]:
+    """The box's own document, in which `hostname` is what it calls itself."""
+    found = reading.document
+    if found is None and reading.snapshot is not None:
+        judged = verdicts(reading.snapshot, rules)
+        found = to_document(reading.snapshot, for_document(judged, reading.snapshot.time), details)
+    found = found or {}
+    return {"hostname": found.get("host"), **found}
+
+
+def live_entry(state: BoxState, rules: Rules) -> dict[str, Any]:
+    """A box, with `state` and `since`; of one that is silent or gone, what was last known of it."""
+    known = own(state.reading or Reading(state.alias), rules)
+    return entry(state.alias, state.error, known, state=state.state, since=iso(state.since))
+
+
+def _table(reading: Reading, rules: Rules, details: bool) -> str:
+    if reading.snapshot is None:
+        return ""
+    here = reading.snapshot
+    shown = replace(here, host=replace(here.host, name=reading.alias))
+    text = table(shown, verdicts(shown, rules), output_width(), coloured())
+    return text + (details_text(shown, output_width()) if details else "")
+
+
+def _follow(boxes: Sequence[str], rules: Rules, interval: float) -> int:
+    """Print all boxes as they are as one line, again and again, until standard input ends; a line of standard
+    input is the pace from then on, here and there."""
+    channels, lines = Channels(boxes, way(), interval), Lines()
+    pace, stopped = [interval], threading.Event()
+
+    def set_interval(seconds: float) -> None:
+        pace[0] = seconds
+        channels.set_interval(seconds)
+
+    def document() -> str:
+        return json.dumps(
+            {"schema": SCHEMA, "boxes": [live_entry(state, rules) for state in channels.states]}
+        )
+
+    def tell() -> None:
+        while not stopped.wait(pace[0]) and lines.write(document):
+            pass
+
+    channels.start()
+    threading.Thread(target=tell, daemon=True).start()
+    try:
+        lines.obey(set_interval)
+    finally:
+        stopped.set()
+        channels.stop()
+    return DONE
+
+
+class Picked(NamedTuple):
+    """What a box would give: its devices and why these, as `pick --format json` prints them there.
+
+    rank  more is better: first the weakest link, then the memory that is free on each of the devices at least
+    """
+
+    rank: tuple[int, int]
+    box: str
+    ids: str
+    reason: str
+    document: dict[str, Any]
+
+
+def ranked(boxes: Sequence[str], words: Sequence[str], explain: bool = False) -> list[Picked]:
+    """The best set of each box that has one, the best of these first, equal ones in the order of the boxes;
+    `words` are options of `pick`.
+
+    Where one has it, those that could not be asked are named in a line, else each with its reason; with
+    `explain` that is said anyway. Raises NoSourceError where none could be asked, NotEnoughError where
+    none has enough, and WrongCallError where a box takes the words for a wrong call.
+    """
+    found: list[Picked] = []
+    reasons: dict[str, str] = {}
+    unasked: list[str] = []
+    for answer in answers(boxes, ("pick", "--format", "json", *words)):
+        box, why = answer.alias, answer.error
+        if answer.status == WRONG_CALL:
+            raise WrongCallError(f"{box}: {why}")
+        try:
+            if why is None:
+                found.append(_picked(answer))
+        except ValueError as error:
+            why = unreadable(error)
+        if why is None and explain:
+            say(f"{box}: {found[-1].ids}: {found[-1].reason}")
+        elif why is not None:
+            reasons[box] = why
+            if answer.status != NOT_ENOUGH:
+                unasked.append(box)
+    if explain or not found:
+        for box, why in reasons.items():
+            say(f"{box}: {why}")
+    elif len(unasked) == 1:
+        say(cut(f"{unasked[0]}: {reasons[unasked[0]]}", _LINE))
+    elif unasked:
+        say(cut(f"{len(unasked)} boxes could not be asked: {', '.join(unasked)}", _LINE))
+    if not found:
+        alone = len(boxes) == 1
+        where = boxes[0] if alone else "no box"
+        if len(unasked) < len(reasons):
+            raise NotEnoughError(f"{where} has {'not ' if alone else ''}enough devices")
+        raise NoSourceError(f"{where} {'cannot be asked' if alone else 'can be asked'}")
+    return sorted(found, key=lambda picked: picked.rank, reverse=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    memory_free: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    ids: Annotated[str, check(str, _IDS.fullmatch, "a list of devices")]
+    weakest_link: Annotated[str, check(str, is_link, "a link")] | None
+    devices: tuple[_Device, ...]
+    reason: str | None
+
+
+_SET = Record(_Set)
+
+
+def _picked(answer: Answer) -> Picked:
+    """Raises ValueError."""
+    document = loads(answer.out)
+    told = _SET.read(document)
+    # (-1 where it is not known.)
+    free = [-1 if device.memory_free is None else device.memory_free for device in told.devices]
+    why = printable(told.reason or "")[:MOST_REASON]
+    return Picked((strength(told.weakest_link), min(free, default=-1)), answer.alias, told.ids, why, document)
+
+
+def pick_from_boxes(args: argparse.Namespace, words: Sequence[str]) -> int:
+    """`gputui pick --hosts`: print the box and its devices on a line, or what the box prints, with "host"."""
+    if args.wait is not None:
+        raise WrongCallError("--wait does not go with --hosts: each box has a queue of its own")
+    if args.format == "env":
+        raise WrongCallError("--format env does not go with --hosts: the variables are for another machine")
+    picked = ranked(boxes_of(args), without_options(words, "--hosts", "--format"), args.why)[0]
+    if args.format == "json":
+        print(json.dumps({"host": None, **picked.document} | {"host": picked.box}))
+    else:
+        print(f"{picked.box} {picked.ids}")
+    return DONE
