@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from gputui.planning.comparison_axes import (
+from gputui.jobs.experiments.axes import (
     MOST_VARIANTS,
     Axis,
     AxisError,
