@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.cli import experiment
+from gputui.cli import experiment, experiment_call
+from gputui.cli.common import Parser
+
+
+def parser() -> Parser:
+    return experiment_call.parser("sweep")
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:

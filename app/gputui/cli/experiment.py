@@ -138,7 +138,7 @@ def _print(found: Experiment, args: argparse.Namespace) -> None:
     else:
         home = os.environ.get("HOME")
         ascii_only = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "") != "utf8"
-        place = Place(jobs, Path(home) if home else None)
+        place = Place(jobs, Path(home) if home else None, time.time())
         print_line("\n".join(lines(found, output_width(), place, ascii_only)))
 
 
@@ -301,8 +301,7 @@ def _experiment(
         if launches and allocation is not None:
             line = without_secrets_of(launches[number]).line
             devices = tuple(map(allocation.snapshot.label, launches[number].devices))
-        own = " ".join(without_secrets(variant.label.split(" "))[0])
-        rows.append(Row(variant.values, line, devices, (), known, own))
+        rows.append(Row(variant.values, line, devices, (), known, variant.label))
     return Experiment(
         id="",
         state="stopped",

@@ -75,8 +75,8 @@ def parser(kind: Kind) -> Parser:
             "steps per second, memory and utilization. Every variant is a job with a log; the devices stay\n"
             "claimed until the last one has ended. What --vary can name: a launch option of `gputui run`\n"
             "(launcher, processes, python, threads, numa-binding=on,off …), env:NAME, arg:--OPTION, arg:KEY\n"
-            "or word:NAME of the command, n=1,2,4, or gpus=0+1,2+3. Braces such as {1,2} in the command vary\n"
-            "it, too, as with `gputui each`.",
+            "or word:NAME of the command, n=1,2,4, or gpus=0+1,2+3. Braces such as {1,2} in the command\n"
+            "vary it, too, as with `gputui each`.",
             epilog="gputui compare -n 2 --vary launcher=python,torchrun --vary env:NCCL_P2P_DISABLE=0,1"
             " -- t.py",
         )
@@ -279,7 +279,8 @@ def prepared(
         name = "compare --vary …" if kind == "comparison" else "each -n 1"
         more = "" if kind == "comparison" else " --seed '{1..8}'"
         raise WrongCallError(
-            f"no command: put it after --, as in `gputui {name} -- python train.py{more}`, or --from-file FILE"
+            f"no command: put it after --, as in `gputui {name} -- python train.py{more}`,"
+            " or use --from-file FILE"
         )
     axes = _axes(args)
     base = tuple(command or ())
@@ -360,9 +361,8 @@ def _combination(
     shown_values = (*(shown(axis, value) for axis, value in settings), *task.values)
     own = label(list(zip((heading for _, heading in names), shown_values, strict=True)))
     if not settings:
-        own = task.label or " ".join(map(quote, task.words))
-    elif not task.values and task.label:
-        own = f"{own} {task.label}"
+        words = task.label.split(" ") if task.label else [*map(quote, without_secrets(task.words)[0])]
+        own = " ".join(without_secrets(words)[0])
     return Combination(settings, task.words, own, values)
 
 

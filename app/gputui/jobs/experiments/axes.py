@@ -139,6 +139,8 @@ def left_out(
             )
             if place is None:
                 raise AxisError(f"--except {text!r}: {word!r} is no NAME=VALUE of what is varied")
+            if place in wanted:
+                raise AxisError(f"--except {text!r} names {axes[place][1]} twice")
             name = next(name for name in axes[place] if word.startswith(f"{name}="))
             wanted[place] = word.removeprefix(f"{name}=")
         alike = {each for each in combinations if all(each[n] == value for n, value in wanted.items())}

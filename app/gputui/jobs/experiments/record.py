@@ -18,7 +18,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.untrusted_json import JsonValue
 from gputui.jobs.experiments.axes import label
 from gputui.jobs.experiments.braces import MOST_TASKS
-from gputui.jobs.record_fields import any_text, check_schema, maybe_moment, maybe_text, maybe_whole, texts
+from gputui.jobs.record_fields import any_text, maybe_moment, maybe_text, maybe_whole, texts
 
 SCHEMA = 1
 _MOST_RUNS = 100_000
@@ -30,8 +30,8 @@ State = Literal["running", "done", "stopped"]
 
 RunState = Literal["waiting", "running", "done", "failed", "timeout", "stopped"]
 """waiting: to be started, or started again; done: its command ended with status 0; failed: it ended
-otherwise, or could not be started; timeout: stopped because it took too long; stopped: by somebody, or together
-with its experiment."""
+otherwise, or could not be started; timeout: stopped because it took too long; stopped: by somebody, or
+together with its experiment."""
 _RUN_STATES: tuple[RunState, ...] = get_args(RunState)
 
 Basis = Literal["metric", "runtime", "wall"]
@@ -344,7 +344,6 @@ def _moment(seconds: float | None) -> str | None:
 
 def read(top: JsonValue, name: str, state: State) -> Experiment:
     """The experiment of a document, of an earlier version too; its id is `name`. Raises DocumentError."""
-    check_schema(top, SCHEMA)
     kind: Kind = "sweep" if top.get("tasks", None).known else "comparison"
     axes = tuple(
         (axis["name"].text(), axis["heading"].text()) for axis in top.get("axes", []).items(MOST_TASKS)

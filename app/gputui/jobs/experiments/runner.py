@@ -3,11 +3,11 @@
 Held devices (`gputui compare`): the variants run one after another, or beside one another as far as `memory`
 goes; their jobs are tied to this process and end with it.
 
-Devices of its own for each (`gputui each`): the next one starts when devices can be had. There is one place in
-line at most, like anybody's who waits: for the next one. Without `memory` a variant's devices are its job's
-alone and free for all when it ends. With `memory`, some run beside one another in one claim, which this process
-holds too as long as one of them runs; none is added while others are in line. These jobs are not tied to this
-process: if it is killed they go on, and whoever resumes the experiment adopts them.
+Devices of its own for each (`gputui each`): the next one starts when devices can be had, and like anybody
+else has one place in line until then. Without `memory` the devices belong to its job alone, and are free for
+all when it ends. With `memory`, some run beside one another in one claim, which this process holds too as long
+as one of them runs; none is added while others are in line. The jobs are not tied to this process: if it is
+killed they go on, and whoever resumes the experiment adopts them.
 """
 
 from __future__ import annotations
@@ -439,7 +439,7 @@ class Runner:
         return min(found, default=None)
 
     def _look(self) -> bool:
-        """Read devices that it is time to read, and stop what takes too long; whether anything was stopped."""
+        """Read devices where it is time to, and stop what takes too long; whether anything was stopped."""
         now = time.monotonic()
         due = [each for each in self._running.values() if each.keys and each.next <= now]
         if due and self._read is not None:

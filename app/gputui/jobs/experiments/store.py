@@ -12,10 +12,10 @@ from pathlib import Path
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
-from gputui.jobs.experiments.record import Experiment, Kind, State, document, read
+from gputui.jobs.experiments.record import SCHEMA, Experiment, Kind, State, document, read
 from gputui.jobs.job import JobError
 from gputui.jobs.process_tree import alive, here, identity
-from gputui.jobs.record_fields import identity_of, scope_of
+from gputui.jobs.record_fields import check_schema, identity_of, scope_of
 from gputui.jobs.record_folders import (
     RecordError,
     Unreadable,
@@ -177,6 +177,7 @@ def _runner() -> dict[str, object]:
 
 def _state_of(top: JsonValue) -> State:
     """The state that a record has; one that nobody runs any more is stopped. Raises DocumentError."""
+    check_schema(top, SCHEMA)
     state = top["state"].word(("running", "done", "stopped"))
     if state == "running":
         return "running" if _runs(top["runner"]) else "stopped"

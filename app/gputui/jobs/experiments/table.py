@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size
 from gputui.inventory.job_summary import how_it_failed
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import aligned, cut
 from gputui.jobs.experiments.record import Basis, Experiment, Run, Spread, Summary, log_of, summaries
+from gputui.launching.quoting import quote
 
 BASES: Mapping[Basis, str] = {
     "metric": "the figure that --metric finds",
@@ -72,7 +74,8 @@ def headline(experiment: Experiment) -> str:
     """How it stands, in a line."""
     what = "variants" if experiment.kind == "comparison" else "tasks"
     runs = f" × {experiment.repeat} runs" if experiment.repeat > 1 else ""
-    on = f" on GPU {','.join(experiment.devices)}" if experiment.devices else ""
+    on = f" on GPU {','.join(experiment.devices)}" if experiment.devices else " on the CPU"
+    on = on if experiment.kind == "comparison" else ""
     parts = [f"{experiment.count('done')}/{len(experiment.rows)} {what}{runs} done{on}"]
     for state in ("running", "waiting", "failed", "timeout", "stopped"):
         number = experiment.count(state)
@@ -88,10 +91,12 @@ def by_what(experiment: Experiment) -> str:
 
 
 class Place(NamedTuple):
-    """What the column of logs depends on: the folder of the jobs, and the home that "~" stands for."""
+    """What the columns of the time and the logs of tasks depend on: the folder of the jobs, the home that "~"
+    stands for, and the time (seconds since the epoch)."""
 
     jobs: PurePath
     home: PurePath | None
+    now: float
 
 
 def table(experiment: Experiment, width: int | None = None, place: Place | None = None) -> list[str]:
@@ -126,7 +131,9 @@ def _table(
     columns: list[tuple[str, _Cell]] = []
     for figure in _FIGURES:
         known = any(each.spreads[figure.name] is not None for each in found)
-        if figure.name == basis and (known or not sweep):
+        if figure.name == "wall" and sweep:
+            columns.insert(0, (figure.heading, lambda each: _took(each, place)))
+        elif figure.name == basis and (known or not sweep):
             compared = [("VS BEST", _difference)] if experiment.compares else []
             columns[:0] = [(figure.heading, _spread_of(figure, spread)), *compared]
         elif figure.name in ("metric", "runtime", "wall"):
@@ -191,9 +198,16 @@ def how(run: Run) -> str:
 
 
 def took(run: Run) -> str:
-    """How long it took: by its log where that says it."""
-    time = run.wall if run.runtime is None else run.runtime
-    return UNKNOWN if time is None else seconds(time) if time < 60 else duration(time)
+    """How long it took."""
+    return UNKNOWN if run.wall is None else f"{run.wall:.1f}s" if run.wall < 10 else duration(run.wall)
+
+
+def _took(summary: Summary, place: Place | None) -> str:
+    """How long the last run of a task took, or has taken."""
+    run = summary.row.last
+    if run is None or run.started is None:
+        return ""
+    return took(replace(run, wall=place.now - run.started) if run.state == "running" and place else run)
 
 
 def bars(experiment: Experiment, figure: Figure, width: int, ascii_only: bool = False) -> list[str]:
@@ -274,7 +288,7 @@ def list_rows(experiments: Sequence[Experiment], now: float) -> list[str]:
                 f"{duration(max(0.0, now - each.created))} ago",
                 cut(printable(each.title), _MOST_LABEL),
                 UNKNOWN if best is None else printable(best),
-                printable(" ".join(command)),
+                " ".join(map(quote, command)),
             )
         )
     return aligned(rows)
