@@ -1,4 +1,4 @@
-"""The fields that the records of jobs, comparisons and sweeps have in common, read from untrusted JSON.
+"""The fields that the records of jobs and experiments have in common, read from untrusted JSON.
 
 What a field cannot be raises DocumentError.
 """

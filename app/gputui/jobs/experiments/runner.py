@@ -5,8 +5,8 @@ goes; their jobs are tied to this process and end with it.
 
 Devices of its own for each (`gputui each`): the next one starts when devices can be had, and like anybody
 else has one place in line until then. Without `memory` the devices belong to its job alone, and are free for
-all when it ends. With `memory`, some run beside one another in one claim, which this process holds too as long
-as one of them runs; none is added while others are in line. The jobs are not tied to this process: if it is
+all when it ends. With `memory`, some run beside one another in one claim, which this process holds too while
+one of them runs; none is added while others are in line. The jobs are not tied to this process: if it is
 killed they go on, and whoever resumes the experiment adopts them.
 """
 
