@@ -20,7 +20,7 @@ from time import thread_time
 from fuzz.hostile_files import EVERY
 from gputui.allocating.settings import settings
 from gputui.cli.common import WrongCallError
-from gputui.cli.each import _tasks_of_file
+from gputui.cli.experiment_call import _tasks_of_file
 from gputui.inventory.errors import GputuiError
 from gputui.jobs.experiments.log_figures import read_figures
 from gputui.jobs.experiments.runner import _lines

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -34,13 +34,13 @@ from gputui.cli.experiment_call import (
     kept_words,
     parser,
     prepared,
+    without,
 )
 from gputui.cli.launch_call import NEAR, allocated, how_confined_here, launch_on
 from gputui.cli.request_options import constraints_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import cut
 from gputui.jobs import FOLDER
 from gputui.jobs.experiments import store
@@ -59,7 +59,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.secrets import without_secrets
 from gputui.launching.start import StartError
 from gputui.library.agreement import agreement
-from gputui.sources.source import NoSourceError, Source, Want
+from gputui.sources.source import NoSourceError, Source
 from gputui.system.ending_signals import EndedError, until_a_signal
 from gputui.system.environment import given_environment
 
@@ -156,7 +156,7 @@ def _new(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int
     try:
         if args.dry_run:
             return _dry_run(call, allocation)
-        launches = _launches(call, allocation)
+        launches = _launches(call, lambda _: allocation) if allocation is not None else []
         experiment = _experiment(kind, call, words, allocation, launches)
         if args.detach:
             if experiment.withheld and args.from_file is not None:
@@ -198,7 +198,7 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
     if args.detach:
         if args.from_file == STDIN:
             raise WrongCallError("--from-file - with --resume has no --detach: stdin ends with this call")
-        return _resumed_as_a_job(found, _without_resume(words), command or (), args)
+        return _resumed_as_a_job(found, without(words, "--resume"), command or (), args)
     try:
         # (What is relative in its words is so from there.)
         os.chdir(found.directory)
@@ -216,7 +216,8 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
     _check_here(call.args)
     allocation = _allocation(_on_the_same_devices(call, found), holds=True)
     try:
-        return _run(call, found, allocation, _launches(call, allocation))
+        launches = _launches(call, lambda _: allocation) if allocation is not None else []
+        return _run(call, found, allocation, launches)
     finally:
         if allocation is not None:
             allocation.release()
@@ -238,17 +239,6 @@ def _check_here(args: argparse.Namespace) -> None:
         raise WrongCallError(
             "tasks run on this machine's devices: --demo, --from and --root go with --dry-run"
         )
-
-
-def _without_resume(words: Sequence[str]) -> list[str]:
-    left, found = list(words), []
-    while left:
-        word = left.pop(0)
-        if word == "--resume":
-            del left[:1]
-        elif not word.startswith("--resume="):
-            found.append(word)
-    return found
 
 
 def _resumed_as_a_job(
@@ -381,15 +371,15 @@ def _said(launch: Launch) -> list[str]:
     return [*(f"warning: {each}" for each in launch.warnings), *(f"note: {each}" for each in launch.remarks)]
 
 
-def _launches(call: Prepared, allocation: Allocation | None) -> list[Launch]:
-    """The launch of every variant on devices that are held; what there is to say of them is said once. Raises
-    RequestError."""
+def _launches(call: Prepared, on: Callable[[Variant], Allocation]) -> list[Launch]:
+    """The launch of every variant on its own of these devices; what there is to say of them is said once.
+    Raises RequestError."""
     found: list[Launch] = []
     told: dict[str, list[str]] = {}
-    for variant in call.every if allocation is not None else ():
-        own = allocation._replace(devices=_own(variant, allocation.devices, allocation))  # type: ignore[union-attr]
+    for variant in call.every:
+        held = on(variant)
         try:
-            found.append(_launch(variant, own))
+            found.append(_launch(variant, held._replace(devices=_own(variant, held.devices, held))))
         except RequestError as error:
             raise RequestError(f"{variant.label}: {error}") from None
         for text in _said(found[-1]):
@@ -400,27 +390,25 @@ def _launches(call: Prepared, allocation: Allocation | None) -> list[Launch]:
     return found
 
 
-def _dry_run(call: Prepared, allocation: Allocation | None) -> int:
+def _dry_run(call: Prepared, held: Allocation | None) -> int:
     """Every launch line: on the devices that would be held, or that the first of its kind would get now."""
-    tell, known = Once(), dict[tuple[object, ...], Allocation]()
-    for variant, launch in zip(call.every, _launches(call, allocation), strict=False):
-        say(printable(variant.label))
-        print_line(launch.line)
-    found = []
-    for variant in call.every:
+    known = dict[tuple[object, ...], Allocation]()
+
+    def on(variant: Variant) -> Allocation:
+        if held is not None:
+            return held
         request = variant.request
-        if request is None:
-            continue
+        assert request is not None
         key = (request.count, request.names, request.group, request.order)
         if key not in known:
             approve = agreement(variant.options, variant.intent, request, os.environ)
             known[key] = allocated(call.args, request, holds=False, approve=approve)
-        launch = _launch(variant, known[key]._replace(request=request))
-        for text in _said(launch):
-            tell(text)
-        found.append(launch.line)
-    if found:
-        print_line("\n".join(found))
+        return known[key]._replace(request=request)
+
+    for variant, launch in zip(call.every, _launches(call, on), strict=True):
+        if held is not None:
+            say(printable(variant.label))
+        print_line(launch.line)
     return DONE
 
 
@@ -434,7 +422,7 @@ def _run(
     tell = Once()
 
     def planned(variant: Variant, made: Launch | None) -> Planned:
-        request = variant.request or call.request
+        request = call.request or variant.request
         assert request is not None
 
         def launch(on: Allocation) -> Launch:
@@ -457,7 +445,6 @@ def _run(
     # (Nothing else limits how many run at once on the CPU.)
     most = args.jobs or (1 if cpu_only or (allocation is not None and not allocation.devices) else None)
     reads = not elsewhere(args) and not cpu_only and (allocation is None or bool(allocation.devices))
-    reader = _Reader(args) if reads else None
     made: Sequence[Launch | None] = launches or [None] * len(call.every)
     runner = Runner(
         experiment,
@@ -469,20 +456,16 @@ def _run(
         Limits(most, args.memory, args.retry, args.stop_on_failure, args.timeout, args.warm_up, args.before),
         constraints_of(args),
         allocation,
-        reader.read if reader is not None else None,
+        reads,
     )
     number, trouble = 0, None
-    try:
-        with store.running_alone(experiment, os.environ), until_a_signal():
-            try:
-                runner.run()
-            except EndedError as error:
-                number = error.number
-            except (NotEnoughError, RequestError, NoSourceError, JobError) as error:
-                trouble = error
-    finally:
-        if reader is not None:
-            reader.close()
+    with store.running_alone(experiment, os.environ), until_a_signal():
+        try:
+            runner.run()
+        except EndedError as error:
+            number = error.number
+        except (NotEnoughError, RequestError, NoSourceError, JobError) as error:
+            trouble = error
     found = runner.experiment
     command = f"gputui {SUBCOMMANDS[kind]}"
     if number:
@@ -547,28 +530,3 @@ class _Progress(AllocationListener):
         number = f"{(run.round - 1) * len(experiment.rows) + place + 1}/{experiment.wanted}"
         label = printable(cut(experiment.label(experiment.rows[place]), 60))
         say(f"{number if run.round else 'warm-up'} {label}: {text}")
-
-
-class _Reader:
-    """Reads memory and utilization of devices; says once why it cannot."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._opened = opened(args)
-        self._source: Source | None = None
-        self._gone = False
-
-    def read(self, keys: Collection[str]) -> Snapshot | None:
-        if self._gone:
-            return None
-        try:
-            if self._source is None:
-                self._source = self._opened.__enter__()
-            return self._source.read(Want.LOAD | Want.HOST)
-        except NoSourceError as error:
-            self._gone = True
-            say(f"warning: memory and utilization are not measured any more: {error}")
-            return None
-
-    def close(self) -> None:
-        if self._source is not None:
-            self._opened.__exit__(None, None, None)

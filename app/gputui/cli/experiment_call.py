@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import itertools
 import os
 import re
@@ -24,7 +25,7 @@ from gputui.cli.launch_call import (
     own_job,
     request_for,
 )
-from gputui.cli.request_options import add_wait_option, add_window_option, count, memory, request_of
+from gputui.cli.request_options import add_wait_option, add_window_option, count, memory
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.jobs.experiments.axes import (
     JOIN,
@@ -43,11 +44,11 @@ from gputui.jobs.experiments.axes import (
 from gputui.jobs.experiments.braces import MOST_TASKS, Expansion, TooManyTasksError, brace_axes, expanded
 from gputui.jobs.experiments.log_figures import read_metric
 from gputui.jobs.experiments.record import Kind, Row
-from gputui.launching.intent import Asked, ContradictionError, Intent, settle
+from gputui.launching.intent import Intent
 from gputui.launching.launch_options import LaunchOptions, OptionError, table
 from gputui.launching.quoting import quote
 from gputui.launching.read_intent import read_intent
-from gputui.launching.secrets import MARK, program_and_script, secret_word, without_secrets
+from gputui.launching.secrets import MARK, secret_word, without_secrets
 from gputui.launching.shell_words import shell_syntax, split
 from gputui.sources.source import Want
 
@@ -234,8 +235,8 @@ class Combination:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A variant before it has devices: `args` is the call as if it were a `gputui run` of this variant;
-    `request` is None where devices are held for all."""
+    """A variant before it has devices: `args` is the call as if it were a `gputui run` of this variant, and
+    `request` what that would ask for."""
 
     settings: tuple[Setting, ...]
     label: str
@@ -300,18 +301,11 @@ def prepared(
         made = tuple(_variant(args, each) for each in every)
     except AxisError as error:
         raise WrongCallError(str(error)) from None
-    if kind == "comparison":
-        if made[0].options.nodes > 1:
-            raise WrongCallError("a launch on several machines cannot be compared from one of them")
-        return Prepared(args, names, base, made, _request(args, made), secret)
+    if kind == "comparison" and made[0].options.nodes > 1:
+        raise WrongCallError("a launch on several machines cannot be compared from one of them")
     tell = Once()
-    if args.gpus is not None:
-        try:
-            entries_of(args.gpus)
-        except NamingError as error:
-            raise WrongCallError(str(error)) from None
-    own = (_with_request(args, number, each, tell) for number, each in enumerate(made, 1))
-    return Prepared(args, names, base, tuple(own), None, secret)
+    made = tuple(_with_request(kind, each, tell) for each in made)
+    return Prepared(args, names, base, made, _for_all(made) if kind == "comparison" else None, secret)
 
 
 class Once:
@@ -511,85 +505,72 @@ def _typed(axis: Axis, value: str, read: Callable[[str], int]) -> int:
         raise AxisError(f"{axis.name}: {error}") from None
 
 
-def _with_request(args: argparse.Namespace, number: int, variant: Variant, tell: Once) -> Variant:
-    """The variant with a request for devices of its own. Raises WrongCallError."""
+def _with_request(kind: Kind, variant: Variant, tell: Once) -> Variant:
+    """The variant with a request for devices of its own; of tasks, `--gpus` says from which they are picked.
+    Raises WrongCallError."""
     own = copy.copy(variant.args)
-    pool = None if own.gpus is None or own.gpus.strip() == NONE else own.gpus
+    pool = None if kind == "comparison" or own.gpus is None or own.gpus.strip() == NONE else own.gpus
     if pool is not None:
         own.gpus = None
     elif own.gpus is not None and own.n is not None:
         raise WrongCallError("--gpus none is CPU only: leave -n out")
-    if args.memory is not None:
-        own.min_free = args.memory
+    if own.memory is not None:
+        own.min_free = own.memory
     try:
+        if variant.args.gpus is not None:
+            entries_of(variant.args.gpus)
         confine = how_confined_here(own, variant.options)
         request = request_for(own, variant.options, variant.intent, own_job(), tell, confine)
-    except (RequestError, WrongCallError) as error:
-        raise WrongCallError(f"task {number}: {error}") from None
-    if pool is not None:
-        if request.names is not None:
-            raise WrongCallError(f"task {number}: its command names its devices: leave --gpus out")
-        request = replace(request, names=pool)
-    if args.memory is not None and not request.picks:
-        raise WrongCallError(f"task {number}: --memory is for devices that gputui picks")
+        if pool is not None:
+            if request.names is not None:
+                raise WrongCallError("its command names its devices: leave --gpus out")
+            request = replace(request, names=pool)
+        if own.memory is not None and kind == "sweep" and not request.picks:
+            raise WrongCallError("--memory is for devices that gputui picks")
+    except (NamingError, RequestError, WrongCallError) as error:
+        raise WrongCallError(f"{variant.label}: {error}") from None
     return replace(variant, args=own, request=request)
 
 
-def _request(args: argparse.Namespace, every: Sequence[Variant]) -> Request:
+def _for_all(every: Sequence[Variant]) -> Request:
     """One request for all variants: the most devices that one of them has, or all that they name."""
-    holding, first = copy.copy(args), every[0]
-    counts = [variant.args.n for variant in every if variant.args.n is not None and args.n is None]
-    named = [variant.args.gpus for variant in every if variant.args.gpus is not None and args.gpus is None]
-    if counts:
-        largest = max(every, key=lambda variant: variant.args.n)
-        holding.n, first = largest.args.n, largest
-    if named:
-        holding.gpus = ",".join(dict.fromkeys(word for names in named for word in names.split(",")))
-    if args.memory is not None:
-        holding.min_free = args.memory
-    if any(variant.options.ids == "uuid" for variant in every):
-        # (Else a dry run would not read them.)
-        holding.ids = "uuid"
-    holding.threads = next((v.args.threads for v in every if v.args.threads == NEAR), args.threads)
-    confine = how_confined_here(holding, first.options)
-    if named:
-        asked = Asked(None, holding.gpus, holding.group)
-        facts = Want.VERDICT | Want.TOPOLOGY if holding.threads == NEAR else Want.VERDICT
-        facts |= Want.NODES if confine != "never" else Want(0)
-        purpose = program_and_script(first.options.command)
-        request = request_of(holding, purpose, facts, job=own_job(), asked=asked)
-    else:
-        request = request_for(holding, first.options, first.intent, own_job(), confine=confine)
-    for variant in every:
-        asked = Asked(variant.args.n, variant.args.gpus, variant.args.group)
-        try:
-            settled = settle(asked, variant.intent, args.force)
-        except (ContradictionError, NamingError) as error:
-            raise WrongCallError(f"{variant.label}: {error}") from None
-        if counts or named:
-            continue
-        number = None if settled.names is not None and settled.count is None else settled.count
-        own = settled.group.unit if settled.group is not None else 1
-        if settled.names != request.names or (request.picks and (number or own) != request.count):
-            raise WrongCallError(
-                f"{variant.label}: its command asks for other devices than the first variant's:"
-                " say -n or --gpus, or vary n"
-            )
-    return request
+    requests = [variant.request for variant in every if variant.request is not None]
+    kinds = {axis.kind for axis, _ in every[0].settings}
+    found = max(requests, key=lambda each: each.count or 0) if "n" in kinds else requests[0]
+    if "gpus" in kinds:
+        words = (word for each in requests if each.names for word in each.names.split(","))
+        found = replace(found, names=",".join(dict.fromkeys(words)), count=None)
+    elif "n" not in kinds:
+        for variant in every:
+            own = variant.request
+            if own is not None and (own.names, own.count) != (found.names, found.count):
+                raise WrongCallError(
+                    f"{variant.label}: its command asks for other devices than the first variant's:"
+                    " say -n or --gpus, or vary n"
+                )
+    return replace(found, facts=functools.reduce(Want.__or__, (each.facts for each in requests)))
+
+
+_OF_THIS_CALL = ("--detach", "--json", "--csv", "-q", "--quiet", "--resume", "--from-file")
+_WITH_VALUE = ("--resume", "--from-file")
+
+
+def without(words: Sequence[str], *options: str) -> list[str]:
+    """Words of a call without these options and their values."""
+    left, found = list(words), []
+    while left:
+        word = left.pop(0)
+        option = word.partition("=")[0]
+        if option not in options:
+            found.append(word)
+        elif option == word and option in _WITH_VALUE:
+            del left[:1]
+    return found
 
 
 def kept_words(prepared: Prepared, words: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
     """The options of a call that a later `--resume` repeats, without secrets; and what is left out."""
-    of_this_call = ("--detach", "--json", "--csv", "-q", "--quiet", "--resume", "--from-file")
-    found, withheld = list[str](), list(prepared.secret_axes)
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        option = word.partition("=")[0]
-        if option in of_this_call:
-            del left[: option == word and option in ("--resume", "--from-file")]
-        else:
-            found.append(word)
+    found, withheld = without(words, *_OF_THIS_CALL), list(prepared.secret_axes)
     for place, word in enumerate(found):
         text = word.removeprefix("--vary=")
         name = next((each for each in prepared.secret_axes if text.startswith(f"{each}=")), None)

@@ -19,7 +19,7 @@ import shlex
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Thread
@@ -63,10 +63,6 @@ _SOON, _PACE = 0.1, 1.0
 _MOST_LOG, _MOST_LINES = 1024 * 1024, 20_000
 """Bytes at the end of a log in which figures are looked for: they are told at the end of a training."""
 _LONGEST_NAME = 60
-
-
-Read = Callable[[Collection[str]], Snapshot | None]
-"""Reads the devices with these keys; None where they cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +162,8 @@ class Runner:
     """One experiment on its way; `experiment` is as it stands, whatever ends it.
 
     `planned` are the variants in their order, `opened` opens the source of the box (for variants without
-    devices, with True), `held` are the devices that all of them run on, None where each has its own. `read`
-    is None where no device is to be read.
+    devices, with True), `held` are the devices that all of them run on, None where each has its own. `reads`:
+    memory and utilization of devices are measured.
     """
 
     def __init__(
@@ -181,12 +177,14 @@ class Runner:
         limits: Limits,
         constraints: Sequence[str] = (),
         held: Allocation | None = None,
-        read: Read | None = None,
+        reads: bool = True,
     ) -> None:
         self.experiment = experiment
         self._planned, self._environ, self._job_environ = planned, environ, job_environ
         self._opened, self._listener, self._limits = opened, listener, limits
-        self._constraints, self._read = constraints, read
+        self._constraints, self._reads = constraints, reads
+        self._stack = contextlib.ExitStack()
+        self._source: Source | None = None
         self._metric = re.compile(experiment.metric) if experiment.metric is not None else None
         self._for_all = _Held(held) if held is not None else None
         self._most = limits.jobs or (1 if held is not None and limits.memory is None else len(planned))
@@ -206,9 +204,9 @@ class Runner:
         KeptError, JobError.
         """
         trouble: Exception | None = None
-        with contextlib.ExitStack() as stack:
+        with self._stack:
             if self._for_all is not None:
-                self._tie = stack.enter_context(_tie())
+                self._tie = self._stack.enter_context(_tie())
             try:
                 self._adopt()
                 while self._running or (self._todo and not self._halted):
@@ -433,7 +431,7 @@ class Runner:
 
     def _next_look(self) -> float | None:
         """When something is to be looked at next."""
-        found = [each.next for each in self._running.values() if self._read is not None and each.keys]
+        found = [each.next for each in self._running.values() if self._reads and each.keys]
         if self._limits.seconds is not None:
             found += [each.began + self._limits.seconds for each in self._running.values()]
         return min(found, default=None)
@@ -442,15 +440,25 @@ class Runner:
         """Read devices where it is time to, and stop what takes too long; whether anything was stopped."""
         now = time.monotonic()
         due = [each for each in self._running.values() if each.keys and each.next <= now]
-        if due and self._read is not None:
-            snapshot = self._read({key for each in due for key in each.keys})
-            for each in due:
-                each.see(snapshot)
+        snapshot = self._now() if due and self._reads else None
+        for each in due if self._reads else ():
+            each.see(snapshot)
         limit = self._limits.seconds
         late = [key for key, each in self._running.items() if limit is not None and now >= each.began + limit]
         for key in late:
             self._came_to_end(key, stop(self._running[key].job).job, late=True)
         return bool(late)
+
+    def _now(self) -> Snapshot | None:
+        """The devices as they are; None where they cannot be read, then no more of them is measured."""
+        try:
+            if self._source is None:
+                self._source = self._stack.enter_context(self._opened(False))
+            return self._source.read(Want.LOAD | Want.HOST)
+        except NoSourceError as error:
+            self._reads = False
+            self._listener.remark(f"memory and utilization are not measured any more: {error}")
+            return None
 
     # Ending
 
