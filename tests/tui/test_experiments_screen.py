@@ -182,3 +182,17 @@ async def test_a_comparison_itself_and_no_job_at_all_are_not_compared(desk: Desk
         ended(call_job("compare", ("--list",), (), desk.environ))
         await s.press("v", "R")
         assert isinstance(s.app.screen, JobsScreen)
+
+
+async def test_sweeps_are_beside_comparisons(desk: Desk, environ: dict[str, str]) -> None:
+    store(desk, compared(20.0, 10.0))
+    task = Row((), "", ("0",), (Run(1, "k3f9", "failed", 3, wall=1.0, started=NOW),), ("t.py",), "--seed 1")
+    sweep = Experiment(new("sweep", desk.environ), "done", NOW + 1, (), (), (), (task,), kind="sweep")
+    keep(sweep, desk.environ)
+    async with session(environ=environ) as s:
+        await s.press("D", "V")
+        lines = texts(s)
+        assert sweep.id in lines[1] and any("--seed 1" in line and "status 3" in line for line in lines)
+        await s.press("x", "x")
+        (left,) = kept(desk.environ).records
+        assert left.kind == "comparison"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,3 +145,19 @@ def test_csv_has_a_line_a_run() -> None:
         ("0", "2", "done", "11.0"),
         ("1", "1", "failed", "1.0"),
     ]
+
+
+def test_the_time_for_many_tasks_grows_with_their_number() -> None:
+    """Ten times as many take about ten times as long, not a hundred: each is summed up by itself."""
+
+    def seconds(number: int) -> float:
+        rows = tuple(Row((), "", ("0",), (run(),), ("t.py",), str(place)) for place in range(number))
+        made = Experiment("c3c3", "done", NOW, (), (), (), rows, kind="sweep")
+        began = time.process_time()
+        lines(made, 80)
+        document(made, JOBS)
+        return time.process_time() - began
+
+    seconds(10)
+    few = min(seconds(200) for _ in range(3))
+    assert seconds(4000) < 80 * few

@@ -56,6 +56,7 @@ from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.start import detached
 from gputui.jobs.store import jobs_folder, stored
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import without_secrets
 from gputui.launching.start import StartError
 from gputui.library.agreement import agreement
@@ -167,7 +168,7 @@ def _new(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int
             again = list(words) if experiment.withheld else []
             experiment = _begun(experiment)
             return _resumed_as_a_job(experiment, again, command or () if experiment.withheld else (), args)
-        return _run(call, _begun(experiment), allocation, launches)
+        return _run(call, _begun(experiment), allocation)
     finally:
         if allocation is not None:
             allocation.release()
@@ -216,8 +217,9 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
     _check_here(call.args)
     allocation = _allocation(_on_the_same_devices(call, found), holds=True)
     try:
-        launches = _launches(call, lambda _: allocation) if allocation is not None else []
-        return _run(call, found, allocation, launches)
+        if allocation is not None:
+            _launches(call, lambda _: allocation)
+        return _run(call, found, allocation)
     finally:
         if allocation is not None:
             allocation.release()
@@ -412,24 +414,22 @@ def _dry_run(call: Prepared, held: Allocation | None) -> int:
     return DONE
 
 
-def _run(
-    call: Prepared, experiment: Experiment, allocation: Allocation | None, launches: Sequence[Launch]
-) -> int:
+def _run(call: Prepared, experiment: Experiment, allocation: Allocation | None) -> int:
     args, kind = call.args, experiment.kind
     environ = given_environment()
     # (It is for this very process.)
     environ.pop(FOLDER, None)
     tell = Once()
 
-    def planned(variant: Variant, made: Launch | None) -> Planned:
+    def planned(variant: Variant) -> Planned:
         request = call.request or variant.request
         assert request is not None
 
-        def launch(on: Allocation) -> Launch:
-            if made is not None:
-                return made
-            found = _launch(variant, on)
-            for text in _said(found):
+        def launch(on: Allocation, options: LaunchOptions) -> Launch:
+            own = on._replace(devices=_own(variant, on.devices, on)) if allocation is not None else on
+            found = _launch(replace(variant, options=options), own)
+            # (Of devices that are held it has been said before.)
+            for text in _said(found) if allocation is None else ():
                 tell(text)
             return found
 
@@ -445,10 +445,9 @@ def _run(
     # (Nothing else limits how many run at once on the CPU.)
     most = args.jobs or (1 if cpu_only or (allocation is not None and not allocation.devices) else None)
     reads = not elsewhere(args) and not cpu_only and (allocation is None or bool(allocation.devices))
-    made: Sequence[Launch | None] = launches or [None] * len(call.every)
     runner = Runner(
         experiment,
-        [planned(variant, launch) for variant, launch in zip(call.every, made, strict=True)],
+        [planned(variant) for variant in call.every],
         os.environ,
         environ,
         source,

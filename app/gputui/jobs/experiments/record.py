@@ -224,7 +224,8 @@ class Summary:
 
 def summaries(experiment: Experiment) -> list[Summary]:
     """What each variant came to, in the order of the variants."""
-    found = [_summary(row, experiment.basis) for row in experiment.rows]
+    basis = experiment.basis
+    found = [_summary(row, basis) for row in experiment.rows]
     medians = [each.basis.median for each in found if each.basis is not None]
     best = (max if experiment.more_is_better else min)(medians, default=0.0)
     if best == 0 or not experiment.compares:
@@ -244,6 +245,9 @@ def _summary(row: Row, basis: Basis) -> Summary:
 
 def _spread(values: Sequence[float | None]) -> Spread | None:
     known = [value for value in values if value is not None]
+    if len(known) == 1:
+        # (Most have one run only, and `median` takes its time.)
+        return Spread(known[0], known[0], known[0])
     return Spread(median(known), min(known), max(known)) if known else None
 
 

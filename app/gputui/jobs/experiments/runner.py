@@ -71,7 +71,7 @@ class Planned:
 
     request: Request
     approve: Approve
-    launch: Callable[[Allocation], Launch]
+    launch: Callable[[Allocation, LaunchOptions], Launch]
     options: LaunchOptions
 
 
@@ -333,8 +333,7 @@ class Runner:
         planned, before = self._planned[place], self.experiment.rows[place].run_of(number)
         run = Run(number, None, "running", attempts=(before.attempts if before else 0) + 1)
         try:
-            launch = planned.launch(held.allocation)
-            launch, options = self._made_ready(launch, planned.options, place, number)
+            launch, options = self._made_ready(planned, held, place, number)
             if number:
                 labels = tuple(map(held.allocation.snapshot.label, launch.devices))
                 self.experiment = self.experiment.with_run(place, run, devices=labels)
@@ -353,18 +352,19 @@ class Runner:
         self._listener.begins(self.experiment, place, run)
 
     def _made_ready(
-        self, launch: Launch, options: LaunchOptions, place: int, number: int
+        self, planned: Planned, held: _Held, place: int, number: int
     ) -> tuple[Launch, LaunchOptions]:
-        """The launch with the folder of this run, once the command before it has ended. Raises StartError."""
+        """The launch of a run and its options, once the command before it has ended. Raises StartError."""
         name = str(place + 1) if number == 1 else f"{place + 1}.{number}"
         folder = Path(self.experiment.directory or Path.cwd()) / self.experiment.id / name
-        found, own = _in_folder(launch, str(folder)), _options_in_folder(options, str(folder))
+        options = _in_folder(planned.options, str(folder))
         before = self._limits.before.replace(RUN_FOLDER, shlex.quote(str(folder)))
         try:
-            if found != launch or before != self._limits.before:
+            if options != planned.options or before != self._limits.before:
                 folder.mkdir(parents=True, exist_ok=True)
+            launch = planned.launch(held.allocation, options)
             if before:
-                environ, where = found.environment(self._job_environ), found.directory
+                environ, where = launch.environment(self._job_environ), launch.directory
                 shell, nothing = ("/bin/sh", "-c", before), subprocess.DEVNULL
                 done = subprocess.run(shell, env=environ, cwd=where, stdin=nothing, stdout=2, check=False)
                 if done.returncode:
@@ -372,7 +372,7 @@ class Runner:
                     self._listener.remark(f"--before ended with status {done.returncode}")
         except OSError as error:
             raise StartError(f"{folder}: {error.strerror}", 126) from None
-        return found, own
+        return launch, options
 
     def _job(self, place: int, number: int, held: _Held, launch: Launch, options: LaunchOptions) -> Job:
         """The job of a run. Raises StartError, JobError."""
@@ -588,36 +588,19 @@ def as_it_stands(experiment: Experiment, jobs: Stored) -> Experiment:
     return experiment
 
 
-def _in_folder(launch: Launch, folder: str) -> Launch:
-    """The launch with the folder of a run wherever it has {run}."""
-    inside = launch.inside
-    return replace(
-        launch,
-        argv=_filled(launch.argv, folder),
-        changes=_filled_values(launch.changes, folder),
-        inside=inside
-        and replace(
-            inside, argv=_filled(inside.argv, folder), changes=_filled_values(inside.changes, folder)
-        ),
-    )
+def _in_folder(options: LaunchOptions, folder: str) -> LaunchOptions:
+    """Launch options with the folder of a run wherever they have {run}."""
 
+    def filled(text: str) -> str:
+        return text.replace(RUN_FOLDER, folder)
 
-def _options_in_folder(options: LaunchOptions, folder: str) -> LaunchOptions:
     return replace(
         options,
-        command=_filled(options.command, folder),
-        additions=tuple((name, value.replace(RUN_FOLDER, folder)) for name, value in options.additions),
+        command=tuple(map(filled, options.command)),
+        additions=tuple((name, filled(value)) for name, value in options.additions),
+        directory=options.directory and filled(options.directory),
+        logs=options.logs and filled(options.logs),
     )
-
-
-def _filled(words: Sequence[str], folder: str) -> tuple[str, ...]:
-    return tuple(word.replace(RUN_FOLDER, folder) for word in words)
-
-
-def _filled_values(
-    changes: Sequence[tuple[str, str | None]], folder: str
-) -> tuple[tuple[str, str | None], ...]:
-    return tuple((name, value and value.replace(RUN_FOLDER, folder)) for name, value in changes)
 
 
 @contextlib.contextmanager

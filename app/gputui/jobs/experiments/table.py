@@ -212,11 +212,11 @@ def _took(summary: Summary, place: Place | None) -> str:
 
 def bars(experiment: Experiment, figure: Figure, width: int, ascii_only: bool = False) -> list[str]:
     """A bar a variant, from 0 to the most; the best of what variants are compared by is marked."""
-    found = summaries(experiment)
+    found, basis = summaries(experiment), experiment.basis
     labels = [cut(printable(experiment.label(each.row)), _MOST_LABEL) for each in found]
     spreads = [each.spreads[figure.name] for each in found]
     texts = [UNKNOWN if spread is None else figure.text(spread.median) for spread in spreads]
-    if figure.name == experiment.basis:
+    if figure.name == basis:
         texts = [f"{text} {_difference(each)}".rstrip() for text, each in zip(texts, found, strict=True)]
     wide = max(map(len, labels))
     wide = max(1, min(wide, width - _LEAST_BAR - max(map(len, texts)) - 4))
@@ -296,5 +296,6 @@ def list_rows(experiments: Sequence[Experiment], now: float) -> list[str]:
 
 def best_of(experiment: Experiment) -> str | None:
     """The label of the variant that the others are compared with."""
-    best = next((each for each in summaries(experiment) if each.difference == 0), None)
+    found = summaries(experiment) if experiment.compares else []
+    best = next((each for each in found if each.difference == 0), None)
     return None if best is None else experiment.label(best.row)

@@ -41,6 +41,7 @@ class ExperimentsScreen(ListPage):
         self._figure = 0
         self._down = 0
         self._room = 1
+        self._drawn: tuple[Experiment, tuple[int, int, int], list[Line]] | None = None
 
     def item_keys(self) -> Sequence[Hashable]:
         """The ids, the last one first."""
@@ -74,9 +75,16 @@ class ExperimentsScreen(ListPage):
         if current is None:
             return above
         self._room = max(1, height - len(above))
-        found = details(current, self._figure, width, self._room)
+        found = self._details(current, width)
         self._down = min(self._down, max(0, len(found) - self._room))
         return [*above, *found[self._down : self._down + self._room]]
+
+    def _details(self, current: Experiment, width: int) -> list[Line]:
+        """Made once as long as nothing changes: a sweep has up to ten thousand tasks."""
+        asked = (self._figure, width, self._room)
+        if self._drawn is None or self._drawn[0] is not current or self._drawn[1] != asked:
+            self._drawn = (current, asked, details(current, *asked))
+        return self._drawn[2]
 
     # What keys do
 

@@ -69,11 +69,10 @@ def details(experiment: Experiment, figure: int, width: int, room: int) -> list[
     for row, summary in zip(rows, summaries(experiment), strict=True):
         style = "strong" if summary.difference == 0 else "lost" if summary.failed else ""
         lines.append(clip(((f" {row}", style),), width))
-    known = figures(experiment)
+    known = figures(experiment) if experiment.compares else []
     if not known:
         return lines
-    if experiment.compares:
-        lines += [((f" {piece}", "dim"),) for piece in wrap(by_what(experiment), width - 2)]
+    lines += [((f" {piece}", "dim"),) for piece in wrap(by_what(experiment), width - 2)]
     start = figure % len(known)
     for place in range(start, start + len(known)):
         number = place % len(known)
