@@ -22,7 +22,7 @@ def headline(found: Sequence[Experiment], unreadable: int, width: int) -> Line:
     """The rule at the top: how many there are, and how many cannot be read (the command line says why)."""
     running = sum(each.state == "running" for each in found)
     counts = [f"{running} of {len(found)} running"] if found else []
-    counts += [f"{unreadable} cannot be read: gputui compare --list, each --list"] if unreadable else []
+    counts += [f"{unreadable} cannot be read: --list says why"] if unreadable else []
     return title("experiments", width, ", ".join(counts))
 
 
