@@ -24,13 +24,13 @@ from gputui.checking.report import Report, Variable
 from gputui.inventory.matrix_text import Printed, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality
-from gputui.jobs.comparisons import COMPARISONS
+from gputui.jobs.experiments import store
+from gputui.jobs.experiments.record import Experiment, Row, Run
 from gputui.jobs.job import Job, JobDevice
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import write_finished, write_given
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
-from gputui.planning.comparison import Comparison, Row, Run
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of
@@ -92,7 +92,7 @@ _SCREENS: dict[str, tuple[str, ...]] = {
     "boxes-jobs": ("O", "D"),
     "check": ("v",),
     "columns": ("f", "down", "down"),
-    "comparisons": ("D", "V"),
+    "experiments": ("D", "V"),
     "device": ("right",),
     "export": ("Y", *["down"] * 4),
     "help": ("question_mark",),
@@ -220,13 +220,13 @@ def _comparison(environ: dict[str, str]) -> None:
         for launcher, denied, runtime in variants
     )
     # (Its id is drawn; a picture has always the same.)
-    drawn = COMPARISONS.folder(environ) / COMPARISONS.new(environ)
+    drawn = store.folder("comparison", environ) / store.new("comparison", environ)
     kept = drawn.rename(drawn.with_name("r8c4"))
     axes = (("launcher", "launcher"), ("env:NCCL_P2P_DISABLE", "NCCL_P2P_DISABLE"))
-    found = Comparison(
+    found = Experiment(
         kept.name, "done", began, ("train.py", "--lr", "3e-4"), ("4", "5"), axes, rows, ended=began + 400
     )
-    COMPARISONS.keep(found, environ)
+    store.keep(found, environ)
 
 
 def _after(main: MainScreen, snapshot: Snapshot) -> AppState:
@@ -272,7 +272,7 @@ async def take(picture: Picture) -> None:
     environ["GPUTUI_CLAIMS"] = str(state / "claims")
     if picture.name.startswith("jobs"):
         _jobs(state, {device.index: device.uuid for device in source.read().devices})
-    if picture.name.startswith("comparisons"):
+    if picture.name.startswith("experiments"):
         _comparison(environ)
     model = state / "Llama-2-7b"
     model.mkdir()

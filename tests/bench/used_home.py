@@ -19,16 +19,14 @@ from pathlib import Path
 from bench import one_shot, screen
 from bench.report import row, tool
 from gputui.checking.kept_bandwidth import keep
-from gputui.jobs.comparisons import COMPARISONS
+from gputui.jobs.experiments import store
+from gputui.jobs.experiments.record import Experiment, Row, Run
 from gputui.jobs.record_folders import new_folder
 from gputui.jobs.start import start_job
-from gputui.jobs.sweeps import SWEEPS
 from gputui.jobs.wait import wait_for
 from gputui.launching.history_file import remember
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
-from gputui.planning.comparison import Comparison, Row, Run
-from gputui.planning.sweep import Sweep, Task
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.timeline.keeper import Keeper
@@ -95,15 +93,13 @@ def fill(environ: Mapping[str, str], box: str) -> None:
     for when, command in zip(begun[::10], words[::10], strict=True):
         runs = tuple(Run(number, None, "done", 0, wall=60.0) for number in (1, 2, 3))
         variants = tuple(Row((f"{size}",), " ".join(command), ("0",), runs) for size in (8, 16, 32))
-        compared = Comparison(
-            COMPARISONS.new(environ), "done", when, command, ("0",), (("batch", "batch"),), variants, 3
-        )
-        COMPARISONS.keep(compared, environ)
-        tasks = tuple(
-            Task(number, command, str(number), "done", ("0",), status=0, started=when, ended=when + 60)
-            for number in range(1, 21)
-        )
-        SWEEPS.keep(Sweep(SWEEPS.new(environ), "done", when, "/", (), tasks), environ)
+        id = store.new("comparison", environ)
+        axes = (("batch", "batch"),)
+        store.keep(Experiment(id, "done", when, command, ("0",), axes, variants, 3), environ)
+        run = Run(1, None, "done", 0, started=when, ended=when + 60)
+        tasks = tuple(Row((), "", ("0",), (run,), command, str(number)) for number in range(1, 21))
+        id = store.new("sweep", environ)
+        store.keep(Experiment(id, "done", when, (), (), (), tasks, kind="sweep"), environ)
     devices = at(BOXES[box], 0.0, now).devices
     keep(environ, {(one.key, other.key): 200.0 for one in devices for other in devices if one is not other})
     _fill_timelines(environ, box, now)

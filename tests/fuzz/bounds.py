@@ -20,9 +20,10 @@ from time import thread_time
 from fuzz.hostile_files import EVERY
 from gputui.allocating.settings import settings
 from gputui.cli.common import WrongCallError
-from gputui.cli.each import _tasks_of_file
+from gputui.cli.experiment_call import _tasks_of_file
 from gputui.inventory.errors import GputuiError
-from gputui.jobs.compare import _lines
+from gputui.jobs.experiments.log_figures import read_figures
+from gputui.jobs.experiments.runner import _lines
 from gputui.jobs.last_lines import lines_in
 from gputui.launching.compose import compose
 from gputui.launching.host_environment import ThisHost
@@ -30,7 +31,6 @@ from gputui.launching.interpreter import shebang
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.read_intent import read_intent
 from gputui.launching.training_words import training_of
-from gputui.planning.comparison_log import read_figures
 from gputui.planning.model import PlanningError
 from gputui.planning.reading import read_model
 from gputui.sources.recorded import RecordedSource

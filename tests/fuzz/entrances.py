@@ -36,11 +36,11 @@ from gputui.cli.ls_text import document_text, table
 from gputui.cli.metrics_text import metrics_text
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.typed_json import DocumentError
+from gputui.jobs.experiments.log_figures import read_figures
 from gputui.jobs.last_lines import lines_in
 from gputui.jobs.of_boxes import LogEnd, jobs_told
 from gputui.jobs.process_tree import here
 from gputui.planning.box import box_of
-from gputui.planning.comparison_log import read_figures
 from gputui.planning.document import to_document
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import plan

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputui.choosing.sharing import tasks_that_fit
-from gputui.planning.braces import MOST_TASKS, TooManyTasksError, alternatives, expanded
+from gputui.jobs.experiments.braces import MOST_TASKS, TooManyTasksError, alternatives, expanded
 
 AS_BASH = [
     "{1..8}",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gputui.jobs.comparisons import COMPARISONS
+from gputui.jobs.experiments.store import kept
 from gputui.jobs.job import Job
 from gputui.jobs.process_tree import alive
 from gputui.jobs.store import all_jobs
@@ -140,7 +140,7 @@ def test_a_signal_ends_the_variant_that_runs_and_the_rows_stay(
     os.kill(client.pid, number)
     assert client.end() == status
     assert ended(job).state == "stopped" and not alive(command(job))
-    (found,) = COMPARISONS.kept(box.environ).records
+    (found,) = kept(box.environ).records
     assert found.state == "stopped" and box.claimed() == []
     assert [run.state for row in found.rows for run in row.runs] == ["done", "stopped"]
     assert found.id in client.out and signal.Signals(number).name in client.err
@@ -153,7 +153,7 @@ def test_a_client_that_is_killed_leaves_no_orphan(box: Box, gate: Gate) -> None:
     gone(process)
     assert ended(job).state == "stopped"
     until(lambda: box.claimed() == [])
-    (found,) = COMPARISONS.kept(box.environ).records
+    (found,) = kept(box.environ).records
     assert found.state == "stopped" and found.made == 1
     assert len(all_jobs(box.environ)) == 2
 
@@ -223,7 +223,7 @@ def test_dry_run_prints_every_launch_line_and_starts_nothing(box: Box) -> None:
     assert [" torchrun " in line for line in lines] == [False] * 4 + [True] * 4
     assert [line.endswith("--lr 1") for line in lines] == [True, True, False, False] * 2
     assert ["VISIBLE_DEVICES=GPU-" in line for line in lines] == [False, True] * 4
-    assert all_jobs(box.environ) == [] and COMPARISONS.kept(box.environ).records == ()
+    assert all_jobs(box.environ) == [] and kept(box.environ).records == ()
     assert not box.claims_folder.exists() or box.claimed() == []
 
 
@@ -250,7 +250,7 @@ def test_dry_run_prints_every_launch_line_and_starts_nothing(box: Box) -> None:
 def test_a_wrong_call_is_one_line_and_starts_nothing(box: Box, words: tuple[str, ...]) -> None:
     status, out, err = box.call("compare", *words, "--", "true")
     assert (status, out) == (2, "") and len(lines_of(err)) == 1, err
-    assert all_jobs(box.environ) == [] and COMPARISONS.kept(box.environ).records == ()
+    assert all_jobs(box.environ) == [] and kept(box.environ).records == ()
 
 
 def test_variants_whose_commands_ask_for_different_devices_are_refused(box: Box) -> None:
@@ -275,7 +275,7 @@ def test_comparisons_are_kept_listed_exported_and_forgotten(box: Box) -> None:
 
 def test_a_comparison_that_runs_is_not_forgotten(box: Box, gate: Gate) -> None:
     client, job = running(box, gate)
-    (found,) = COMPARISONS.kept(box.environ).records
+    (found,) = kept(box.environ).records
     assert found.state == "running" and box.call("compare", "--forget", found.id)[0] == 2
     client.kill()
     ended(job)
@@ -289,7 +289,7 @@ def test_secrets_are_neither_shown_nor_kept(box: Box) -> None:
     record = (folder / "comparison.json").read_text()
     for secret in ("hf_first", "hf_second", "third"):
         assert secret not in out + err + record
-    assert len({row.values for row in COMPARISONS.kept(box.environ).records[0].rows}) == 2
+    assert len({row.values for row in kept(box.environ).records[0].rows}) == 2
 
 
 def test_an_empty_value_leaves_a_variable_as_it_is(box: Box) -> None:
@@ -312,13 +312,13 @@ def test_a_comparison_can_be_a_job_and_started_once_more(box: Box) -> None:
     assert status == 0, err
     (client,) = (job for job in all_jobs(box.environ) if job.id == out.strip())
     assert ended(client).status == 0, client.log.read_text()
-    (found,) = COMPARISONS.kept(box.environ).records
+    (found,) = kept(box.environ).records
     assert found.state == "done" and found.id in client.log.read_text()
     assert [output(box, {"job": row.runs[0].job}) for row in found.rows] == ["0 no\n", "1 no\n"]
     again = box.call("jobs", "rerun", client.id)
     assert again[0] == 0, again[2]
     (second,) = (job for job in all_jobs(box.environ) if job.id == again[1].strip())
-    assert ended(second).status == 0 and len(COMPARISONS.kept(box.environ).records) == 2
+    assert ended(second).status == 0 and len(kept(box.environ).records) == 2
     shown = box.call("jobs", "show", client.id, "--command")[1]
     assert shown.startswith("gputui compare -n 1 --vary") and "--detach" not in shown
 
@@ -331,7 +331,7 @@ def test_a_comparison_that_is_a_job_ends_with_its_variant_when_it_is_stopped(box
     says(variant, "begins")
     assert box.call("jobs", "stop", out.strip())[0] == 0
     assert ended(variant).state == "stopped" and box.claimed() == []
-    assert COMPARISONS.kept(box.environ).records[0].state == "stopped"
+    assert kept(box.environ).records[0].state == "stopped"
 
 
 def test_a_wrong_call_starts_no_job(box: Box) -> None:
@@ -354,7 +354,7 @@ def test_inside_a_lease_the_variants_are_a_step_of_it(box: Box) -> None:
 def test_devices_that_are_taken_are_not_compared_on(box: Box) -> None:
     box.hold(0)
     status, out, err = box.call("compare", "--gpus", "0", "--vary", "env:X=0,1", "--", "true")
-    assert (status, out) == (4, "") and COMPARISONS.kept(box.environ).records == (), err
+    assert (status, out) == (4, "") and kept(box.environ).records == (), err
 
 
 def test_of_a_saved_launch_everything_can_be_varied(box: Box) -> None:

@@ -105,6 +105,8 @@ def test_every_option_and_choice_is_on_the_page_of_the_command_line(name: str) -
     page = (DOCS / "command-line.md").read_text()
     if f"## {own}\n" in page:
         places.append(own)
+    if subcommand in ("compare", "each"):
+        places.append("What `compare` and `each` take")
     text = "".join(section("command-line.md", place) for place in places)
     there, words = options_in(text), set(re.findall(r"[\w-]+", text))
     assert f"`gputui {name}".rstrip() in page

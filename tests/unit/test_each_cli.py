@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from gputui.jobs import sweep
+from gputui.jobs.experiments import runner
+from gputui.jobs.experiments.store import kept
 from gputui.jobs.job import Job
 from gputui.jobs.process_tree import alive
 from gputui.jobs.stop import stop
 from gputui.jobs.store import all_jobs
-from gputui.jobs.sweeps import SWEEPS
 from gputui.sources.simulated.spec import Task
 from messages import lines_of
 from unit.claims_support import EIGHT, Box, Forked, until
@@ -205,8 +205,8 @@ def test_a_task_takes_the_devices_of_the_one_before_without_a_wait(box: Box) -> 
 def test_devices_of_a_task_that_has_just_ended_are_tried_again_before_the_line(
     box: Box, gates: Gates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep, "_SETTLING", 600.0)
-    monkeypatch.setattr(sweep, "_PAUSE", 0.01)
+    monkeypatch.setattr(runner, "_SETTLING", 600.0)
+    monkeypatch.setattr(runner, "_PAUSE", 0.01)
     client = started(
         box, 1, "--gpus", "0", "-n", "1", "--jobs", "1", "--window", "1h", *sh(gates.wait, "{1..2}")
     )
@@ -321,10 +321,10 @@ def test_a_job_whose_id_was_not_written_any_more_is_found_by_its_name(box: Box, 
     client = started(box, 1, "-n", "1", "--jobs", "1", *sh(gates.wait, "{1..2}"))
     client.kill()
     (job,) = running(box)
-    (known,) = SWEEPS.kept(box.environ).records
+    (known,) = kept(box.environ).records
     file = box.folder / "state/gputui/sweeps" / known.id / "sweep.json"
     record = json.loads(file.read_text())
-    record["tasks"][0].update(state="waiting", job=None, attempts=0)
+    record["tasks"][0].update(state="waiting", job=None, attempts=0, runs=[])
     file.write_text(json.dumps(record))
     again = box.start("each", "--resume", known.id, "-q", "--json")
     gates.open(1, 2)
@@ -381,7 +381,7 @@ def test_only_one_runs_a_sweep(box: Box, gates: Gates) -> None:
     assert box.call("each", "--forget", name)[0] == 2
     gates.open(1, 2)
     assert client.end() == 0
-    assert box.call("each", "--forget", name)[0] == 0 and SWEEPS.kept(box.environ).records == ()
+    assert box.call("each", "--forget", name)[0] == 0 and kept(box.environ).records == ()
 
 
 def test_detached_it_goes_on_as_a_job(box: Box) -> None:
@@ -468,7 +468,7 @@ def test_dry_run_prints_every_launch_line_and_starts_nothing(box: Box) -> None:
     assert status == 0, err
     assert [line.rpartition(" ")[2] for line in out.splitlines()] == ["1", "2", "3"]
     assert all("CUDA_VISIBLE_DEVICES=" in line for line in out.splitlines())
-    assert all_jobs(box.environ) == [] and SWEEPS.kept(box.environ).records == ()
+    assert all_jobs(box.environ) == [] and kept(box.environ).records == ()
 
 
 @pytest.mark.parametrize(
@@ -499,7 +499,7 @@ def test_dry_run_prints_every_launch_line_and_starts_nothing(box: Box) -> None:
 def test_a_wrong_call_is_one_line_and_starts_nothing(box: Box, words: tuple[str, ...]) -> None:
     status, out, err = box.call("each", *words)
     assert (status, out) == (2, "") and len(lines_of(err)) == 1, err
-    assert all_jobs(box.environ) == [] and SWEEPS.kept(box.environ).records == ()
+    assert all_jobs(box.environ) == [] and kept(box.environ).records == ()
 
 
 def test_secrets_are_not_kept_and_a_resumed_sweep_is_told_them_again(box: Box, tmp_path: Path) -> None:

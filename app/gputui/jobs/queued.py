@@ -1,4 +1,4 @@
-"""Jobs that are gputui itself: `gputui run --wait` until it becomes the command, comparisons, sweeps."""
+"""Jobs that are gputui itself: `gputui run --wait` until it becomes the command, and experiments."""
 
 from __future__ import annotations
 

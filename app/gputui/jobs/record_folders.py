@@ -1,4 +1,4 @@
-"""Folders with a record each (jobs, comparisons, sweeps): a new one, all of them read, one removed."""
+"""Folders with a record each (jobs, experiments): a new one, all of them read, one removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RecordError(Exception):
 
 
 class Record(Protocol):
-    """What a folder's record tells of: a job, a comparison, a sweep."""
+    """What a folder's record tells of: a job, an experiment."""
 
     @property
     def id(self) -> str:

@@ -1,1 +1,1 @@
-"""What a training needs, with which parallelism it fits, and how variants of it compare; pure."""
+"""What a training needs, and with which parallelism it fits; pure."""

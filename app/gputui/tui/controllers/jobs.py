@@ -175,7 +175,7 @@ class JobsController:
 
     def explain_comparison(self, job: Job, line: str) -> str:
         """What Enter does with the words of a comparison that can be meant."""
-        from gputui.cli.compare_call import variants_of
+        from gputui.cli.experiment_call import variants_of
         from gputui.jobs.again import again
 
         count = again(job).number
@@ -189,7 +189,7 @@ class JobsController:
         """Start a comparison of variants of a job's command as a job; what to tell."""
         from gputui.allocating.errors import RequestError
         from gputui.cli.common import WrongCallError
-        from gputui.cli.compare_call import prepared
+        from gputui.cli.experiment_call import prepared
         from gputui.jobs.again import again
         from gputui.jobs.job import JobError
         from gputui.jobs.queued import call_job
@@ -200,7 +200,7 @@ class JobsController:
         devices = ("-n", str(count), *constraints) if count else ("--gpus", "none")
         words = [*_without_devices(line, devices), *words_of(options), *_compare_words(line)]
         try:
-            prepared(words, options.command)
+            prepared("comparison", words, options.command)
             started = call_job("compare", words, options.command, self._environ)
         except (WrongCallError, RequestError, JobError, StartError) as error:
             return f"nothing is started: {error}"
@@ -288,7 +288,7 @@ class JobsController:
 def problem_of(line: str) -> str | None:
     """What is wrong with the words of a comparison, None where nothing is."""
     from gputui.cli.common import WrongCallError
-    from gputui.cli.compare_call import variants_of
+    from gputui.cli.experiment_call import variants_of
 
     try:
         variants_of(_compare_words(line))
@@ -299,13 +299,13 @@ def problem_of(line: str) -> str | None:
 
 def _compare_words(line: str) -> list[str]:
     """The words of `gputui compare`: what begins with no dash, and is no option's value, is varied."""
-    from gputui.cli.compare_call import with_vary
+    from gputui.cli.experiment_call import with_vary
 
     return with_vary(split(line))
 
 
 def _without_devices(line: str, devices: Sequence[str]) -> Sequence[str]:
     """The words that say which devices, unless the line varies them or says so itself."""
-    from gputui.cli.compare_call import says_devices
+    from gputui.cli.experiment_call import says_devices
 
     return () if says_devices(_compare_words(line)) else devices

@@ -133,13 +133,13 @@ class PageController:
         from gputui.tui.screens.jobs import JobsScreen
 
         self._view.open(
-            JobsScreen(self._view, self._jobs, self._environ, self._launch.copy_text, self.open_comparisons)
+            JobsScreen(self._view, self._jobs, self._environ, self._launch.copy_text, self.open_experiments)
         )
 
-    def open_comparisons(self) -> None:
-        from gputui.tui.screens.comparisons import ComparisonsScreen
+    def open_experiments(self) -> None:
+        from gputui.tui.screens.experiments import ExperimentsScreen
 
-        self._view.open(ComparisonsScreen(self._view, self._environ, self._launch.copy_text))
+        self._view.open(ExperimentsScreen(self._view, self._environ, self._launch.copy_text))
 
     def open_queue(self) -> None:
         from gputui.tui.screens.queue import QueueScreen

@@ -47,7 +47,7 @@ _MOST_LOG = 96 * 1024
 
 
 class JobsScreen(ListPage):
-    """`copy_text` puts a text on the clipboard, `open_comparisons` opens their page over this one.
+    """`copy_text` puts a text on the clipboard, `open_experiments` opens their page over this one.
 
     On another box than this machine (a demo, a recording) the jobs are those of its snapshot, and what this
     very screen has started.
@@ -64,7 +64,7 @@ class JobsScreen(ListPage):
         shown("R", "rerun", "rerun"),
         shown("S", "stop", "stop"),
         shown("v", "compare", "compare", about="Compare variants of the job's command"),
-        shown("V", "comparisons", "comparisons"),
+        shown("V", "experiments", "experiments"),
         shown("x,delete", "forget", "remove", "x"),
         shown("y", "copy", "copy"),
     ]
@@ -75,12 +75,12 @@ class JobsScreen(ListPage):
         controller: JobsController,
         environ: Mapping[str, str],
         copy_text: Callable[[str], None],
-        open_comparisons: Callable[[], None],
+        open_experiments: Callable[[], None],
     ) -> None:
         super().__init__(view)
         self._controller, self._environ, self._copy_text = controller, environ, copy_text
         self.key = controller.looked_at
-        self._open_comparisons = open_comparisons
+        self._open_experiments = open_experiments
         self._stored = Stored()
         self._trouble = ""
         self._records: dict[str, Job] = {}
@@ -208,8 +208,8 @@ class JobsScreen(ListPage):
                 "rerun", (job.id, found), f"press R again to start {job.id} as a new job on {text}"
             )
 
-    def action_comparisons(self) -> None:
-        self._open_comparisons()
+    def action_experiments(self) -> None:
+        self._open_experiments()
 
     def action_compare(self) -> None:
         """Asks what is to be varied in the job's command, and starts the comparison as a job."""

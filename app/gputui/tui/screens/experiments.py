@@ -1,26 +1,29 @@
-"""ComparisonsScreen: what variants of a command came to: a table and bars."""
+"""ExperimentsScreen: what variants and tasks of a command came to: a table and bars."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from gputui.jobs.comparisons import COMPARISONS
-from gputui.jobs.kept_records import Kept, KeptError
-from gputui.planning.comparison import Comparison
-from gputui.planning.comparison_text import lines as as_text
+from gputui.jobs.experiments import store
+from gputui.jobs.experiments.record import Experiment
+from gputui.jobs.experiments.runner import as_it_stands
+from gputui.jobs.experiments.store import Kept, KeptError
+from gputui.jobs.experiments.table import lines as as_text
+from gputui.jobs.job import JobError
+from gputui.jobs.store import stored
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
-from gputui.tui.views.comparisons import details, headline, listed
+from gputui.tui.views.experiments import details, headline, listed
 from gputui.tui.views.text import Line, wrap
 
 
-class ComparisonsScreen(ListPage):
+class ExperimentsScreen(ListPage):
     """`copy_text` puts a text on the clipboard. On another box than this machine there are none."""
 
     BINDINGS = [
         shown("escape,q,V", "dismiss", "back", "esc"),
-        *cursor_bindings("comparison"),
+        *cursor_bindings("experiment"),
         shown("tab", "figure(1)", "next figure"),
         hidden("shift+tab", "figure(-1)", "Previous figure"),
         shown("pagedown", "scroll_details(1)", "scroll", "pgup/pgdn", "Further down in the table and bars"),
@@ -32,26 +35,32 @@ class ComparisonsScreen(ListPage):
     def __init__(self, view: MainView, environ: Mapping[str, str], copy_text: Callable[[str], None]) -> None:
         super().__init__(view)
         self._environ, self._copy_text = environ, copy_text
-        self._kept: Kept[Comparison] = Kept()
+        self._kept = Kept()
         self._trouble = ""
-        self._found: tuple[Comparison, ...] = ()
+        self._found: tuple[Experiment, ...] = ()
         self._figure = 0
         self._down = 0
         self._room = 1
+        self._drawn: tuple[Experiment, tuple[int, int, int], list[Line]] | None = None
 
     def item_keys(self) -> Sequence[Hashable]:
         """The ids, the last one first."""
         label = self.view.app_state.label
         try:
-            self._kept = Kept() if label else COMPARISONS.kept(self._environ, self._kept)
-            self._trouble = self.view.app_state.not_of_this_machine("comparisons") if label else ""
-        except KeptError as error:
-            self._kept, self._trouble = Kept(), str(error)
-        self._found = self._kept.records[::-1]
+            self._kept = Kept() if label else store.kept(self._environ, self._kept)
+            self._trouble = self.view.app_state.not_of_this_machine("experiments") if label else ""
+            self._found = tuple(map(self._as_it_stands, self._kept.records[::-1]))
+        except (KeptError, JobError) as error:
+            self._kept, self._trouble, self._found = Kept(), str(error), ()
         return [each.id for each in self._found]
 
+    def _as_it_stands(self, found: Experiment) -> Experiment:
+        """With what its jobs have come to since nobody runs it any more. Raises JobError."""
+        left = found.state != "running" and found.count("running")
+        return as_it_stands(found, stored(self._environ)) if left else found
+
     @property
-    def _current(self) -> Comparison | None:
+    def _current(self) -> Experiment | None:
         """The one under the cursor, as it was painted last."""
         return self._found[self.cursor] if self._found else None
 
@@ -66,9 +75,16 @@ class ComparisonsScreen(ListPage):
         if current is None:
             return above
         self._room = max(1, height - len(above))
-        found = details(current, self._figure, width, self._room)
+        found = self._details(current, width)
         self._down = min(self._down, max(0, len(found) - self._room))
         return [*above, *found[self._down : self._down + self._room]]
+
+    def _details(self, current: Experiment, width: int) -> list[Line]:
+        """Made once as long as nothing changes: a sweep has up to ten thousand tasks."""
+        asked = (self._figure, width, self._room)
+        if self._drawn is None or self._drawn[0] is not current or self._drawn[1] != asked:
+            self._drawn = (current, asked, details(current, *asked))
+        return self._drawn[2]
 
     # What keys do
 
@@ -96,11 +112,11 @@ class ComparisonsScreen(ListPage):
             return
         if current.state != "running" and self.confirmed("forget") != current.id:
             self.ask_again(
-                "forget", current.id, f"press x again to remove comparison {current.id}; its jobs stay"
+                "forget", current.id, f"press x again to remove {current.kind} {current.id}; its jobs stay"
             )
             return
         try:
-            COMPARISONS.forget(current, self._environ)
-            self.show_message(f"comparison {current.id} is removed")
+            store.forget(current, self._environ)
+            self.show_message(f"{current.kind} {current.id} is removed")
         except KeptError as error:
             self.show_message(str(error))

@@ -29,10 +29,11 @@ class TooManyTasksError(ValueError):
 
 
 class Expansion(NamedTuple):
-    """One task: the words of its command, and those that tell it from the others."""
+    """One task: the words of its command, those that tell it from the others, and its value of each axis."""
 
     words: tuple[str, ...]
     label: str
+    values: tuple[str, ...] = ()
 
 
 def expanded(words: Sequence[str]) -> list[Expansion]:
@@ -44,17 +45,34 @@ def expanded(words: Sequence[str]) -> list[Expansion]:
     if math.prod(map(len, every)) > MOST_TASKS:
         raise TooManyTasksError
     varied = [place for place, each in enumerate(every) if len(each) > 1]
+    headings = [_heading(words, place, every[place]) for place in varied]
     found = []
     for combination in itertools.product(*every):
         shown: list[str] = []
-        for place in varied:
-            before = words[place - 1] if place else ""
+        for place, heading in zip(varied, headings, strict=True):
             # (A value alone says nothing without its option.)
-            if before.startswith("-") and "=" not in before and place - 1 not in varied:
-                shown.append(before)
+            shown += [words[place - 1]] if place and heading == words[place - 1] else []
             shown.append(combination[place])
-        found.append(Expansion(combination, " ".join(shown)))
+        values = tuple(
+            combination[place].removeprefix(f"{heading}=")
+            for place, heading in zip(varied, headings, strict=True)
+        )
+        found.append(Expansion(combination, " ".join(shown), values))
     return found
+
+
+def brace_axes(words: Sequence[str]) -> list[str]:
+    """The headings of what the braces vary: the option that a word belongs to, else the word itself."""
+    every = [alternatives(word) for word in words]
+    return [_heading(words, place, each) for place, each in enumerate(every) if len(each) > 1]
+
+
+def _heading(words: Sequence[str], place: int, values: Sequence[str]) -> str:
+    before = words[place - 1] if place else ""
+    if before.startswith("-") and "=" not in before and len(alternatives(before)) == 1:
+        return before
+    option, equals, _ = words[place].partition("=")
+    return option if equals and all(each.startswith(f"{option}=") for each in values) else words[place]
 
 
 def alternatives(word: str) -> list[str]:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gputui.planning.comparison_log import Figures, read_figures, read_metric
+from gputui.jobs.experiments.log_figures import Figures, read_figures, read_metric
 
 BAR = " 50%|█████     | {}/{} [{}<00:10, {}, loss=2.1]"
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from gputui.planning.comparison import Comparison, Row, Run, as_csv, document, summaries
-from gputui.planning.comparison_text import bars, figures, lines, table
+from gputui.jobs.experiments.record import Experiment, Row, Run, as_csv, document, summaries
+from gputui.jobs.experiments.table import bars, figures, lines, table
 from unit.builders import GIB, NOW
 
 
@@ -18,18 +20,19 @@ def run(number: int = 1, **more: object) -> Run:
     return replace(Run(number, "k3f9", "done", 0, wall=10.0), **more)  # type: ignore[arg-type]
 
 
+JOBS = Path("/jobs")
 FAILED = Run(1, "m4x2", "failed", 3, wall=1.0)
 
 
-def compared(*runs: tuple[Run, ...], **more: object) -> Comparison:
+def compared(*runs: tuple[Run, ...], **more: object) -> Experiment:
     """A comparison with a variant for each group of runs."""
     rows = tuple(Row((str(place),), f"X={place} t.py", ("0", "1"), each) for place, each in enumerate(runs))
     repeat = max(map(len, runs))
-    made = Comparison("c3c3", "done", NOW, ("t.py",), ("0", "1"), (("env:X", "X"),), rows, repeat)
+    made = Experiment("c3c3", "done", NOW, ("t.py",), ("0", "1"), (("env:X", "X"),), rows, repeat)
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def differences(comparison: Comparison) -> list[float | None]:
+def differences(comparison: Experiment) -> list[float | None]:
     return [each.difference and round(each.difference, 1) for each in summaries(comparison)]
 
 
@@ -123,7 +126,7 @@ def test_hostile_values_do_nothing_to_the_screen() -> None:
 
 
 def test_json_has_the_runs_and_what_they_come_to() -> None:
-    found = json.loads(json.dumps(document(compared((run(runtime=5.0, peak_memory=GIB),), (FAILED,)))))
+    found = json.loads(json.dumps(document(compared((run(runtime=5.0, peak_memory=GIB),), (FAILED,)), JOBS)))
     assert (found["schema"], found["basis"], found["metric"]) == (1, "runtime", None)
     first, second = found["variants"]
     assert first["difference"] == 0 and first["summary"]["runtime"] == {
@@ -142,3 +145,19 @@ def test_csv_has_a_line_a_run() -> None:
         ("0", "2", "done", "11.0"),
         ("1", "1", "failed", "1.0"),
     ]
+
+
+def test_the_time_for_many_tasks_grows_with_their_number() -> None:
+    """Ten times as many take about ten times as long, not a hundred: each is summed up by itself."""
+
+    def seconds(number: int) -> float:
+        rows = tuple(Row((), "", ("0",), (run(),), ("t.py",), str(place)) for place in range(number))
+        made = Experiment("c3c3", "done", NOW, (), (), (), rows, kind="sweep")
+        began = time.process_time()
+        lines(made, 80)
+        document(made, JOBS)
+        return time.process_time() - began
+
+    seconds(10)
+    few = min(seconds(200) for _ in range(3))
+    assert seconds(4000) < 80 * few

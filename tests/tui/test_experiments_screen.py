@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from gputui.jobs.comparisons import COMPARISONS
+from gputui.jobs.experiments.record import Experiment, Row, Run
+from gputui.jobs.experiments.store import keep, kept, new
 from gputui.jobs.job import Job
 from gputui.jobs.queued import call_job, call_of
 from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
-from gputui.planning.comparison import Comparison, Row, Run
-from gputui.tui.screens.comparisons import ComparisonsScreen
+from gputui.tui.screens.experiments import ExperimentsScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.views.comparisons import details, listed
+from gputui.tui.views.experiments import details, listed
 from gputui.tui.views.text import width_of
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session
@@ -30,21 +30,21 @@ from unit.jobs_support import Desk, ended
 session = functools.partial(moving, interval=1000)
 
 
-def compared(*times: float, **more: object) -> Comparison:
+def compared(*times: float, **more: object) -> Experiment:
     figures = {"steps_per_second": 2.0, "peak_memory": GIB, "utilization": 50.0}
     rows = tuple(
         Row((str(n),), f"X={n} t.py", ("0",), (Run(1, "k3f9", "done", 0, wall=time, **figures),))  # type: ignore[arg-type]
         for n, time in enumerate(times)
     )
-    made = Comparison("", "done", NOW, ("t.py",), ("0",), (("env:X", "X"),), rows)
+    made = Experiment("", "done", NOW, ("t.py",), ("0",), (("env:X", "X"),), rows)
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def store(desk: Desk, comparison: Comparison) -> Comparison:
+def store(desk: Desk, comparison: Experiment) -> Experiment:
     """Keep it as its own process would."""
-    known = replace(comparison, id=COMPARISONS.new(desk.environ))
-    COMPARISONS.keep(known, desk.environ)
-    return known
+    record = replace(comparison, id=new("comparison", desk.environ))
+    keep(record, desk.environ)
+    return record
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
@@ -56,7 +56,7 @@ async def test_without_comparisons_it_says_how_to_make_one_and_no_key_does_harm(
 ) -> None:
     async with session(environ=environ) as s:
         await s.press("D", "V")
-        assert isinstance(s.app.screen, ComparisonsScreen)
+        assert isinstance(s.app.screen, ExperimentsScreen)
         assert "gputui compare" in texts(s)[1] and not any(texts(s)[2:])
         await s.press("tab", "y", "x", "x", "pagedown", "j", "G", "escape")
         assert isinstance(s.app.screen, JobsScreen)
@@ -109,9 +109,9 @@ async def test_x_twice_removes_one_and_y_copies_it(desk: Desk, environ: dict[str
         await s.press("D", "V", "y")
         await s.until(lambda: s.written and "clipboard" in texts(s, "#page-footer")[0])
         await s.press("x")
-        assert COMPARISONS.kept(desk.environ).records
+        assert kept(desk.environ).records
         await s.press("x")
-        assert not COMPARISONS.kept(desk.environ).records and "no comparisons" in texts(s)[1]
+        assert not kept(desk.environ).records and "no experiments" in texts(s)[1]
 
 
 async def test_a_comparison_that_runs_is_not_removed(desk: Desk, environ: dict[str, str]) -> None:
@@ -119,7 +119,7 @@ async def test_a_comparison_that_runs_is_not_removed(desk: Desk, environ: dict[s
     store(desk, compared(1.0, state="running"))
     async with session(environ=environ) as s:
         await s.press("D", "V", "x", "x")
-        assert COMPARISONS.kept(desk.environ).records and "1 of 1 running" in texts(s)[0]
+        assert kept(desk.environ).records and "1 of 1 running" in texts(s)[0]
 
 
 async def test_in_a_demo_there_are_none(desk: Desk, environ: dict[str, str]) -> None:
@@ -158,7 +158,7 @@ async def test_v_starts_variants_of_a_jobs_command_as_a_job(desk: Desk) -> None:
         assert "V shows" in texts(s, "#page-footer")[0]
     (client,) = (each for each in all_jobs(desk.environ) if call_of(each))
     assert ended(client).status == 0, client.log.read_text()
-    (found,) = COMPARISONS.kept(desk.environ).records
+    (found,) = kept(desk.environ).records
     logs = {each.id: each.log.read_text() for each in all_jobs(desk.environ)}
     assert [logs[row.runs[0].job or ""] for row in found.rows] == ["0 y\n", "1 y\n"]
 
@@ -182,3 +182,17 @@ async def test_a_comparison_itself_and_no_job_at_all_are_not_compared(desk: Desk
         ended(call_job("compare", ("--list",), (), desk.environ))
         await s.press("v", "R")
         assert isinstance(s.app.screen, JobsScreen)
+
+
+async def test_sweeps_are_beside_comparisons(desk: Desk, environ: dict[str, str]) -> None:
+    store(desk, compared(20.0, 10.0))
+    task = Row((), "", ("0",), (Run(1, "k3f9", "failed", 3, wall=1.0, started=NOW),), ("t.py",), "--seed 1")
+    sweep = Experiment(new("sweep", desk.environ), "done", NOW + 1, (), (), (), (task,), kind="sweep")
+    keep(sweep, desk.environ)
+    async with session(environ=environ) as s:
+        await s.press("D", "V")
+        lines = texts(s)
+        assert sweep.id in lines[1] and any("--seed 1" in line and "status 3" in line for line in lines)
+        await s.press("x", "x")
+        (left,) = kept(desk.environ).records
+        assert left.kind == "comparison"

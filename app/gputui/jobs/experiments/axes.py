@@ -1,4 +1,4 @@
-"""What a comparison varies: the words of `--vary` as axes, and the variants that they span."""
+"""What an experiment varies: the words of `--vary` as axes, and the variants that they span."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Literal
 
 from gputui.inventory.light_dataclasses import dataclass
+from gputui.launching.shell_words import split
 
 Kind = Literal["option", "env", "arg", "switch", "word", "n", "gpus"]
 """option   a launch option of `gputui run` ("launcher"), whose value is what the option takes
@@ -104,9 +105,7 @@ def _values(text: str) -> list[str]:
 
 
 def variants(axes: Sequence[Axis]) -> list[tuple[Setting, ...]]:
-    """Every combination, the last axis changing first. Raises AxisError: none, an axis twice, too many."""
-    if not axes:
-        raise AxisError(f"nothing is varied: --vary launcher=python,torchrun ({_WRITE})")
+    """Every combination, the last axis changing first. Raises AxisError: an axis twice, too many."""
     seen: set[tuple[str, str]] = set()
     number = 1
     for axis in axes:
@@ -121,6 +120,34 @@ def variants(axes: Sequence[Axis]) -> list[tuple[Setting, ...]]:
     return [
         tuple(zip(axes, values, strict=True)) for values in itertools.product(*(axis.values for axis in axes))
     ]
+
+
+NOTHING_VARIED = f"nothing is varied: --vary launcher=python,torchrun ({_WRITE})"
+
+
+def left_out(
+    texts: Sequence[str], axes: Sequence[tuple[str, str]], combinations: Sequence[tuple[str, ...]]
+) -> set[tuple[str, ...]]:
+    """The combinations that the words of `--except` leave out: those with all the values of one of the texts
+    ("launcher=python env:X=1"). `axes` are names and headings. Raises AxisError."""
+    found = set[tuple[str, ...]]()
+    for text in texts:
+        wanted: dict[int, str] = {}
+        for word in split(text):
+            place = next(
+                (n for n, names in enumerate(axes) for name in names if word.startswith(f"{name}=")), None
+            )
+            if place is None:
+                raise AxisError(f"--except {text!r}: {word!r} is no NAME=VALUE of what is varied")
+            if place in wanted:
+                raise AxisError(f"--except {text!r} names {axes[place][1]} twice")
+            name = next(name for name in axes[place] if word.startswith(f"{name}="))
+            wanted[place] = word.removeprefix(f"{name}=")
+        alike = {each for each in combinations if all(each[n] == value for n, value in wanted.items())}
+        if not wanted or not alike:
+            raise AxisError(f"--except {text!r} leaves nothing out: there is no such combination")
+        found |= alike
+    return found
 
 
 def label(settings: Sequence[tuple[str, str]]) -> str:

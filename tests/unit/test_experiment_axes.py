@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from gputui.planning.comparison_axes import (
+from gputui.jobs.experiments.axes import (
     MOST_VARIANTS,
     Axis,
     AxisError,
@@ -85,7 +85,6 @@ def test_the_variants_are_every_combination_and_the_last_axis_changes_first() ->
 @pytest.mark.parametrize(
     "texts",
     [
-        (),
         ("env:A=1", "env:A=2"),
         ("n=1,2", "gpus=0,1"),
         ("arg:--x", "arg:--x=1,2"),

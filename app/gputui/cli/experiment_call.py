@@ -1,0 +1,579 @@
+"""What a call of `gputui compare` or `gputui each` means: its options, axes, variants, and their requests."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import functools
+import itertools
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gputui.allocating.errors import RequestError
+from gputui.allocating.request import Request
+from gputui.choosing.named_devices import NONE, NamingError, entries_of
+from gputui.cli.common import Parser, WrongCallError, duration_type, say
+from gputui.cli.launch_call import (
+    NEAR,
+    add_force,
+    add_launch_options,
+    how_confined_here,
+    options_of,
+    own_job,
+    request_for,
+)
+from gputui.cli.request_options import add_wait_option, add_window_option, count, memory
+from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.jobs.experiments.axes import (
+    JOIN,
+    NOTHING_VARIED,
+    OFF,
+    ON,
+    Axis,
+    AxisError,
+    Setting,
+    label,
+    left_out,
+    read_axis,
+    variants,
+    varied_command,
+)
+from gputui.jobs.experiments.braces import MOST_TASKS, Expansion, TooManyTasksError, brace_axes, expanded
+from gputui.jobs.experiments.log_figures import read_metric
+from gputui.jobs.experiments.record import Kind, Row
+from gputui.launching.intent import Intent
+from gputui.launching.launch_options import LaunchOptions, OptionError, table
+from gputui.launching.quoting import quote
+from gputui.launching.secrets import MARK, secret_word, without_secrets
+from gputui.launching.shell_words import shell_syntax, split
+from gputui.sources.source import Want
+
+STDIN = "-"
+_NOT_VARIED = ("nodes", "rendezvous")
+"""A launch on several machines waits for the others: they would have to be varied, too."""
+_THREADS = "threads"
+_MOST_BYTES = 2 * 1024 * 1024
+_LONGEST_LINE = 1 << 13
+"""Characters."""
+_MOST_MARKS = 300_000
+"""Quotes and backslashes of a file, which take most of the time to read it: 100 in each of 3,000 tasks."""
+_TASK = re.compile(r"^[^\S\n]*[^\s#].*", re.MULTILINE)
+"""A line that is not empty and no comment."""
+
+
+# Options
+
+
+def parser(kind: Kind) -> Parser:
+    if kind == "comparison":
+        made = Parser(
+            "compare",
+            "Run the same command in variants, one after another on the same devices, and compare time,\n"
+            "steps per second, memory and utilization. Every variant is a job with a log; the devices stay\n"
+            "claimed until the last one has ended. What --vary can name: a launch option of `gputui run`\n"
+            "(launcher, processes, python, threads, numa-binding=on,off …), env:NAME, arg:--OPTION, arg:KEY\n"
+            "or word:NAME of the command, n=1,2,4, or gpus=0+1,2+3. Braces such as {1,2} in the command\n"
+            "vary it, too, as with `gputui each`.",
+            epilog="gputui compare -n 2 --vary launcher=python,torchrun --vary env:NCCL_P2P_DISABLE=0,1"
+            " -- t.py",
+        )
+        made.usage = (
+            "gputui compare [-n N | --gpus LIST] --vary NAME=A,B… [--repeat N] [--metric REGEX]"
+            " -- COMMAND…\n"
+            "       gputui compare --resume ID | --list | --show ID | --forget ID"
+        )
+    else:
+        made = Parser(
+            "each",
+            "Run many tasks, each on devices of its own. The next one starts when there are devices for\n"
+            "it, and waits in line like any other. In the words of COMMAND, {1..8} and {0.1,0.01} make a\n"
+            "task for each value, several make every combination. Quote them: bash would expand them into\n"
+            "one long command. --vary varies launch options and variables, as with `gputui compare`.",
+            epilog="gputui each -n 1 --jobs 4 -- python train.py --seed '{1..8}' '--lr={0.1,0.01}'",
+        )
+        made.usage = (
+            "gputui each [-n N] [--gpus LIST] [--jobs J] [--memory SIZE] -- COMMAND…\n"
+            "       gputui each [-n N] … --from-file FILE\n"
+            "       gputui each --resume ID | --list | --show ID | --forget ID"
+        )
+    _add_what_runs(made)
+    _add_how(made, kind)
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--csv", action="store_true", help="print a line per run as CSV")
+    what = made.add_mutually_exclusive_group()
+    what.add_argument("--resume", metavar="ID", help=f"go on with a {kind}: run all that has not ended well")
+    what.add_argument("--list", action="store_true", help=f"list the {kind}s that are kept")
+    what.add_argument("--show", metavar="ID", help=f"show a {kind} again")
+    what.add_argument("--forget", metavar="ID", help=f"remove a {kind}; its jobs stay")
+    add_launch_options(made, exclusive=kind == "comparison")
+    return made
+
+
+def _add_what_runs(made: Parser) -> None:
+    made.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="NAME=A,B",
+        help="what is varied; several make every combination",
+    )
+    made.add_argument(
+        "--except",
+        dest="left_out",
+        action="append",
+        default=[],
+        metavar="NAME=A…",
+        help="leave out the combinations with these values: 'launcher=python env:X=1'",
+    )
+    made.add_argument(
+        "--from-file",
+        metavar="FILE",
+        help="one task per line, in shell words, instead of COMMAND; - is stdin",
+    )
+    made.add_argument(
+        "--before",
+        default="",
+        metavar="COMMAND",
+        help="what a shell runs before each run: 'rm -r out'; {run}, here and in the command, is a folder"
+        " of the run's own",
+    )
+    made.add_argument(
+        "--repeat",
+        type=_whole(1, 1000),
+        default=1,
+        metavar="N",
+        help="run every variant N times: median and spread",
+    )
+    made.add_argument(
+        "--warm-up",
+        action="store_true",
+        help="run the first variant once before, uncounted: it fills caches for all",
+    )
+    made.add_argument(
+        "--metric",
+        type=_metric,
+        metavar="REGEX",
+        help="compare by the last match of REGEX's one group in the log; more is better",
+    )
+    made.add_argument("--less", action="store_true", help="with --metric: less is better")
+    made.add_argument(
+        "--timeout",
+        type=duration_type(least=0.001),
+        metavar="TIME",
+        help="stop a run after this time (90, 30m, 2h)",
+    )
+
+
+def _add_how(made: Parser, kind: Kind) -> None:
+    made.add_argument("--jobs", type=_whole(1, 99_999), metavar="J", help="at most J runs at once")
+    made.add_argument(
+        "--memory",
+        type=memory,
+        metavar="SIZE",
+        help="runs share devices: as many on each device as have SIZE of its memory",
+    )
+    made.add_argument(
+        "--retry",
+        type=_whole(0, 1000),
+        default=0,
+        metavar="N",
+        help="start a failed run again, up to N times",
+    )
+    failed = made.add_mutually_exclusive_group()
+    failed.add_argument(
+        "--keep-going",
+        dest="stop_on_failure",
+        action="store_false",
+        default=False,
+        help="after a failed run, make the others (default)",
+    )
+    failed.add_argument(
+        "--stop-on-failure", action="store_true", help="start no further run after one has failed"
+    )
+    made.add_argument("--dry-run", action="store_true", help="print every launch line, start nothing")
+    made.add_argument("--detach", action="store_true", help="go on as a background job and print its id")
+    (add_wait_option if kind == "comparison" else add_window_option)(made)
+    add_force(made)
+    made.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    """A type of numbers from `least` to `most`."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 6) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def _metric(text: str) -> str:
+    try:
+        return read_metric(text).pattern
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+# Which variants
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One combination of what is varied: settings of `--vary`, the command's words, what tells it apart."""
+
+    settings: tuple[Setting, ...]
+    words: tuple[str, ...]
+    label: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A variant before it has devices: `args` is the call as if it were a `gputui run` of this variant, and
+    `request` what that would ask for."""
+
+    settings: tuple[Setting, ...]
+    label: str
+    values: tuple[str, ...]
+    words: tuple[str, ...]
+    args: argparse.Namespace
+    options: LaunchOptions
+    intent: Intent
+    request: Request | None = None
+
+
+def shown(axis: Axis, value: str) -> str:
+    """A value as it may be kept and shown: of what looks like a secret only which one it is."""
+    words = (axis.key, value) if axis.key[:1] == "-" else (f"{axis.key}={value}",)
+    secret = axis.kind in ("env", "arg") and secret_word(words) is not None
+    return f"{MARK}{axis.values.index(value) + 1}" if secret else value
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call that can be meant: its axes as names and headings, the command, the variants, and the request
+    for devices that are held for all of them."""
+
+    args: argparse.Namespace
+    axes: tuple[tuple[str, str], ...]
+    command: tuple[str, ...]
+    every: tuple[Variant, ...]
+    request: Request | None
+    secret_axes: tuple[str, ...] = ()
+
+
+def prepared(
+    kind: Kind, words: Sequence[str], command: Sequence[str] | None, rows: Sequence[Row] = ()
+) -> Prepared:
+    """What a call asks for; nothing is claimed yet. With `rows` it is one that goes on with tasks whose
+    commands are in them. Raises WrongCallError, RequestError."""
+    args = parser(kind).parse_args(words)
+    if args.from_file is not None and command is not None:
+        raise WrongCallError("tasks come from --from-file or from a command: give only one of them")
+    if not command and args.saved is None and args.from_file is None and not rows:
+        name = "compare --vary …" if kind == "comparison" else "each -n 1"
+        more = "" if kind == "comparison" else " --seed '{1..8}'"
+        raise WrongCallError(
+            f"no command: put it after --, as in `gputui {name} -- python train.py{more}`,"
+            " or use --from-file FILE"
+        )
+    axes = _axes(args)
+    base = tuple(command or ())
+    if args.saved is not None:
+        base = options_of(args, base).command
+    names, every = _combinations(args, axes, base, rows)
+    if not names and len(every) == 1 and kind == "sweep":
+        if not rows and args.from_file is None:
+            raise WrongCallError(
+                "this is one task only: put braces such as '{1..8}' in quotes (the shell expands them into"
+                " one command otherwise), or use `gputui run`"
+            )
+    elif not names and kind == "comparison":
+        raise WrongCallError(NOTHING_VARIED)
+    secret = tuple(axis.name for axis in axes if any(shown(axis, each) != each for each in axis.values))
+    try:
+        made = tuple(_variant(args, each) for each in every)
+    except AxisError as error:
+        raise WrongCallError(str(error)) from None
+    if kind == "comparison" and made[0].options.nodes > 1:
+        raise WrongCallError("a launch on several machines cannot be compared from one of them")
+    tell = Once()
+    made = tuple(_with_request(kind, each, tell) for each in made)
+    return Prepared(args, names, base, made, _for_all(made) if kind == "comparison" else None, secret)
+
+
+class Once:
+    """Says each sentence once, however many variants it is true of."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def __call__(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            say(text)
+
+
+def _combinations(
+    args: argparse.Namespace, axes: Sequence[Axis], command: tuple[str, ...], rows: Sequence[Row]
+) -> tuple[tuple[tuple[str, str], ...], list[Combination]]:
+    """The axes by name and heading, braces last, and their combinations. Raises WrongCallError."""
+    names = [(axis.name, axis.heading) for axis in axes]
+    if rows:
+        tasks = [Expansion(row.words, row.label) for row in rows]
+    elif args.from_file is not None:
+        tasks = _tasks_of_file(args.from_file)
+    else:
+        try:
+            tasks = expanded(command)
+        except TooManyTasksError as error:
+            raise WrongCallError(str(error)) from None
+        names += [(heading, heading) for heading in brace_axes(command)]
+    try:
+        settings = variants(axes)
+        if len(settings) * len(tasks) > MOST_TASKS:
+            raise AxisError(str(TooManyTasksError()))
+        found = [_combination(each, task, names) for each, task in itertools.product(settings, tasks)]
+        without = left_out(args.left_out, names, [each.values for each in found])
+    except AxisError as error:
+        raise WrongCallError(str(error)) from None
+    if without and len(without) == len(found):
+        raise WrongCallError("--except leaves every combination out")
+    return tuple(names), [each for each in found if each.values not in without]
+
+
+def _combination(
+    settings: tuple[Setting, ...], task: Expansion, names: Sequence[tuple[str, str]]
+) -> Combination:
+    values = (*(value for _, value in settings), *task.values)
+    shown_values = (*(shown(axis, value) for axis, value in settings), *task.values)
+    own = label(list(zip((heading for _, heading in names), shown_values, strict=True)))
+    if not settings:
+        words = task.label.split(" ") if task.label else [*map(quote, without_secrets(task.words)[0])]
+        own = " ".join(without_secrets(words)[0])
+    return Combination(settings, task.words, own, values)
+
+
+def variants_of(words: Sequence[str]) -> int:
+    """How many variants these words of a call of `compare` span. Raises WrongCallError."""
+    axes = _axes(parser("comparison").parse_args(words))
+    if not axes:
+        raise WrongCallError(NOTHING_VARIED)
+    return len(variants(axes))
+
+
+def with_vary(words: Sequence[str]) -> list[str]:
+    """Words as a person types them where only `--vary` is asked for: each NAME=A,B, and each arg:--NAME, is
+    varied; the others are options of the call."""
+    every = parser("comparison")._actions
+    valued = {option for each in every if each.nargs != 0 for option in each.option_strings}
+    found: list[str] = []
+    for word in words:
+        vary = not word.startswith("-") and ("=" in word or word.startswith("arg:"))
+        own = bool(found) and found[-1] in valued
+        found += ["--vary", word] if vary and not own else [word]
+    return found
+
+
+def says_devices(words: Sequence[str]) -> bool:
+    """Whether a call says itself which devices, or varies them. Raises WrongCallError."""
+    args = parser("comparison").parse_args(words)
+    varied = any(axis.kind in ("n", "gpus") for axis in _axes(args))
+    return varied or args.n is not None or args.gpus is not None
+
+
+def _axes(args: argparse.Namespace) -> tuple[Axis, ...]:
+    """What `--vary` varies. Raises WrongCallError."""
+    if args.less and args.metric is None:
+        raise WrongCallError("--less is for --metric")
+    try:
+        axes = tuple(read_axis(text, (*_names(), _THREADS)) for text in args.vary)
+        variants(axes)
+    except AxisError as error:
+        raise WrongCallError(str(error)) from None
+    if any(axis.kind in ("n", "gpus") for axis in axes) and (args.n is not None or args.gpus is not None):
+        raise WrongCallError("the devices are varied: leave -n and --gpus out")
+    return axes
+
+
+def _names() -> dict[str, str]:
+    """The launch options that can be varied: what --vary calls them, and their fields."""
+    return {each.flag.lstrip("-"): name for name, each in table().items() if name not in _NOT_VARIED}
+
+
+def _tasks_of_file(name: str) -> list[Expansion]:
+    """A task for each line that is not empty and no comment. Raises WrongCallError."""
+    shown = "stdin" if name == STDIN else repr(name)
+    try:
+        if name == STDIN:
+            data = sys.stdin.buffer.read(_MOST_BYTES + 1) if sys.stdin is not None else b""
+        else:
+            with Path(name).open("rb") as stream:
+                data = stream.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise WrongCallError(f"cannot read {shown}: {why}") from None
+    if len(data) > _MOST_BYTES:
+        raise WrongCallError(f"{shown} is too long")
+    if sum(map(data.count, (b"'", b'"', b"\\"))) > _MOST_MARKS:
+        raise WrongCallError(f"{shown} has more than {_MOST_MARKS} quotes and backslashes")
+    tasks = list[Expansion]()
+    text = os.fsdecode(data)
+    for match in _TASK.finditer(text):
+        if len(tasks) == MOST_TASKS:
+            raise WrongCallError(str(TooManyTasksError()))
+        try:
+            tasks.append(Expansion(_words_of(match[0]), ""))
+        except ValueError as error:
+            number = text.count("\n", 0, match.start()) + 1
+            raise WrongCallError(f"line {number} of {shown}: {error}") from None
+    if not tasks:
+        raise WrongCallError(f"{shown} has no tasks: write one command per line")
+    return tasks
+
+
+def _words_of(line: str) -> tuple[str, ...]:
+    """The command of a task. Raises ValueError."""
+    if len(line) > _LONGEST_LINE:
+        raise ValueError(f"it has more than {_LONGEST_LINE} characters")
+    if "\0" in line:
+        raise ValueError("it has a NUL")
+    if (syntax := shell_syntax(line)) is not None:
+        raise ValueError(f"{syntax} needs a shell: write bash -c '…', or quote it")
+    return split(line)
+
+
+# How each is started
+
+
+def _variant(args: argparse.Namespace, combination: Combination) -> Variant:
+    """Raises AxisError, WrongCallError for a variant that cannot be meant."""
+    varied, settings = copy.copy(args), combination.settings
+    varied.env = list(args.env)
+    defaults: dict[str, object] = {}
+    for axis, value in settings:
+        if axis.kind == "env" and value:
+            varied.env.append((axis.key, value))
+        elif axis.kind == "n":
+            varied.n = _typed(axis, value, count)
+        elif axis.kind == "gpus":
+            varied.gpus = value.replace(JOIN, ",")
+        elif axis.kind == "option" and axis.key == _THREADS:
+            varied.threads = NEAR if value == NEAR else _typed(axis, value, count)
+        elif axis.kind == "option":
+            name = _names()[axis.key]
+            setattr(varied, name, _option(axis, value, name))
+            if getattr(varied, name) == table()[name].default:
+                defaults[name] = table()[name].default
+    words = varied_command(combination.words, settings)
+    given = words
+    if args.saved is not None:
+        # (It has been read: `options_of` puts the launch in place of its name.)
+        varied.saved, given = replace(args.saved, command=words), ()
+    # (In a call, an option's default says nothing about a saved launch; here it was asked for.)
+    options = replace(options_of(varied, given), **defaults)  # type: ignore[arg-type]
+    if not options.command:
+        raise AxisError(f"{combination.label}: no command after the variables")
+    shown_values = tuple(shown(axis, value) for axis, value in settings)
+    values = (*shown_values, *combination.values[len(settings) :])
+    intent = heard(options, os.environ, how_confined_here(varied, options))
+    return Variant(settings, combination.label, values, words, varied, options, intent)
+
+
+def _option(axis: Axis, value: str, name: str) -> object:
+    """The value of a launch option. Raises AxisError."""
+    if table()[name].kind == "switch":
+        if value not in (ON, OFF):
+            raise AxisError(f"{axis.name}={value}: {ON} or {OFF}")
+        return value == ON
+    try:
+        return table()[name].typed(value)
+    except OptionError as error:
+        raise AxisError(f"{axis.name}: {error}") from None
+
+
+def _typed(axis: Axis, value: str, read: Callable[[str], int]) -> int:
+    try:
+        return read(value)
+    except argparse.ArgumentTypeError as error:
+        raise AxisError(f"{axis.name}: {error}") from None
+
+
+def _with_request(kind: Kind, variant: Variant, tell: Once) -> Variant:
+    """The variant with a request for devices of its own; of tasks, `--gpus` says from which they are picked.
+    Raises WrongCallError."""
+    own = copy.copy(variant.args)
+    pool = None if kind == "comparison" or own.gpus is None or own.gpus.strip() == NONE else own.gpus
+    if pool is not None:
+        own.gpus = None
+    elif own.gpus is not None and own.n is not None:
+        raise WrongCallError("--gpus none is CPU only: leave -n out")
+    if own.memory is not None:
+        own.min_free = own.memory
+    try:
+        if variant.args.gpus is not None:
+            entries_of(variant.args.gpus)
+        confine = how_confined_here(own, variant.options)
+        request = request_for(own, variant.options, variant.intent, own_job(), tell, confine)
+        if pool is not None:
+            if request.names is not None:
+                raise WrongCallError("its command names its devices: leave --gpus out")
+            request = replace(request, names=pool)
+        if own.memory is not None and kind == "sweep" and not request.picks:
+            raise WrongCallError("--memory is for devices that gputui picks")
+    except (NamingError, RequestError, WrongCallError) as error:
+        raise WrongCallError(f"{variant.label}: {error}") from None
+    return replace(variant, args=own, request=request)
+
+
+def _for_all(every: Sequence[Variant]) -> Request:
+    """One request for all variants: the most devices that one of them has, or all that they name."""
+    requests = [variant.request for variant in every if variant.request is not None]
+    kinds = {axis.kind for axis, _ in every[0].settings}
+    found = max(requests, key=lambda each: each.count or 0) if "n" in kinds else requests[0]
+    if "gpus" in kinds:
+        words = (word for each in requests if each.names for word in each.names.split(","))
+        found = replace(found, names=",".join(dict.fromkeys(words)), count=None)
+    elif "n" not in kinds:
+        for variant in every:
+            own = variant.request
+            if own is not None and (own.names, own.count) != (found.names, found.count):
+                raise WrongCallError(
+                    f"{variant.label}: its command asks for other devices than the first variant's:"
+                    " say -n or --gpus, or vary n"
+                )
+    return replace(found, facts=functools.reduce(Want.__or__, (each.facts for each in requests)))
+
+
+_OF_THIS_CALL = ("--detach", "--json", "--csv", "-q", "--quiet", "--resume", "--from-file")
+_WITH_VALUE = ("--resume", "--from-file")
+
+
+def without(words: Sequence[str], *options: str) -> list[str]:
+    """Words of a call without these options and their values."""
+    left, found = list(words), []
+    while left:
+        word = left.pop(0)
+        option = word.partition("=")[0]
+        if option not in options:
+            found.append(word)
+        elif option == word and option in _WITH_VALUE:
+            del left[:1]
+    return found
+
+
+def kept_words(prepared: Prepared, words: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """The options of a call that a later `--resume` repeats, without secrets; and what is left out."""
+    found, withheld = without(words, *_OF_THIS_CALL), list(prepared.secret_axes)
+    for place, word in enumerate(found):
+        text = word.removeprefix("--vary=")
+        name = next((each for each in prepared.secret_axes if text.startswith(f"{each}=")), None)
+        if name is not None:
+            found[place] = f"{word.partition(name)[0]}{name}={MARK}"
+    known, names = without_secrets(found)
+    return known, [*withheld, *names]

@@ -1,0 +1,655 @@
+"""Runs the variants of an experiment as jobs: on devices that are held for all of them, or each on its own.
+
+Held devices (`gputui compare`): the variants run one after another, or beside one another as far as `memory`
+goes; their jobs are tied to this process and end with it.
+
+Devices of its own for each (`gputui each`): the next one starts when devices can be had, and like anybody
+else has one place in line until then. Without `memory` the devices belong to its job alone, and are free for
+all when it ends. With `memory`, some run beside one another in one claim, which this process holds too while
+one of them runs; none is added while others are in line. The jobs are not tied to this process: if it is
+killed they go on, and whoever resumes the experiment adopts them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from threading import Thread
+from typing import Protocol
+
+from gputui.allocating.allocate import allocate
+from gputui.allocating.allocate_in_turn import TurnListener
+from gputui.allocating.allocation import Allocation
+from gputui.allocating.allocator import Approve
+from gputui.allocating.errors import NotEnoughError, RequestError
+from gputui.allocating.queue import in_line_for, waiters
+from gputui.allocating.request import Request
+from gputui.choosing.sharing import tasks_that_fit
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.snapshot import Snapshot
+from gputui.jobs.experiments.log_figures import Figures, read_figures
+from gputui.jobs.experiments.record import Experiment, Run
+from gputui.jobs.experiments.store import KeptError
+from gputui.jobs.job import Job, JobError
+from gputui.jobs.log_file import read_data
+from gputui.jobs.start import start_job, start_leased_job
+from gputui.jobs.stop import stop
+from gputui.jobs.store import Stored, stored
+from gputui.jobs.wait import refreshed, wait_for_any
+from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.start import StartError
+from gputui.sources.source import NoSourceError, Source, Want
+from gputui.system.ending_signals import EndedError, without_signals
+from gputui.vendors.registry import vendors_of
+
+RUN_FOLDER = "{run}"
+"""In a command: the folder of the run, which is made for it."""
+_SETTLING, _PAUSE = 2.0, 0.25
+"""Seconds after the end of a run for which its devices are tried again before we get in line, and between
+two tries: a driver's utilization is a mean over up to a second, in which the run was still going on."""
+_SOON, _PACE = 0.1, 1.0
+"""Seconds to the first reading of a run's devices, and between two of them later on."""
+_MOST_LOG, _MOST_LINES = 1024 * 1024, 20_000
+"""Bytes at the end of a log in which figures are looked for: they are told at the end of a training."""
+_LONGEST_NAME = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """How a variant gets its devices, and what is started on them. `launch` raises RequestError."""
+
+    request: Request
+    approve: Approve
+    launch: Callable[[Allocation, LaunchOptions], Launch]
+    options: LaunchOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an experiment may do.
+
+    jobs      how many runs go on at once, at most; None for as many as devices can be had
+    memory    bytes that a run needs of each device, where runs may share devices
+    retries   how often a run that has failed is started again
+    stops     whether no further run starts after one has failed for good
+    seconds   that a run may take, None for any
+    warm_up   whether the first variant runs once before, uncounted: it fills the caches of files and kernels
+    before    what a shell runs before each run, "" for nothing
+    """
+
+    jobs: int | None = None
+    memory: int | None = None
+    retries: int = 0
+    stops: bool = False
+    seconds: float | None = None
+    warm_up: bool = False
+    before: str = ""
+
+
+class Listener(TurnListener, Protocol):
+    """Who is told how an experiment goes on."""
+
+    def begins(self, experiment: Experiment, place: int, run: Run) -> None:
+        """A run of the variant at that place has begun, as the job `run.job`."""
+
+    def ended(self, experiment: Experiment, place: int, run: Run) -> None:
+        """A run has ended, or waits to be started again."""
+
+    def remark(self, text: str) -> None:
+        """Something that a person should know and that ends nothing."""
+
+    def changed(self, experiment: Experiment) -> None:
+        """The experiment is another one since: to be kept."""
+
+
+@dataclass(eq=False)
+class _Held:
+    """Devices that are shared by runs: their claim, and the runs, each as (place, round)."""
+
+    allocation: Allocation
+    runs: set[tuple[int, int]] = field(default_factory=set)
+
+
+class _Running:
+    """A run that goes on: its job, its shared devices, and what they have shown since it began: the most
+    memory, and the time for which the utilization of each is known, with its integral."""
+
+    def __init__(self, job: Job, held: _Held | None = None, devices: Sequence[Device] = ()) -> None:
+        self.job, self.held, self.keys = job, held, [device.key for device in devices]
+        self.began = self._last = time.monotonic()
+        self.pause, self.next = _SOON, self.began + _SOON
+        self.peak_memory: int | None = None
+        self._weighed = dict.fromkeys(self.keys, (0.0, 0.0))
+
+    def see(self, snapshot: Snapshot | None) -> None:
+        now = time.monotonic()
+        passed, self._last = now - self._last, now
+        self.pause = min(2 * self.pause, _PACE)
+        self.next = now + self.pause
+        for key in self.keys if snapshot is not None else ():
+            device = snapshot.by_key.get(key)  # type: ignore[union-attr]
+            if device is None or device.fault is not None:
+                continue
+            memory = snapshot.memory(device)[0]  # type: ignore[union-attr]
+            if memory is not None:
+                self.peak_memory = max(memory, self.peak_memory or 0)
+            if device.utilization is not None:
+                weighed, known = self._weighed[key]
+                self._weighed[key] = weighed + passed * device.utilization, known + passed
+
+    @property
+    def utilizations(self) -> tuple[float | None, ...]:
+        """The mean of each device over the time, None where it is not known."""
+        return tuple(weighed / known if known else None for weighed, known in self._weighed.values())
+
+
+class _AgainError(Exception):
+    """While we were in line, something changed that is better tried at once than waited for."""
+
+
+class Runner:
+    """One experiment on its way; `experiment` is as it stands, whatever ends it.
+
+    `planned` are the variants in their order, `opened` opens the source of the box (for variants without
+    devices, with True), `held` are the devices that all of them run on, None where each has its own. `reads`:
+    memory and utilization of devices are measured.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        planned: Sequence[Planned],
+        environ: Mapping[str, str],
+        job_environ: Mapping[str, str],
+        opened: Callable[[bool], AbstractContextManager[Source]],
+        listener: Listener,
+        limits: Limits,
+        constraints: Sequence[str] = (),
+        held: Allocation | None = None,
+        reads: bool = True,
+    ) -> None:
+        self.experiment = experiment
+        self._planned, self._environ, self._job_environ = planned, environ, job_environ
+        self._opened, self._listener, self._limits = opened, listener, limits
+        self._constraints, self._reads = constraints, reads
+        self._stack = contextlib.ExitStack()
+        self._source: Source | None = None
+        self._metric = re.compile(experiment.metric) if experiment.metric is not None else None
+        self._for_all = _Held(held) if held is not None else None
+        self._most = limits.jobs or (1 if held is not None and limits.memory is None else len(planned))
+        self._todo: deque[tuple[int, int]] = deque()
+        self._running: dict[tuple[int, int], _Running] = {}
+        self._shared: list[_Held] = []
+        self._halted = False
+        self._settled = 0.0
+        self._tie: int | None = None
+
+    def run(self) -> Experiment:
+        """Make every run that has not ended well: of each variant once, then again as often as is asked for,
+        so that what changes with time (heat, other people's load) does not change one variant only.
+
+        What is raised when a variant can get no devices ends the experiment after the runs that go on; a
+        signal (EndedError) stops these, except that SIGHUP leaves those that are not tied to us. Raises also
+        KeptError, JobError.
+        """
+        trouble: Exception | None = None
+        with self._stack:
+            if self._for_all is not None:
+                self._tie = self._stack.enter_context(_tie())
+            try:
+                self._adopt()
+                while self._running or (self._todo and not self._halted):
+                    if not self._todo or self._halted or len(self._running) >= self._most:
+                        self._collect(None)
+                        continue
+                    try:
+                        self._next()
+                    except _AgainError:
+                        continue
+                    except (NotEnoughError, RequestError, NoSourceError, JobError) as error:
+                        # Those that run come to their end.
+                        trouble, self._halted = error, True
+            except BaseException as error:
+                # (Whatever else ends us, those that run and are not tied to us are adopted on `--resume`.)
+                if self._tie is not None or (isinstance(error, EndedError) and not error.hangs_up):
+                    self._stop_all()
+                self._set(replace(self.experiment, state="stopped", ended=time.time()))
+                raise
+        done = not self._todo and trouble is None
+        self._set(replace(self.experiment, state="done" if done else "stopped", ended=time.time()))
+        if trouble is not None:
+            raise trouble
+        return self.experiment
+
+    def _adopt(self) -> None:
+        jobs = stored(self._job_environ)
+        found = as_it_stands(self.experiment, jobs)
+        running = {}
+        for number in range(1, found.repeat + 1):
+            for place, row in enumerate(found.rows):
+                run = row.run_of(number)
+                if run is not None and run.state == "running":
+                    job = _last_job(found, place, run, jobs)
+                    if job is None or job.state == "elsewhere":
+                        where = repr(job.scope.host) if job is not None else "another place"
+                        raise KeptError(f"task {place + 1} runs on {where}: resume the {found.kind} there")
+                    running[place, number] = _Running(job)
+                elif run is None or run.state != "done":
+                    self._todo.append((place, number))
+        for place, number in self._todo:
+            if found.rows[place].run_of(number) is not None:
+                found = found.with_run(place, Run(number, None, "waiting", attempts=0))
+        if self._limits.warm_up and self._todo:
+            self._todo.appendleft((0, 0))
+        self._running = running
+        self._set(replace(found, state="running", ended=None))
+
+    # Starting
+
+    def _next(self) -> None:
+        """Start the next run when it has devices. Raises _AgainError, and what `allocate` raises."""
+        place, number = self._todo[0]
+        planned = self._planned[place]
+        held = self._for_all
+        if held is None:
+            with self._opened(planned.request.cpu_only) as source:
+                held = self._devices_of_its_own(planned, source)
+        elif held.runs and not self._room_for_another(held):
+            self._collect(None)
+            return
+        try:
+            self._start(place, number, held)
+        finally:
+            if held is not self._for_all:
+                if self._limits.memory is not None and held.runs:
+                    if held not in self._shared:
+                        self._shared.append(held)
+                else:
+                    # (Its job, if there is one, has inherited the lease.)
+                    held.allocation.release()
+
+    def _devices_of_its_own(self, planned: Planned, source: Source) -> _Held:
+        held = self._at_once(planned, source) or self._beside(planned, source)
+        while held is None and time.monotonic() < self._settled and not self._others(own=0):
+            if not self._running:
+                time.sleep(_PAUSE)
+            elif self._collect(_PAUSE):
+                raise _AgainError
+            held = self._at_once(planned, source)
+        return held or self._allocated(planned, source, float("inf"))
+
+    def _at_once(self, planned: Planned, source: Source) -> _Held | None:
+        """Devices that are free now and that nobody is in line for."""
+        if not planned.request.picks and not planned.request.cpu_only:
+            # (Without a wait, named devices would be used though they are busy.)
+            return None
+        try:
+            return self._allocated(planned, source, None)
+        except NotEnoughError:
+            return None
+
+    def _allocated(self, planned: Planned, source: Source, wait: float | None) -> _Held:
+        request = replace(planned.request, wait=wait)
+        return _Held(
+            allocate(request, source, self._environ, self._listener, True, planned.approve, self._sleep)
+        )
+
+    def _beside(self, planned: Planned, source: Source) -> _Held | None:
+        """Devices of runs that go on, with room for one more; None where others are in line for them."""
+        need = self._limits.memory
+        alike = [held for held in self._shared if held.allocation.request.size == planned.request.size]
+        if need is None or not alike or not planned.request.picks:
+            return None
+        now = source.read(Want.VERDICT | Want.HOST | Want.MODES)
+        found = max(alike, key=lambda held: _room(held, need, now))
+        keys = [device.key for device in found.allocation.devices]
+        if _room(found, need, now) < 1 or in_line_for(keys, self._environ, now):
+            return None
+        planned.approve(found.allocation.devices, vendors_of(now.devices))
+        return found
+
+    def _room_for_another(self, held: _Held) -> bool:
+        """Whether another run fits on the devices that are held for all."""
+        if self._limits.memory is None or not held.allocation.devices:
+            # (On the CPU only --jobs limits how many run at once.)
+            return not held.allocation.devices
+        with self._opened(False) as source:
+            now = source.read(Want.VERDICT | Want.HOST | Want.MODES)
+        return _room(held, self._limits.memory, now) > 0
+
+    def _start(self, place: int, number: int, held: _Held) -> None:
+        self._todo.popleft()
+        planned, before = self._planned[place], self.experiment.rows[place].run_of(number)
+        run = Run(number, None, "running", attempts=(before.attempts if before else 0) + 1)
+        try:
+            launch, options = self._made_ready(planned, held, place, number)
+            if number:
+                labels = tuple(map(held.allocation.snapshot.label, launch.devices))
+                self.experiment = self.experiment.with_run(place, run, devices=labels)
+            with without_signals():
+                job = self._job(place, number, held, launch, options)
+                shared = held if held is self._for_all or self._limits.memory is not None else None
+                if shared is not None:
+                    shared.runs.add((place, number))
+                self._running[place, number] = _Running(job, shared, launch.devices)
+                self._tell_whose(shared)
+                run = replace(run, job=job.id, started=job.started)
+                self._put(place, run)
+        except StartError as error:
+            self._ended(place, replace(run, state="failed", status=error.status, reason=str(error)))
+            return
+        self._listener.begins(self.experiment, place, run)
+
+    def _made_ready(
+        self, planned: Planned, held: _Held, place: int, number: int
+    ) -> tuple[Launch, LaunchOptions]:
+        """The launch of a run and its options, once the command before it has ended. Raises StartError."""
+        name = str(place + 1) if number == 1 else f"{place + 1}.{number}"
+        folder = Path(self.experiment.directory or Path.cwd()) / self.experiment.id / name
+        options = _in_folder(planned.options, str(folder))
+        before = self._limits.before.replace(RUN_FOLDER, shlex.quote(str(folder)))
+        try:
+            if options != planned.options or before != self._limits.before:
+                folder.mkdir(parents=True, exist_ok=True)
+            launch = planned.launch(held.allocation, options)
+            if before:
+                environ, where = launch.environment(self._job_environ), launch.directory
+                shell, nothing = ("/bin/sh", "-c", before), subprocess.DEVNULL
+                done = subprocess.run(shell, env=environ, cwd=where, stdin=nothing, stdout=2, check=False)
+                if done.returncode:
+                    # (As of `rm -r out; python t.py`, the command is started all the same.)
+                    self._listener.remark(f"--before ended with status {done.returncode}")
+        except OSError as error:
+            raise StartError(f"{folder}: {error.strerror}", 126) from None
+        return launch, options
+
+    def _job(self, place: int, number: int, held: _Held, launch: Launch, options: LaunchOptions) -> Job:
+        """The job of a run. Raises StartError, JobError."""
+        name, lease = job_name(self.experiment, place, number), held.allocation.lease
+        if self._limits.memory is None and held is not self._for_all:
+            return start_leased_job(launch, self._job_environ, lease, name, options, self._constraints)
+        return start_job(
+            launch,
+            self._job_environ,
+            name,
+            lease.passed_on if lease else (),
+            claims=lease.records if lease else (),
+            options=options,
+            constraints=self._constraints,
+            tie=self._tie,
+        )
+
+    def _tell_whose(self, held: _Held | None) -> None:
+        """Write into a shared claim whose it is: the run's that began last."""
+        if held is None or held.allocation.lease is None or not held.runs:
+            return
+        jobs = [self._running[key].job for key in sorted(held.runs) if key in self._running]
+        last = max(jobs, key=lambda job: job.created)
+        others = [job.supervisor.pid for job in jobs if job.supervisor is not None and job is not last]
+        if last.command is not None:
+            supervisor = last.supervisor.pid if last.supervisor is not None else None
+            held.allocation.lease.belongs_to(last.command.pid, last.id, supervisor, others)
+
+    # Going on
+
+    def _sleep(self, seconds: float) -> None:
+        """Rest in line. Raises _AgainError when a run has ended and nobody else is in line: its devices can
+        be taken at once then, and the place in line is worth nothing."""
+        if not self._running:
+            time.sleep(seconds)
+            return
+        if self._collect(seconds) and (self._halted or not self._others(own=1)):
+            raise _AgainError
+
+    def _others(self, own: int) -> bool:
+        """Whether others are in line, where we have so many places ourselves."""
+        return sum(not waiter.silent for waiter in waiters(self._environ)) > own
+
+    def _collect(self, seconds: float | None) -> bool:
+        """Wait until runs end, at most so long; whether any did. Meanwhile their devices are read."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while True:
+            by_id = {running.job.id: key for key, running in self._running.items()}
+            due = [deadline, self._next_look()]
+            wait = min((max(0.0, each - time.monotonic()) for each in due if each is not None), default=None)
+            over = wait_for_any([running.job for running in self._running.values()], wait)
+            for job in over:
+                self._came_to_end(by_id[job.id], job)
+            if over or self._look() or (deadline is not None and time.monotonic() >= deadline):
+                return bool(over)
+
+    def _next_look(self) -> float | None:
+        """When something is to be looked at next."""
+        found = [each.next for each in self._running.values() if self._reads and each.keys]
+        if self._limits.seconds is not None:
+            found += [each.began + self._limits.seconds for each in self._running.values()]
+        return min(found, default=None)
+
+    def _look(self) -> bool:
+        """Read devices where it is time to, and stop what takes too long; whether anything was stopped."""
+        now = time.monotonic()
+        due = [each for each in self._running.values() if each.keys and each.next <= now]
+        snapshot = self._now() if due and self._reads else None
+        for each in due if self._reads else ():
+            each.see(snapshot)
+        limit = self._limits.seconds
+        late = [key for key, each in self._running.items() if limit is not None and now >= each.began + limit]
+        for key in late:
+            self._came_to_end(key, stop(self._running[key].job).job, late=True)
+        return bool(late)
+
+    def _now(self) -> Snapshot | None:
+        """The devices as they are; None where they cannot be read, then no more of them is measured."""
+        try:
+            if self._source is None:
+                self._source = self._stack.enter_context(self._opened(False))
+            return self._source.read(Want.LOAD | Want.HOST)
+        except NoSourceError as error:
+            self._reads = False
+            self._listener.remark(f"memory and utilization are not measured any more: {error}")
+            return None
+
+    # Ending
+
+    def _came_to_end(self, key: tuple[int, int], job: Job, late: bool = False) -> None:
+        with without_signals():
+            running = self._running.pop(key)
+            self._settled = time.monotonic() + _SETTLING
+            held = running.held
+            if held is not None:
+                held.runs.discard(key)
+                if held.runs:
+                    self._tell_whose(held)
+                elif held is not self._for_all:
+                    self._shared.remove(held)
+                    held.allocation.release()
+            self._ended(key[0], self._seen(key, running, job, late))
+
+    def _seen(self, key: tuple[int, int], running: _Running, job: Job, late: bool = False) -> Run:
+        """The run with what its job has come to, and what was seen of its devices."""
+        place, number = key
+        before = self.experiment.rows[place].run_of(number) or Run(number, job.id, "running")
+        run = came_to(before, job, self._metric)
+        known = [each for each in running.utilizations if each is not None]
+        return replace(
+            run,
+            state="timeout" if late and run.state != "done" else run.state,
+            peak_memory=running.peak_memory,
+            utilization=sum(known) / len(known) if known else None,
+            utilizations=running.utilizations if known else (),
+        )
+
+    def _ended(self, place: int, run: Run) -> None:
+        failed = run.state not in ("done", "running")
+        again = run.state == "failed" and run.attempts <= self._limits.retries and not self._halted
+        if again:
+            self._todo.append((place, run.round))
+        elif failed and self._limits.stops:
+            self._halted = True
+        self._put(place, replace(run, state="waiting") if again else run)
+        self._listener.ended(self.experiment, place, run)
+
+    def _stop_all(self) -> None:
+        """Stop all that runs at once."""
+        with without_signals():
+            running = dict(self._running)
+            # (A job that cannot be stopped from here is one whose record is gone.)
+            threads = [Thread(target=_stop, args=(each.job,)) for each in running.values()]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for key, each in running.items():
+                try:
+                    run = self._seen(key, each, refreshed(each.job))
+                except JobError as error:
+                    run = Run(key[1], each.job.id, "failed", reason=str(error))
+                self._put(key[0], run)
+
+    def _put(self, place: int, run: Run) -> None:
+        if run.round:
+            self._set(self.experiment.with_run(place, run))
+
+    def _set(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self._listener.changed(experiment)
+
+
+def job_name(experiment: Experiment, place: int, number: int = 1) -> str:
+    """The name of the job of a run: of a task "k3f9.12" (`gputui jobs log k3f9.12`), "k3f9.12.2" when it
+    runs again; of a variant its label, as it has no number that a person has seen."""
+    if experiment.kind == "comparison":
+        label = experiment.label(experiment.rows[place])
+        return printable(f"{experiment.id} {label}")[:_LONGEST_NAME].rstrip()
+    return f"{experiment.id}.{place + 1}" + (f".{number}" if number > 1 else "")
+
+
+def _last_job(experiment: Experiment, place: int, run: Run, jobs: Stored) -> Job | None:
+    """The last job of a run, None without any that is kept.
+
+    It is known by its name as well: we may have been killed before its id was written.
+    """
+    name = job_name(experiment, place, run.round) if experiment.kind == "sweep" else None
+    own = [
+        job
+        for job in jobs.jobs
+        if job.id == run.job or (name and job.name == name and job.created >= experiment.created)
+    ]
+    return own[-1] if own else None
+
+
+def came_to(run: Run, job: Job, metric: re.Pattern[str] | None) -> Run:
+    """The run with what its job has come to, or as what goes on."""
+    if not job.over:
+        return replace(run, state="running", job=job.id, started=job.started)
+    figures = _figures(job, metric)
+    return replace(
+        run,
+        state="done" if job.state == "done" else "stopped" if job.state == "stopped" else "failed",
+        job=job.id,
+        status=job.exit_status,
+        reason="how it ended is not known" if job.state == "ended" else None,
+        wall=job.ended - job.started if job.ended is not None and job.started is not None else None,
+        runtime=figures.runtime,
+        steps_per_second=figures.steps_per_second,
+        metric=figures.metric,
+        signal=job.signal,
+        started=job.started,
+        ended=job.ended,
+    )
+
+
+def as_it_stands(experiment: Experiment, jobs: Stored) -> Experiment:
+    """An experiment that nobody runs, by the records of its jobs: what it did not write itself any more."""
+    metric = re.compile(experiment.metric) if experiment.metric is not None else None
+    for place, row in enumerate(experiment.rows):
+        for number in range(1, experiment.repeat + 1):
+            run = row.run_of(number) or Run(number, None, "waiting", attempts=0)
+            if run.state == "done":
+                continue
+            job = _last_job(experiment, place, run, jobs)
+            if job is not None and (job.id != run.job or run.state == "running"):
+                run = came_to(replace(run, attempts=max(1, run.attempts)), job, metric)
+                experiment = experiment.with_run(place, run)
+            elif job is None and run.state == "running":
+                run = replace(run, state="failed", reason="the record of its job is gone")
+                experiment = experiment.with_run(place, run)
+    return experiment
+
+
+def _in_folder(options: LaunchOptions, folder: str) -> LaunchOptions:
+    """Launch options with the folder of a run wherever they have {run}."""
+
+    def filled(text: str) -> str:
+        return text.replace(RUN_FOLDER, folder)
+
+    return replace(
+        options,
+        command=tuple(map(filled, options.command)),
+        additions=tuple((name, filled(value)) for name, value in options.additions),
+        directory=options.directory and filled(options.directory),
+        logs=options.logs and filled(options.logs),
+    )
+
+
+@contextlib.contextmanager
+def _tie() -> Iterator[int]:
+    """The reading end of a pipe whose other end is closed when we end, however."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(writing)
+        os.close(reading)
+
+
+def _stop(job: Job) -> None:
+    # Where its record has been removed, the row says so.
+    with contextlib.suppress(JobError):
+        stop(job)
+
+
+def _room(held: _Held, need: int, now: Snapshot) -> int:
+    """How many more runs fit on devices that are shared."""
+    found = []
+    for device in held.allocation.devices:
+        there = now.by_key.get(device.key)
+        if there is None or there.fault is not None or there.compute_mode not in (None, "default"):
+            return 0
+        then = held.allocation.snapshot.memory_free(device)
+        found.append(tasks_that_fit(need, then, now.memory_free(there), len(held.runs)))
+    return min(found, default=0)
+
+
+def _figures(job: Job, metric: re.Pattern[str] | None) -> Figures:
+    """What the end of a job's log says; nothing where it cannot be read."""
+    try:
+        with job.log.open("rb", buffering=0) as file:
+            return read_figures(_lines(file.fileno()), metric)
+    except OSError:
+        return Figures()
+
+
+def _lines(descriptor: int) -> Iterator[str]:
+    """The last lines of a log."""
+    place, found = max(0, os.fstat(descriptor).st_size - _MOST_LOG), bytearray()
+    while len(found) < 2 * _MOST_LOG:
+        start, data = read_data(descriptor, place, _MOST_LOG)
+        if not data:
+            break
+        place = start + len(data)
+        found += data
+    # (A bar ends its lines with a carriage return.)
+    for line in found.replace(b"\r", b"\n").rsplit(b"\n", _MOST_LINES)[-_MOST_LINES:]:
+        yield line.decode(errors="replace")

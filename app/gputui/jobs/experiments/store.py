@@ -1,0 +1,162 @@
+"""The experiments that are kept in the state folder, a folder each: written, read, found, forgotten."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.typed_json import DocumentError
+from gputui.jobs.experiments.record import RUNNER, Experiment, Kind, Runner, document, read
+from gputui.jobs.job import JobError
+from gputui.jobs.record_folders import (
+    RecordError,
+    Unreadable,
+    cannot_keep,
+    new_folder,
+    read_document,
+    read_folders,
+    refuse_of_others,
+    remove,
+)
+from gputui.jobs.store import jobs_folder
+from gputui.system.files import NoHomeError, open_lock, state_folder, write_private
+
+_MOST_BYTES = 64 * 1024 * 1024
+_LOCK = "lock"
+SUBCOMMANDS: Mapping[Kind, str] = {"comparison": "compare", "sweep": "each"}
+"""The subcommand that makes experiments of a kind; the kind also names their files and folders."""
+
+
+class KeptError(Exception):
+    """Something that cannot be done with experiments; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Our experiments of some kinds, the oldest first."""
+
+    records: tuple[Experiment, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+def folder(kind: Kind, environ: Mapping[str, str]) -> Path:
+    """Where those of a kind are kept. Raises KeptError when there is no home."""
+    try:
+        return state_folder(environ) / f"{kind}s"
+    except NoHomeError as error:
+        raise KeptError(str(error)) from None
+
+
+def new(kind: Kind, environ: Mapping[str, str]) -> str:
+    """The id of a new one, which has a folder now. Raises KeptError."""
+    try:
+        return new_folder(folder(kind, environ)).name
+    except JobError as error:
+        raise KeptError(str(error)) from None
+
+
+def keep(experiment: Experiment, environ: Mapping[str, str]) -> None:
+    """Write it as it stands; while it is running, this process runs it. Raises KeptError."""
+    parent = folder(experiment.kind, environ)
+    try:
+        written = {**document(experiment, jobs_folder(environ)), "runner": RUNNER.write(Runner.own())}
+        write_private(parent / experiment.id / f"{experiment.kind}.json", json.dumps(written))
+    except OSError as error:
+        raise KeptError(str(cannot_keep(parent, error))) from None
+    except JobError as error:
+        raise KeptError(str(error)) from None
+
+
+def kept(environ: Mapping[str, str], before: Kept | None = None, *kinds: Kind) -> Kept:
+    """Everything of these kinds (of all). Raises KeptError when it cannot be looked into.
+
+    Of what was read `before`, those that have ended are not read again: nothing happens to them any more.
+    """
+    ended = [each for each in before.records if each.state != "running"] if before else []
+    records, unreadable = list[Experiment](), list[Unreadable]()
+    try:
+        for kind in kinds or SUBCOMMANDS:
+            own = [each for each in ended if each.kind == kind]
+            found, others = read_folders(folder(kind, environ), _read, own)
+            records += found
+            unreadable += others
+    except JobError as error:
+        raise KeptError(str(error)) from None
+    return Kept(tuple(sorted(records, key=lambda each: (each.created, each.id))), tuple(unreadable))
+
+
+def find(kind: Kind, word: str, environ: Mapping[str, str]) -> Experiment | Unreadable:
+    """The one that a word means: its id, or the beginning of one. Raises KeptError."""
+    among = kept(environ, None, kind)
+    everything: tuple[Experiment | Unreadable, ...] = (*among.records, *among.unreadable)
+    like = [each for each in everything if each.id == word] or [
+        each for each in everything if word and each.id.startswith(word)
+    ]
+    if len(like) == 1:
+        return like[0]
+    if like:
+        ids = ", ".join(each.id for each in like)
+        raise KeptError(f"{word!r} matches more than one {kind}: {ids}")
+    raise KeptError(f"no {kind} is called {word!r}; `gputui {SUBCOMMANDS[kind]} --list` lists them")
+
+
+def forget(found: Experiment | Unreadable, environ: Mapping[str, str]) -> None:
+    """Remove it, if it is there; its jobs and their logs stay. Raises KeptError while it runs."""
+    if isinstance(found, Experiment) and found.state == "running":
+        raise KeptError(f"{found.kind} {found.id} is running: end it first (Ctrl-C where it runs)")
+    try:
+        remove(found.folder if isinstance(found, Unreadable) else folder(found.kind, environ) / found.id)
+    except JobError as error:
+        raise KeptError(str(error)) from None
+
+
+@contextlib.contextmanager
+def running_alone(experiment: Experiment, environ: Mapping[str, str]) -> Iterator[None]:
+    """Nobody else runs it meanwhile. Raises KeptError where somebody does."""
+    try:
+        handle = open_lock(folder(experiment.kind, environ) / experiment.id / _LOCK)
+    except OSError as error:
+        raise KeptError(f"{experiment.kind} {experiment.id} cannot be locked: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise runs_already(experiment) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def runs_already(experiment: Experiment) -> KeptError:
+    """That somebody runs it, as an error."""
+    kind, id = experiment.kind, experiment.id
+    return KeptError(f"{kind} {id} is running already: `gputui {SUBCOMMANDS[kind]} --show {id}` shows it")
+
+
+def cannot_read(kind: Kind, found: Unreadable) -> KeptError:
+    """Why one cannot be read, and what removes it, as an error."""
+    return KeptError(
+        f"{found.id} is not a readable {kind}: {printable(found.reason)};"
+        f" `gputui {SUBCOMMANDS[kind]} --forget {found.id}` removes it"
+    )
+
+
+def _read(folder: Path) -> Experiment:
+    """The experiment of a folder. Raises RecordError."""
+    try:
+        refuse_of_others(folder)
+        file = folder / f"{folder.parent.name[:-1]}.json"
+        found = read_document(file, _MOST_BYTES, lambda document: read(document, folder.name))
+        if found is None:
+            raise RecordError("there is no record in it")
+        return found
+    except OSError as error:
+        raise RecordError(f"it cannot be read: {error.strerror}") from None
+    except DocumentError as error:
+        raise RecordError(str(error)) from None

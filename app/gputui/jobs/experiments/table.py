@@ -1,0 +1,301 @@
+"""An experiment as text: a table of its variants, and bars of each figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+from gputui.inventory.formatting import UNKNOWN, duration, printable, size
+from gputui.inventory.job_summary import how_it_failed
+from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.text_table import aligned, cut
+from gputui.jobs.experiments.record import Basis, Experiment, Run, Spread, Summary, log_of, summaries
+from gputui.launching.quoting import quote
+
+BASES: Mapping[Basis, str] = {
+    "metric": "the figure that --metric finds",
+    "runtime": "the time that the logs report (train_runtime)",
+    "wall": "the time of the process, with its start",
+}
+"""What variants are compared by, for people."""
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_LEAST_BAR, _MOST_BAR = 8, 60
+_MOST_LABEL, _MOST_WHAT = 40, 60
+_UNSET = "(unset)"
+
+
+class Figure(NamedTuple):
+    """A figure of a run: its name in the JSON, its heading in the table, the title of its bars, and how a
+    value is written."""
+
+    name: str
+    heading: str
+    title: str
+    text: Callable[[float], str]
+
+
+def seconds(value: float) -> str:
+    """Seconds with a tenth, short times with a hundredth: "101.9 s", "1.23 s"."""
+    return f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
+
+
+def _rate(value: float) -> str:
+    return f"{value:.1f}" if value >= 100 else f"{value:.3g}" if value < 1 else f"{value:.2f}"
+
+
+_FIGURES = (
+    Figure("metric", "METRIC", "metric", lambda value: f"{value:.6g}"),
+    Figure("runtime", "LOG TIME", "time by the log", seconds),
+    Figure("wall", "TIME", "time of the process", seconds),
+    Figure("steps_per_second", "STEPS/S", "steps per second", _rate),
+    Figure("peak_memory", "MEMORY", "peak memory of a device", lambda value: size(int(value))),
+    Figure("utilization", "UTIL", "mean utilization", lambda value: f"{value:.0f}%"),
+)
+
+
+def figures(experiment: Experiment) -> list[Figure]:
+    """The figures of which some variant has more than 0; first the one that variants are compared by."""
+    basis = experiment.basis
+    # (One time is enough: the table has the other.)
+    other_time = {"runtime": "wall", "wall": "runtime", "metric": ""}[basis]
+    found = summaries(experiment)
+    known = [
+        each
+        for each in _FIGURES
+        if each.name != other_time
+        and any(spread and spread.median > 0 for spread in (summary.spreads[each.name] for summary in found))
+    ]
+    return sorted(known, key=lambda each: each.name != basis)
+
+
+def headline(experiment: Experiment) -> str:
+    """How it stands, in a line."""
+    what = "variants" if experiment.kind == "comparison" else "tasks"
+    runs = f" × {experiment.repeat} runs" if experiment.repeat > 1 else ""
+    on = f" on GPU {','.join(experiment.devices)}" if experiment.devices else " on the CPU"
+    on = on if experiment.kind == "comparison" else ""
+    parts = [f"{experiment.count('done')}/{len(experiment.rows)} {what}{runs} done{on}"]
+    for state in ("running", "waiting", "failed", "timeout", "stopped"):
+        number = experiment.count(state)
+        parts += [f"{number} {'took too long' if state == 'timeout' else state}"] if number else []
+    return printable(f"{experiment.kind} {experiment.id} {experiment.state}: {', '.join(parts)}")
+
+
+def by_what(experiment: Experiment) -> str:
+    """What the differences are of."""
+    which = "more" if experiment.more_is_better else "less"
+    several = "; median, with the least and the most" if experiment.repeat > 1 else ""
+    return f"compared by {BASES[experiment.basis]}: {which} is better{several}"
+
+
+class Place(NamedTuple):
+    """What the columns of the time and the logs of tasks depend on: the folder of the jobs, the home that "~"
+    stands for, and the time (seconds since the epoch)."""
+
+    jobs: PurePath
+    home: PurePath | None
+    now: float
+
+
+def table(experiment: Experiment, width: int | None = None, place: Place | None = None) -> list[str]:
+    """A line a variant below the headings; with `place` also where its log is.
+
+    Where `width` columns are too few, it does without the time that variants are not compared by, then
+    without the least and the most; what is left is cut.
+    """
+    found = summaries(experiment)
+    lines: list[str] = []
+    for other_time, spread in ((True, True), (False, True), (False, False)):
+        lines = _table(experiment, found, other_time, spread, place)
+        if width is None or max(map(len, lines)) <= width:
+            return lines
+    return [cut(line, width) for line in lines]
+
+
+_Cell = Callable[[Summary], str]
+
+
+def _table(
+    experiment: Experiment, found: Sequence[Summary], other_time: bool, spread: bool, place: Place | None
+) -> list[str]:
+    numbers = {id(each): str(number) for number, each in enumerate(found, 1)}
+    sweep, basis = experiment.kind == "sweep", experiment.basis
+    first: list[tuple[str, _Cell]] = [
+        (printable(heading), _value_of(number)) for number, (_, heading) in enumerate(experiment.axes)
+    ]
+    if sweep:
+        what: _Cell = lambda each: cut(printable(experiment.label(each.row)), _MOST_WHAT)  # noqa: E731
+        first = [("TASK", lambda each: numbers[id(each)]), ("WHAT", what), ("GPU", _devices)]
+    columns: list[tuple[str, _Cell]] = []
+    for figure in _FIGURES:
+        known = any(each.spreads[figure.name] is not None for each in found)
+        if figure.name == "wall" and sweep:
+            columns.insert(0, (figure.heading, lambda each: _took(each, place)))
+        elif figure.name == basis and (known or not sweep):
+            compared = [("VS BEST", _difference)] if experiment.compares else []
+            columns[:0] = [(figure.heading, _spread_of(figure, spread)), *compared]
+        elif figure.name in ("metric", "runtime", "wall"):
+            columns += [(figure.heading, _spread_of(figure, spread))] if other_time and known else []
+        elif known or not sweep:
+            several = figure.name == "steps_per_second" and spread
+            columns.append((figure.heading, _spread_of(figure, several)))
+    result: list[tuple[str, _Cell]] = [("RESULT", lambda each: how_it_went(experiment, each))]
+    if place is not None and sweep:
+        result.append(("LOG", lambda each: _log(each, place)))
+    every = [*first, *columns, *result]
+    rows = [[heading for heading, _ in every], *([cell(each) for _, cell in every] for each in found)]
+    right = range(len(first), len(first) + len(columns))
+    return aligned(rows, [0, *right] if sweep else right)
+
+
+def _value_of(place: int) -> _Cell:
+    return lambda each: printable(each.row.values[place]) if each.row.values[place] else _UNSET
+
+
+def _devices(summary: Summary) -> str:
+    last = summary.row.last
+    return ",".join(map(printable, summary.row.devices)) or ("CPU" if last and last.job is not None else "")
+
+
+def _log(summary: Summary, place: Place) -> str:
+    log = log_of(summary.row.last.job if summary.row.last else None, place.jobs)
+    if log is None:
+        return ""
+    at_home = place.home is not None and log.is_relative_to(place.home)
+    return printable(f"~/{log.relative_to(place.home)}" if at_home and place.home else str(log))
+
+
+def how_it_went(experiment: Experiment, summary: Summary) -> str:
+    """How the runs of a variant went, in a few words."""
+    runs = [run for run in summary.row.runs if run.state != "waiting"]
+    running = any(run.state == "running" for run in runs)
+    words = [how(run) for run in summary.failed]
+    ended = len(runs) - running
+    good = ended - len(summary.failed)
+    if experiment.repeat > 1 and words:
+        words = [f"{len(words)} of {ended} failed ({', '.join(dict.fromkeys(words))})"]
+    if running:
+        goes_on = experiment.state == "running" or experiment.kind == "sweep"
+        words.append("running" if goes_on else "not finished")
+    if not runs:
+        words.append("waits" if experiment.state == "running" else "not run")
+    if words:
+        return ", ".join(words)
+    again = runs[-1].attempts
+    said = "ok" if experiment.repeat == 1 else f"{good} of {experiment.repeat} ok"
+    return f"{said}, {again}. time" if again > 1 else said
+
+
+def how(run: Run) -> str:
+    """How a run stands or ended, in words."""
+    said = {"done": "ok", "timeout": "took too long"}.get(run.state, str(run.state))
+    if run.state == "failed":
+        said = "failed" if run.status is None else how_it_failed(run.status, run.signal)
+        said += f" ({printable(run.reason)})" if run.reason is not None else ""
+    return f"{said}, {run.attempts}. time" if run.attempts > 1 else said
+
+
+def took(run: Run) -> str:
+    """How long it took."""
+    return UNKNOWN if run.wall is None else f"{run.wall:.1f}s" if run.wall < 10 else duration(run.wall)
+
+
+def _took(summary: Summary, place: Place | None) -> str:
+    """How long the last run of a task took, or has taken."""
+    run = summary.row.last
+    if run is None or run.started is None:
+        return ""
+    return took(replace(run, wall=place.now - run.started) if run.state == "running" and place else run)
+
+
+def bars(experiment: Experiment, figure: Figure, width: int, ascii_only: bool = False) -> list[str]:
+    """A bar a variant, from 0 to the most; the best of what variants are compared by is marked."""
+    found, basis = summaries(experiment), experiment.basis
+    labels = [cut(printable(experiment.label(each.row)), _MOST_LABEL) for each in found]
+    spreads = [each.spreads[figure.name] for each in found]
+    texts = [UNKNOWN if spread is None else figure.text(spread.median) for spread in spreads]
+    if figure.name == basis:
+        texts = [f"{text} {_difference(each)}".rstrip() for text, each in zip(texts, found, strict=True)]
+    wide = max(map(len, labels))
+    wide = max(1, min(wide, width - _LEAST_BAR - max(map(len, texts)) - 4))
+    room = min(_MOST_BAR, max(_LEAST_BAR, width - wide - max(map(len, texts)) - 4))
+    most = max((spread.median for spread in spreads if spread is not None), default=0.0)
+    lines = []
+    for name, spread, text in zip(labels, spreads, texts, strict=True):
+        fraction = spread.median / most if spread is not None and most > 0 else 0.0
+        lines.append(f" {cut(name, wide).ljust(wide)}  {_bar(fraction, room, ascii_only)} {text}".rstrip())
+    return lines
+
+
+def _bar(fraction: float, room: int, ascii_only: bool) -> str:
+    fraction = min(1.0, max(0.0, fraction))
+    if ascii_only:
+        return ("#" * round(fraction * room)).ljust(room)
+    eighths = round(fraction * room * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(room)
+
+
+def _spread_of(figure: Figure, spread: bool) -> _Cell:
+    def cell(summary: Summary) -> str:
+        found: Spread | None = summary.spreads[figure.name]
+        if found is None:
+            return UNKNOWN
+        told = figure.text(found.median)
+        if figure.name == "utilization" and summary.row.last and len(summary.row.last.utilizations) > 1:
+            each = (UNKNOWN if one is None else f"{one:.0f}" for one in summary.row.last.utilizations)
+            return f"{told} ({','.join(each)})"
+        if not spread or found.low == found.high:
+            return told
+        least, most = (figure.text(value).removesuffix(" s") for value in (found.low, found.high))
+        return f"{told} ({least}-{most})"
+
+    return cell
+
+
+def _difference(summary: Summary) -> str:
+    if summary.difference is None:
+        return "" if summary.basis is None else UNKNOWN
+    return "best" if summary.difference == 0 else f"{summary.difference:+.1f}%"
+
+
+def lines(
+    experiment: Experiment, width: int | None, place: Place | None = None, ascii_only: bool = False
+) -> Sequence[str]:
+    """The whole: headline, table, and where variants are compared, by what, and the bars of every figure."""
+    found = [headline(experiment), "", *table(experiment, width, place)]
+    if experiment.compares and any(each.basis is not None for each in summaries(experiment)):
+        found += ["", by_what(experiment)]
+        for figure in figures(experiment):
+            found += ["", figure.title, *bars(experiment, figure, width or 100, ascii_only)]
+    return found
+
+
+def list_rows(experiments: Sequence[Experiment], now: float) -> list[str]:
+    """A line for each experiment, below headings. `now` is seconds since the epoch."""
+    rows = [("ID", "STATE", "RUNS", "FAILED", "BEGAN", "VARIED", "BEST", "COMMAND")]
+    for each in experiments:
+        failed, best = each.count("failed", "timeout"), best_of(each)
+        command = each.command or each.rows[0].words
+        rows.append(
+            (
+                each.id,
+                each.state,
+                f"{each.made}/{each.wanted}",
+                str(failed) if failed else UNKNOWN,
+                f"{duration(max(0.0, now - each.created))} ago",
+                cut(printable(each.title), _MOST_LABEL),
+                UNKNOWN if best is None else printable(best),
+                " ".join(map(quote, command)),
+            )
+        )
+    return aligned(rows)
+
+
+def best_of(experiment: Experiment) -> str | None:
+    """The label of the variant that the others are compared with."""
+    found = summaries(experiment) if experiment.compares else []
+    best = next((each for each in found if each.difference == 0), None)
+    return None if best is None else experiment.label(best.row)

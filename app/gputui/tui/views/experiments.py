@@ -1,0 +1,85 @@
+"""The experiments: a line each; the table of one of them, and the bars of one of its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputui.inventory.formatting import UNKNOWN, duration, printable
+from gputui.jobs.experiments import table as text
+from gputui.jobs.experiments.record import Experiment, summaries
+from gputui.jobs.experiments.table import bars, best_of, by_what, figures, table
+from gputui.tui.views.text import Line, clip, fit, title, wrap
+
+_SIGNS: dict[str, tuple[str, str]] = {
+    "running": ("▶", "free"),
+    "done": ("✓", "dim"),
+    "stopped": ("■", "warn"),
+}
+_NONE = " no experiments: v on the jobs page, gputui compare or gputui each makes one"
+
+
+def headline(found: Sequence[Experiment], unreadable: int, width: int) -> Line:
+    """The rule at the top: how many there are, and how many cannot be read (the command line says why)."""
+    running = sum(each.state == "running" for each in found)
+    counts = [f"{running} of {len(found)} running"] if found else []
+    counts += [f"{unreadable} cannot be read: --list says why"] if unreadable else []
+    return title("experiments", width, ", ".join(counts))
+
+
+def listed(found: Sequence[Experiment], cursor: int | None, width: int, now: float) -> list[Line]:
+    """A line an experiment. `now` is seconds since the epoch."""
+    if not found:
+        return [clip(((_NONE, "dim"),), width)]
+    titles = [printable(each.title) for each in found]
+    wide = min(40, max(map(len, titles)))
+    lines = []
+    for place, (each, name) in enumerate(zip(found, titles, strict=True)):
+        sign, style = _SIGNS[each.state]
+        line: Line = (
+            ("▸" if place == cursor else " ", "cursor"),
+            (f" {fit(each.id, 4)}  ", "strong"),
+            (f"{sign} {fit(each.state, 7)}", style),
+            (
+                f"  {f'{each.made}/{each.wanted}':>7}"
+                f"  {fit(duration(max(0.0, now - each.created)), 6, right=True)} ago  ",
+                "dim",
+            ),
+            (f"{fit(name, wide)}  ", "strong" if place == cursor else ""),
+            (_best(each), "dim"),
+        )
+        lines.append(clip(line, width))
+    return lines
+
+
+def _best(experiment: Experiment) -> str:
+    best = best_of(experiment)
+    if best is None:
+        failed = experiment.count("failed", "timeout")
+        return f"{failed} failed" if failed else UNKNOWN
+    so_far = " so far" if experiment.state == "running" else ""
+    return f"best{so_far} {printable(best)}"
+
+
+def details(experiment: Experiment, figure: int, width: int, room: int) -> list[Line]:
+    """The table of an experiment and the bars of one of its figures, the `figure`-th (they go round), with
+    those of the next ones as far as `room` has lines for them."""
+    lines = [title(text.headline(experiment), width)]
+    heading, *rows = table(experiment, width - 1)
+    lines.append(clip(((f" {heading}", "dim"),), width))
+    for row, summary in zip(rows, summaries(experiment), strict=True):
+        style = "strong" if summary.difference == 0 else "lost" if summary.failed else ""
+        lines.append(clip(((f" {row}", style),), width))
+    known = figures(experiment) if experiment.compares else []
+    if not known:
+        return lines
+    lines += [((f" {piece}", "dim"),) for piece in wrap(by_what(experiment), width - 2)]
+    start = figure % len(known)
+    for place in range(start, start + len(known)):
+        number = place % len(known)
+        each = known[number]
+        block = [title(each.title, width, f"{number + 1} of {len(known)}: tab")]
+        block += [clip(((line, ""),), width) for line in bars(experiment, each, width)]
+        if place > start and len(lines) + len(block) > room:
+            break
+        lines += block
+    return lines
