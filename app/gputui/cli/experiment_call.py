@@ -49,6 +49,7 @@ from gputui.launching.launch_options import LaunchOptions, OptionError, table
 from gputui.launching.quoting import quote
 from gputui.launching.secrets import MARK, secret_word, without_secrets
 from gputui.launching.shell_words import shell_syntax, split
+from gputui.library.agreement import heard
 from gputui.sources.source import Want
 
 STDIN = "-"
