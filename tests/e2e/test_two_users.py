@@ -322,11 +322,11 @@ def test_a_link_in_the_place_of_another_s_folder_leads_no_record_to_a_folder_of_
         with contextlib.suppress(UnsafeError):
             take(box.uuids[:2], os.environ, "python train.py")
         assert done.exists()
-        return len(os.listdir(private))
+        return len(list(private.iterdir()))
 
     box.begun(exchange, users.ana)
     child = box.fork(launch, users.bob)
-    assert child.end() == 0, (child.err, os.listdir(private))
+    assert child.end() == 0, (child.err, list(private.iterdir()))
 
 
 def test_what_one_user_plants_keeps_no_other_from_a_device(box: Box, users: Users) -> None:

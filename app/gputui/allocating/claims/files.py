@@ -284,8 +284,8 @@ def _distrust(found: os.stat_result) -> str | None:
 def create_locked(folder: Path, name: str, data: bytes, start: int, length: int) -> int:
     """Create a file with a range of it locked, and then give it its name; the descriptor is open for writing.
 
-    Until it is locked nobody else can open it, so that nobody else's lock can be in the way. The folder may be
-    another user's (format 1), who could put a link in its place at any moment. Raises OSError.
+    Until it is locked nobody else can open it, so that nobody else's lock can be in the way. The folder may
+    be another user's (format 1), who could put a link in its place at any moment. Raises OSError.
     """
     new = f".{os.urandom(12).hex()}{_UNFINISHED}"
     descriptor = -1
