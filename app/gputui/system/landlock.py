@@ -1,7 +1,8 @@
 """Confines a process, and all that it starts, to all files of the machine but some: Landlock, Linux ≥ 5.19.
 
-What is confined cannot open the files that are left out, whatever it sets or reads, and cannot take that off
-again; nothing else changes for it, but for what PR_SET_NO_NEW_PRIVS and Landlock themselves forbid: sudo and
+What is confined cannot open the files that are left out for reading or writing, whatever it sets or reads, and
+cannot take that off again (Linux's open for neither, access mode 3, is not refused, and no driver's library
+asks for it); nothing else changes for it, but for what PR_SET_NO_NEW_PRIVS and Landlock themselves forbid: sudo and
 other setuid programs have no effect, and mounts cannot be changed. No root is needed.
 
 Landlock knows a list of what is allowed, downwards from a folder: here, each entry of `/`, except those on
