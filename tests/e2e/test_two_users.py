@@ -7,6 +7,7 @@ program as it is installed, of the test's own user, and of the others where they
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -287,6 +288,45 @@ def test_each_user_has_a_folder_of_his_own(box: Box, users: Users) -> None:
         box.fork(lambda: len(claims(os.environ)[0]), uid).end()
     own = [folder.stat().st_uid for folder in box.claims_folder.iterdir() if folder.is_dir()]
     assert sorted(own) == sorted((0, users.ana, users.bob))
+
+
+def test_a_link_in_the_place_of_another_s_folder_leads_no_record_to_a_folder_of_mine(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns the folder of format 1 may exchange it while another makes his records."""
+    use_as_default(box, monkeypatch)
+    older, private, meeting = box.claims_folder / "gputui-claims", box.folder / "private", box.folder / "meet"
+    private.mkdir(mode=0o700)
+    os.chown(private, users.bob, users.bob)
+    meeting.mkdir()
+    meeting.chmod(0o1777)
+    asked, done = meeting / "asked", meeting / "done"
+
+    def exchange() -> int:
+        older.mkdir()
+        older.chmod(0o1777)
+        print("made", flush=True)
+        until(asked.exists)
+        older.rename(older.with_suffix(".aside"))
+        older.symlink_to(private)
+        done.mkdir()
+        return 0
+
+    def launch() -> int:
+        def at_the_first_new_file(event: str, facts: tuple[object, ...]) -> None:
+            if event == "open" and isinstance(facts[2], int) and facts[2] & os.O_CREAT and not asked.exists():
+                asked.mkdir()
+                until(done.exists)
+
+        sys.addaudithook(at_the_first_new_file)
+        with contextlib.suppress(UnsafeError):
+            take(box.uuids[:2], os.environ, "python train.py")
+        assert done.exists()
+        return len(list(private.iterdir()))
+
+    box.begun(exchange, users.ana)
+    child = box.fork(launch, users.bob)
+    assert child.end() == 0, (child.err, list(private.iterdir()))
 
 
 def test_what_one_user_plants_keeps_no_other_from_a_device(box: Box, users: Users) -> None:
@@ -761,10 +801,8 @@ def test_what_a_killed_program_was_making_is_removed_by_its_user_s_next_look(
     """A thousand such files would keep his claims from being read."""
 
     def begin() -> int:
-        place = folders.own_place(os.environ)
-
         def kill(event: str, facts: tuple[object, ...]) -> None:
-            if event == "os.rename" and Path(str(facts[1])).parent == place:
+            if event == "os.rename" and str(facts[1]).endswith(".claim"):
                 os.kill(os.getpid(), signal.SIGKILL)
 
         sys.addaudithook(kill)
@@ -1004,10 +1042,10 @@ def test_a_named_folder_is_not_root_s_and_needs_both_records(
     def take_one() -> int:
         made = os.open
 
-        def full(path: object, flags: int, *more: object, **others: object) -> int:
-            if flags & os.O_CREAT and Path(str(path)).parent == named:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-            return made(path, flags, *more, **others)  # type: ignore[call-overload,no-any-return]
+        def full(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+            if flags & os.O_CREAT and dir_fd and os.path.samestat(os.fstat(dir_fd), named.stat()):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            return made(path, flags, mode, dir_fd=dir_fd)
 
         os.open = full  # type: ignore[assignment]
         return main(("run", "-q", "-n", "1", "--", "true"))

@@ -170,6 +170,20 @@ _SHELL: Mapping[str, Made] = {
     "loops side by side": _repeated("for a in 1 2 3 4 5 6 7 8 9; do python $a; done\n"),
     "doubled variables": _repeated("a=$a$a\n", "a=x\n"),
     "doubled lists": _repeated('a=("${a[@]}" "${a[@]}")\n', "a=(x)\n"),
+    "comments in an array that stays open": _repeated("#", "a=("),
+    "backticks in an array that stays open": _repeated("`a`", "a=("),
+    "a long variable, often": _repeated("$a", "a=" + "x" * 16 + "\n" + "a=$a$a\n" * 9 + "b="),
+    "a long list, often": _repeated('"${a[@]}"', "a=(" + "x " * 8000 + ")\nb="),
+    "a long variable in many words": _repeated(
+        "c " + "$a " * 1900 + "\n", "a=" + "x" * 16 + "\n" + "a=$a$a\n" * 9
+    ),
+    "doubled variables that are not known": _repeated("b=$b$b\n", "read y\nb=$(y)$y\n"),
+    "here-documents of one line": lambda size: (
+        "cat "
+        + " ".join(f"<<a{n}" for n in range(size // 12))
+        + "\n"
+        + "".join(f"a{n}\n" for n in range(size // 12))
+    ).encode(),
     "a long list that is used": _repeated("x ", "a=(", ")\n" + 'python "${a[@]}"\n' * 500),
     "doubled arguments": _repeated('set -- "$@" "$@"\n', "set -- a\n"),
     "evals": _repeated("eval "),

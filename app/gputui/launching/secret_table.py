@@ -17,7 +17,7 @@ from typing import NamedTuple
 # camelCase become "_", every other separator becomes ".".
 
 _QUALIFIERS = (
-    r"api|app|application|access|secret|private|priv|auth|account|client|encrypt(?:ion)?|decrypt(?:ion)?|fernet|aes|hmac"
+    r"api|app|application|access|secret|private|priv|auth|account|client|enc(?:rypt(?:ion)?)?|decrypt(?:ion)?|fernet|aes|hmac"
     r"|master|sign(?:ing)?|storage|subscription|service|licen[cs]e|db|database|deploy|ssh"
     # services whose "key" is a secret
     r"|hf|hub|hugging_?face|wandb|open_?ai|anthropic|azure|aws|gcp|google|gemini|cohere|mistral|groq|replicate"
@@ -50,7 +50,7 @@ _PASS_OF = (
 _PLAIN_WORD = re.compile(r"|true|false|yes|no|none|null|on|off|auto|<[^<>]*>|\[[A-Za-z_]+\]", re.IGNORECASE)
 """A switch, or a special token of a tokenizer ("<pad>", "[MASK]"): never a secret."""
 _VARIABLE = r"\$(?:[A-Z][A-Z0-9_]{2,}|\{[A-Za-z_]\w*(?::?[-?])?\})"
-_REFERENCE = re.compile(rf"{_VARIABLE}|\$[0-9]?|\$\((?:cat\s+|<\s*)[\w./~$-]+\)")
+_REFERENCE = re.compile(rf"{_VARIABLE}|\$[0-9]?|(?:\$\(|`)(?:cat\s+|<\s*)[\w./~$-]+[)`]")
 """What a shell replaces by a variable or a file: "$HF_TOKEN", "${1:?}", "$(cat FILE)". (A "$" alone is the
 beginning of a command.)"""
 _LABEL = re.compile(r"[^\W\d_]{1,10}|[^\w\s]{1,3}|\d{1,3}")
@@ -89,7 +89,7 @@ def _random_or_pair(value: str) -> bool:
 _NAMES: tuple[tuple[str, Callable[[str], bool]], ...] = (
     # detect-secrets; gitleaks' generic-api-key
     (
-        rf"(?:.*[._])?(?:[a-z0-9]*(?:passw(?:or)?ds?|passphrases?|secrets?|apikeys?)|passcode|credentials?|creds)"
+        rf"(?:.*[._])?(?:[a-z0-9]*(?:passw(?:or)?ds?|pass_?phrases?|secrets?|apikeys?)|passcode|credentials?|creds)"
         rf"\d*(?!(?:[._].*)?[._](?:{_ABOUT})\Z)(?:[._].*)?",
         bool,
     ),
@@ -117,6 +117,8 @@ _OF_VARIABLES: tuple[tuple[str, Callable[[str], bool]], ...] = (
     (r".*_pat", bool),
 )
 """The same of a name in capital letters, which is a variable's: AWS_ACCESS_KEY_ID, SSH_KEY, HF_TOKEN_PROD."""
+_BEFORE_NAME = re.compile(r"-D(?=\w+\.)|-+")
+"""Dashes; and -D of Java's properties."""
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TAIL = re.compile(
     r"(?:_?\d+|_(?:value|str(?:ing)?|text|plain(?:text)?|b64|base64|hex|raw|prod|dev|staging))+\Z"
@@ -134,7 +136,7 @@ def is_named_secret(name: str, value: str) -> bool:
     """Whether what has this name and this value is a secret, judged by the name first."""
     if _PLAIN_WORD.fullmatch(value) or is_reference(value):
         return False
-    plain = _HUMP.sub("_", name.lstrip("-")[-_LONGEST_NAME:]).replace("-", "_").lower()
+    plain = _HUMP.sub("_", _BEFORE_NAME.sub("", name, 1)[-_LONGEST_NAME:]).replace("-", "_").lower()
     plain = _TAIL.sub("", re.sub(r"[^\w]+", ".", plain))
     rules = _NAMES + _OF_VARIABLES if name.isupper() else _NAMES
     return any(re.fullmatch(rule, plain) and judge(value) for rule, judge in rules)
@@ -318,14 +320,14 @@ PROGRAMS = (
     # `aws configure set NAME VALUE`, and the like
     Program(
         "config set",
-        "aws|git|dvc|pip3?|poetry|npm",
+        "aws|git|dvc|pip3?|poetry|npm|rclone",
         r"[\w.:/-]*(?:secret|token|passw(?:or)?d)[a-z_]*(?P<value>)",
         next="word",
     ),
-    # Hydra of MPICH and of Intel MPI: `-genv NAME VALUE`
+    # Hydra of MPICH and of Intel MPI: `-genv NAME VALUE`; `tmux setenv NAME VALUE`
     Program(
         "mpiexec -env",
-        "mpi(?:run|exec)(?:\\.hydra)?",
+        "mpi(?:run|exec)(?:\\.hydra)?|tmux",
         r"(?:[A-Z0-9]+_)*(?:SECRET|TOKEN|KEY|PASSWORD)(?P<value>)",
         next="word",
     ),

@@ -29,15 +29,17 @@ from gputui.launching.wrappers import unwrap
 MARK = "***"
 """What is written for a secret."""
 
-_ASSIGNED = re.compile(r"[+~]*([A-Za-z_][\w.@/-]*)=(.+)", re.DOTALL)
+_ASSIGNED = re.compile(r"[+~]*([A-Za-z_][\w.@/-]*)\+?=(.+)", re.DOTALL)
 """A variable, and an override of Hydra's (`++hub.token=x`, `db@src.password=x`)."""
+_OPTIONS = re.compile(r"[A-Za-z_]\w*\+?=(?=-)")
+"""`ARGS="--token x"` begins the text of a call's options."""
 _NAME = r"(?<![\w-])-{0,2}([A-Za-z_][\w.-]{0,99})"
-_NAMED_WITHIN = re.compile(f"{_NAME}=")
-_VALUE_PATTERN = r"""'[^']*'?|"[^"]*"?|\$\([^)]*\)|[^\s'";&|]+"""
+_NAMED_WITHIN = re.compile(rf"""{_NAME}['"]?\]?\+?=""")
+_VALUE_PATTERN = r"""'[^']*'?|"[^"]*"?|\$\([^)]*\)|`[^`]*`?|[^\s'";&|]+"""
 _VALUE = re.compile(_VALUE_PATTERN)
 _LONGEST_JUDGED = 512
 _QUOTED_WITHIN = re.compile(
-    rf"""{_NAME}\\?['"]?\]?\s?(?::|=>?)\s?\\?(?P<quote>['"])(?=((?:(?!(?P=quote))[^\\])+))"""
+    rf"""{_NAME}\\?['"]?\]?\s{{0,9}}(?::\s\w{{1,20}}\s?=|:|=>?)\s{{0,9}}\\?(?P<quote>['"])(?=((?:(?!(?P=quote))[^\\])+))"""
 )
 """`"token": "x"` in JSON, `environ["TOKEN"] = "x"` in Python."""
 _NUMBER_WITHIN = re.compile(rf"""{_NAME}\\?['"]\s?:\s?([\w.+/=~-]+)""")
@@ -56,7 +58,7 @@ _SAID_WITHIN = re.compile(
 )
 """`X-Api-Key: xxxxxx`, `{token: xxxxxx}`."""
 _SET_WITHIN = re.compile(
-    rf"""(?<![\w-])(?:(?:setenv|set(?:\s+-\w{{1,9}})+)\s+([A-Za-z_]\w{{0,99}})\s+|([A-Za-z_]\w{{0,99}})\s*<<<\s*)({_VALUE_PATTERN})"""
+    rf"""(?<![\w-])(?:(?:setenv|set(?:\s+-{{1,2}}\w{{1,9}})+)\s+([A-Za-z_]\w{{0,99}})\s+|([A-Za-z_]\w{{0,99}})\s*<<<\s*)({_VALUE_PATTERN})"""
 )
 """`set -x TOKEN x` of fish, `setenv TOKEN x` of csh, `read TOKEN <<< x`."""
 _HEADER_OPTION = re.compile("-H|--(?:proxy-)?header")
@@ -139,6 +141,7 @@ def _found(command: Sequence[str]) -> list[_Found]:
             found.update(_given_to_programs(call, within=level > 0))
         # Whatever has blanks may be the text of a shell: of `sh -c`, `su -c`, `ssh HOST`, `sbatch --wrap`.
         texts = [word for call in calls for word in call if len(word.text.split(None, 1)) > 1]
+        texts += [word.behind(match.end()) for word in texts if (match := _OPTIONS.match(word.text))]
         calls = [call for text in texts for call in _calls_in(text)]
     return sorted(found, key=lambda each: (each.place, each.start, -each.end))
 
@@ -156,6 +159,10 @@ class _Word(NamedTuple):
     text: str
     at: Sequence[int]
     span: tuple[int, int]
+
+    def behind(self, start: int) -> _Word:
+        """What of it begins at this character."""
+        return _Word(self.place, self.text[start:], self.at[start:], self.span)
 
     def secret(self, name: str, start: int, end: int | None = None) -> Iterator[_Found]:
         """These of its characters, to the end unless said; the whole word where quotes are in between."""

@@ -29,14 +29,17 @@ for _ in range(4):
     _NESTED = rf"(?:[^()]|\({_NESTED}\))*"
 _COMPUTED = rf"\$\({_NESTED}\)|`[^`]*`"
 _BRACED = r"\$\{(?:[^{}]|\$\{[^{}]*\})*\}"
+_QUOTED = rf"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|{_COMPUTED}"""
 _TOKEN = re.compile(
     rf"""(?P<blank>[ \t\r]+|\\\n|\#[^\n]*)
     |(?P<redirect>[0-9]*(?:&>>?|<<<|<<-?|[<>]&|>\||>>?|<)[ \t]*)
-    |(?P<array>[A-Za-z_]\w*\+?=\((?:[^()'"#]|'[^']*'|"(?:[^"\\]|\\.)*"|\#[^\n]*|{_COMPUTED})*\))
+    |(?P<array>[A-Za-z_]\w*\+?=\((?:[^()'"#\\`$]|{_QUOTED}|(?<![\s(])\#|(?<=[\s(])\#[^\n]*\n|\$(?!\())*\))
     |(?P<end>;;?&?|&&|\|\||\|&?|&|[()\n])
-    |(?P<word>(?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|{_COMPUTED}|{_BRACED}|\$(?![({{])|[^\s;&|()<>'"\\`$])+)""",
+    |(?P<word>(?:{_QUOTED}|{_BRACED}|\$(?![({{])|[^\s;&|()<>'"\\`$])+)""",
     re.VERBOSE | re.DOTALL,
 )
+"""(Within a repetition no two alternatives begin alike: whatever is not closed is then read once, not in
+each way in which it can be divided.)"""
 _EXPANSION = re.compile(
     rf"(?P<literal>'[^']*'|\\.)|(?P<computed>{_COMPUTED})|\$(?P<plain>[A-Za-z_]\w*|[0-9@*#])"
     r"|(?P<all>\"\$\{\w+\[@\]\}\"|\"\$(?:@|\{@\})\"|\$\{\w+\[[@*]\]\})"
@@ -152,6 +155,7 @@ def _simple_commands(text: str) -> Iterator[_Simple]:
             depth = max(0, depth + {"(": 1, ")": -1}.get(found, 0))
             words, skips = [], ""
             while found == "\n" and ends_of_documents:
+                go_on()
                 end = re.compile(rf"^\t*{re.escape(ends_of_documents.pop(0))}$", re.MULTILINE)
                 close = end.search(text, place)
                 behind = close.end() if close else len(text)
@@ -311,20 +315,13 @@ class _Script:
     def _words(self, raw: str) -> list[Value]:
         """The words that a word becomes. Variables are written into it, and what results is split again: what
         stands in quotes stays one word."""
+        go_on()
         unknown: list[str] = []
-
-        def written(match: re.Match[str]) -> str:
-            value = self._value(match)
-            if value is not None and value.known:
-                return value.text
-            unknown.append(value.text if value is not None else match[0])
-            return f"\0{len(unknown) - 1}\0"
-
         array = re.match(r"(\w+)(\+?)=\(", raw)
         if array is not None:
             before = self._values.get(array[1]) if array[2] else None
             inner = re.sub(r"(?<!\S)#[^\n]*", "", raw[array.end() : -1])
-            value = " ".join(filter(None, (before.text if before else "", _EXPANSION.sub(written, inner))))
+            value = " ".join(filter(None, (before.text if before else "", self._expanded(inner, unknown))))
             if len(value) > _LONGEST:
                 raise NotReadError("it has lists that are too long")
             self._values[array[1]] = Value(
@@ -334,13 +331,32 @@ class _Script:
         braces = _SEQUENCE.fullmatch(raw)
         if braces is not None:
             return [Value(str(number)) for number in range(int(braces[1]), int(braces[2]) + 1)]
-        line = _EXPANSION.sub(written, raw.replace("\\\n", ""))
+        line = self._expanded(raw.replace("\\\n", ""), unknown)
         if len(line) > _LONGEST:
             raise NotReadError("it has commands that are too long")
         try:
             return [Value(_with(word, unknown), "\0" not in word) for word in split(line)]
         except WordsError:
             return [Value(raw, known=False)]
+
+    def _expanded(self, raw: str, unknown: list[str]) -> str:
+        """A text with the values of its variables; for what is not known, a place in `unknown`. Raises
+        NotReadError before it is longer than a command may be."""
+        left = _LONGEST
+
+        def written(match: re.Match[str]) -> str:
+            nonlocal left
+            value = self._value(match)
+            text = value.text if value is not None else match[0]
+            left -= len(text)
+            if left < 0:
+                raise NotReadError("it has commands that are too long")
+            if value is not None and value.known:
+                return text
+            unknown.append(text)
+            return f"\0{len(unknown) - 1}\0"
+
+        return _EXPANSION.sub(written, raw)
 
     def _value(self, match: re.Match[str]) -> Value | None:
         """What stands for an expansion; None where that is not known."""

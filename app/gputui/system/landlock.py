@@ -1,8 +1,9 @@
 """Confines a process, and all that it starts, to all files of the machine but some: Landlock, Linux ≥ 5.19.
 
-What is confined cannot open the files that are left out, whatever it sets or reads, and cannot take that off
-again; nothing else changes for it, but for what PR_SET_NO_NEW_PRIVS and Landlock themselves forbid: sudo and
-other setuid programs have no effect, and mounts cannot be changed. No root is needed.
+What is confined cannot open the files that are left out for reading or writing, whatever it sets or reads,
+and cannot take that off again. (Linux's open for neither, access mode 3, is not refused; no driver's library
+asks for it.) Nothing else changes for it, but for what PR_SET_NO_NEW_PRIVS and Landlock themselves forbid:
+sudo and other setuid programs have no effect, and mounts cannot be changed. No root is needed.
 
 Landlock knows a list of what is allowed, downwards from a folder: here, each entry of `/`, except those on
 the way to what is left out, of which the entries are allowed one by one. So what is made later directly in

@@ -284,22 +284,28 @@ def _distrust(found: os.stat_result) -> str | None:
 def create_locked(folder: Path, name: str, data: bytes, start: int, length: int) -> int:
     """Create a file with a range of it locked, and then give it its name; the descriptor is open for writing.
 
-    Until it is locked nobody else can open it, so that nobody else's lock can be in the way. Raises OSError.
+    Until it is locked nobody else can open it, so that nobody else's lock can be in the way. The folder may
+    be another user's (format 1), who could put a link in its place at any moment. Raises OSError.
     """
-    new = folder / f".{os.urandom(12).hex()}{_UNFINISHED}"
-    descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    new = f".{os.urandom(12).hex()}{_UNFINISHED}"
+    descriptor = -1
+    place = os.open(folder, _OPEN | os.O_DIRECTORY)
     try:
+        descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=place)
         if os.write(descriptor, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         lock(descriptor, start, length)
         os.fchmod(descriptor, 0o644)
-        new.rename(folder / name)
+        os.rename(new, name, src_dir_fd=place, dst_dir_fd=place)
     except OSError as error:
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
         with contextlib.suppress(OSError):
-            new.unlink()
-        error.filename = error.filename or str(folder)
+            os.unlink(new, dir_fd=place)
+        error.filename = str(folder)
         raise
+    finally:
+        os.close(place)
     return descriptor
 
 
