@@ -189,7 +189,7 @@ def test_ctrl_z_stops_both_and_fg_goes_on_with_both(shell: Terminal) -> None:
     begin_in(shell, f"sh -c '{SAYS_UP}; read name; echo \"hello $name\"'")
     shell.until(UP)
     shell.send("\x1a")
-    shell.until("Stopped")
+    shell.until("Stopped").until(lambda t: t.text.rstrip().endswith("ready>"))
     shell.send("echo between\r")
     shell.until(lambda t: "between" in t.lines)
     shell.send("fg\r")

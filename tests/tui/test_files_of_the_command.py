@@ -77,7 +77,7 @@ async def test_a_file_that_changes_is_read_again(disk: Disk, tmp_path: Path) -> 
         assert threading.main_thread() not in disk.threads
 
 
-@pytest.mark.parametrize("file", ["bytes: NUL bytes", "bytes: openers <", "shell: doubled arguments"])
+@pytest.mark.parametrize("file", ["bytes: NUL bytes", "bytes: openers (", "shell: doubled arguments"])
 async def test_a_hostile_file_is_said_not_to_be_read(disk: Disk, tmp_path: Path, file: str) -> None:
     disk.answers.set()
     script = tmp_path / "x.sh"

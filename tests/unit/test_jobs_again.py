@@ -45,6 +45,7 @@ NOT_KEPT = {
     "detach": "a rerun is a job always",
     "attach": "it is followed once, by whoever started it",
     "on": "a rerun is on the box that has the job",
+    "own_directory": "the directory has been looked at when the job was started there",
     "held": "the other boxes are not started again with it",
     "saved": "its options are kept in full",
     "slurm": "Slurm starts it, and it is no job of ours",
