@@ -28,6 +28,7 @@ from gputui.allocating.queue import in_words, waiters
 from gputui.checking import plan_proof
 from gputui.choosing.verdict import verdicts
 from gputui.cli import job_output, ls_ray, ls_slurm
+from gputui.cli import jobs as jobs_cli
 from gputui.cli.common import WrongCallError
 from gputui.cli.held import agreed, reached
 from gputui.cli.job_mapping import read_jobs, with_own_jobs, write_jobs
