@@ -424,7 +424,8 @@ def read(value: Any, name: str) -> Experiment:
     if facts["state"] == "running":
         runner = inside("runner", RUNNER.read, value["runner"]) if "runner" in value else None
         facts["state"] = "running" if runner is not None and runner.runs else "stopped"
-    return Experiment(**{**facts, "id": name, "axes": axes, "rows": rows, "kind": kind})
+    own = {"id": name, "axes": axes, "rows": rows, "kind": kind}
+    return Experiment(**{"command": (), "devices": (), **facts, **own})
 
 
 def _row(value: Any, axes: int) -> Row:
