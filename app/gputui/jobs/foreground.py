@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 
@@ -13,6 +14,8 @@ from gputui.jobs.process_tree import alive
 from gputui.jobs.stop import stop
 from gputui.jobs.wait import follow, refreshed
 
+_STARTS_WITHIN = 2.0
+"""Seconds."""
 LEFT = 128 + signal.SIGHUP
 """The status of who has left a job behind."""
 
@@ -69,7 +72,12 @@ class Foreground:
         if self._job is None:
             raise KeyboardInterrupt
         with contextlib.suppress(JobError, OSError):
-            command = refreshed(self._job).command
+            now, deadline = refreshed(self._job), time.monotonic() + _STARTS_WITHIN
+            while now.state == "starting" and time.monotonic() < deadline:
+                # (Its output may be here before its record says which process it is.)
+                time.sleep(0.02)
+                now = refreshed(self._job)
+            command = now.command
             if command is not None and alive(command):
                 # (It leads a session, and so a group, of its own.)
                 os.killpg(command.pid, signal.SIGINT)
