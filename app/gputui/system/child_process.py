@@ -73,10 +73,13 @@ def read_answer(path: Path) -> Any:
         with path.open("rb") as file:
             data = file.read(MOST_ANSWER + 1)
     except OSError as error:
-        raise DocumentError(f"no answer: {error.strerror}") from None
+        raise DocumentError(f"there is none: {error.strerror}", "the answer") from None
     if len(data) > MOST_ANSWER:
-        raise DocumentError(f"the answer has more than {MOST_ANSWER} bytes")
-    return loads(data)
+        raise DocumentError(f"more than {MOST_ANSWER} bytes", "the answer")
+    try:
+        return loads(data)
+    except DocumentError:
+        raise DocumentError("not JSON", "the answer") from None
 
 
 def run(
