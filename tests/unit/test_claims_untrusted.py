@@ -192,7 +192,7 @@ def test_a_user_who_fills_the_folder_hides_no_claim_but_his_own(box: Box) -> Non
     sys.addaudithook(count)
     found, problems = claims(box.environ)
     counting = False
-    assert [claim.key for claim in found] == [box.uuids[0]] and mine.exists()
+    assert [claim.key for claim in found] == [box.uuids[0]] and mine.exists(), (found, problems)
     assert opened <= 2 + MOST_RECORDS and any(str(MOST_RECORDS) in problem for problem in problems)
 
 

@@ -143,7 +143,7 @@ def places(environ: Mapping[str, str], problems: Problems) -> Iterator[Place]:
             with os.scandir(base) as entries:
                 for entry in entries:
                     is_record = entry.name.endswith((RECORD, TICKET))
-                    fits = is_record or closed or entry.name.startswith(_BEGINNING)
+                    fits = not is_record and (closed or entry.name.startswith(_BEGINNING))
                     files, ours = files + (not closed), ours + (fits and not closed)
                     if files > MAX_FILES or ours > MAX_NAMES:
                         missing.append(f"some claims may be missing: there are too many files in {base}")
@@ -154,7 +154,9 @@ def places(environ: Mapping[str, str], problems: Problems) -> Iterator[Place]:
                         yield place
         except OSError as error:
             missing.append(f"claims cannot be read: {base}: {error.strerror}")
-        yield Place(base, None, elsewhere, names=records)
+        if len(records) > MAX_NAMES:
+            missing.append(f"some claims may be missing: there are too many files in {base}")
+        yield Place(base, None, elsewhere, names=records[:MAX_NAMES])
 
 
 def _place(folder: str, missing: list[str], problems: Problems, closed: bool) -> Place | None:
