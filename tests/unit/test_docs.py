@@ -217,3 +217,10 @@ def test_every_test_that_the_page_on_security_names_exists() -> None:
     named = set(re.findall(r"`(test_\w+)`", (DOCS / "security.md").read_text()))
     tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
     assert len(named) > 20 and {name for name in named if f"def {name}(" not in tests} == set()
+
+
+def test_every_test_file_that_is_named_exists() -> None:
+    by_version = (ROOT / ".ci" / "files_by_version").read_text().splitlines()
+    page = re.findall(r"`(tests/[\w/]+\.py)`", (ROOT / "docs" / "security.md").read_text())
+    named = [line for line in by_version if not line.startswith("#")] + page
+    assert named and [name for name in named if not (ROOT / name).is_file()] == []
