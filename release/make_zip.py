@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[1]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_28")
 BY_VERSION = {"tomli": ("3.10",)}
-"""The packages that are compiled for each version of Python, and those that only some need. (Compiled parts
-have the version in their names, and lie side by side; those of psutil and others are for all.)"""
+"""The packages that only some versions of Python need, or that are compiled for each. (psutil's compiled part
+is for all.)"""
 _LEFT_OUT = ("bin/", "../", "__pycache__", "yaml/_yaml.")
 """Of PyYAML the compiled part is left out: 0.7 MB a version, for files of a few lines."""
 
@@ -69,6 +69,8 @@ def add_compiled(site: Path, folder: Path, version: str) -> None:
         for name, versions in BY_VERSION.items()
         if version in versions
     ]
+    if not wanted:
+        return
     _packages(folder, version, "--no-deps", *wanted)
     for file in sorted(folder.rglob("*")):
         place = site / file.relative_to(folder)
