@@ -100,11 +100,6 @@ def bases(environ: Mapping[str, str]) -> dict[str, bool]:
     return found
 
 
-def is_set_up(environ: Mapping[str, str]) -> bool:
-    """Whether root has set up the base that counts here."""
-    return any(bases(environ).values())
-
-
 def _older_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The folders in which gputui 0.1.0 looks for records; it makes new ones in the first."""
     named = environ.get(VARIABLE)
@@ -146,7 +141,6 @@ def places(environ: Mapping[str, str], problems: Problems) -> Iterator[Place]:
                     fits = not is_record and (closed or entry.name.startswith(_BEGINNING))
                     files, ours = files + (not closed), ours + (fits and not closed)
                     if files > MAX_FILES or ours > MAX_NAMES:
-                        missing.append(f"some claims may be missing: there are too many files in {base}")
                         break
                     if is_record:
                         records.append(entry.name)
@@ -154,15 +148,14 @@ def places(environ: Mapping[str, str], problems: Problems) -> Iterator[Place]:
                         yield place
         except OSError as error:
             missing.append(f"claims cannot be read: {base}: {error.strerror}")
-        if len(records) > MAX_NAMES:
+        if files > MAX_FILES or ours > MAX_NAMES or len(records) > MAX_NAMES:
             missing.append(f"some claims may be missing: there are too many files in {base}")
         yield Place(base, None, elsewhere, names=records[:MAX_NAMES])
 
 
 def _place(folder: str, missing: list[str], problems: Problems, closed: bool) -> Place | None:
     """The folder, if a user has made it for his records, all can read it and nobody else can write it."""
-    facts = _facts(folder)
-    if facts is None:
+    if (facts := _facts(folder)) is None:
         return None
     if facts.st_mode & 0o022 or facts.st_mode & 0o005 != 0o005:
         # (Another user hides his own claims only.)

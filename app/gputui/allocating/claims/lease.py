@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gputui.allocating.claims.files import create_locked, new_token
-from gputui.allocating.claims.folder import REMEDY, Problems, is_set_up, older_folder, own_place
+from gputui.allocating.claims.folder import REMEDY, Problems, bases, older_folder, own_place
 from gputui.allocating.claims.own_lease import NO_LEASE, OwnLease, own_lease
 from gputui.allocating.claims.read import ANNOUNCED, HELD, Record, range_of, records, remove_ended
 from gputui.allocating.errors import UnsafeError
@@ -183,10 +183,9 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
     try:
         folders = {own_place(environ): True}
         lease.within = own_lease(environ)
-        older = older_folder(environ)
-        if older is not None:
+        if (older := older_folder(environ)) is not None:
             # (Where root has set up the base, nobody can keep us from a device by filling another folder.)
-            folders[older] = not is_set_up(environ)
+            folders[older] = not any(bases(environ).values())
         for folder in folders:
             _lock_folder(folder, lease)
         _take(with_uuid, folders, lease, environ, command[:_MAX_COMMAND], job)
