@@ -174,7 +174,7 @@ def test_what_the_interpreter_prints_does_not_count(machine: ThisHost) -> None:
         ("echo broken >&2; exit 3", "the interpreter ended with 3 without answering: broken"),
         ("kill -SEGV $$", "the interpreter ended by signal 11 without answering"),
         ("exec sleep 600", "no answer within 1 seconds"),
-        ('for last; do :; done; echo "{" > "$2/0.json"', "the answer: not JSON"),
+        ('for last; do :; done; echo "{" > "$2/0.json"', "the answer is not JSON"),
     ],
 )
 def test_an_interpreter_that_does_not_answer_is_status_5_with_the_reason(

@@ -176,8 +176,8 @@ def test_only_a_job_that_could_get_elsewhere_is_looked_at(box: Box) -> None:
     job = detached(box, "stop")
     device = Device(index=6, uuid="GPU-6", vendor="nvidia")
     launch = Launch(("true",), devices=(device,))
-    assert start._look(launch, job, box.environ)
+    assert start._look(start._settings(box.environ), launch, job)
     for other in (replace(launch, devices=()), replace(launch, inside=Inside((), (), ("/dev/nvidia0",), ""))):
-        assert not start._look(other, job, box.environ)
+        assert not start._look(start._settings(box.environ), other, job)
     (box.folder / "config" / "gputui" / "config.toml").unlink()
-    assert not start._look(launch, job, box.environ)
+    assert not start._look(start._settings(box.environ), launch, job)

@@ -93,7 +93,7 @@ def test_a_directory_that_is_not_there_is_said() -> None:
 
 def test_an_answer_that_is_too_long_missing_or_no_json_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "0.json"
-    for text, reason in ((None, "there is none"), ("{", "not JSON"), ("[" * 100_000, "not JSON")):
+    for text, reason in ((None, "no answer"), ("{", "not JSON"), ("[" * 100_000, "not JSON")):
         if text is not None:
             file.write_text(text)
         with pytest.raises(DocumentError, match=reason):

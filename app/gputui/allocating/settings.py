@@ -41,7 +41,7 @@ import stat
 import sys
 from collections.abc import Mapping
 from itertools import repeat
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.errors import GputuiError
@@ -50,7 +50,8 @@ from gputui.system.trust import who_can_change
 from gputui.system.users import own_name
 from gputui.vendors.visibility import Confine
 
-Stray = Literal["warn", "stop"]
+if TYPE_CHECKING:
+    from gputui.allocating.settings_tables import Stray
 
 SYSTEM = "/etc/gputui.toml"
 _MOST = 64 * 1024

@@ -27,6 +27,8 @@ from gputui.sources.hosts.alias import alias
 from gputui.sources.source import INTERVALS
 from gputui.vendors.visibility import CONFINE
 
+Stray = Literal["warn", "stop"]
+"""What is done with a job that runs on devices which it has not claimed."""
 _LEAST_LOG_CAP = 16 * 1024**2
 
 
@@ -57,7 +59,7 @@ _TABLES: dict[str, Record[Any]] = {
         dict,
         "memory utilization window ignore_users=ignore mine_is_free=mine",
         "*",
-        memory=Annotated[int, parsed(read_size)],
+        memory=Annotated[int, parsed(read_size, 'a size ("20G", "512M")')],
         utilization=Annotated[int, whole(0, 100, "a percentage (0 to 100)")],
         window=Annotated[float, number(0, 86_400, "a number of seconds")],
         ignore=frozenset[_Word],
@@ -70,9 +72,9 @@ _TABLES: dict[str, Record[Any]] = {
         "confine stray",
         "*",
         confine=Annotated[str, one_of(CONFINE)],
-        stray=Literal["warn", "stop"],
+        stray=Stray,
     ),
-    "jobs": Record(dict, "log_cap", "*", log_cap=Annotated[int, parsed(_log_cap)]),
+    "jobs": Record(dict, "log_cap", "*", log_cap=Annotated[int, parsed(_log_cap, 'a size ("20G", "512M")')]),
     "hosts": Record(
         dict,
         "boxes connect_timeout=timeout",

@@ -34,9 +34,9 @@ from gputui.cli.experiment_call import (
     kept_words,
     parser,
     prepared,
-    without,
 )
-from gputui.cli.launch_call import NEAR, allocated, how_confined_here, launch_on
+from gputui.cli.hosts_options import without_options
+from gputui.cli.launch_call import NEAR, allocated, launch_on
 from gputui.cli.request_options import constraints_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
@@ -199,7 +199,7 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
     if args.detach:
         if args.from_file == STDIN:
             raise WrongCallError("--from-file - with --resume has no --detach: stdin ends with this call")
-        return _resumed_as_a_job(found, without(words, "--resume"), command or (), args)
+        return _resumed_as_a_job(found, without_options(words, "--resume"), command or (), args)
     try:
         # (What is relative in its words is so from there.)
         os.chdir(found.directory)
@@ -360,10 +360,8 @@ def _own(variant: Variant, devices: Sequence[Device], allocation: Allocation | N
 
 def _launch(variant: Variant, allocation: Allocation) -> Launch:
     """The launch of a variant on these devices. Raises RequestError."""
-    near, confine = variant.args.threads == NEAR, how_confined_here(variant.args, variant.options)
-    launch = launch_on(
-        allocation, variant.options, variant.intent, near, None, confine, not variant.args.dry_run
-    )
+    near, prove = variant.args.threads == NEAR, not variant.args.dry_run
+    launch = launch_on(allocation, variant.options, variant.intent, near, None, variant.confine, prove)
     if launch.refusal is not None:
         raise RequestError(launch.refusal)
     return detached(launch, os.environ)

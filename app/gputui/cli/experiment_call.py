@@ -16,6 +16,7 @@ from gputui.allocating.errors import RequestError
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE, NamingError, entries_of
 from gputui.cli.common import Parser, WrongCallError, duration_type, say
+from gputui.cli.hosts_options import without_options
 from gputui.cli.launch_call import (
     NEAR,
     add_force,
@@ -51,6 +52,7 @@ from gputui.launching.secrets import MARK, secret_word, without_secrets
 from gputui.launching.shell_words import shell_syntax, split
 from gputui.library.agreement import heard
 from gputui.sources.source import Want
+from gputui.vendors.visibility import Confine
 
 STDIN = "-"
 _NOT_VARIED = ("nodes", "rendezvous")
@@ -236,7 +238,7 @@ class Combination:
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A variant before it has devices: `args` is the call as if it were a `gputui run` of this variant, and
-    `request` what that would ask for."""
+    `request` what that would ask for; `confine` whether it is to be confined."""
 
     settings: tuple[Setting, ...]
     label: str
@@ -245,6 +247,7 @@ class Variant:
     args: argparse.Namespace
     options: LaunchOptions
     intent: Intent
+    confine: Confine
     request: Request | None = None
 
 
@@ -482,8 +485,9 @@ def _variant(args: argparse.Namespace, combination: Combination) -> Variant:
         raise AxisError(f"{combination.label}: no command after the variables")
     shown_values = tuple(shown(axis, value) for axis, value in settings)
     values = (*shown_values, *combination.values[len(settings) :])
-    intent = heard(options, os.environ, how_confined_here(varied, options))
-    return Variant(settings, combination.label, values, words, varied, options, intent)
+    confine = how_confined_here(varied, options)
+    intent = heard(options, os.environ, confine)
+    return Variant(settings, combination.label, values, words, varied, options, intent, confine)
 
 
 def _option(axis: Axis, value: str, name: str) -> object:
@@ -519,8 +523,7 @@ def _with_request(kind: Kind, variant: Variant, tell: Once) -> Variant:
     try:
         if variant.args.gpus is not None:
             entries_of(variant.args.gpus)
-        confine = how_confined_here(own, variant.options)
-        request = request_for(own, variant.options, variant.intent, own_job(), tell, confine)
+        request = request_for(own, variant.options, variant.intent, own_job(), tell, variant.confine)
         if pool is not None:
             if request.names is not None:
                 raise WrongCallError("its command names its devices: leave --gpus out")
@@ -551,26 +554,14 @@ def _for_all(every: Sequence[Variant]) -> Request:
     return replace(found, facts=functools.reduce(Want.__or__, (each.facts for each in requests)))
 
 
-_OF_THIS_CALL = ("--detach", "--json", "--csv", "-q", "--quiet", "--resume", "--from-file")
-_WITH_VALUE = ("--resume", "--from-file")
-
-
-def without(words: Sequence[str], *options: str) -> list[str]:
-    """Words of a call without these options and their values."""
-    left, found = list(words), []
-    while left:
-        word = left.pop(0)
-        option = word.partition("=")[0]
-        if option not in options:
-            found.append(word)
-        elif option == word and option in _WITH_VALUE:
-            del left[:1]
-    return found
+_ONCE, _ONCE_WITH_VALUE = ("--detach", "--json", "--csv", "-q", "--quiet"), ("--resume", "--from-file")
+"""Options that are not kept for a later `--resume`."""
 
 
 def kept_words(prepared: Prepared, words: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
     """The options of a call that a later `--resume` repeats, without secrets; and what is left out."""
-    found, withheld = without(words, *_OF_THIS_CALL), list(prepared.secret_axes)
+    found = [word for word in without_options(words, *_ONCE_WITH_VALUE) if word not in _ONCE]
+    withheld = list(prepared.secret_axes)
     for place, word in enumerate(found):
         text = word.removeprefix("--vary=")
         name = next((each for each in prepared.secret_axes if text.startswith(f"{each}=")), None)

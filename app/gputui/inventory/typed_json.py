@@ -108,10 +108,13 @@ def check(kind: Any, right: Callable[[Any], object], want: str) -> Form:
     return Form(checked, form.write)
 
 
-def parsed(read: Callable[[str], T]) -> Form:
-    """A text that a function parses, which raises ValueError with a message."""
+def parsed(read: Callable[[str], T], want: str = "a text") -> Form:
+    """A text that a function parses, which raises ValueError with a message; `want` says what is expected of
+    a value that is no text."""
 
     def read_text(value: Any) -> T:
+        if not isinstance(value, str):
+            raise wrong(value, want)
         try:
             return read(text(value))
         except DocumentError:

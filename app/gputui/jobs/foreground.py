@@ -15,7 +15,7 @@ from gputui.jobs.stop import stop
 from gputui.jobs.wait import follow, refreshed
 
 _STARTS_WITHIN = 2.0
-"""Seconds."""
+"""Seconds that Ctrl-C waits until the record of a job says which process it is for."""
 LEFT = 128 + signal.SIGHUP
 """The status of who has left a job behind."""
 

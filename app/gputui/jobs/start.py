@@ -115,9 +115,10 @@ def start_job(
         words = launch.argv if queued is None else queued.words
         if any("\0" in word for word in (*words, launch.directory or "")):
             raise StartError(f"cannot start {launch.argv[0]!r}: an argument contains a null byte", 126)
-        _write(given, claims, queued, notify_words(environ))
-        look = _look(launch, given, environ)
-        answer = _supervise(given, launch.started, environ, pass_fds, tie, look)
+        own = _settings(environ)
+        _write(given, claims, queued, _notify_words(own, environ))
+        look = _look(own, launch, given)
+        answer = _supervise(given, launch.started, environ, pass_fds, tie, own.log_cap, look)
     except OSError as error:
         _remove(given.folder)
         raise cannot_keep(given.folder.parent, error) from None
@@ -183,11 +184,11 @@ def start_leased_job(
         lease.release()
 
 
-def notify_words(environ: Mapping[str, str]) -> tuple[str, ...]:
+def _notify_words(own: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The command of the settings that is told when a job has ended, its program with the whole path.
 
     () where there is none."""
-    words = _settings(environ).notify
+    words = own.notify
     if not words or any("\0" in word for word in words):
         return ()
     import shutil
@@ -196,13 +197,13 @@ def notify_words(environ: Mapping[str, str]) -> tuple[str, ...]:
     return (str(Path(program).absolute()), *words[1:]) if program else ()
 
 
-def _look(launch: Launch, job: Job, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _look(own: Settings, launch: Launch, job: Job) -> tuple[str, ...]:
     """What the supervisor calls again and again: it stops the job if it runs on devices that it has not
-    claimed. () where a job of the settings is not to be stopped for that, or cannot get there."""
+    claimed. () where a job of these settings is not to be stopped for that, or cannot get there."""
     from gputui.jobs.queued import this_gputui
 
     gets_there = launch.inside is None and (launch.devices or job.waits)
-    looks = gets_there and _settings(environ).stray == "stop"
+    looks = gets_there and own.stray == "stop"
     return this_gputui(("jobs", "stop", "--if-stray", job.id)) if looks else ()
 
 
@@ -255,6 +256,7 @@ def _supervise(
     environ: Mapping[str, str],
     pass_fds: Sequence[int],
     tie: int | None,
+    log_cap: int,
     look: Sequence[str],
 ) -> str:
     """Start the supervisor and wait for its answer. Raises OSError when there can be no log; StartError."""
@@ -283,9 +285,7 @@ def _supervise(
             os.close(log)
         with process:
             if process.stdin is not None:
-                _tell(
-                    process.stdin, launch, environment.get("LC_CTYPE"), _settings(environ).log_cap, tie, look
-                )
+                _tell(process.stdin, launch, environment.get("LC_CTYPE"), log_cap, tie, look)
             return answers.read()
 
 

@@ -109,9 +109,7 @@ def compose(
         launcher=launcher.name,
         own=_with_option(notices.own, visibility),
         vendor_name=vendor.name,
-        refused=completed.refused
-        or ((intent.refused or intent.leaves) if devices else None)
-        or vendor.refused(devices),
+        refused=completed.refused or (intent.leaves if devices else None) or vendor.refused(devices),
         names=completed.names or completed.visible == "command",
         settings=completed.settings,
     )

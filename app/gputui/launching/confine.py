@@ -70,7 +70,7 @@ def confined(
     """The launch, with how it is started confined where it is to be; `made` composes it for devices with the
     numbers that they have by themselves, and with what its command says then.
 
-    What is said of a launch that is not confined, and does not hold for one that is, is taken out of it.
+    Warnings that do not hold for a confined launch are removed from it.
 
     Without `prove` no driver is asked, and what has not been proved before is not confined; `again` proves it
     anew; `asking` is called before a driver is asked, which takes up to seconds. Raises CannotConfineError

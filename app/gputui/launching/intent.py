@@ -7,7 +7,6 @@ configuration file or an inherited variable says is a default, which `-n` and `-
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import TypeVar
@@ -95,7 +94,6 @@ class Intent:
     group         how they work together (its tensor- and pipeline-parallel sizes), None where it says nothing
     excluded      devices that it leaves out (deepspeed's `--exclude`), None where it leaves out none
     all_devices   where it gives what it starts every device of the box, unless it is rewritten
-    refused       why it cannot be started on selected devices, None where it can
     leaves        why what it starts sees other devices than those selected, where it is not confined to them
     unclaimed     what in it leaves the lease on the devices (daemonizers.py), None where nothing does
     only_indices  the program that cannot read UUIDs in the vendor's variable, None where each one can
@@ -112,7 +110,6 @@ class Intent:
     needs: DeviceCount | None = None
     excluded: NamedDevices | None = None
     all_devices: str | None = None
-    refused: str | None = None
     unclaimed: str | None = None
     only_indices: str | None = None
     trainer: bool = False
@@ -154,7 +151,6 @@ class Intent:
             needs=self.needs or other.needs,
             excluded=self.excluded or other.excluded,
             all_devices=self.all_devices or other.all_devices,
-            refused=self.refused or other.refused,
             unclaimed=self.unclaimed or other.unclaimed,
             only_indices=self.only_indices or other.only_indices,
             trainer=self.trainer or other.trainer,
@@ -255,12 +251,6 @@ class CommandContext:
     typed: frozenset[str] = frozenset()
     depth: int = 0
     ranks: int | None = None
-
-    def file_beginning(self, path: str) -> tuple[str, bool] | None:
-        """The first 128 KiB of a script that the command names, up to its first NUL, and whether that is all;
-        None for no such file."""
-        path = os.path.join(self.directory or "", path)  # noqa: PTH118 - "./x" stays "./x"
-        return self.host_environment.beginning(path, 1 << 17)
 
     @property
     def visibilities(self) -> tuple[Visibility, ...]:

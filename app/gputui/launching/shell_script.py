@@ -210,11 +210,11 @@ class _Script:
             self._turns += bool(words)
             if self._turns > _MOST_COMMANDS:
                 raise NotReadError("it starts too many commands")
+            unsure = perhaps or bool(self._open) or joined in ("||", "[&&")
             if words and words[0] not in _TESTS:
-                unsure = perhaps or bool(self._open) or joined in ("||", "[&&")
                 self._execute(words, unsure)
                 ends |= words[0] == "exit"
-            if words and ends and not (perhaps or self._open or joined in ("||", "[&&")):
+            if words and ends and not unsure:
                 return
             is_test = command.words[:1] and command.words[0] in _TESTS
             joined = f"[{command.end}" if is_test and command.end == "&&" else command.end

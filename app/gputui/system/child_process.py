@@ -57,6 +57,13 @@ class Ended:
         return lines[-1][:300] if lines else ""
 
 
+class AnswerError(DocumentError):
+    """There is no answer that could be read; the message says so as a whole."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 @contextmanager
 def answers() -> Iterator[Path]:
     """A folder of our user alone, gone at the end."""
@@ -73,13 +80,13 @@ def read_answer(path: Path) -> Any:
         with path.open("rb") as file:
             data = file.read(MOST_ANSWER + 1)
     except OSError as error:
-        raise DocumentError(f"there is none: {error.strerror}", "the answer") from None
+        raise AnswerError(f"no answer: {error.strerror}") from None
     if len(data) > MOST_ANSWER:
-        raise DocumentError(f"more than {MOST_ANSWER} bytes", "the answer")
+        raise AnswerError(f"the answer has more than {MOST_ANSWER} bytes")
     try:
         return loads(data)
     except DocumentError:
-        raise DocumentError("not JSON", "the answer") from None
+        raise AnswerError("the answer is not JSON") from None
 
 
 def run(

@@ -23,8 +23,8 @@ from gputui.inventory.typed_json import (
     Positive,
     Record,
     Words,
-    form_of,
     inside,
+    iso,
     list_of,
     schema,
     within,
@@ -361,7 +361,6 @@ class Runner:
 
 
 RUNNER = Record(Runner)
-_MOMENT_FORM = form_of(Moment)
 _FIGURES: dict[str, Any] = {name: Figure | None for name in FIGURES if name != "peak_memory"}
 _RUN = Record(
     Run,
@@ -403,8 +402,8 @@ _EXPERIMENT = Record(
 )
 
 
-def _moment(seconds: float | None) -> Any:
-    return seconds if seconds is None or _MOMENT_FORM.write is None else _MOMENT_FORM.write(seconds)
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else iso(seconds)
 
 
 def read(value: Any, name: str) -> Experiment:

@@ -139,7 +139,8 @@ class Program:
     name          for people
     starts        how its command begins: "vllm serve", "tune run"; the first word is a program
     modules       the modules that `python -m` starts it as: "swift.cli.main sft"
-    any_python    whether every command that starts Python is its own (for a library that many scripts use)
+    any_python    whether every command that starts Python, or a file NAME.py, is its own (for what many
+                  scripts have in common)
     before        its options, where they stand before what it starts; None where they stand anywhere
     sizes         the options that say how many devices
     devices       the options that name devices
