@@ -118,7 +118,9 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
     if inner.count is None and inner.devices is None:
         unknown = _unknown_of_launcher(command, context)
         if unknown is not None:
-            text = f"{place}: gputui cannot tell what {unknown} is: it may say how many devices (-n)"
+            text = (
+                f"{place}: gputui cannot tell what {unknown} is: it may say how many devices (set it with -n)"
+            )
             inner = replace(inner, warnings=(*inner.warnings, text))
     return inner
 

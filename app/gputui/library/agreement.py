@@ -168,5 +168,7 @@ def launch_of_allocation(
         raise RequestError(str(error)) from None
     if launch.inside is None and intent.counted_inside is not None and launch.refusal is not None:
         # (It was expected to be confined, and its devices were chosen for that.)
-        raise RequestError(f"{launch.refusal}; it is not confined: {launch.unconfined or 'no other devices'}")
+        raise RequestError(
+            f"{launch.refusal}; it is not confined: {launch.unconfined or 'there are no other devices'}"
+        )
     return launch
