@@ -269,7 +269,7 @@ async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[st
         (job,) = all_jobs(desk.environ)
         assert job.id in s.main.message
         assert (job.waits, job.argv) == (4, ("python", "train.py"))
-        assert job.line.endswith(" run --wait -n 4 --group tp=2 -- python train.py")
+        assert job.line.endswith(" run -n 4 --group tp=2 --wait -- python train.py")
 
 
 async def test_n_for_more_than_are_free_leads_to_the_line_for_as_many(environ: dict[str, str]) -> None:
@@ -301,7 +301,7 @@ async def test_w_waits_for_the_selected_devices_where_one_says_so(
             await s.until(lambda: "2nd in line, after" in s.main.message)
         (job,) = all_jobs(desk.environ)
         assert job.waits == 2
-        assert job.line.endswith(f" run --wait --gpus {UUID[0]},{UUID[1]} -- python train.py")
+        assert job.line.endswith(f" run --gpus {UUID[0]},{UUID[1]} --wait -- python train.py")
 
 
 async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.tui.screens.experiments import ExperimentsScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.line_input import LineScreen
@@ -144,7 +145,7 @@ def a_job(desk: Desk) -> Job:
     """A job without a device, with a launch option."""
     options = LaunchOptions(("sh", "-c", "echo $X $Y"), additions=(("Y", "y"),))
     launch = Launch(("sh", "-c", "echo $X $Y"), (("Y", "y"),))
-    return ended(start_job(launch, desk.environ, options=options))
+    return ended(start_job(launch, desk.environ, request=LaunchRequest(options)))
 
 
 async def test_v_starts_variants_of_a_jobs_command_as_a_job(desk: Desk) -> None:

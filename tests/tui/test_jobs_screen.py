@@ -8,13 +8,13 @@ import os
 import re
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gputui.allocating.claims.read import claims
+from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.grouping import Grouping
 from gputui.cli.jobs_text import status_text
 from gputui.inventory.job_summary import JobSummary
@@ -22,6 +22,7 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.jobs import source as jobs_source
+from gputui.jobs.again import again
 from gputui.jobs.job import Job
 from gputui.jobs.source import WithJobs, summary_of
 from gputui.jobs.start import start_job
@@ -29,6 +30,7 @@ from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.tui.app_state import AppState
@@ -315,12 +317,17 @@ async def test_each_of_its_keys_closes_it(desk: Desk) -> None:
 
 
 def of_this_box(
-    desk: Desk, *argv: str, devices: int = 2, constraints: Sequence[str] = (), **options: object
+    desk: Desk,
+    *argv: str,
+    devices: int = 2,
+    asked: DeviceRequest = DeviceRequest(),  # noqa: B008
+    near: bool = False,
+    **options: object,
 ) -> Job:
     """A job that the screen could have started."""
     given = LaunchOptions(argv, **options)  # type: ignore[arg-type]
     launch = Launch(argv, devices=box_at("shared").devices[:devices])
-    return ended(start_job(launch, desk.environ, options=given, constraints=constraints))
+    return ended(start_job(launch, desk.environ, request=LaunchRequest(given, asked, near=near)))
 
 
 async def test_c_puts_the_command_with_its_options_on_the_launch_line(desk: Desk, tmp_path: Path) -> None:
@@ -354,25 +361,26 @@ async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again
 
 
 async def test_R_keeps_the_constraints_of_the_job(desk: Desk) -> None:
-    constraints = ("--group", "tp=2", "--order", "given", "--never=4")
-    job = of_this_box(desk, "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES", constraints=constraints)
+    asked = DeviceRequest(group=Grouping(tensor=2), order="given", never=("4",))
+    job = of_this_box(desk, "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES", asked=asked)
     async with session(environ=environ(desk)) as s:
         await s.press("D", "R")
         assert "new job on GPUs 5 and 7" in told(s)
         await s.press("R")
         await s.until(lambda: "started on GPU" in told(s))
-        again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
-        assert ended(again).log.read_text() == "on 5,7\n" and again.constraints == constraints
+        second = next(each for each in all_jobs(desk.environ) if each.id != job.id)
+        assert ended(second).log.read_text() == "on 5,7\n"
+        assert again(second).request == again(job).request
 
 
 async def test_R_sets_the_threads_of_the_cpus_near_its_devices_anew(desk: Desk) -> None:
-    job = of_this_box(desk, "sh", "-c", "echo $OMP_NUM_THREADS", constraints=("--threads", "near"))
+    job = of_this_box(desk, "sh", "-c", "echo $OMP_NUM_THREADS", near=True)
     async with session(environ=environ(desk)) as s:
         await s.press("D", "R", "R")
         await s.until(lambda: "started on GPU" in told(s))
-    again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
-    assert int(ended(again).log.read_text()) > 0
-    assert again.constraints == job.constraints and again.launch["additions"] == []  # type: ignore[index]
+    second = next(each for each in all_jobs(desk.environ) if each.id != job.id)
+    assert int(ended(second).log.read_text()) > 0
+    assert again(second).request.near and again(second).request.options.additions == ()
 
 
 async def test_d_keeps_what_the_devices_were_selected_for(desk: Desk) -> None:
@@ -383,11 +391,15 @@ async def test_d_keeps_what_the_devices_were_selected_for(desk: Desk) -> None:
         await s.press("d")
         await s.until(lambda: all_jobs(desk.environ))
     (job,) = all_jobs(desk.environ)
-    assert ended(job).constraints == ("--group", "tp=2")
+    assert again(ended(job)).request.devices.group == Grouping(tensor=2)
 
 
-async def test_constraints_that_no_call_could_have_start_nothing(desk: Desk) -> None:
-    of_this_box(desk, "true", constraints=("--group", "tp=none"))
+async def test_a_request_that_cannot_be_read_starts_nothing(desk: Desk) -> None:
+    job = of_this_box(desk, "true")
+    record = job.folder / "job.json"
+    document = json.loads(record.read_text())
+    document["launch"]["request"]["devices"]["group"] = "tp=none"
+    record.write_text(json.dumps(document))
     async with session(environ=environ(desk)) as s:
         await s.press("D", "R", "R")
         assert "cannot be read" in told(s) and len(all_jobs(desk.environ)) == 1

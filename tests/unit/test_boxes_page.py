@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 
 from e2e.terminal import Terminal
+from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.named_devices import short_names
-from gputui.jobs.on_box import start_detached, words_on
+from gputui.inventory.device import Device
+from gputui.jobs.on_box import start_detached
 from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from simnvml import SimulatedNvml
 from ssh_boxes import KEYGEN, PROGRAMS, SshBoxes
 from unit.builders import box, gpu
@@ -127,12 +130,16 @@ def test_the_command_runs_there_on_the_selected_devices_in_their_order(page: Ter
     page.until("launch:")
 
 
+def on(device: Device, options: LaunchOptions) -> LaunchRequest:
+    return LaunchRequest(options, DeviceRequest(names=device.key, if_free=True))
+
+
 def test_a_job_there_is_seen_with_its_log_followed_and_stopped(page: Terminal, there: There) -> None:
     options = LaunchOptions(
         ("sh", "-c", "echo fir''st; while [ ! -e more ]; do sleep 0.05; done; echo sec''ond; exec sleep 600"),
         directory=".",
     )
-    text, good = start_detached(words_on(there.name, [DEVICES[0].key], options), there.environ)
+    text, good = start_detached(there.name, on(DEVICES[0], options), there.environ)
     assert good, text
     page.send("D")
     page.until(f"{there.name}:").until("running").until("end of the log").until("first")
@@ -166,13 +173,12 @@ def test_a_device_that_is_claimed_there_by_then_is_refused(page: Terminal, there
 
 def test_a_job_is_started_there_or_it_is_said_why_not(there: There) -> None:
     options = LaunchOptions(COMMAND, directory=".")
-    words = words_on(there.name, [DEVICES[0].key], options)
-    text, good = start_detached(words, there.environ)
+    text, good = start_detached(there.name, on(DEVICES[0], options), there.environ)
     assert good and f"{there.name}:" in text
     other = Elsewhere([DEVICES[1].key], there.claims, "other.py")
     try:
-        text, good = start_detached(words_on(there.name, [DEVICES[1].key], options), there.environ)
+        text, good = start_detached(there.name, on(DEVICES[1], options), there.environ)
     finally:
         other.release()
     assert not good and "GPU 1" in text
-    assert not start_detached(words_on("no-such-box", ["GPU-1"], options), there.environ)[1]
+    assert not start_detached("no-such-box", on(DEVICES[1], options), there.environ)[1]

@@ -13,12 +13,13 @@ from gputui.checking.measurement import Measured, measure
 from gputui.checking.render import lines, measured_lines, name_of, to_document, to_measured_document
 from gputui.checking.report import Report
 from gputui.cli.common import CHECK_FAILED, DONE, Parser, duration_type, elsewhere, opened, print_line, say
-from gputui.cli.launch_call import add_launch_options, how_confined_here, launch_of, options_of
-from gputui.cli.request_options import memory
-from gputui.cli.rules import rules_of
+from gputui.cli.launch_call import add_launch_options, launch_of, launch_request
+from gputui.cli.request_options import device_request, memory
+from gputui.cli.rules import rules_of, settings_or_wrong_call
 from gputui.inventory.formatting import GIB, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
+from gputui.requesting.prepared_launch import how_confined
 from gputui.sources.source import Want
 from gputui.system.environment import given_environment
 from gputui.system.root import HERE
@@ -72,9 +73,10 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
-    how = how_confined_here(args, options_of(args, command or ()))
+    asked = launch_request(args, command or ())
+    how = how_confined(asked.options, settings_or_wrong_call(), not elsewhere(args))
     # (Where it cannot be confined, the report says so.)
-    launch = launch_of(args, command or (), "never" if how == "never" else "auto")
+    launch = launch_of(asked, "never" if how == "never" else "auto")
     if elsewhere(args):
         say("warning: not this machine's devices (--demo, --from, --root)")
     report = check(
@@ -127,7 +129,7 @@ def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple
         launch,
         report,
         snapshot,
-        rules_of(args),
+        rules_of(device_request(args)),
         given_environment(),
         python=args.python,
         processes=args.processes,

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from gputui.inventory.formatting import printable, read_duration
 from gputui.sources.source import Source
+
+if TYPE_CHECKING:
+    from gputui.allocating.device_request import DeviceRequest
 
 DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED, TOO_LONG = 0, 2, 3, 4, 5, 124
 """Exit statuses (the contract's; `run` ends with its command's own)."""
@@ -131,7 +134,7 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def elsewhere(args: argparse.Namespace) -> bool:
+def elsewhere(args: argparse.Namespace | DeviceRequest) -> bool:
     """Whether a call looks at a box that is not this machine."""
     return args.demo is not None or args.recording is not None or args.root is not None
 
@@ -146,7 +149,7 @@ def _box(name: str) -> str:
 
 
 @contextmanager
-def opened(args: argparse.Namespace, cpu_only: bool = False) -> Iterator[Source]:
+def opened(args: argparse.Namespace | DeviceRequest, cpu_only: bool = False) -> Iterator[Source]:
     """The source of a call, open, and closed at the end; `cpu_only`: no device is needed."""
     # (Imported here, as help and wrong calls need no source.)
     from gputui.allocating.named_source import named_source, opened_in_time

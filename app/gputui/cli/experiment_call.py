@@ -21,10 +21,9 @@ from gputui.cli.launch_call import (
     NEAR,
     add_force,
     add_launch_options,
-    how_confined_here,
-    options_of,
+    launch_request,
     own_job,
-    request_for,
+    prepared_call,
 )
 from gputui.cli.request_options import add_wait_option, add_window_option, count, memory
 from gputui.inventory.light_dataclasses import dataclass, replace
@@ -45,14 +44,13 @@ from gputui.jobs.experiments.axes import (
 from gputui.jobs.experiments.braces import MOST_TASKS, Expansion, TooManyTasksError, brace_axes, expanded
 from gputui.jobs.experiments.log_figures import read_metric
 from gputui.jobs.experiments.record import Kind, Row
-from gputui.launching.intent import Intent
-from gputui.launching.launch_options import LaunchOptions, OptionError, table
+from gputui.launching.launch_options import OptionError, table
 from gputui.launching.quoting import quote
 from gputui.launching.secrets import MARK, secret_word, without_secrets
 from gputui.launching.shell_words import shell_syntax, split
-from gputui.library.agreement import heard
+from gputui.requesting.launch_request import LaunchRequest
+from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.sources.source import Want
-from gputui.vendors.visibility import Confine
 
 STDIN = "-"
 _NOT_VARIED = ("nodes", "rendezvous")
@@ -237,18 +235,13 @@ class Combination:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A variant before it has devices: `args` is the call as if it were a `gputui run` of this variant, and
-    `request` what that would ask for; `confine` whether it is to be confined."""
+    """A variant before it has devices: `prepared` is the launch as if it were a `gputui run` of its own."""
 
     settings: tuple[Setting, ...]
     label: str
     values: tuple[str, ...]
     words: tuple[str, ...]
-    args: argparse.Namespace
-    options: LaunchOptions
-    intent: Intent
-    confine: Confine
-    request: Request | None = None
+    prepared: PreparedLaunch
 
 
 def shown(axis: Axis, value: str) -> str:
@@ -289,7 +282,7 @@ def prepared(
     axes = _axes(args)
     base = tuple(command or ())
     if args.saved is not None:
-        base = options_of(args, base).command
+        base = launch_request(args, base).options.command
     names, every = _combinations(args, axes, base, rows)
     if not names and len(every) == 1 and kind == "sweep":
         if not rows and args.from_file is None:
@@ -301,13 +294,10 @@ def prepared(
         raise WrongCallError(NOTHING_VARIED)
     secret = tuple(axis.name for axis in axes if any(shown(axis, each) != each for each in axis.values))
     try:
-        made = tuple(_variant(args, each) for each in every)
+        tell = Once()
+        made = tuple(_variant(kind, args, each, tell) for each in every)
     except AxisError as error:
         raise WrongCallError(str(error)) from None
-    if kind == "comparison" and made[0].options.nodes > 1:
-        raise WrongCallError("a launch on several machines cannot be compared from one of them")
-    tell = Once()
-    made = tuple(_with_request(kind, each, tell) for each in made)
     return Prepared(args, names, base, made, _for_all(made) if kind == "comparison" else None, secret)
 
 
@@ -455,7 +445,7 @@ def _words_of(line: str) -> tuple[str, ...]:
 # How each is started
 
 
-def _variant(args: argparse.Namespace, combination: Combination) -> Variant:
+def _variant(kind: Kind, args: argparse.Namespace, combination: Combination, tell: Once) -> Variant:
     """Raises AxisError, WrongCallError for a variant that cannot be meant."""
     varied, settings = copy.copy(args), combination.settings
     varied.env = list(args.env)
@@ -477,17 +467,22 @@ def _variant(args: argparse.Namespace, combination: Combination) -> Variant:
     words = varied_command(combination.words, settings)
     given = words
     if args.saved is not None:
-        # (It has been read: `options_of` puts the launch in place of its name.)
+        # (It has been read: `launch_request` puts the launch in place of its name.)
         varied.saved, given = replace(args.saved, command=words), ()
+    asked = launch_request(varied, given)
     # (In a call, an option's default says nothing about a saved launch; here it was asked for.)
-    options = replace(options_of(varied, given), **defaults)  # type: ignore[arg-type]
-    if not options.command:
+    asked = replace(asked, options=replace(asked.options, **defaults))  # type: ignore[arg-type]
+    if not asked.options.command:
         raise AxisError(f"{combination.label}: no command after the variables")
+    if kind == "comparison" and asked.options.nodes > 1:
+        raise WrongCallError("a launch on several machines cannot be compared from one of them")
     shown_values = tuple(shown(axis, value) for axis, value in settings)
     values = (*shown_values, *combination.values[len(settings) :])
-    confine = how_confined_here(varied, options)
-    intent = heard(options, os.environ, confine)
-    return Variant(settings, combination.label, values, words, varied, options, intent, confine)
+    try:
+        prepared = _prepared(kind, asked, args.memory, tell)
+    except (NamingError, RequestError, WrongCallError) as error:
+        raise WrongCallError(f"{combination.label}: {error}") from None
+    return Variant(settings, combination.label, values, words, prepared)
 
 
 def _option(axis: Axis, value: str, name: str) -> object:
@@ -509,35 +504,33 @@ def _typed(axis: Axis, value: str, read: Callable[[str], int]) -> int:
         raise AxisError(f"{axis.name}: {error}") from None
 
 
-def _with_request(kind: Kind, variant: Variant, tell: Once) -> Variant:
-    """The variant with a request for devices of its own; of tasks, `--gpus` says from which they are picked.
-    Raises WrongCallError."""
-    own = copy.copy(variant.args)
-    pool = None if kind == "comparison" or own.gpus is None or own.gpus.strip() == NONE else own.gpus
+def _prepared(kind: Kind, asked: LaunchRequest, memory: int | None, tell: Once) -> PreparedLaunch:
+    """A variant on devices of its own; of tasks, `--gpus` says from which they are picked. Raises
+    NamingError, RequestError, WrongCallError."""
+    devices, pool = asked.devices, asked.devices.names
     if pool is not None:
-        own.gpus = None
-    elif own.gpus is not None and own.n is not None:
-        raise WrongCallError("--gpus none is CPU only: leave -n out")
-    if own.memory is not None:
-        own.min_free = own.memory
-    try:
-        if variant.args.gpus is not None:
-            entries_of(variant.args.gpus)
-        request = request_for(own, variant.options, variant.intent, own_job(), tell, variant.confine)
-        if pool is not None:
-            if request.names is not None:
-                raise WrongCallError("its command names its devices: leave --gpus out")
-            request = replace(request, names=pool)
-        if own.memory is not None and kind == "sweep" and not request.picks:
-            raise WrongCallError("--memory is for devices that gputui picks")
-    except (NamingError, RequestError, WrongCallError) as error:
-        raise WrongCallError(f"{variant.label}: {error}") from None
-    return replace(variant, args=own, request=request)
+        entries_of(pool)
+    if kind == "comparison" or pool is None or pool.strip() == NONE:
+        if pool is not None and (devices.count is not None or devices.auto):
+            raise WrongCallError("--gpus none is CPU only: leave -n out")
+        pool = None
+    else:
+        devices = replace(devices, names=None)
+    if memory is not None:
+        devices = replace(devices, min_free=memory)
+    found = prepared_call(replace(asked, devices=devices), own_job(), tell)
+    if pool is not None:
+        if found.request.names is not None:
+            raise WrongCallError("its command names its devices: leave --gpus out")
+        found = replace(found, request=replace(found.request, names=pool))
+    if memory is not None and kind == "sweep" and not found.request.picks:
+        raise WrongCallError("--memory is for devices that gputui picks")
+    return found
 
 
 def _for_all(every: Sequence[Variant]) -> Request:
     """One request for all variants: the most devices that one of them has, or all that they name."""
-    requests = [variant.request for variant in every if variant.request is not None]
+    requests = [variant.prepared.request for variant in every]
     kinds = {axis.kind for axis, _ in every[0].settings}
     found = max(requests, key=lambda each: each.count or 0) if "n" in kinds else requests[0]
     if "gpus" in kinds:
@@ -545,8 +538,8 @@ def _for_all(every: Sequence[Variant]) -> Request:
         found = replace(found, names=",".join(dict.fromkeys(words)), count=None)
     elif "n" not in kinds:
         for variant in every:
-            own = variant.request
-            if own is not None and (own.names, own.count) != (found.names, found.count):
+            own = variant.prepared.request
+            if (own.names, own.count) != (found.names, found.count):
                 raise WrongCallError(
                     f"{variant.label}: its command asks for other devices than the first variant's:"
                     " say -n or --gpus, or vary n"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.cli.launch_call import add_force, add_launch_options, launch_of
+from gputui.cli.launch_call import add_force, add_launch_options, launch_of, launch_request
 from gputui.launching.exports import DEFAULT, FORMS, ExportError, ExportOptions
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import secret_in
@@ -48,7 +48,7 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     options = _options(args)
-    launch = launch_of(args, command or ())
+    launch = launch_of(launch_request(args, command or ()))
     text = _text(args.form, launch, options)
     for note in FORMS[args.form].notes(launch, options):
         say(f"note: {note}")

@@ -25,12 +25,15 @@ from gputui.allocating.allocation import Allocation
 from gputui.allocating.errors import WaitedTooLongError
 from gputui.cli.common import WrongCallError, say
 from gputui.inventory.formatting import duration
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.typed_json import Record, loads, whole
 from gputui.jobs.foreground import LEFT
 from gputui.launching.host_environment import ThisHost, is_free
 from gputui.launching.launch_options import Meeting, OptionError, table
 from gputui.launching.launchers.torchrun import PORT, endpoint
+from gputui.launching.start import StartError, look_ahead
+from gputui.requesting.prepared_launch import PreparedLaunch
+from gputui.system.environment import given_environment
 
 __all__ = ["HELD_FOR", "LEFT", "agreed", "met", "obey_input", "reached"]
 
@@ -39,6 +42,37 @@ HELD_FOR = 180.0
 or another box takes as long. (The other side looks, before it starts any, whether all still hold theirs.)"""
 _STDIN = 0
 _LONGEST_LINE = 4096
+
+
+def held_launch(
+    prepared: PreparedLaunch, allocation: Allocation, dry_run: bool
+) -> tuple[PreparedLaunch, Meeting] | int:
+    """The launch with the place where the machines meet; a status where it cannot start, or is not to.
+
+    Raises WaitedTooLongError, WrongCallError.
+    """
+    if not dry_run:
+        try:
+            # (Which program and directory it is does not depend on where the machines meet.)
+            unmet = _meeting_at(prepared.asked.options.rendezvous or "localhost", prepared)
+            look_ahead(replace(unmet, confine="never").launch(allocation, os.environ), given_environment())
+        except StartError as error:
+            say(str(error))
+            return error.status
+    try:
+        found = met(allocation)
+    except WaitedTooLongError:
+        allocation.release()
+        raise
+    if found is None:
+        return LEFT
+    place, meeting = found
+    return _meeting_at(place, prepared), meeting
+
+
+def _meeting_at(place: str, prepared: PreparedLaunch) -> PreparedLaunch:
+    options = replace(prepared.asked.options, rendezvous=place)
+    return replace(prepared, asked=replace(prepared.asked, options=options))
 
 
 def met(allocation: Allocation) -> tuple[str, Meeting] | None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.cli.common import WrongCallError, elsewhere
 from gputui.cli.rules import settings_or_wrong_call
 from gputui.sources.hosts.alias import ALL, AliasError, alias
-from gputui.system.trust import who_can_change
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, has this option too.)
@@ -38,18 +36,6 @@ def without_options(words: Sequence[str], *names: str) -> list[str]:
         elif word.partition("=")[0] not in names:
             left.append(word)
     return left
-
-
-def same_directory(named: str | None) -> list[str]:
-    """The words for `run` on a box: in the directory of the same name, unless the call names one.
-
-    Where nobody else can change ours, nobody else may be able to change that one: below a folder in which
-    everybody can write (/scratch), another user may have made it.
-    """
-    if named is not None:
-        return []
-    here = os.getcwd()  # noqa: PTH109 - as it is called, through links
-    return [f"--directory={here}", *(["--own-directory"] if who_can_change(here) is None else [])]
 
 
 def boxes_named(text: str) -> tuple[str, ...]:

@@ -7,7 +7,13 @@ import sys
 import threading
 from collections.abc import Iterable
 
+from gputui.cli.common import say
+from gputui.cli.jobs_text import confinement_trouble
 from gputui.jobs.ansi_sanitizer import AnsiSanitizer
+from gputui.jobs.foreground import LEFT, Foreground, LeftError
+from gputui.jobs.job import Job
+from gputui.jobs.start import why_not
+from gputui.jobs.wait import wait_for
 
 _LONGEST = 64 * 1024
 """Bytes of a line; what is longer is shown as several."""
@@ -16,6 +22,32 @@ _LINE_OR_PROGRESS = re.compile(rb"[^\r\n]{0,%d}(?:\r*\n|\r+(?=[^\r\n]))" % _LONG
 """On a terminal: a progress bar that returns to the beginning of its line is replaced by the next one."""
 _NO_COLOUR = re.compile(rb"\x1b\[[0-9;:]*[A-Za-ln-z]")
 """What moves the cursor: it would get to the lines of another box."""
+
+
+NOT_KNOWN = 1
+"""The exit status of a job whose own is not known, and of `jobs stop` where one goes on."""
+
+
+def attached(job: Job, foreground: Foreground) -> int:
+    """Show a job's output until it ends; its status, or 129 when our terminal has gone. Raises JobError."""
+    try:
+        write(foreground.output(job))
+    except (LeftError, BrokenPipeError):
+        return LEFT
+    return status_of(job)
+
+
+def status_of(job: Job) -> int:
+    """The job's own status, once it has ended; what gputui itself knows of a failure has been said."""
+    job = wait_for(job)
+    if job.trouble is not None:
+        say(why_not(job.trouble, job))
+    if (explained := confinement_trouble(job)) is not None:
+        say(explained)
+    if job.exit_status is None:
+        say(f"job {job.id} has ended, and with which status is not known")
+        return NOT_KNOWN
+    return job.exit_status
 
 
 def write(pieces: Iterable[bytes]) -> None:

@@ -20,21 +20,22 @@ from gputui.cli.common import (
     starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
-from gputui.cli.job_output import write
+from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
+from gputui.jobs.again import again
+from gputui.jobs.foreground import Foreground
 from gputui.jobs.job import Job, JobError
+from gputui.jobs.queued import call_of
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import Stored, find_job, forget, stored
 from gputui.jobs.typed_name import typed_name
+from gputui.launching.quoting import quote
 from gputui.sources.in_time import InTime
 from gputui.sources.source import NoSourceError, Want
 
 if TYPE_CHECKING:
     from gputui.choosing.claimed_use import ClaimedUse
     from gputui.inventory.snapshot import Snapshot
-    from gputui.jobs.foreground import Foreground
 
-NOT_KNOWN = 1
-"""The exit status of `wait` where a job's own is not known, and of `stop` where a job goes on."""
 _PATIENCE = 3.0
 """Seconds for which the list waits for a driver; it can be told without."""
 _LINES = 1000
@@ -272,45 +273,12 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
 
 
 def _attach(args: argparse.Namespace, jobs: Stored) -> int:
-    from gputui.jobs.foreground import Foreground
-
     with Foreground() as foreground:
         return attached(_readable(args.id, jobs, newest=True), foreground)
 
 
-def attached(job: Job, foreground: Foreground) -> int:
-    """Show a job's output until it ends; its status, or 129 when our terminal has gone. Raises JobError."""
-    from gputui.jobs.foreground import LEFT, LeftError
-
-    try:
-        write(foreground.output(job))
-    except (LeftError, BrokenPipeError):
-        return LEFT
-    return _status_of(job)
-
-
 def _wait(args: argparse.Namespace, jobs: Stored) -> int:
-    return _status_of(_readable(args.id, jobs, newest=True))
-
-
-def _status_of(job: Job) -> int:
-    """The job's own status, once it has ended."""
-    from gputui.jobs.wait import wait_for
-
-    job = wait_for(job)
-    if job.trouble is not None:
-        from gputui.jobs.start import why_not
-
-        say(why_not(job.trouble, job))
-    from gputui.cli.jobs_text import confinement_trouble
-
-    trouble = confinement_trouble(job)
-    if trouble is not None:
-        say(trouble)
-    if job.exit_status is None:
-        say(f"job {job.id} has ended, and with which status is not known")
-        return NOT_KNOWN
-    return job.exit_status
+    return status_of(_readable(args.id, jobs, newest=True))
 
 
 def _stop(args: argparse.Namespace, jobs: Stored) -> int:
@@ -345,8 +313,7 @@ def _stray(jobs: Stored) -> dict[str, str]:
 
 def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
     from gputui.cli import run
-    from gputui.jobs.again import again
-    from gputui.jobs.queued import call_of
+    from gputui.cli.launch_call import as_given
 
     job = _readable(args.id, jobs, newest=True)
     call = call_of(job)
@@ -358,37 +325,24 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
         called = importlib.import_module(f"gputui.cli.{call.subcommand}")
         status: int = called.main(["--detach", *call.words, *args.options], call.command)
         return status
-    words, command = _call(job)
-    given = run.parser().parse_args(args.options)
-    lacks = again(job).lacks({*os.environ, *(name for name, _ in given.env or ())})
+    request, *_ = kept = again(job)
+    given = as_given(request)
+    given.n = given.gpus = None
+    args = run.parser().parse_args(args.options, given)
+    lacks = kept.lacks({*os.environ, *(name for name, _ in args.env)})
     if lacks is not None:
         raise WrongCallError(f"job {job.id}: {lacks}")
-    if given.n is not None or given.gpus is not None:
-        del words[:2]
-    return run.main(["--detach", *words, *args.options], command)
-
-
-def _call(job: Job) -> tuple[list[str], tuple[str, ...]]:
-    """The words of `gputui run` that start the job once more, its devices first, and its command."""
-    from gputui.jobs.again import again
-    from gputui.launching.launch_options import words_of
-
-    options, count, constraints, *_ = again(job)
-    devices = ("-n", str(count), *constraints) if count else ("--gpus", "none")
-    return [*devices, *words_of(options)], options.command
+    if args.n is None and args.gpus is None:
+        args.n, args.gpus = request.devices.count, request.devices.names
+    args.detach = not args.attach
+    return run.start(args, request.options.command)
 
 
 def _show(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
     if args.command:
-        from gputui.jobs.queued import call_of
-        from gputui.launching.quoting import quote
-
-        if call_of(job) is not None:
-            print_line(" ".join(map(quote, job.argv)))
-            return DONE
-        words, command = _call(job)
-        print_line(" ".join(map(quote, ["gputui", "run", *words, "--", *command])))
+        call = job.argv if call_of(job) is not None else ("gputui", "run", *again(job).request.words)
+        print_line(" ".join(map(quote, call)))
         return DONE
     from gputui.cli.jobs_text import facts
 

@@ -29,14 +29,13 @@ from gputui.choosing.named_devices import NONE
 from gputui.cli.boxes import ranked
 from gputui.cli.common import DONE, NO_SOURCE, NOT_ENOUGH, WrongCallError, elsewhere, print_line, say
 from gputui.cli.held import reached
-from gputui.cli.hosts_options import all_boxes, box_named, boxes_named, same_directory, way, without_options
+from gputui.cli.hosts_options import all_boxes, box_named, boxes_named, way
 from gputui.cli.job_output import PrefixedOutput, write
-from gputui.cli.launch_call import options_of, request_for
-from gputui.cli.request_options import constraints_of
+from gputui.cli.launch_call import check_machines, prepared_call
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.jobs.store import Stored
-from gputui.launching.read_intent import read_intent
+from gputui.requesting.launch_request import LaunchRequest, sent
 from gputui.sources.hosts.alias import ANYWHERE
 from gputui.sources.hosts.calls import PATIENCE, ask, cannot_start, connect, of_each
 from gputui.sources.hosts.remote_script import command as remote_command
@@ -44,41 +43,84 @@ from gputui.sources.hosts.sent_core import digest
 from gputui.sources.hosts.session import Answer, Session
 from gputui.sources.hosts.ssh import LOST, Trouble, Way, ssh_argv
 from gputui.sources.source import NoSourceError
+from gputui.system.trust import who_can_change
 
-_SWITCHES = ("--attach", "--detach")
-"""Options of `run` that say how the job is followed from here: the box is told another one."""
 _LONGEST_LINE = 64 * 1024
 _JOB_ID = 64
 _STARTS_WITHIN = 60.0
 """Seconds for which a box is waited for that is to start its job."""
 
 
-def run_on(args: argparse.Namespace, words: Sequence[str], command: Sequence[str]) -> int:
+def run_on(args: argparse.Namespace, asked: LaunchRequest) -> int:
     """Start the command there. Its own status, of several the first that is not 0; 3 where a box cannot be
     reached, 4 where one has not enough, 255 where a connection is lost on the way (the job goes on)."""
-    if elsewhere(args):
+    if elsewhere(asked.devices):
         raise WrongCallError("--demo, --from and --root do not go with --on")
-    if args.saved is not None:
-        raise WrongCallError("--saved does not go with --on: saved launches are those of this machine")
     counts = {} if args.on == ANYWHERE else _counts(args.on)
-    inner = [word for word in without_options(words, "--on", "--hosts") if word not in _SWITCHES]
-    inner += same_directory(args.directory)
+    devices = asked.devices
+    said = devices.auto or devices.count is not None or devices.names is not None
     if len(counts) > 1:
-        _check(args, counts, command)
-    elif any(counts.values()) and (args.n is not None or args.gpus is not None):
+        _check(asked, counts, said)
+        asked = replace(asked, options=replace(asked.options, nodes=len(counts)))
+    elif any(counts.values()) and said:
         raise WrongCallError(f"--on {args.on} already says how many devices")
-    calls = {
-        box: [*inner, *(("-n", str(count)) if count else ()), "--", *command] for box, count in counts.items()
-    }
+    call = _Call(args, *_in_this_directory(asked))
+    calls = {box: call.counting(count) for box, count in counts.items()}
     try:
         if args.on == ANYWHERE:
-            return _on_the_best(args, [*inner, "--", *command], command)
+            return _on_the_best(call)
         if len(calls) > 1:
             return _together(args, calls)
         ((box, call),) = calls.items()
-        return _on(box, args, call)
+        return _on(box, call)
     except ValueError as error:
         raise WrongCallError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A `run` for a box; `own_directory`: it refuses a directory that others can change."""
+
+    args: argparse.Namespace
+    asked: LaunchRequest
+    own_directory: bool = False
+
+    def counting(self, count: int | None) -> _Call:
+        """The same for so many devices; None: for as many as it says itself."""
+        if count is None:
+            return self
+        return replace(self, asked=replace(self.asked, devices=replace(self.asked.devices, count=count)))
+
+    def words(self, *how: str) -> tuple[str, ...]:
+        """The words of gputui there; `how` are options that say how the job is followed from here."""
+        flags = {"--dry-run": self.args.dry_run, "--quiet": self.args.quiet}
+        flags |= {"--own-directory": self.own_directory or self.args.own_directory}
+        name = () if self.args.name is None else (f"--name={self.args.name}",)
+        given = (flag for flag, on in flags.items() if on)
+        return ("run", *how, *given, *name, "--request", sent(self.asked))
+
+    @property
+    def starting_nothing(self) -> tuple[str, ...]:
+        """A call that asks for as much and, having no command, does nothing."""
+        return (
+            "run",
+            "--request",
+            sent(replace(self.asked, options=replace(self.asked.options, command=()))),
+        )
+
+
+def _in_this_directory(asked: LaunchRequest) -> tuple[LaunchRequest, bool]:
+    """The launch in the directory of the same name as ours, unless it says one; and whether nobody else may
+    be able to change that directory.
+
+    Where nobody else can change ours: below a folder in which everybody can write (/scratch), another user
+    may have made the one there.
+    """
+    if asked.options.directory is not None:
+        return asked, False
+    here = os.getcwd()  # noqa: PTH109 - as it is called, through links
+    options = replace(asked.options, directory=here)
+    return replace(asked, options=options), who_can_change(here) is None
 
 
 def _counts(text: str) -> dict[str, int | None]:
@@ -97,27 +139,27 @@ def _counts(text: str) -> dict[str, int | None]:
     return found
 
 
-def _on(box: str, args: argparse.Namespace, call: Sequence[str]) -> int:
-    how = _with_prompts()
-    if args.detach and not args.dry_run:
-        return _tell_started(_asked_to_start(box, ("run", "--detach", *call), how), args.quiet)
-    own = _reached(box, how, ("run", *call[: call.index("--")]))
+def _on(box: str, call: _Call) -> int:
+    how, dry_run = _with_prompts(), call.args.dry_run
+    if call.args.detach and not dry_run:
+        return _tell_started(_asked_to_start(box, call.words("--detach"), how), call.args.quiet)
+    own = _reached(box, how, call.starting_nothing)
     # (A dry run prints the line of a job, too.)
-    return _shown(box, ("run", "--detach" if args.dry_run else "--attach", *call), how, own, not args.dry_run)
+    return _shown(box, call.words("--detach" if dry_run else "--attach"), how, own, not dry_run)
 
 
-def _on_the_best(args: argparse.Namespace, call: Sequence[str], command: Sequence[str]) -> int:
+def _on_the_best(call: _Call) -> int:
     """On the best of the boxes of the settings; where somebody else took its devices after it was asked for
     them, on the next best, and so on: each is tried once. Raises NotEnoughError where none is left.
 
     The job is started first and followed then: by the status of a call that does both, a box that has not
     enough (4) could not be told from a command that ends so, which must not start twice.
     """
-    boxes = [picked.box for picked in ranked(all_boxes(), _picking(args, command))]
-    how = way()
+    args, how = call.args, way()
+    boxes = [picked.box for picked in ranked(all_boxes(), _picking(call.asked))]
     say(f"on {boxes[0]}")
     for box, next_best in zip_longest(boxes, boxes[1:]):
-        answer = _asked_to_start(box, ("run", "--detach", *call), how)
+        answer = _asked_to_start(box, call.words("--detach"), how)
         if answer.status != NOT_ENOUGH:
             break
         why = f"{box} has them no longer: {answer.reason}"
@@ -141,18 +183,17 @@ def _on_the_best(args: argparse.Namespace, call: Sequence[str], command: Sequenc
         return LOST
 
 
-def _picking(args: argparse.Namespace, command: Sequence[str]) -> list[str]:
+def _picking(asked: LaunchRequest) -> list[str]:
     """The words of `pick` that find a set like the one that the call wants."""
-    if args.gpus is not None:
+    if asked.devices.names is not None:
         raise WrongCallError(f"--gpus names devices of one box: --on {ANYWHERE} takes -n")
-    if args.wait is not None:
+    if asked.devices.wait is not None:
         raise WrongCallError(f"--wait waits in the line of one box: it does not go with --on {ANYWHERE}")
-    options = options_of(args, command)
-    request = request_for(args, options, read_intent(options, os.environ))
-    if request.count is None:
+    prepared = prepared_call(asked, confine="never")
+    count = prepared.request.count
+    if count is None:
         raise WrongCallError(f"the command names devices of one box: --on {ANYWHERE} takes a number of them")
-    constraints = constraints_of(argparse.Namespace(**{**vars(args), "threads": None}))
-    return ["-n", str(request.count), *constraints]
+    return replace(asked.devices, auto=False, count=count, if_free=False, force=False, explain=False).words
 
 
 def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> int | None:
@@ -369,35 +410,35 @@ class _Box:
         return _status(self.session, f"; job {self.name}:{self.job} goes on" if self.job else "")
 
 
-def _check(args: argparse.Namespace, counts: Mapping[str, int | None], command: Sequence[str]) -> None:
-    """Raises WrongCallError for what no several boxes can do together."""
-    if args.gpus not in (None, NONE):
+def _check(asked: LaunchRequest, counts: Mapping[str, int | None], said: bool) -> None:
+    """Raises WrongCallError for what no several boxes can do together; `said`: the call itself says how many
+    devices."""
+    if asked.devices.names not in (None, NONE):
         raise WrongCallError("--gpus names devices of one box: --on several takes -n")
-    if args.wait is not None:
+    if asked.devices.wait is not None:
         raise WrongCallError(
             "--wait does not go with several boxes: each has a queue of its own, and the first whose turn"
             " comes would keep its devices idle until the others follow"
         )
-    if (args.n is not None or args.gpus is not None) and any(counts.values()):
+    if said and any(counts.values()):
         raise WrongCallError("BOX:N already says how many devices")
-    if args.nodes not in (1, len(counts)):
-        raise WrongCallError(f"--nodes {args.nodes}, and --on names {len(counts)} boxes")
-    # (With the number of machines, so that a command that is not torchrun's is refused here.)
-    options_of(argparse.Namespace(**{**vars(args), "nodes": len(counts), "held": True}), command)
+    if asked.options.nodes not in (1, len(counts)):
+        raise WrongCallError(f"--nodes {asked.options.nodes}, and --on names {len(counts)} boxes")
+    check_machines(replace(asked.options, nodes=len(counts)), placed=True)
 
 
-def _together(args: argparse.Namespace, calls: Mapping[str, Sequence[str]]) -> int:
+def _together(args: argparse.Namespace, calls: Mapping[str, _Call]) -> int:
     """Start the command on all these boxes, or on none. Raises ValueError for words that cannot be sent."""
     how, unwanted = way(), threading.Event()
     # (A dry run prints the line of a job, too.)
-    first = ("run", "--held", "--detach" if args.detach or args.dry_run else "--attach")
+    follow = "--detach" if args.detach or args.dry_run else "--attach"
     # (What only holds its devices gives them back when its connection ends.)
     with contextlib.ExitStack() as sessions:
 
         def hold(box: str, own: bool = False) -> _Box | Answer:
-            call = (*first, f"--nodes={len(calls)}", *calls[box])
+            words = calls[box].words("--held", follow)
             try:
-                session = connect(box, call, how, unwanted, apart=True, own=own, watch=unwanted)
+                session = connect(box, words, how, unwanted, apart=True, own=own, watch=unwanted)
             except OSError as error:
                 return cannot_start(box, error)
             sessions.callback(session.close)
@@ -415,7 +456,7 @@ def _together(args: argparse.Namespace, calls: Mapping[str, Sequence[str]]) -> i
         if refused:
             say("nothing has started on any of the boxes")
             return refused[0].status or NO_SOURCE
-        place = args.rendezvous or _place(boxes)
+        place = next(iter(calls.values())).asked.options.rendezvous or _place(boxes)
         with _ctrl_c(lambda: _tell(*(box.session for box in boxes))):
             return _started(args, boxes, place, how)
 

@@ -19,7 +19,7 @@ from gputui.cli.common import (
     say,
 )
 from gputui.cli.hosts_options import add_hosts_option
-from gputui.cli.launch_call import NEAR, add_launch_options, noted, options_of
+from gputui.cli.launch_call import NEAR, add_launch_options, launch_request, noted
 from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
 from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.formatting import printable
@@ -91,10 +91,11 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         # (The files that the command names are there in the directory of the same name.)
         here = [f"--directory={os.getcwd()}"] if command and args.directory is None else []  # noqa: PTH109
         return call_on_boxes("plan", args, [*words, *here], command)
-    options = options_of(args, command or ())
+    asked = launch_request(args, command or ())
+    options = asked.options
     if options.nodes > 1:
         raise WrongCallError("the saved launch is for several machines, and a plan is for one")
-    subject = subject_of(args, options, args.weights_only)
+    subject = subject_of(asked, args.weights_only)
     if args.prove and subject.place is None:
         raise WrongCallError("--prove needs a model, not a number of parameters")
     measured: Mapping[tuple[str, str], float] = {}
@@ -104,7 +105,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.checking.kept_bandwidth import kept
 
         measured = kept(os.environ)
-    found = devices_for_plan(args, subject)
+    found = devices_for_plan(asked.devices, subject)
     host = found.snapshot.host.memory_free
     box = box_of(found.snapshot, found.devices, host_memory=host, measured=measured)
     try:

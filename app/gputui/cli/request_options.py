@@ -1,23 +1,17 @@
-"""The options that say which devices a call is about and what counts as free, and the request they make."""
+"""The options that say which devices a call is about and what counts as free, and what they ask for."""
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
-from gputui.allocating.request import Request, count_of
-from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse
+from gputui.allocating.device_request import DeviceRequest
+from gputui.choosing.grouping import Grouping, GroupingError, parse
 from gputui.choosing.named_devices import could_name
 from gputui.choosing.order import ORDERS
 from gputui.cli.common import duration_type
-from gputui.cli.rules import rules_of
 from gputui.inventory.formatting import read_size
-from gputui.sources.source import Want
-
-if TYPE_CHECKING:
-    from gputui.launching.intent import Asked
+from gputui.inventory.light_dataclasses import fields
 
 
 def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
@@ -176,40 +170,6 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def constraints_of(args: argparse.Namespace) -> list[str]:
-    """The words of `gputui run` that mean the constraints that a call gives: with these it finds devices of
-    the same kind again."""
-    given = {name: getattr(args, name, None) for name in CONSTRAINTS}
-    return [
-        word
-        for name, value in given.items()
-        if value is not None and value is not False
-        for word in CONSTRAINTS[name](value)
-    ]
-
-
-def _size_word(amount: int) -> str:
-    return f"{amount // 1024}K" if amount % 1024 == 0 else f"{amount / 1024!r}K"
-
-
-CONSTRAINTS: Mapping[str, Callable[[Any], Sequence[str]]] = {
-    "vendor": lambda name: ["--vendor", name],
-    "group": lambda group: ["--group", group.word],
-    "order": lambda order: ["--order", order],
-    "never": lambda devices: [f"--never={','.join(devices)}"],
-    "prefer": lambda devices: [f"--prefer={','.join(devices)}"],
-    "mine": lambda _: ["--mine"],
-    "ignore_user": lambda users: [f"--ignore-user={user}" for user in users],
-    "busy_memory": lambda amount: [f"--busy-memory={_size_word(amount)}"],
-    "busy_util": lambda percent: [f"--busy-util={percent}"],
-    "window": lambda seconds: [f"--window={seconds:.15g}"],
-    "wait": lambda seconds: ["--wait" if seconds == math.inf else f"--wait={seconds:.15g}"],
-    # (A number of threads is one of the launch's variables.)
-    "threads": lambda threads: ["--threads", threads] if isinstance(threads, str) else [],
-}
-"""The constraints of a call that a rerun of its job keeps, by their names in argparse, as words again."""
-
-
 def _list(text: str) -> tuple[str, ...]:
     """Devices by index or UUID, separated by commas."""
     words = tuple(part.strip() for part in text.split(",") if part.strip())
@@ -219,46 +179,20 @@ def _list(text: str) -> tuple[str, ...]:
     return words
 
 
-def request_of(
-    args: argparse.Namespace,
-    purpose: str = "",
-    facts: Want = Want.VERDICT,
-    explain: bool = False,
-    job: str | None = None,
-    asked: Asked | None = None,
-    by_index: bool = False,
-) -> Request:
-    """The request that a call makes. Raises WrongCallError for bad settings.
+DESTINATIONS = {"count": "n", "names": "gpus", "explain": "why"}
+"""Where the options have other names in argparse than the fields of a device request."""
 
-    `purpose` is what other users may read of the command; `explain` asks for reasons even without `--why`.
-    `asked` is what call and command ask for together; None: what the call does. `by_index` says that nothing
-    but the indices of the devices is needed.
-    """
-    number, names = (args.n, args.gpus) if asked is None else (asked.count, asked.names)
-    group = (args.group if asked is None else asked.group) or ALL_REDUCE
-    made = Request(
-        count=count_of(number, names, group),
-        names=names,
-        group=group,
-        order=args.order,
-        min_free=getattr(args, "min_free", None),
-        max_util=getattr(args, "max_util", None),
-        rules=rules_of(args),
-        wait=getattr(args, "wait", None),
-        force=getattr(args, "force", False),
-        if_free=getattr(args, "if_free", False),
-        explain=explain or args.why,
-        by_index=by_index,
-        facts=facts,
-        purpose=purpose,
-        job=job,
-        vendor=getattr(args, "vendor", None),
-    )
-    if asked is None:
-        return made
-    from gputui.library.agreement import as_asked
 
-    return as_asked(made, asked)
+def device_request(args: argparse.Namespace) -> DeviceRequest:
+    """What a call says of devices."""
+    said = {each.name: getattr(args, DESTINATIONS.get(each.name, each.name), None) for each in _FIELDS}
+    if said["count"] == AUTO:
+        said |= {"count": None, "auto": True}
+    said["ignore_user"] = tuple(said["ignore_user"] or ())
+    return DeviceRequest(**{name: value for name, value in said.items() if value is not None})
+
+
+_FIELDS = fields(DeviceRequest)
 
 
 def add_wait_option(parser: argparse.ArgumentParser) -> None:

@@ -83,8 +83,7 @@ class Job:
     left        how many processes it left behind when its command ended
     peak_process_memory   bytes of RAM (resident): the most that any one of its processes had, without those
                 that it left behind; never less than the 10 MB of its supervisor, of which it began as a copy
-    launch      what it was started from, as the launch history writes it; unchecked (`jobs/again.py`)
-    constraints the words of `gputui run` that said which devices will do: --group, --order, --wait …
+    launch      the launch request that it was started from; unchecked (`jobs/again.py` reads it)
     withheld    what was not kept of the command, as it looks like a secret: names of options, variables; in
                 `argv`, `line` and `changes` stands a mark for each value
     confined    whether it can open its own devices only
@@ -118,7 +117,6 @@ class Job:
     peak_process_memory: int | None = None
     trouble: Trouble | None = None
     launch: object = None
-    constraints: tuple[Words, ...] = ()
     withheld: tuple[Words, ...] = ()
     confined: bool = False
     waits: int | None = None
@@ -157,6 +155,6 @@ TAKEN, CLAIMS, WORDS, NOTIFY = "taken.json", "claims", "words.json", "notify"
 the end, by who stops it, and by a job that has waited for its devices. `supervise.py` has these names too.
 
 CLAIMS lists the records of the job's claims, a path a line, which its supervisor empties at the end. WORDS
-has the words of `gputui run` for a job that waits for devices, until that job has read them. NOTIFY has the
+has the words of the call that a job is that is gputui itself, until that job has read them. NOTIFY has the
 command that its supervisor starts when it has ended: the job's title, then the command's words, each followed
 by a null byte."""

@@ -5,33 +5,34 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.formatting import printable
-from gputui.jobs.queued import launch_words, this_gputui
-from gputui.launching.launch_options import LaunchOptions
+from gputui.jobs.queued import this_gputui
 from gputui.launching.quoting import quote
+from gputui.requesting.launch_request import LaunchRequest, sent
 
 _LINES = 1000
 """Lines of a log that following it begins with: as `gputui jobs log -f` on a terminal here."""
 
 
-def words_on(
-    box: str, keys: Sequence[str], options: LaunchOptions, grouping: Grouping = ALL_REDUCE
-) -> tuple[str, ...]:
-    """The words of gputui that start the launch on exactly the devices with these keys (`Device.key`), in
-    this order, and only if the box finds all of them free then."""
-    return ("run", "--on", box, "--if-free", "--gpus", ",".join(keys), *launch_words(options, grouping))
-
-
 def line(words: Sequence[str]) -> str:
-    """The call as it is typed into a shell."""
+    """A call of gputui as it is typed into a shell."""
     return " ".join(map(quote, ("gputui", *words)))
 
 
-def start_detached(words: Sequence[str], environ: Mapping[str, str]) -> tuple[str, bool]:
+def line_on(box: str, request: LaunchRequest) -> str:
+    """The call that starts a launch there, as it is typed into a shell."""
+    return line(("run", "--on", box, *request.words))
+
+
+def words_on(box: str, request: LaunchRequest) -> tuple[str, ...]:
+    """The words of gputui that do what `line_on` shows."""
+    return ("run", "--on", box, "--request", sent(request))
+
+
+def start_detached(box: str, request: LaunchRequest, environ: Mapping[str, str]) -> tuple[str, bool]:
     """The call with `--detach`, without a terminal that ssh could ask anything on: what became of it, as a
     sentence, and whether the job runs."""
-    good, out, said = _called((*words[:1], "--detach", "--quiet", *words[1:]), environ)
+    good, out, said = _called((*words_on(box, request), "--detach", "--quiet"), environ)
     return (f"job {out} started: `gputui jobs log -f {out}` follows it" if good else said), good
 
 

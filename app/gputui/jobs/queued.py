@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os.path
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from gputui.allocating.claims.own_lease import own_lease
-from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.again import constraint_words
 from gputui.jobs.job import Job, JobError
-from gputui.jobs.start import Queued, start_job
+from gputui.jobs.start import OwnCall, start_job
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import LaunchOptions
-from gputui.launching.launch_options import words_of as option_words
+from gputui.requesting.launch_request import LaunchRequest, sent
 
 _PACKAGES = str(Path(__file__).parents[2])
 """The folder that has gputui, which our interpreter alone may not know (a zip that has unpacked itself)."""
@@ -37,20 +32,17 @@ def this_gputui(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def queue_job(
-    words: Sequence[str],
-    argv: tuple[str, ...],
+    request: LaunchRequest,
     count: int,
     environ: Mapping[str, str],
     name: str | None = None,
-    options: LaunchOptions | None = None,
-    constraints: Sequence[str] = (),
+    quiet: bool = False,
 ) -> Job:
-    """Start a job that is `gputui run` with these words, which say `--wait`; `argv` is the command in them.
+    """Start a job that waits in line for `count` devices and becomes the command of `request` then.
 
-    What others see in `ps` while it waits is "gputui" and nothing of the words. Inside a lease the job waits
-    for a step of it, and keeps the lease meanwhile: it would never get what its own lease holds otherwise.
-
-    Raises StartError and JobError.
+    What others see in `ps` while it waits is "gputui" and nothing of the request. Inside a lease the job
+    waits for a step of it, and keeps the lease meanwhile: it would never get what its own lease holds
+    otherwise. Raises StartError and JobError.
     """
     own = own_lease(environ)
     if own.steps and not own.descriptors:
@@ -59,15 +51,9 @@ def queue_job(
             " descriptors (Python's subprocess keeps them with close_fds=False); leave --wait or --detach out"
         )
     launch = Launch((sys.executable, "-c", _GPUTUI, "gputui", "run", "--wait"))
-    return start_job(
-        launch,
-        environ,
-        name,
-        own.descriptors,
-        Queued(count, argv, tuple(words)),
-        options=options,
-        constraints=constraints,
-    )
+    words = (*(["--quiet"] if quiet else []), "--request", sent(request))
+    call = OwnCall(count, request.options.command, words, ("gputui", "run", *request.words))
+    return start_job(launch, environ, name, own.descriptors, call, request=request)
 
 
 CALLS: Mapping[str, str] = {"compare": "a comparison", "each": "a sweep"}
@@ -84,7 +70,8 @@ def call_job(
     """Start a subcommand of CALLS with these words as a job. Raises StartError and JobError."""
     launch = Launch((sys.executable, "-c", _GPUTUI, "gputui", subcommand))
     call = (*words, *(("--", *command) if command else ()))
-    queued = Queued(None, ("gputui", subcommand, *call), call, subcommand)
+    line = ("gputui", subcommand, *call)
+    queued = OwnCall(None, line, call, line)
     return start_job(launch, environ, name, own_lease(environ).descriptors, queued)
 
 
@@ -107,26 +94,3 @@ def call_of(job: Job) -> Call | None:
         return Call(job.argv[1], words, None)
     place = words.index("--")
     return Call(job.argv[1], words[:place], words[place + 1 :])
-
-
-def words_of(
-    options: LaunchOptions, count: int, grouping: Grouping = ALL_REDUCE, keys: Sequence[str] | None = None
-) -> tuple[str, ...]:
-    """The words of `gputui run` that wait for so many devices, or for those with these `keys` in this order,
-    and then start that launch."""
-    words = ["--wait", *(["-n", str(count)] if keys is None else ["--gpus", ",".join(keys)])]
-    return (*words, *launch_words(options, grouping))
-
-
-def launch_words(options: LaunchOptions, grouping: Grouping = ALL_REDUCE) -> tuple[str, ...]:
-    """The words of `gputui run` that start that launch on whatever devices: all but which ones."""
-    words = option_words(replace(options, python=_python(options)))
-    return (*constraint_words(grouping), *words, "--", *options.command)
-
-
-def _python(options: LaunchOptions) -> str | None:
-    """The interpreter of launch options is looked for where the command starts; that of a call, where it
-    is called."""
-    if options.python is None or options.directory is None or "/" not in options.python:
-        return options.python
-    return os.path.join(options.directory, options.python)  # noqa: PTH118 - without the "/." that Path drops

@@ -41,8 +41,8 @@ _DEVICE = Record(JobDevice)
 _GIVEN = Record(
     Job,
     "schema name line argv changes directory devices launcher user host boot pids starter created waits"
-    " launch constraints withheld confined",
-    later="waits launch constraints withheld confined",
+    " launch withheld confined",
+    later="waits launch withheld confined",
     schema=schema(SCHEMA),
     host=Words,
     boot=Words | None,
@@ -91,7 +91,7 @@ def write_claims(folder: Path, records: Iterable[str]) -> None:
 
 
 def write_words(folder: Path, words: Iterable[str]) -> None:
-    """Write what a job that waits for devices is called with. Raises OSError."""
+    """Write what a job that is gputui itself is called with. Raises OSError."""
     write_private(folder / WORDS, json.dumps(list(words)))
 
 

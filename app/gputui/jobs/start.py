@@ -29,9 +29,9 @@ from gputui.jobs.record import (
 from gputui.jobs.record_folders import RecordError, cannot_keep, new_folder
 from gputui.jobs.store import jobs_folder
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import program_and_script, without_secrets
 from gputui.launching.start import StartError, cannot_confine, no_program
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.system.files import create_private
 from gputui.system.landlock import LandlockError
 from gputui.system.users import own_name
@@ -63,10 +63,10 @@ def check_name(name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
-    """What a job that is a call of gputui itself will run: `subcommand` with these `words`. They may hold
+class OwnCall:
+    """What a job that is a call of gputui itself will run: its subcommand with these `words`. They may hold
     secrets and are not on its command line, which every user of the machine can read: it finds them in its
-    folder. `argv` is what the record shows as its command.
+    folder. `argv` is what the record shows as its command, and `line` as its launch line.
 
     `count` is how many devices it waits for before it becomes that command, None for a call that stays what
     it is."""
@@ -74,7 +74,7 @@ class Queued:
     count: int | None
     argv: tuple[str, ...]
     words: tuple[str, ...]
-    subcommand: str = "run"
+    line: tuple[str, ...]
 
 
 def start_job(
@@ -82,20 +82,20 @@ def start_job(
     environ: Mapping[str, str],
     name: str | None = None,
     pass_fds: Sequence[int] = (),
-    queued: Queued | None = None,
+    queued: OwnCall | None = None,
     claims: Sequence[str] = (),
-    options: LaunchOptions | None = None,
-    constraints: Sequence[str] = (),
+    request: LaunchRequest | None = None,
     tie: int | None = None,
 ) -> Job:
     """Start `launch` with `environ` changed as it says; it goes on whatever becomes of this process.
 
     `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; its
     supervisor does not keep them. `claims` are the paths of a lease's records: the supervisor empties them
-    when the job has ended. `options` are what the launch was made from, and `constraints` the words of
-    `gputui run` by which its devices were found, for a rerun. `tie` is the reading end of a pipe: once nobody
-    has its other end open, the job is stopped. Raises StartError when the command could not be started (the
-    record says so too), and JobError when there can be no record.
+    when the job has ended. `request` is what the launch was made from, for a rerun. `tie` is the reading end
+    of a pipe: once nobody has its other end open, the job is stopped.
+
+    Raises StartError when the command could not be started (the record says so too), and JobError when there
+    can be no record.
     """
     if name is not None:
         check_name(name)
@@ -103,14 +103,12 @@ def start_job(
     kept = without_secrets_of(launch)
     given = replace(
         _given(kept, new_folder(jobs_folder(environ)), name),
-        constraints=tuple(constraints),
+        launch=None if request is None else as_kept(request),
         withheld=without_secrets(launch.argv)[1],
     )
     if queued is not None:
         given = _waiting(given, queued)
         launch = launch.with_changes((FOLDER, str(given.folder)))
-    if options is not None:
-        given = replace(given, launch=as_kept(options, given))
     try:
         words = launch.argv if queued is None else queued.words
         if any("\0" in word for word in (*words, launch.directory or "")):
@@ -133,14 +131,14 @@ def start_job(
         raise JobError(f"job {given.id} has started, but its record is gone: {error}") from None
 
 
-def _waiting(given: Job, queued: Queued) -> Job:
+def _waiting(given: Job, queued: OwnCall) -> Job:
     """The job as one that waits in line: its command is the one that it will start."""
-    line = without_secrets_of(Launch(("gputui", queued.subcommand, *queued.words))).line
+    line = without_secrets_of(Launch(queued.line)).line
     argv, withheld = without_secrets(queued.argv)
     return replace(given, waits=queued.count, argv=argv, line=line, withheld=withheld)
 
 
-def _write(given: Job, claims: Sequence[str], queued: Queued | None, notify: Sequence[str]) -> None:
+def _write(given: Job, claims: Sequence[str], queued: OwnCall | None, notify: Sequence[str]) -> None:
     """The files of its record that are there before it starts. Raises OSError."""
     write_given(given)
     if claims:
@@ -156,25 +154,16 @@ def start_leased_job(
     environ: Mapping[str, str],
     lease: Lease | None,
     name: str | None = None,
-    options: LaunchOptions | None = None,
-    constraints: Sequence[str] = (),
+    request: LaunchRequest | None = None,
 ) -> Job:
     """Start `launch` as a job that holds the lease from then on; ours is given back, whatever comes of it.
 
     Raises StartError and JobError.
     """
     if lease is None:
-        return start_job(launch, environ, name, options=options, constraints=constraints)
+        return start_job(launch, environ, name, request=request)
     try:
-        job = start_job(
-            launch,
-            environ,
-            name,
-            lease.passed_on,
-            claims=lease.records,
-            options=options,
-            constraints=constraints,
-        )
+        job = start_job(launch, environ, name, lease.passed_on, claims=lease.records, request=request)
         if job.command is not None:
             supervisor = job.supervisor.pid if job.supervisor else None
             lease.belongs_to(job.command.pid, job.id, supervisor)

@@ -333,7 +333,7 @@ OPTIONS = Record(
     LaunchOptions,
     command=tuple[Words, ...],
     additions=tuple[tuple[_VARIABLE, Words], ...],
-    **{name: Annotated[Any, each.form] for name, each in table().items()},
+    **{name: Annotated[Any, each.form] for name, each in table().items()},  # type: ignore[arg-type]
 )
 
 

@@ -18,6 +18,9 @@ from gputui.launching.launch import Launch
 from gputui.launching.shell_words import one_word_for_several
 from gputui.system.landlock import LandlockError, confine, started
 
+CANNOT_START = 126
+"""What a shell ends with when a command is there and cannot be started."""
+
 
 def _shell_script(program: str, environment: Mapping[str, str]) -> str | None:
     """The path of a text file without "#!", which every shell runs as a script; None for a binary."""

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
     # (To import `hold` costs a caller next to nothing: what it needs is imported when it is called.)
     from gputui.allocating.allocation import Allocation
+    from gputui.allocating.device_request import DeviceRequest
     from gputui.choosing.order import Order
     from gputui.inventory.device import Device
-    from gputui.library.request import Limits, Names
+    from gputui.library.request import Names
     from gputui.vendors.visibility import Confine
 
 
@@ -186,10 +187,10 @@ def pick(
     Raises NotEnoughError, WaitedTooLongError, RequestError, NoSourceError, SettingsError. Warns by
     DeviceWarning.
     """
-    from gputui.library.request import Limits, warn
+    from gputui.library.request import device_request, warn
 
-    limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
-    allocation = _allocated(limits, n, devices, demo, recording, holds=False)
+    asked = device_request(n, devices, min_free, max_util, group, order, vendor, never, wait, force, window)
+    allocation = _allocated(asked, demo, recording, holds=False)
     warn(allocation, 2)
     return Picked(allocation)
 
@@ -225,11 +226,11 @@ def hold(
 
     Raises and warns as `pick` does.
     """
-    from gputui.library.request import Limits, warn
+    from gputui.library.request import device_request, warn
 
-    limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
+    asked = device_request(n, devices, min_free, max_util, group, order, vendor, never, wait, force, window)
     how = _confine(confine, demo is None and recording is None)
-    allocation = _allocated(limits, n, devices, demo, recording, holds=True, nodes=how != "never")
+    allocation = _allocated(asked, demo, recording, holds=True, nodes=how != "never")
     with held(allocation):
         warn(allocation, 3)
         yield Held(allocation, how)
@@ -237,33 +238,31 @@ def hold(
 
 def _confine(given: Confine | None, here: bool) -> Confine:
     from gputui.allocating.errors import RequestError
-    from gputui.library.agreement import how_confined
+    from gputui.allocating.settings import settings
+    from gputui.launching.launch_options import LaunchOptions
+    from gputui.requesting.prepared_launch import how_confined
     from gputui.vendors.visibility import CONFINE
 
     if given not in (None, *CONFINE):
         raise RequestError(f"confine: {given!r} is not one of {', '.join(CONFINE)}")
-    return how_confined(given, os.environ, here)
+    return how_confined(LaunchOptions(confine=given), settings(os.environ), here)
 
 
 def _allocated(
-    limits: Limits,
-    n: int | None,
-    devices: Names | None,
+    asked: DeviceRequest,
     demo: str | None,
     recording: str | os.PathLike[str] | None,
     holds: bool,
     nodes: bool = False,
 ) -> Allocation:
     from gputui.allocating.allocate import allocate
-    from gputui.inventory.light_dataclasses import replace
-    from gputui.library.request import Quiet, listed, own_purpose
+    from gputui.allocating.settings import settings
+    from gputui.library.request import Quiet, own_purpose
     from gputui.library.source import opened
     from gputui.sources.source import Want
 
-    names = None if devices is None else listed(devices)
-    request = limits.request(n, names, limits.grouping(), own_purpose())
-    if nodes:
-        request = replace(request, facts=request.facts | Want.NODES)
+    facts = Want.VERDICT | (Want.NODES if nodes else Want(0))
+    request = asked.request(settings(os.environ).rules, purpose=own_purpose(), facts=facts)
     with opened(demo, recording, request.cpu_only) as source:
         return allocate(request, source, os.environ, Quiet(), holds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -9,7 +10,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from textual.app import App, SuspendNotSupported
 
 from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
+from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.request import Request
+from gputui.allocating.settings import settings
+from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.device import Device
 from gputui.inventory.errors import GputuiError
@@ -19,9 +23,9 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 
@@ -110,7 +114,7 @@ def _confined(app_state: AppState, environ: Mapping[str, str], asking: Callable[
     """Raises CannotConfineError, SettingsError."""
     from gputui.launching.compose import compose
     from gputui.launching.confine import confined
-    from gputui.library.agreement import how_confined
+    from gputui.requesting.prepared_launch import how_confined
 
     launch, snapshot = app_state.launch, app_state.snapshot
     if snapshot is None or app_state.label or not launch.devices:
@@ -126,7 +130,7 @@ def _confined(app_state: AppState, environ: Mapping[str, str], asking: Callable[
             intent,
         )
 
-    how = how_confined(app_state.options.confine, environ)
+    how = how_confined(app_state.options, settings(environ))
     return confined(launch, made, app_state.intent, snapshot, environ, how, asking=asking)
 
 
@@ -188,20 +192,25 @@ def _ended(status: int) -> str:
     return "done" if status == 0 else f"ended with status {status}"
 
 
+def request_of(app_state: AppState) -> LaunchRequest:
+    """The launch of the screen as its job keeps it: without its devices, with what they were selected for."""
+    group = None if app_state.grouping == ALL_REDUCE else app_state.grouping
+    return LaunchRequest(app_state.options, DeviceRequest(group=group, order=app_state.order))
+
+
 def as_job(
     launch: Launch,
     environ: Mapping[str, str],
     lease: Lease | None = None,
-    options: LaunchOptions | None = None,
+    request: LaunchRequest | None = None,
     labels: Sequence[str] = (),
-    constraints: Sequence[str] = (),
 ) -> tuple[str, bool]:
     """Start the launch as a job on the devices with these labels; what became of it, and whether it runs."""
     from gputui.jobs.job import JobError
     from gputui.jobs.start import start_leased_job
 
     try:
-        job = start_leased_job(launch, environ, lease, options=options, constraints=constraints)
+        job = start_leased_job(launch, environ, lease, request=request)
     except (JobError, StartError) as error:
         return str(error), False
     where = f" on {gpus(labels)}" if labels else ""
@@ -211,9 +220,8 @@ def as_job(
 def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitRequest) -> tuple[str, bool]:
     """Start a job that waits for devices; which place it has, and whether it waits."""
     from gputui.allocating.queue import waiters
-    from gputui.jobs.again import constraint_words
     from gputui.jobs.job import JobError
-    from gputui.jobs.queued import queue_job, words_of
+    from gputui.jobs.queued import queue_job
     from gputui.tui.wait_request import place_in_line
 
     if app_state.label:
@@ -221,13 +229,15 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitReques
         place = place_in_line(request, line, app_state.snapshot)
         return f"{app_state.label}: nothing is queued here; you would be {place}", False
     place = place_in_line(request, waiters(environ), app_state.snapshot)
-    options = app_state.options
-    words = words_of(options, request.count, request.grouping, request.keys)
+    names = None if request.keys is None else ",".join(request.keys)
+    devices = DeviceRequest(
+        count=request.count if names is None else None,
+        names=names,
+        group=None if request.grouping == ALL_REDUCE else request.grouping,
+        wait=math.inf,
+    )
     try:
-        constraints = ["--wait", *constraint_words(request.grouping)]
-        waiting = queue_job(
-            words, options.command, request.count, environ, options=options, constraints=constraints
-        )
+        waiting = queue_job(LaunchRequest(app_state.options, devices), request.count, environ)
     except (JobError, StartError) as error:
         return str(error), False
     return f"job {waiting.id} is {place}: Q shows the queue, D the job", True

@@ -49,6 +49,7 @@ from gputui.jobs.wait import refreshed, wait_for_any
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.start import StartError
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.system.ending_signals import EndedError, without_signals
 from gputui.vendors.registry import vendors_of
@@ -72,7 +73,7 @@ class Planned:
     request: Request
     approve: Approve
     launch: Callable[[Allocation, LaunchOptions], Launch]
-    options: LaunchOptions
+    asked: LaunchRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +176,13 @@ class Runner:
         opened: Callable[[bool], AbstractContextManager[Source]],
         listener: Listener,
         limits: Limits,
-        constraints: Sequence[str] = (),
         held: Allocation | None = None,
         reads: bool = True,
     ) -> None:
         self.experiment = experiment
         self._planned, self._environ, self._job_environ = planned, environ, job_environ
         self._opened, self._listener, self._limits = opened, listener, limits
-        self._constraints, self._reads = constraints, reads
+        self._reads = reads
         self._stack = contextlib.ExitStack()
         self._source: Source | None = None
         self._metric = re.compile(experiment.metric) if experiment.metric is not None else None
@@ -333,12 +333,12 @@ class Runner:
         planned, before = self._planned[place], self.experiment.rows[place].run_of(number)
         run = Run(number, None, "running", attempts=(before.attempts if before else 0) + 1)
         try:
-            launch, options = self._made_ready(planned, held, place, number)
+            launch, asked = self._made_ready(planned, held, place, number)
             if number:
                 labels = tuple(map(held.allocation.snapshot.label, launch.devices))
                 self.experiment = self.experiment.with_run(place, run, devices=labels)
             with without_signals():
-                job = self._job(place, number, held, launch, options)
+                job = self._job(place, number, held, launch, asked)
                 shared = held if held is self._for_all or self._limits.memory is not None else None
                 if shared is not None:
                     shared.runs.add((place, number))
@@ -353,14 +353,14 @@ class Runner:
 
     def _made_ready(
         self, planned: Planned, held: _Held, place: int, number: int
-    ) -> tuple[Launch, LaunchOptions]:
-        """The launch of a run and its options, once the command before it has ended. Raises StartError."""
+    ) -> tuple[Launch, LaunchRequest]:
+        """The launch of a run and its request, once the command before it has ended. Raises StartError."""
         name = str(place + 1) if number == 1 else f"{place + 1}.{number}"
         folder = Path(self.experiment.directory or Path.cwd()) / self.experiment.id / name
-        options = _in_folder(planned.options, str(folder))
+        options = _in_folder(planned.asked.options, str(folder))
         before = self._limits.before.replace(RUN_FOLDER, shlex.quote(str(folder)))
         try:
-            if options != planned.options or before != self._limits.before:
+            if options != planned.asked.options or before != self._limits.before:
                 folder.mkdir(parents=True, exist_ok=True)
             launch = planned.launch(held.allocation, options)
             if before:
@@ -372,21 +372,20 @@ class Runner:
                     self._listener.remark(f"--before ended with status {done.returncode}")
         except OSError as error:
             raise StartError(f"{folder}: {error.strerror}", 126) from None
-        return launch, options
+        return launch, replace(planned.asked, options=options)
 
-    def _job(self, place: int, number: int, held: _Held, launch: Launch, options: LaunchOptions) -> Job:
+    def _job(self, place: int, number: int, held: _Held, launch: Launch, asked: LaunchRequest) -> Job:
         """The job of a run. Raises StartError, JobError."""
         name, lease = job_name(self.experiment, place, number), held.allocation.lease
         if self._limits.memory is None and held is not self._for_all:
-            return start_leased_job(launch, self._job_environ, lease, name, options, self._constraints)
+            return start_leased_job(launch, self._job_environ, lease, name, asked)
         return start_job(
             launch,
             self._job_environ,
             name,
             lease.passed_on if lease else (),
             claims=lease.records if lease else (),
-            options=options,
-            constraints=self._constraints,
+            request=asked,
             tie=self._tie,
         )
 

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.app import App
 from textual.screen import Screen
 
+from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.settings import ScreenSettings
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.named_devices import short_names
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.on_box import line, start_detached, words_on
+from gputui.jobs.on_box import line_on, start_detached, words_on
 from gputui.jobs.queued import this_gputui
 from gputui.launching.launch import Launch
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
@@ -168,25 +171,31 @@ class BoxLaunch:
         self._view, self._launch, self._environ, self._selection = view, launch, environ, selection
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The words of the call; () where nothing is selected, or there is no command."""
-        box, selected = self._selection.box, self._selection.selected
-        if box is None or selected.snapshot is None or self.missing:
-            return ()
+    def request(self) -> LaunchRequest | None:
+        """What is asked of the box; None where nothing is selected, or there is no command."""
+        selected = self._selection.selected
+        if self._selection.box is None or selected.snapshot is None or self.missing:
+            return None
         names = short_names(selected.selection.keys, selected.snapshot)
-        return words_on(box, names, self._view.app_state.options, selected.grouping)
+        return self._of(names, selected.grouping)
+
+    def _of(self, names: Sequence[str], grouping: Grouping = ALL_REDUCE) -> LaunchRequest:
+        """The main screen's command on devices with these names, and only if all of them are free then."""
+        group = None if grouping == ALL_REDUCE else grouping
+        devices = DeviceRequest(names=",".join(names), if_free=True, group=group)
+        return LaunchRequest(self._view.app_state.options, devices)
 
     @property
     def line(self) -> str:
         """The call as it is shown, copied and started; "" where there is none."""
-        return line(self.words) if self.words else ""
+        box, request = self._selection.box, self.request
+        return line_on(box, request) if request is not None and box is not None else ""
 
     def outline(self, box: str | None) -> str:
         """The call on that box as far as it is known before devices are selected; "" without a command."""
-        options = self._view.app_state.options
-        if not options.command or box is None:
+        if not self._view.app_state.options.command or box is None:
             return ""
-        return line(words_on(box, (_LIST,), options))
+        return line_on(box, self._of((_LIST,)))
 
     @property
     def launcher(self) -> str:
@@ -209,6 +218,7 @@ class BoxLaunch:
 
     def start(self, state: BoxState | None, detached: bool) -> None:
         """Start it on that box: in this terminal, or as a job that nobody follows."""
+        box, request = self._selection.box, self.request
         if not self._selection.selected.selection.keys:
             self._view.show_message(SELECT_FIRST, "warn")
         elif not self._view.app_state.options.command:
@@ -217,10 +227,12 @@ class BoxLaunch:
             return
         elif (why := why_not(state)) is not None:
             self._view.show_message(why, "lost")
+        elif box is None or request is None:
+            return
         elif detached:
-            self._detach()
+            self._detach(box, request)
         else:
-            ended = self._launch.lend_terminal(Launch(this_gputui(self.words)), self.line)
+            ended = self._launch.lend_terminal(Launch(this_gputui(words_on(box, request))), self.line)
             if ended is not None:
                 text = f"{self._selection.box}: {ended.how}" if ended.how else ended.text
                 self._view.show_message(text, "" if ended.good else "lost")
@@ -232,8 +244,8 @@ class BoxLaunch:
             self._view.show_message(f"{label}: these boxes are simulated, and nothing is started", "warn")
         return bool(label)
 
-    def _detach(self) -> None:
-        words, box, keys = self.words, self._selection.box, self._selection.selected.selection
+    def _detach(self, box: str, request: LaunchRequest) -> None:
+        keys = self._selection.selected.selection
         app = self._view.app
         self._view.show_message(f"starting on {box} …", passing=True)
 
@@ -246,7 +258,7 @@ class BoxLaunch:
             self._view.redraw_page()
 
         def work() -> None:
-            app.call_later(told, *start_detached(words, self._environ))
+            app.call_later(told, *start_detached(box, request, self._environ))
 
         in_background("start on another box", work)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.selection import Selection
 from gputui.inventory.errors import GputuiError
@@ -24,9 +25,9 @@ from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation
-    from gputui.jobs.again import Again
     from gputui.jobs.job import Job
     from gputui.launching.launch import Launch
+    from gputui.requesting.launch_request import LaunchRequest
 
 _PATIENCE = 5.0
 """Seconds to wait for the devices of a rerun to be read again, or three readings where those take longer."""
@@ -36,12 +37,12 @@ _PATIENCE = 5.0
 class _Pending:
     """A rerun whose devices are held and are being read again since `since` (`time.monotonic`).
 
-    `kept` is what its own record gets, for the next rerun."""
+    `request` is what its own record gets, for the next rerun."""
 
     app_state: AppState
     allocation: Allocation
     since: float
-    kept: Again
+    request: LaunchRequest
 
 
 class JobsController:
@@ -90,7 +91,7 @@ class JobsController:
 
         kept = again(job)
         # (What it says of devices is read with the next reading.)
-        self._view.set_app_state(replace(self._view.app_state, options=kept.options))
+        self._view.set_app_state(replace(self._view.app_state, options=kept.request.options))
         lacks = kept.lacks(self._environ)
         told = f"the command of job {job.id} is on the launch line"
         return f"{told}; {lacks}" if lacks else told
@@ -105,10 +106,6 @@ class JobsController:
     def best_for(self, job: Job) -> tuple[AppState | None, str]:
         """What a rerun of a job would start, on the best devices that are free now, and which these are; or
         None, and why it cannot be started."""
-        from gputui.cli.common import WrongCallError
-        from gputui.cli.launch_call import NEAR
-        from gputui.cli.rules import with_rules
-        from gputui.cli.run import parser
         from gputui.jobs.again import again
         from gputui.jobs.queued import CALLS, call_of
         from gputui.launching.environment_hints import THREADS, threads_near
@@ -120,30 +117,26 @@ class JobsController:
         lacks = kept.lacks(self._environ)
         if lacks is not None:
             return None, lacks
-        options, count, constraints, *_ = kept
-        try:
-            asked = parser().parse_args(constraints)
-        except WrongCallError as error:
-            return None, f"the constraints of job {job.id} cannot be read: {error}"
+        options, asked = kept.request.options, kept.request.devices
         none_selected = replace(
             self._view.app_state,
             options=options,
-            rules=with_rules(self._view.app_state.rules, asked),
+            rules=asked.rules(self._view.app_state.rules),
             selection=Selection(),
             verdicts_when_selected={},
             suggestion=None,
             order=None,
             command_choice=None,
         )
-        if not count:
+        if asked.count is None:
             return self._startable(none_selected.cpu_only(), "CPU only")
         selected, reason = none_selected.select_best(
-            count, asked.group or ALL_REDUCE, order=asked.order or "best"
+            asked.count, asked.group or ALL_REDUCE, order=asked.order or "best"
         )
         snapshot = selected.snapshot
         if not selected.selection or snapshot is None:
             return None, f"{reason}; gputui jobs rerun {job.id} --wait waits for them"
-        if asked.threads == NEAR:
+        if kept.request.near:
             threads = threads_near(snapshot, selected.selected)
             near = () if threads is None else ((THREADS, str(threads)),)
             selected = replace(
@@ -178,7 +171,7 @@ class JobsController:
         from gputui.cli.experiment_call import variants_of
         from gputui.jobs.again import again
 
-        count = again(job).number
+        count = again(job).request.devices.count
         devices = (
             "without devices" if not count else f"on the best {count} free" if count > 1 else "on one GPU"
         )
@@ -189,19 +182,20 @@ class JobsController:
         """Start a comparison of variants of a job's command as a job; what to tell."""
         from gputui.allocating.errors import RequestError
         from gputui.cli.common import WrongCallError
-        from gputui.cli.experiment_call import prepared
+        from gputui.cli.experiment_call import prepared, says_devices
         from gputui.jobs.again import again
         from gputui.jobs.job import JobError
         from gputui.jobs.queued import call_job
-        from gputui.launching.launch_options import words_of
         from gputui.launching.start import StartError
 
-        options, count, constraints, *_ = again(job)
-        devices = ("-n", str(count), *constraints) if count else ("--gpus", "none")
-        words = [*_without_devices(line, devices), *words_of(options), *_compare_words(line)]
+        request = again(job).request
+        if says_devices(_compare_words(line)):
+            request = replace(request, devices=DeviceRequest())
+        command = request.options.command
+        words = [*request.words[: -len(command) - 1], *_compare_words(line)]
         try:
-            prepared("comparison", words, options.command)
-            started = call_job("compare", words, options.command, self._environ)
+            prepared("comparison", words, command)
+            started = call_job("compare", words, command, self._environ)
         except (WrongCallError, RequestError, JobError, StartError) as error:
             return f"nothing is started: {error}"
         return f"job {started.id} compares: V shows how far it is"
@@ -218,7 +212,7 @@ class JobsController:
         if in_the_way:
             allocation.release()
             return f"nothing is started: {'; '.join(in_the_way)}"
-        pending = _Pending(app_state, allocation, time.monotonic(), again(job))
+        pending = _Pending(app_state, allocation, time.monotonic(), again(job).request)
         if not app_state.selected:
             # No device to read.
             return self._as_job(pending, app_state.launch)
@@ -270,15 +264,9 @@ class JobsController:
     def _as_job(self, pending: _Pending, launch: Launch) -> str:
         from gputui.tui import start_launch
 
-        kept = pending.kept
         text, _ = pending.allocation.start(
             lambda lease: start_launch.as_job(
-                launch,
-                self._environ,
-                lease,
-                kept.options,
-                pending.allocation.labels,
-                kept.constraints,
+                launch, self._environ, lease, pending.request, pending.allocation.labels
             )
         )
         warnings = "; ".join(notice.text for notice in pending.allocation.notices)
@@ -302,10 +290,3 @@ def _compare_words(line: str) -> list[str]:
     from gputui.cli.experiment_call import with_vary
 
     return with_vary(split(line))
-
-
-def _without_devices(line: str, devices: Sequence[str]) -> Sequence[str]:
-    """The words that say which devices, unless the line varies them or says so itself."""
-    from gputui.cli.experiment_call import says_devices
-
-    return () if says_devices(_compare_words(line)) else devices

@@ -370,14 +370,9 @@ class LaunchController:
             text, good = ended.text, ended.good
             self._view.repaint()
         else:
-            from gputui.jobs.again import constraint_words
-
-            now = self._view.app_state
-            options, constraints = now.options, constraint_words(now.grouping, now.order)
+            request = start_launch.request_of(self._view.app_state)
             text, good = allocation.start(
-                lambda lease: start_launch.as_job(
-                    launch, self._environ, lease, options, allocation.labels, constraints
-                )
+                lambda lease: start_launch.as_job(launch, self._environ, lease, request, allocation.labels)
             )
             text += ": D shows it" if good else ""
             if good and self._view.app_state.selected:

@@ -170,7 +170,7 @@ class BoxesScreen(ListPage):
 
     def _does(self, binding: Binding) -> bool:
         # (Without a selection they say what they lack; r is named beside ⏎ where both do the same.)
-        if binding.action in ("run", "start(False)", "start(True)", "copy") and not self.launch.words:
+        if binding.action in ("run", "start(False)", "start(True)", "copy") and self.launch.request is None:
             return False
         if binding.action == "start(False)" and self._device is not None:
             return False
