@@ -305,10 +305,9 @@ def _ctrl_c(*sessions: Session) -> Iterator[None]:
         boxes = ",".join(session.alias for session in sessions)
         say(f"left {boxes}: a job there that has not heard Ctrl-C goes on (`gputui jobs --hosts {boxes}`)")
         raise
-    except BaseException:
-        signal.signal(signal.SIGINT, before)
-        raise
-    signal.signal(signal.SIGINT, before)
+    finally:
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, before)
 
 
 def _tell(*sessions: Session, line: bytes = b"") -> None:
