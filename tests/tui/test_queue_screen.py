@@ -10,8 +10,8 @@ from typing import Any
 
 from gputui.allocating.queue import waiters
 from gputui.inventory.claim import Claim
+from gputui.inventory.job import Job
 from gputui.inventory.waiter import Waiter
-from gputui.jobs.job import Job
 from gputui.jobs.start import Queued
 from gputui.jobs.wait import refreshed
 from gputui.tui.app_state import AppState

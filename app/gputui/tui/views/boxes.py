@@ -50,13 +50,11 @@ class ShownBox:
         return sum(verdict.state == "free" for verdict in self.verdicts.values())
 
 
-def headline(shown: Sequence[ShownBox], only_free: bool, hidden: tuple[int, int], width: int) -> Line:
-    """The rule at the top; `hidden` are the numbers of lines above and below what is seen."""
+def headline(shown: Sequence[ShownBox], only_free: bool, end: str, width: int) -> Line:
+    """The rule at the top, with something at its end."""
     free = sum(box.free for box in shown)
     tail = f"{free} free on {sum(box.free > 0 for box in shown)} of {len(shown)}"
-    more = " ".join(f"{mark} {count}" for mark, count in zip("▲▼", hidden, strict=True) if count > 0)
-    tail = f"{tail}  {more}" if more else tail
-    return title("boxes with free devices" if only_free else "boxes", width, tail)
+    return title("boxes with free devices" if only_free else "boxes", width, tail, end)
 
 
 class Row(NamedTuple):

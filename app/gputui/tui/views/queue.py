@@ -83,7 +83,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     if snapshot is None:
         return []
     found = outlook_of(app_state)
-    lines = [headline(found, width, "  Q")]
+    lines = [headline(found, width, "Q")]
     told = _told_in_panel(found, app_state)
     # (Of a long line the first ones are shown, the rule counts all; who holds what gives way to it. In two
     # lines what is next says most.)
@@ -136,7 +136,7 @@ def headline(found: Outlook, width: int, end: str = "") -> Line:
         "" if not ours else ", yours" if ours == count == 1 else f", {'all' if ours == count else ours} yours"
     )
     tail = f"{count or 'nobody'} in line{yours}"
-    return title("queue", width, tail + end)
+    return title("queue", width, tail, end)
 
 
 def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line], list[int | None]]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
+from gputui.inventory.columns import Column, T
+
 _HANGING = 12
 """Cells that the wrapped end of a line has below its beginning, at least; else it has the whole width."""
 
@@ -96,17 +98,41 @@ def wrapped_where_free(rows: Sequence[Line], width: int, room: int, last_first: 
     return [line for whole in wholes for line in whole]
 
 
+def table_lines(
+    columns: Sequence[Column[T]], rows: Sequence[T], heading: bool = False, among: Sequence[T] | None = None
+) -> list[Line]:
+    """A line a row, below the names of the columns with `heading`. Two cells are between columns; one that
+    has nothing to say of any row is left out; the last one is as long as it is.
+
+    among   rows that the columns are wide enough for (default: these)
+    """
+    lines: list[list[Span]] = [[("  ", "")] for _ in (*rows, *[None] * heading)]
+    for column in columns:
+        texts = [column.text(row) for row in (rows if among is None else among)]
+        if not any(texts):
+            continue
+        cells = max(column.least, min(column.most, max(map(cell_len, texts))))
+        if heading:
+            cells = max(cells, cell_len(column.name))
+            lines[0].append((fit(column.name, cells, column.right) + "  ", "dim"))
+        for line, row in zip(lines[heading:], rows, strict=True):
+            last = column is columns[-1]
+            text = column.text(row)
+            line.append((text if last else fit(text, cells, column.right) + "  ", column.tone_of(row)))
+    return [tuple(line) for line in lines]
+
+
 def place_mark(rank: int | None) -> tuple[Span, ...]:
     """The place in the selection, "[1]", in five cells; blank for what is not selected."""
     slot = "" if rank is None else f"[{rank + 1}]"[:4]
     return (" " * (4 - len(slot)), ""), (slot, "slot"), (" ", "")
 
 
-def title(text: str, width: int, tail: str = "") -> Line:
-    """A section's rule: " ─ selected ───────────". `tail` stands at its end, as many of its parts (two spaces
-    between them) as fit."""
+def title(text: str, width: int, *tails: str) -> Line:
+    """A section's rule: " ─ selected ───────────". At its end stand as many of the `tails` as fit: parts with
+    two spaces between them, "" for none."""
     head = f" ─ {text} "
-    parts = tail.split("  ") if tail else []
+    parts = [part for tail in tails if tail for part in tail.split("  ")]
     # (What does not fit is left out whole: half a hint is none.)
     while parts and cell_len(head) + cell_len("  ".join(parts)) + 4 > width:
         parts.pop()
