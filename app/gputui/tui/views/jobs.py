@@ -75,7 +75,7 @@ def _rows(
     """The same as long as they are."""
     names = f"id outcome ran on{' peak' * (width >= _WITH_PEAK)} use title"
     log = " log" if width >= _WITH_LOG and any(job.last_line for job in jobs) else ""
-    return table_lines(job_columns(names + log, now, snapshot, uses), jobs)
+    return table_lines(job_columns(names + log, now, snapshot, uses), jobs, before="  ")
 
 
 def unclaimed_uses_of(app_state: AppState) -> dict[str, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from gputui.inventory.columns import Column, T
+from gputui.inventory.formatting import UNKNOWN
 
 _HANGING = 12
 """Cells that the wrapped end of a line has below its beginning, at least; else it has the whole width."""
@@ -99,27 +100,37 @@ def wrapped_where_free(rows: Sequence[Line], width: int, room: int, last_first: 
 
 
 def table_lines(
-    columns: Sequence[Column[T]], rows: Sequence[T], heading: bool = False, among: Sequence[T] | None = None
+    columns: Sequence[Column[T]],
+    rows: Sequence[T],
+    heading: bool = False,
+    among: Sequence[T] | None = None,
+    before: str = " ",
 ) -> list[Line]:
-    """A line a row, below the names of the columns with `heading`. Two cells are between columns; one that
-    has nothing to say of any row is left out; the last one is as long as it is.
+    """A line a row, below the names of the columns with `heading`. Two cells are between columns; a column of
+    which nothing is known is left out; the last one is as long as it is.
 
     among   rows that the columns are wide enough for (default: these)
+    before  stands before the first column
     """
-    lines: list[list[Span]] = [[("  ", "")] for _ in (*rows, *[None] * heading)]
+    widths: dict[Column[T], int] = {}
     for column in columns:
-        texts = [column.text(row) for row in (rows if among is None else among)]
-        if not any(texts):
-            continue
-        cells = max(column.least, min(column.most, max(map(cell_len, texts))))
-        if heading:
-            cells = max(cells, cell_len(column.name))
-            lines[0].append((fit(column.name, cells, column.right) + "  ", "dim"))
-        for line, row in zip(lines[heading:], rows, strict=True):
-            last = column is columns[-1]
-            text = column.text(row)
-            line.append((text if last else fit(text, cells, column.right) + "  ", column.tone_of(row)))
-    return [tuple(line) for line in lines]
+        texts = {column.text(row) for row in (rows if among is None else among)}
+        if texts - {"", UNKNOWN}:
+            names = [column.name] if heading else []
+            widths[column] = max(column.least, min(column.most, max(map(cell_len, [*texts, *names]))))
+
+    def line(cells: Iterable[Span]) -> Line:
+        spans = [
+            (fit(text, width, column.right) + "  ", tone)
+            for (text, tone), (column, width) in zip(cells, widths.items(), strict=True)
+        ]
+        return ((before, ""), *spans)
+
+    lines = [line((column.name, "dim") for column in widths)] if heading else []
+    for row in rows:
+        cells = [(column.text(row), column.tone_of(row)) for column in widths]
+        lines.append((*line(cells)[:-1], *cells[-1:]))
+    return lines
 
 
 def place_mark(rank: int | None) -> tuple[Span, ...]:
