@@ -182,7 +182,7 @@ def turn_columns(snapshot: Snapshot) -> tuple[Column[Turn], ...]:
         Column("USER", lambda turn: person(turn.waiter.user, turn.waiter.ours), mine, most=_MOST_USER),
         Column("WANTS", lambda turn: wants(turn.waiter, snapshot), mine),
         Column("FOR", lambda turn: age(turn.waiter.since, snapshot.time), mine, right=True, least=6),
-        Column("JOB", lambda turn: printable(turn.waiter.job or UNKNOWN), "dim"),
+        Column("JOB", lambda turn: printable(turn.waiter.job or UNKNOWN), "dim", optional=True),
         Column("COMMAND", lambda turn: printable(turn.waiter.command or UNKNOWN), "dim"),
     )
 

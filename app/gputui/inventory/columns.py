@@ -24,6 +24,7 @@ class Column(Generic[T]):
     tone   a style of the screen ("strong", "dim", "warn", …), "" for plain
     right  whether numbers are aligned at the right
     least, most   cells that the screen gives it
+    optional      whether the screen leaves it out where no row has the fact
     """
 
     name: str
@@ -32,6 +33,7 @@ class Column(Generic[T]):
     right: bool = False
     least: int = 0
     most: int = 1000
+    optional: bool = False
 
     def tone_of(self, row: T) -> str:
         """The tone of this fact of a row."""

@@ -18,7 +18,17 @@ from gputui.choosing.queue_outlook import (
 )
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, clip, hanging, table_lines, title, width_of, wrap, wrapped_where_free
+from gputui.tui.views.text import (
+    Line,
+    clip,
+    column_widths,
+    hanging,
+    table_lines,
+    title,
+    width_of,
+    wrap,
+    wrapped_where_free,
+)
 
 _LEAST_COMMAND = 6
 """Cells below which the page has no column of commands: three letters of one say nothing."""
@@ -123,7 +133,8 @@ def _in_line(found: Outlook, shown: Sequence[Turn], snapshot: Snapshot) -> list[
         ((f" next {who(turn.waiter)}: ", "strong"), (in_the_way(turn, snapshot), ""))
         for turn in found.next[:1]
     ]
-    return [*table_lines(turn_columns(snapshot), shown, among=found.turns), *reasons]
+    widths = column_widths(turn_columns(snapshot), found.turns)
+    return [*table_lines([], shown, widths=widths), *reasons]
 
 
 def headline(found: Outlook, width: int, end: str = "") -> Line:

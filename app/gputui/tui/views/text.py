@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
@@ -99,38 +99,46 @@ def wrapped_where_free(rows: Sequence[Line], width: int, room: int, last_first: 
     return [line for whole in wholes for line in whole]
 
 
+def column_widths(
+    columns: Iterable[Column[T]], rows: Sequence[T], heading: bool = False
+) -> dict[Column[T], int]:
+    """The columns with the cells that they need for these rows, and for their names with `heading`. One that
+    says nothing of any row is left out."""
+    widths: dict[Column[T], int] = {}
+    for column in columns:
+        texts = {column.text(row) for row in rows}
+        if texts - ({"", UNKNOWN} if column.optional else {""}):
+            names = [column.name] if heading else []
+            widths[column] = max(column.least, min(column.most, max(map(cell_len, [*texts, *names]))))
+    return widths
+
+
 def table_lines(
     columns: Sequence[Column[T]],
     rows: Sequence[T],
     heading: bool = False,
-    among: Sequence[T] | None = None,
     before: str = " ",
+    widths: Mapping[Column[T], int] | None = None,
 ) -> list[Line]:
-    """A line a row, below the names of the columns with `heading`. Two cells are between columns; a column of
-    which nothing is known is left out; the last one is as long as it is.
+    """A line a row, below the names of the columns with `heading`. Two cells are between columns; the last
+    one is as long as it is.
 
-    among   rows that the columns are wide enough for (default: these)
     before  stands before the first column
+    widths  the columns and their cells, where they are not those of `column_widths`
     """
-    widths: dict[Column[T], int] = {}
-    for column in columns:
-        texts = {column.text(row) for row in (rows if among is None else among)}
-        if texts - {"", UNKNOWN}:
-            names = [column.name] if heading else []
-            widths[column] = max(column.least, min(column.most, max(map(cell_len, [*texts, *names]))))
+    if widths is None:
+        widths = column_widths(columns, rows, heading)
 
-    def line(cells: Iterable[Span]) -> Line:
-        spans = [
+    def line(cells: Sequence[Span]) -> Line:
+        fitted = [
             (fit(text, width, column.right) + "  ", tone)
             for (text, tone), (column, width) in zip(cells, widths.items(), strict=True)
         ]
-        return ((before, ""), *spans)
+        return ((before, ""), *fitted[:-1], *cells[-1:])
 
-    lines = [line((column.name, "dim") for column in widths)] if heading else []
-    for row in rows:
-        cells = [(column.text(row), column.tone_of(row)) for column in widths]
-        lines.append((*line(cells)[:-1], *cells[-1:]))
-    return lines
+    every = [[(column.name, "dim") for column in widths]] if heading else []
+    every += [[(column.text(row), column.tone_of(row)) for column in widths] for row in rows]
+    return [*map(line, every)]
 
 
 def place_mark(rank: int | None) -> tuple[Span, ...]:
