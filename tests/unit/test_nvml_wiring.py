@@ -16,12 +16,13 @@ from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality
 from gputui.sources.simulated.boxes import BOXES
-from gputui.sources.simulated.spec import Box, bridged, sockets, uniform
+from gputui.sources.simulated.spec import Box, sockets, uniform
 from gputui.sources.source import Want
 from gputui.system.processes import ProcessTable
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 from simnvml.rendering import Facts
+from unit.simulated_gpus import bridged
 
 NOT_SUPPORTED, NO_PERMISSION, GPU_IS_LOST, UNKNOWN = 3, 4, 15, 999
 LEVEL, PEER = "nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetP2PStatus"

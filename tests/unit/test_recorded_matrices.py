@@ -19,10 +19,11 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of
-from gputui.sources.simulated.spec import bridged, sockets, uniform
+from gputui.sources.simulated.spec import sockets, uniform
 from gputui.sources.source import Want
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
+from unit.simulated_gpus import bridged
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "topologies").glob("*.txt"))
 
