@@ -21,6 +21,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import sockets, uniform
 from gputui.sources.source import Want
+from gputui.system.root import Root
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 from unit.simulated_gpus import bridged
@@ -53,7 +54,7 @@ class Computing:
         return self.look(sysfs.make(self.root, box))
 
     def look(self, root: Path) -> Snapshot:
-        source = NvmlSource(sysfs=root)
+        source = NvmlSource(root=Root(str(root.parent)))
         try:
             return source.read(Want.NAMES | Want.TOPOLOGY)
         finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gputui.inventory.device import Apart, Device, FaultKind
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix
+from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix, each_pair
 from gputui.inventory.process import Kind
 from gputui.inventory.topology import Locality
 
@@ -230,7 +230,4 @@ def sockets(
     """Consecutive groups of so many devices, joined `inside` a group and `across` groups: by words, or by the
     kernel's weights. `own` is the diagonal."""
     group = [place for place, size in enumerate(groups) for _ in range(size)]
-    return tuple(
-        tuple(own if i == j else inside if a == b else across for j, b in enumerate(group))
-        for i, a in enumerate(group)
-    )
+    return each_pair(len(group), lambda i, j: inside if group[i] == group[j] else across, own)

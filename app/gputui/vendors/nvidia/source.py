@@ -17,6 +17,7 @@ from gputui.inventory.link import LinkMatrix, PeerMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoHardwareError, NoSourceError, Want
+from gputui.system.root import HERE, Root
 from gputui.vendors.nvidia.gpu import Gpu, bare, text_of, words_of
 from gputui.vendors.nvidia.patience import LITTLE_PATIENCE, PATIENCE, Part, Reader, Turn
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
 NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
 
+_FUNCTIONS = "/sys/bus/pci/devices"
 _VENDOR_ID, _DISPLAY = "0x10de", "0x03"
 """Of PCI functions in /sys: NVIDIA's, and the class of VGA and 3D controllers (pci_ids.h)."""
 
@@ -49,7 +51,7 @@ REMEDIES: dict[int, str] = {
 
 class NvmlSource:
     """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch, `ticks`
-    seconds that only grow; `sysfs` is where the kernel shows its devices. A GPU of which no call comes back
+    seconds that only grow; `root` has the kernel's files. A GPU of which no call comes back
     for `patience` seconds (None: those of patience.py) is left out until it does. `confined`: whether this
     process can open some of the devices only."""
 
@@ -57,14 +59,14 @@ class NvmlSource:
         self,
         processes: ProcessTable | None = None,
         clock: Callable[[], float] = time.time,
-        sysfs: str | os.PathLike[str] = "/sys",
+        root: Root = HERE,
         ticks: Callable[[], float] = time.monotonic,
         patience: float | None = None,
         confined: bool = False,
     ) -> None:
         self.label = ""
         self._processes = processes
-        self._clock, self._sysfs, self._ticks = clock, sysfs, ticks
+        self._clock, self._root, self._ticks = clock, root, ticks
         self._nvml: Any = None
         self._host = Host()
         self._gpus: list[Gpu] = []
@@ -92,7 +94,7 @@ class NvmlSource:
         try:
             self._start()
         except NoSourceError as error:
-            if _shows_no_card(self._sysfs):
+            if _shows_no_card(self._root):
                 raise NoHardwareError(*error.args) from None
             raise
 
@@ -147,19 +149,18 @@ class NvmlSource:
         if Want.NODES in want:
             self._for_each(list(self._gpus), lambda gpu: gpu.read_nodes())
         wiring = want & (Want.LINKS | Want.TOPOLOGY)
-        keys = tuple(device.key for gpu in self._gpus for device in gpu.devices)
+        keys = self._keys
         if wiring or (self._wired.links and (keys != self._wired.keys or self._wiring_is_due())):
             # Instances have come or gone, or something could not be read: the box is asked again.
             self._read_wiring(wiring or self._wired.want, keys, among)
         for gpu in self._gpus:
             gpu.keep_processes(self._processes.lives if self._processes else lambda pid: False)
-        devices = tuple(device for gpu in self._gpus for device in gpu.devices)
-        if self._wired.links and tuple(device.key for device in devices) != self._wired.keys:
+        if self._wired.links and self._keys != self._wired.keys:
             # A GPU was lost over its links, and its instances are gone with it.
-            self._read_wiring(self._wired.want, tuple(device.key for device in devices), among)
+            self._read_wiring(self._wired.want, self._keys, among)
         if Want.OWNERS in want or self._processes is not None:
             self._find_owners(want)
-            devices = tuple(device for gpu in self._gpus for device in gpu.devices)
+        devices = tuple(device for gpu in self._gpus for device in gpu.devices)
         devices = self._with_activity(devices, want, detailed)
         wired = self._wired
         return Snapshot(
@@ -171,6 +172,10 @@ class NvmlSource:
             peers=wired.peers,
             topology=wired.topology,
         )
+
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        return tuple(device.key for gpu in self._gpus for device in gpu.devices)
 
     def _leave_out_refused(self) -> None:
         """In a confined process, without the GPUs that NVML counts and refuses (nvml.h,
@@ -448,10 +453,10 @@ class NvmlSource:
         for place, gpu in enumerate(rows):
             # A MIG instance is where its GPU is, which stands before it.
             near.append(wiring.locality(place) if gpu else near[-1])
-        rdma = Rdma(self._sysfs)
+        rdma = Rdma(self._root)
         bus_ids = [gpu.device.pci_bus_id if gpu else None for gpu in rows]
         nics, nic_links = rdma.nics(), rdma.links(bus_ids)
-        return Topology(tuple(near), nics, nic_links, between_cpus())
+        return Topology(tuple(near), nics, nic_links, between_cpus(self._root))
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,20 +514,14 @@ def _shut_down(nvml: Any) -> None:
         nvml.nvmlShutdown()
 
 
-def _shows_no_card(sysfs: str | os.PathLike[str]) -> bool:
+def _shows_no_card(root: Root) -> bool:
     """Whether the kernel lists PCI devices, and no display controller of NVIDIA's among them."""
-    from pathlib import Path
 
-    def is_card(function: Path) -> bool:
-        with contextlib.suppress(OSError, ValueError):
-            vendor, kind = ((function / name).read_text().strip() for name in ("vendor", "class"))
-            return vendor == _VENDOR_ID and kind.startswith(_DISPLAY)
-        return False
+    def is_card(function: str) -> bool:
+        vendor, kind = (root.text(f"{_FUNCTIONS}/{function}/{name}") or "" for name in ("vendor", "class"))
+        return vendor == _VENDOR_ID and kind.startswith(_DISPLAY)
 
-    try:
-        functions = list((Path(sysfs) / "bus" / "pci" / "devices").iterdir())
-    except OSError:
-        return False
+    functions = root.names(_FUNCTIONS)
     return bool(functions) and not any(map(is_card, functions))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gputui.inventory.link import SELF, LinkMatrix, PeerMatrix
+from gputui.inventory.link import LinkMatrix, PeerMatrix, each_pair
 from gputui.vendors.nvidia.gpu import (
     FUNCTION_NOT_FOUND,
     INVALID_ARGUMENT,
@@ -82,8 +82,7 @@ class Wiring:
 
     def unknown(self) -> tuple[tuple[str | None, ...], ...]:
         """A matrix in which nothing is known; asks nothing."""
-        places = range(len(self._gpus))
-        return tuple(tuple(SELF if i == j else None for j in places) for i in places)
+        return each_pair(len(self._gpus), lambda i, j: None)
 
     def _go_on(self) -> None:
         """Before each call, and before a GPU is marked. Raises LeftBehindError."""
@@ -140,13 +139,8 @@ class Wiring:
             return Locality()
 
     def _each_pair(self, fact: Any) -> tuple[tuple[str | None, ...], ...]:
-        known = [ends is not None for ends in self._ends]
-        return tuple(
-            tuple(
-                SELF if i == j else fact(i, j) if known[i] and known[j] else None for j in range(len(known))
-            )
-            for i in range(len(known))
-        )
+        ends = self._ends
+        return each_pair(len(ends), lambda i, j: None if ends[i] is None or ends[j] is None else fact(i, j))
 
     def _pair(self, function: Any, i: int, j: int, *more: Any) -> Any:
         self._go_on()
