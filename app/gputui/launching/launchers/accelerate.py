@@ -57,7 +57,6 @@ class Accelerate(ScriptLauncher):
     """`accelerate launch --num_processes=N --gpu_ids=all … train.py`."""
 
     name = "accelerate"
-    own_choice = "gpu_ids of its configuration is used, not the selected devices (--gpu_ids=all)"
     options = OPTIONS
     starter = ("accelerate", "launch")
     module = _MODULE

@@ -238,7 +238,6 @@ class ScriptLauncher(ABC):
     module: str
     as_module: str = "--module"
     as_program: str = "--no_python"
-    own_choice: str = ""
 
     @abstractmethod
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:

@@ -73,7 +73,6 @@ class Deepspeed(ScriptLauncher):
     """`deepspeed --include=localhost:0,2 --master_port=P train.py`, or its second stage."""
 
     name = "deepspeed"
-    own_choice = "it sorts the devices, and uses all if none is selected"
     options = OPTIONS
     starter = ("deepspeed",)
     module = _MODULE
