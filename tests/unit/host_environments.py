@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from gputui.launching.wrappers import behind_env
+
 T = TypeVar("T")
 
 
@@ -39,7 +41,11 @@ class Told:
         return self.versions.get(package)
 
     def interpreter(self, path: str) -> tuple[str, ...] | None:
-        return self.interpreters.get(path)
+        first = self.files.get(path, "").partition("\n")[0]
+        words = tuple(first.removeprefix("#!").split()) if first.startswith("#!") else None
+        if words and words[0].endswith("/env"):
+            words = behind_env(words)
+        return self.interpreters.get(path, words)
 
     def names(self) -> tuple[str, ...]:
         return ("localhost", "127.0.0.1", "this-box")

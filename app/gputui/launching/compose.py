@@ -422,7 +422,7 @@ def _warn_of_lists(
         if others:
             text = f"{named.words} in the command overrides the selected devices"
             notices.asks_for_others(named.words, text, named.listed)
-    for warning in (*intent.warnings, *intent.doubts):
+    for warning in intent.warnings:
         notices.warn(warning)
     number = f"{devices_text(len(devices))} selected"
     if intent.needs is not None and devices and intent.needs.number > len(devices):

@@ -8,12 +8,14 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from gputui.inventory.others_files import beginning, not_read, text_beginning
+from gputui.launching.wrappers import behind_env
 
 T = TypeVar("T")
 
@@ -23,6 +25,15 @@ _MOST = 1 << 16
 """Bytes of a configuration that are read at most: a file named by mistake may be of any size."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+_MOST_LINES = 1024
+"""Bytes at the beginning of a script in which its interpreter is looked for."""
+
+_EXEC = re.compile(rb"'''exec' (.+) \"\$0\" \"\$@\"")
+"""The second line that pip (distlib) and uv write where the interpreter's path is too long for a first line,
+has a space in it, or is relative to the script."""
+
+_BESIDE = b'"$(dirname -- "$(realpath -- "$0")")"/'
 
 _NOT_BESIDE = ("env", "sh")
 """Programs in the first line of a script that are not its interpreter."""
@@ -110,9 +121,6 @@ class ThisHost:
         return self._versions[key]
 
     def interpreter(self, path: str) -> tuple[str, ...] | None:
-        # (That module knows the launchers, and they ask here.)
-        from gputui.launching.interpreter import shebang
-
         return shebang(path)
 
     def names(self) -> tuple[str, ...]:
@@ -166,13 +174,44 @@ def _version(package: str, program: str) -> tuple[int, ...] | None:
 def _environments(program: str) -> list[Path]:
     """The environments that a script may belong to: its interpreter's, then that of its own folder."""
     homes = [Path(program).parent.parent]
-    try:
-        first = beginning(program, 512)[0].partition(b"\n")[0]
-    except OSError:
-        first = b""
-    if first.startswith(b"#!"):
-        interpreter = os.fsdecode(first[2:].strip().split(b" ")[0])
-        if Path(interpreter).name not in _NOT_BESIDE:
-            # Not resolved: a virtual environment's interpreter is a link out of it.
-            homes.insert(0, Path(interpreter).parent.parent)
+    named = shebang(program)
+    # Not resolved: a virtual environment's interpreter is a link out of it.
+    if named is not None and "/" in named[0] and Path(named[0]).name not in _NOT_BESIDE:
+        homes.insert(0, Path(named[0]).parent.parent)
     return homes
+
+
+def shebang(path: str) -> tuple[str, ...] | None:
+    """The interpreter that a script's first lines name, with its options; None where there is none.
+
+    `#!/usr/bin/env python3` is ("python3",), for the PATH to find.
+    """
+    try:
+        head = beginning(path, _MOST_LINES)[0]
+    except (OSError, ValueError):
+        return None
+    if not head.startswith(b"#!"):
+        return None
+    lines = head.splitlines()
+    words = os.fsdecode(lines[0][2:].strip()).split()
+    if not words:
+        return None
+    name = words[0].rsplit("/", 1)[-1]
+    if name == "sh" and len(lines) > 1:
+        trick = _EXEC.search(lines[1])
+        return _of_trick(trick[1], path) if trick else tuple(words)
+    if name == "env":
+        return behind_env(words) or None
+    # The kernel gives everything behind the first space as one word.
+    return tuple(os.fsdecode(lines[0][2:].strip()).split(None, 1))
+
+
+def _of_trick(text: bytes, path: str) -> tuple[str, ...] | None:
+    beside = text.startswith(_BESIDE)
+    try:
+        words = shlex.split(os.fsdecode(text.removeprefix(_BESIDE)))
+    except ValueError:
+        return None
+    if not words:
+        return None
+    return (str(Path(path).resolve().parent / words[0]), *words[1:]) if beside else tuple(words)

@@ -241,7 +241,7 @@ class Program:
         own = self.own(command, started_program(command))
         words, remarks = list(command[own:]), []
         if self._is_elsewhere(self._arguments(command)):
-            return tuple(command), (f"{self.name}: {self.elsewhere}",) if devices else ()
+            return tuple(command), (f"{self.name}: {self.elsewhere}",)
         places, indices = [*range(len(devices))], [device.index for device in devices]
         either = indices if _by_index(devices, context.vendors[0]) else places
         listed = {"visible": places, "all": indices, "either": either}
