@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.others_files import NotReadError, go_on, not_read, one_reading
-from gputui.launching.argument_vector import program_name, whole_number
+from gputui.launching.argument_vector import Option, program_name, whole_number
 from gputui.launching.container_command import read_container
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.intent import CommandContext
@@ -24,7 +24,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.accelerate_config import configuration
 from gputui.launching.programs import program_of
-from gputui.launching.programs.program import Given, given_options, read_mapping
+from gputui.launching.programs.program import given_options, read_mapping
 from gputui.launching.programs.serving import SERVING
 from gputui.launching.programs.training import TRAINING
 from gputui.launching.shell_script import read_shell
@@ -293,7 +293,7 @@ class _Said:
                 found |= {str(key).replace("_", "-"): value for key, value in values.items()}
         return found
 
-    def _given(self, names: Sequence[str]) -> Iterator[Given]:
+    def _given(self, names: Sequence[str]) -> Iterator[Option]:
         yield from given_options(self._words, names, key_value=True)
 
     def _option(self, names: Sequence[str]) -> str | None:
