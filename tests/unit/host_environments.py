@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
+from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.wrappers import behind_env
-
-T = TypeVar("T")
 
 
 @dataclass
-class Told:
+class Told(HostEnvironment):
     """`HostEnvironment` of a test; the free port is always the same."""
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -27,9 +25,6 @@ class Told:
     def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
         text = self.files.get(path)
         return None if text is None else (text[:most], len(text) <= most)
-
-    def reading_of(self, what: Hashable, read: Callable[[], T], unread: T) -> T:
-        return read()
 
     def is_file(self, path: str) -> bool:
         return path in self.files

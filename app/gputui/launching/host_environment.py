@@ -12,7 +12,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from gputui.inventory.others_files import beginning, not_read, text_beginning
 from gputui.launching.wrappers import behind_env
@@ -39,11 +39,18 @@ _NOT_BESIDE = ("env", "sh")
 """Programs in the first line of a script that are not its interpreter."""
 
 
-class HostEnvironment(Protocol):
-    """The machine as launchers see it."""
+class HostEnvironment:
+    """The machine as launchers see it; this one is that of which nothing is known, such as a container.
+
+    port  a TCP port that is free there, None where there is none
+    """
+
+    def __init__(self, port: int | None = None) -> None:
+        self._port = port
 
     def text(self, path: str) -> str | None:
         """The file's text; None where there is none, it is not text, or has more than 64 KiB."""
+        return None
 
     def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
         """The first `most` bytes of a regular file, and whether that is all of it; None where there is none.
@@ -51,35 +58,43 @@ class HostEnvironment(Protocol):
 
         Bytes that are no UTF-8 are kept (surrogateescape), as in the words of a command.
         """
+        return None
 
     def reading_of(self, what: Hashable, read: Callable[[], T], unread: T) -> T:
         """What `read` makes of files, for which `what` stands; `unread` where they have not been read yet and
         nobody must wait for them here (the screen)."""
+        return read()
 
     def is_file(self, path: str) -> bool:
         """Whether the path is a regular file."""
+        return False
 
     def program(self, name: str, environ: Mapping[str, str]) -> str | None:
         """The path of a program, as a shell with that environment would find it."""
+        return None
 
     def version(self, package: str, program: str) -> tuple[int, ...] | None:
         """The version of an installed Python package in the environment that the program belongs to."""
+        return None
 
     def free_port(self) -> int | None:
         """A TCP port of this machine that nothing listens on; None where there is none to be had."""
+        return self._port
 
     def interpreter(self, path: str) -> tuple[str, ...] | None:
         """The interpreter that the first lines of a program name, with its options; None where none do."""
+        return None
 
     def names(self) -> tuple[str, ...]:
         """The names of this machine."""
+        return ("localhost", "127.0.0.1", "::1")
 
 
-class ThisHost:
+class ThisHost(HostEnvironment):
     """This machine. `free_port` gives the same port while it is free; versions are looked up once."""
 
     def __init__(self) -> None:
-        self._port: int | None = None
+        super().__init__()
         self._versions: dict[tuple[str, str], tuple[int, ...] | None] = {}
 
     def text(self, path: str) -> str | None:
@@ -102,9 +117,6 @@ class ThisHost:
             pass
         return None
 
-    def reading_of(self, what: Hashable, read: Callable[[], T], unread: T) -> T:
-        return read()
-
     def is_file(self, path: str) -> bool:
         try:
             return Path(path).is_file()
@@ -125,7 +137,7 @@ class ThisHost:
 
     def names(self) -> tuple[str, ...]:
         own = os.uname().nodename
-        return ("localhost", "127.0.0.1", "::1", own, own.partition(".")[0])
+        return (*super().names(), own, own.partition(".")[0])
 
     def free_port(self) -> int | None:
         # 5 ms to import, for the one launcher that needs a port.

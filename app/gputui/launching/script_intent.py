@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.others_files import NotReadError, go_on, not_read
-from gputui.launching.container_launch import InsideContainer
+from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import (
     CommandContext,
     DeviceCount,
@@ -84,7 +84,7 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
     context = context.with_variables(command.variables)
     if command.directory is None:
         # Which files it reads there is not known.
-        context = replace(context, host_environment=InsideContainer())
+        context = replace(context, host_environment=HostEnvironment())
     elif command.directory:
         context = replace(context, directory=os.path.join(context.directory or "", command.directory))  # noqa: PTH118
     inner = read(command.words, context).as_it_stands(behind)

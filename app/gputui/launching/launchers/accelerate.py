@@ -15,14 +15,12 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from gputui.choosing.grouping import Grouping
-from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import Arguments, option_table, write_options
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices, list_of
 from gputui.launching.launchers.accelerate_config import SECTIONS, Config, configuration
 from gputui.launching.launchers.base import (
     Completed,
     LauncherRequest,
-    Notices,
     ScriptLauncher,
     contradiction,
     devices_text,
@@ -57,6 +55,7 @@ class Accelerate(ScriptLauncher):
     """`accelerate launch --num_processes=N --gpu_ids=all … train.py`."""
 
     name = "accelerate"
+    chooses_devices = True
     options = OPTIONS
     starter = ("accelerate", "launch")
     module = _MODULE
@@ -83,12 +82,12 @@ class Accelerate(ScriptLauncher):
 
     def complete(self, request: LauncherRequest) -> Completed:
         starter, rest = self.split(request.command)
-        given, notices = self.given(rest), Notices()
+        given, done = self.given(rest), Completed()
         config = _config_of(given, request)
         machines = _machines(given, config, request)
         total = given.number("num-processes") or request.count * machines
-        given = _rewritten(given, request, notices, total)
-        added = _kind(given, config, request, notices, total)
+        given = _rewritten(given, request, done, total)
+        added = _kind(given, config, request, done, total)
         read = config if "--cpu" not in added or "config-file" in given else None
         spreads = "--multi_gpu" in added or ("--cpu" not in added and _spreads(given, config))
         ours = read is None or machines == 1 or "num-machines" in given
@@ -102,20 +101,20 @@ class Accelerate(ScriptLauncher):
         if "main-process-port" not in given and spreads and machines == 1:
             # Older versions stop where 29500 is taken; 0 is a free one in all.
             added.append("--main_process_port=0")
-        added += _fsdp(given, read, request, notices)
+        added += _fsdp(given, read, request, done)
         if request.logs and "log-dir" not in given:
             added += [f"--log_dir={request.logs}", *(["--tee=3"] if "tee" not in given else [])]
-        _say(given, request, notices, machines)
-        _say_of_kind(given, request, notices, spreads, machines)
+        _say(given, request, done, machines)
+        _say_of_kind(given, request, done, spreads, machines)
         if read is not None:
-            _say_of_config(read, given, request, notices, spreads, machines)
+            _say_of_config(read, given, request, done, spreads, machines)
         if machines > 1:
-            _say_of_machines(given, read, request, notices, machines)
+            _say_of_machines(given, read, request, done, machines)
         if request.one_each:
-            _show_one_each(request, notices, spreads)
-        done = notices.completed((*starter, *added, *given.words), ranked=spreads)
-        usable = read is not None and read.problem is None and not read.elsewhere
-        return replace(done, settings=read.values if read is not None and usable else None)
+            _show_one_each(request, done, spreads)
+        if read is not None and read.problem is None and not read.elsewhere:
+            done.settings = read.values
+        return done.as_argv((*starter, *added, *given.words), ranked=spreads)
 
     def lost_with_another(self, request: LauncherRequest) -> str | None:
         given = self.given(self.split(request.command)[1])
@@ -145,13 +144,13 @@ def _machines(given: Arguments, config: Config | None, request: LauncherRequest)
     return config.machines
 
 
-def _rewritten(given: Arguments, request: LauncherRequest, notices: Notices, total: int) -> Arguments:
+def _rewritten(given: Arguments, request: LauncherRequest, done: Completed, total: int) -> Arguments:
     """The options without those that name other devices, or that accelerate refuses on these."""
     if "gpu-ids" in given and given.get("gpu-ids") != "all" and not _names_these(given, request):
-        notices.rewritten(write_options(given.named(("gpu-ids",))))
+        done.rewritten(write_options(given.named(("gpu-ids",))))
         given = given.without(("gpu-ids",))
     if "multi-gpu" in given and total < 2:
-        notices.remark("--multi_gpu left out: accelerate refuses it with one process")
+        done.remark("--multi_gpu left out: accelerate refuses it with one process")
         given = given.without(("multi-gpu",))
     return given
 
@@ -175,7 +174,7 @@ FSDP_2_SINCE = {"accelerate": (1, 6), "torch": (2, 6)}
 """The first versions with FSDP 2."""
 
 
-def _fsdp(given: Arguments, config: Config | None, request: LauncherRequest, notices: Notices) -> list[str]:
+def _fsdp(given: Arguments, config: Config | None, request: LauncherRequest, done: Completed) -> list[str]:
     """FSDP 2 with a unit a layer, where the command says `--use_fsdp` and no more.
 
     accelerate's own default is FSDP 1 with the whole model as one unit, which is gathered whole on every
@@ -197,17 +196,17 @@ def _fsdp(given: Arguments, config: Config | None, request: LauncherRequest, not
     added = ["--fsdp_version=2"]
     if "fsdp-auto-wrap-policy" not in said:
         added.append("--fsdp_auto_wrap_policy=TRANSFORMER_BASED_WRAP")
-    notices.remark(f"{' '.join(added)}: accelerate's own default is FSDP 1 with the whole model in one unit")
+    done.remark(f"{' '.join(added)}: accelerate's own default is FSDP 1 with the whole model in one unit")
     return added
 
 
-def _show_one_each(request: LauncherRequest, notices: Notices, spreads: bool) -> None:
+def _show_one_each(request: LauncherRequest, done: Completed, spreads: bool) -> None:
     """Let each process see one of the devices: by torch's variable, as accelerate has no option for it."""
     if not spreads:
-        notices.warn(f"{request.vendor.one_part}, and this is one process")
-    elif _ONE_EACH not in request.environ and gives_one_each(request, notices):
-        notices.changes.append((_ONE_EACH, "1"))
-        notices.remark(f"{_ONE_EACH}=1: {request.vendor.one_part}, so each one is shown its own")
+        done.warn(f"{request.vendor.one_part}, and this is one process")
+    elif _ONE_EACH not in request.environ and gives_one_each(request, done):
+        done.changes.append((_ONE_EACH, "1"))
+        done.remark(f"{_ONE_EACH}=1: {request.vendor.one_part}, so each one is shown its own")
 
 
 _ONE_EACH = "PET_VIRTUAL_LOCAL_RANK"
@@ -218,7 +217,7 @@ _NOT_STANDARD = ("", "pdsh", "openmpi", "mvapich", "mpich", "nossh")
 
 
 def _say_of_machines(
-    given: Arguments, config: Config | None, request: LauncherRequest, notices: Notices, machines: int
+    given: Arguments, config: Config | None, request: LauncherRequest, done: Completed, machines: int
 ) -> None:
     """What there is to say where the command or its configuration is for several machines: they are kept."""
     where = (
@@ -234,14 +233,14 @@ def _say_of_machines(
             f"accelerate starts deepspeed's launcher on {machines} machines, which takes the first devices of"
             " each (deepspeed_multinode_launcher: standard does not)"
         )
-        notices.asks_for_others(f"{where} {machines}", text)
+        done.asks_for_others(f"{where} {machines}", text)
     if "num-machines" in given or config is None:
         return
-    notices.remark(f"{machines} machines as {config.path} says: this is the line of one of them")
+    done.remark(f"{machines} machines as {config.path} says: this is the line of one of them")
     total = given.number("num-processes") or config.number("num_processes") or 0
     if request.devices and total > 0 and total != request.count * machines:
         here = f"num_processes {total} on {machines} machines ({config.path})"
-        notices.warn(f"{here} does not give each of {devices_text(len(request.devices))} a process here")
+        done.warn(f"{here} does not give each of {devices_text(len(request.devices))} a process here")
 
 
 _LOST = {"use-fsdp": "FSDP", "use-deepspeed": "DEEPSPEED", "use-megatron-lm": "MEGATRON_LM"}
@@ -311,14 +310,14 @@ def _group(sizes: Mapping[str, int]) -> Grouping | None:
 
 
 def _kind(
-    given: Arguments, config: Config | None, request: LauncherRequest, notices: Notices, total: int
+    given: Arguments, config: Config | None, request: LauncherRequest, done: Completed, total: int
 ) -> list[str]:
     """The option that says which kind of run it is, where neither the command nor the configuration does."""
     if any(name in given for name in _KINDS):
         return []
     if not request.devices:
         if config is not None and "config-file" not in given:
-            notices.remark(f"--cpu: accelerate does not read {config.path} then")
+            done.remark(f"--cpu: accelerate does not read {config.path} then")
         return ["--cpu"]
     if total < 2:
         return []
@@ -327,7 +326,7 @@ def _kind(
     if config.problem is not None or config.elsewhere:
         return []
     if config.kind in _SPREADING and config.kind != "MULTI_GPU":
-        notices.remark(f"{config.kind} as {config.path} says")
+        done.remark(f"{config.kind} as {config.path} says")
     return ["--multi_gpu"] if config.kind == "NO" else []
 
 
@@ -338,71 +337,71 @@ def _spreads(given: Arguments, config: Config | None) -> bool:
     return config is not None and config.kind in _SPREADING
 
 
-def _say(given: Arguments, request: LauncherRequest, notices: Notices, machines: int) -> None:
+def _say(given: Arguments, request: LauncherRequest, done: Completed, machines: int) -> None:
     count = len(request.devices)
     asked = given.number("num-processes") if "num-processes" in given else request.processes
     if count and asked is not None and asked != count * machines:
-        notices.warn(contradiction("--num_processes", asked, count))
+        done.warn(contradiction("--num_processes", asked, count))
     if request.numa:
-        notices.remark("accelerate has no --numa-binding; torchrun has")
+        done.remark("accelerate has no --numa-binding; torchrun has")
     indices = [device.index for device in request.devices]
     if "enable-cpu-affinity" in given and count and indices != list(range(count)):
-        notices.warn(
+        done.warn(
             "--enable_cpu_affinity pins processes by NVML index and ignores the selection:"
             f" GPU {indices[0]}'s process gets the CPUs near GPU 0 (torchrun's --numa-binding does it right)"
         )
 
 
 def _say_of_kind(
-    given: Arguments, request: LauncherRequest, notices: Notices, spreads: bool, machines: int
+    given: Arguments, request: LauncherRequest, done: Completed, spreads: bool, machines: int
 ) -> None:
     asked = given.number("num-processes") or request.processes or 1
     if request.devices and "cpu" in given:
-        notices.warn("--cpu of the command leaves the selected devices unused")
+        done.warn("--cpu of the command leaves the selected devices unused")
     if not request.devices:
         kinds = [f"--{name.replace('-', '_')}" for name in _KINDS if name in given and name != "cpu"]
         if kinds:
-            notices.warn(f"the command asks for {kinds[0]}, and no device is selected")
+            done.warn(f"the command asks for {kinds[0]}, and no device is selected")
         elif asked > 1:
-            notices.warn(f"accelerate starts one process on the CPU; {asked} are asked for")
+            done.warn(f"accelerate starts one process on the CPU; {asked} are asked for")
     variables = overriding(request.environ)
     if spreads and variables:
         waiting = several(request.environ) if machines == 1 else None
         kept = waiting and "PET_NNODES" in request.typed
         then = f", and waits for {waiting} machines" if kept else ""
-        notices.warn(f"accelerate takes torchrun's defaults from {variables} in your environment{then}")
+        done.warn(f"accelerate takes torchrun's defaults from {variables} in your environment{then}")
         if waiting and not kept:
             # It has no option for it: its --num_machines=1 leaves torchrun's own default in force.
-            notices.changes.append(("PET_NNODES", None))
-            notices.remark(f"PET_NNODES={waiting} unset: accelerate would wait for {waiting} machines")
+            done.changes.append(("PET_NNODES", None))
+            done.remark(f"PET_NNODES={waiting} unset: accelerate would wait for {waiting} machines")
 
 
 def _say_of_config(
     config: Config,
     given: Arguments,
     request: LauncherRequest,
-    notices: Notices,
+    done: Completed,
     spreads: bool,
     machines: int,
 ) -> None:
     """Say where the launch line and the configuration file differ, and which of them is used."""
     if config.problem is not None:
-        notices.warn(f"{config.path}: {config.problem}")
+        done.warn(f"{config.path}: {config.problem}")
         return
     if config.elsewhere:
-        notices.warn(f"{config.path} starts on SageMaker, not on these devices")
+        done.warn(f"{config.path} starts on SageMaker, not on these devices")
         return
     if config.values.get("use_cpu") is True and request.devices and not spreads:
-        notices.warn(f"use_cpu in {config.path} leaves the selected devices unused")
+        done.warn(f"use_cpu in {config.path} leaves the selected devices unused")
     named = any(name in given for name in _KINDS)
     if config.kind not in ("NO", *_SPREADING) and not named and request.devices:
-        notices.warn(f"distributed_type {config.kind} in {config.path} does not suit these devices")
+        done.warn(f"distributed_type {config.kind} in {config.path} does not suit these devices")
     kind = next((kind for name, kind in _LOST.items() if name in given), None if named else config.kind)
     for section in SECTIONS:
         counts = {"fsdp_config": kind == "FSDP", "deepspeed_config": kind == "DEEPSPEED"}.get(section, True)
         for key, meant in config.ignored(section) if counts else ():
             hint = f": did you mean {meant}?" if meant else ""
-            notices.warn(f"accelerate ignores {key} of {section} in {config.path}{hint}")
+            done.warn(f"accelerate ignores {key} of {section} in {config.path}{hint}")
     unlike = []
     if config.gpu_ids is not None and "gpu-ids" not in given:
         unlike.append(f"gpu_ids {config.gpu_ids}")
@@ -415,4 +414,4 @@ def _say_of_config(
         if theirs is not None and theirs > 0 and ours is not None and theirs != ours and name not in given:
             unlike.append(f"{key} {theirs}")
     if unlike:
-        notices.remark(f"the launch line overrides {', '.join(unlike)} in {config.path}")
+        done.remark(f"the launch line overrides {', '.join(unlike)} in {config.path}")

@@ -23,7 +23,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.argument_vector import Arguments, Option, option_table, read_options, write_options
 from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
-from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, ScriptLauncher, count_in
+from gputui.launching.launchers.base import Completed, LauncherRequest, ScriptLauncher, count_in
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.python_command import started_program
 
@@ -73,6 +73,7 @@ class Deepspeed(ScriptLauncher):
     """`deepspeed --include=localhost:0,2 --master_port=P train.py`, or its second stage."""
 
     name = "deepspeed"
+    chooses_devices = True
     options = OPTIONS
     starter = ("deepspeed",)
     module = _MODULE
@@ -119,46 +120,46 @@ class Deepspeed(ScriptLauncher):
 
     def complete(self, request: LauncherRequest) -> Completed:
         starter, rest = self.split(request.command)
-        given, notices = self.given(rest, starter), Notices()
+        given, done = self.given(rest, starter), Completed()
         if request.processes not in (None, len(request.devices)):
-            notices.warn(f"deepspeed starts one process per device; {request.processes} were asked for")
+            done.warn(f"deepspeed starts one process per device; {request.processes} were asked for")
         if request.numa:
-            notices.remark("deepspeed has no --numa-binding (--bind_cores_to_rank is its own)")
+            done.remark("deepspeed has no --numa-binding (--bind_cores_to_rank is its own)")
         if request.one_each:
-            notices.refuse(
+            done.refuse(
                 f"{request.vendor.one_part}, and deepspeed shows every process the same list: select one of"
                 " them, or use --launcher torchrun, which gives no --local_rank"
             )
         if given.table is SECOND_OPTIONS:
-            return _second_completed(starter, given, request, notices)
+            return _second_completed(starter, given, request, done)
         hostfile = _hostfile(given, request.directory, request.host_environment)
         own = given.named(_DEVICES)
-        if _elsewhere(given, own, hostfile, request, notices):
+        if _elsewhere(given, own, hostfile, request, done):
             added = _logs(given, request)
-            return notices.completed((*starter, *added, *rest), "command")
+            return done.as_argv((*starter, *added, *rest), "command")
         if own and not _names_exactly(own, request):
-            notices.rewritten(write_options(own))
+            done.rewritten(write_options(own))
             given, own = given.without(_DEVICES), ()
         if hostfile is not None and "hostfile" in given and hostfile.host is not None:
-            notices.remark(
+            done.remark(
                 f"{' '.join(write_options(given.named(('hostfile',))))} left out: this machine is meant"
             )
             given = given.without(("hostfile",))
         reason = None if own else _against(request)
         if reason is not None or request.one_each:
-            return self._by_second_stage(starter, given, reason, request, notices)
+            return self._by_second_stage(starter, given, reason, request, done)
         added = []
         if not own:
             added.append(f"--include=localhost:{','.join(map(str, _numbers(request)))}")
             variable = request.visibility.variable
             ignores = f"; it ignores {variable} then" if variable else ""
-            notices.remark(f"deepspeed is given the devices by --include{ignores}")
-        added += _port(given, request, notices)
+            done.remark(f"deepspeed is given the devices by --include{ignores}")
+        added += _port(given, request, done)
         if "hostfile" not in given and request.host_environment.is_file(HOSTFILE):
             added.append("--hostfile=/dev/null")
-            notices.remark(f"{HOSTFILE} would override the devices: --hostfile=/dev/null")
+            done.remark(f"{HOSTFILE} would override the devices: --hostfile=/dev/null")
         added += _logs(given, request)
-        return notices.completed((*starter, *added, *given.words), "command")
+        return done.as_argv((*starter, *added, *given.words), "command")
 
     def _by_second_stage(
         self,
@@ -166,25 +167,25 @@ class Deepspeed(ScriptLauncher):
         given: Arguments,
         reason: str | None,
         request: LauncherRequest,
-        notices: Notices,
+        done: Completed,
     ) -> Completed:
         """The command that the first stage would start, on the devices in their order."""
         if reason is not None:
-            notices.remark(f"by deepspeed's second stage: {reason}")
+            done.remark(f"by deepspeed's second stage: {reason}")
         if "autotuning" in given:
-            notices.refuse(
+            done.refuse(
                 f"--autotuning starts its runs through deepspeed's first stage, and {reason}: select GPUs in"
                 " ascending order, by index"
             )
         left = given.without((*_KEPT, *_SAID_ANYWAY)).option_words
         if left:
-            notices.remark(f"left out, as the second stage has no such options: {' '.join(left)}")
+            done.remark(f"left out, as the second stage has no such options: {' '.join(left)}")
         kept = [word for option in given.named(_KEPT) for word in _long(option)]
-        added = [*_port(given, request, notices), *_logs(given, request)]
+        added = [*_port(given, request, done), *_logs(given, request)]
         start = (*self._python(request), "-m", _SECOND)
         world = (f"--world_info={_world_info(request)}", "--master_addr=127.0.0.1")
-        done = notices.completed((*start, *world, *added, *kept, *given.rest))
-        return replace(done, names=bool(request.devices))
+        done.names = bool(request.devices)
+        return done.as_argv((*start, *world, *added, *kept, *given.rest))
 
     def _python(self, request: LauncherRequest) -> tuple[str, ...]:
         """The interpreter of the deepspeed that the command names, with its options."""
@@ -202,24 +203,25 @@ class Deepspeed(ScriptLauncher):
 
 
 def _second_completed(
-    starter: Sequence[str], given: Arguments, request: LauncherRequest, notices: Notices
+    starter: Sequence[str], given: Arguments, request: LauncherRequest, done: Completed
 ) -> Completed:
     """A command of the second stage itself, on the devices."""
     world = _world(given.get("world-info"))
     typed = given.named(("world-info",))
     if world is not None and len(world) > 1:
         text = f"{' '.join(write_options(typed))} says on which machines and devices deepspeed starts"
-        notices.asks_for_others("--world_info", text)
-        return notices.completed((*starter, *given.words), "command")
+        done.asks_for_others("--world_info", text)
+        return done.as_argv((*starter, *given.words), "command")
     added = []
     ours = [str(entry) for entry in _entries(request)]
     if world is None or list(*world.values()) != ours:
         if typed:
-            notices.rewritten(write_options(typed))
+            done.rewritten(write_options(typed))
         given = given.without(("world-info",))
         added.append(f"--world_info={_world_info(request)}")
-    added += [*_port(given, request, notices), *_logs(given, request)]
-    return replace(notices.completed((*starter, *added, *given.words)), names=bool(request.devices))
+    added += [*_port(given, request, done), *_logs(given, request)]
+    done.names = bool(request.devices)
+    return done.as_argv((*starter, *added, *given.words))
 
 
 def _entries(request: LauncherRequest) -> list[int | str]:
@@ -254,13 +256,13 @@ def _long(option: Option) -> tuple[str, ...]:
     return (f"{name}={option.value}",) if option.values else (name,)
 
 
-def _port(given: Arguments, request: LauncherRequest, notices: Notices) -> list[str]:
+def _port(given: Arguments, request: LauncherRequest, done: Completed) -> list[str]:
     """A port that nothing listens on: 29500 otherwise, without another where it is taken."""
     if "master-port" in given:
         return []
     port = request.host_environment.free_port()
     if port is None:
-        notices.warn("no TCP port is free here: deepspeed will try 29500 (--master_port PORT)")
+        done.warn("no TCP port is free here: deepspeed will try 29500 (--master_port PORT)")
         return []
     return [f"--master_port={port}"]
 
@@ -315,7 +317,7 @@ def _elsewhere(
     own: Sequence[Option],
     hostfile: Hostfile | None,
     request: LauncherRequest,
-    notices: Notices,
+    done: Completed,
 ) -> bool:
     """Whether deepspeed starts on other machines, which cannot be rewritten; and say so.
 
@@ -335,10 +337,10 @@ def _elsewhere(
             " count"
         )
         # (HOSTFILE is not in the command: it counts because of the command's own options.)
-        notices.asks_for_others(" ".join(write_options(given.named(("hostfile",)))) or words, text)
+        done.asks_for_others(" ".join(write_options(given.named(("hostfile",)))) or words, text)
     else:
         text = f"{words} of the command means other machines; the selected devices do not count"
-        notices.asks_for_others(words, text)
+        done.asks_for_others(words, text)
     return True
 
 

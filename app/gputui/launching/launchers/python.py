@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gputui.launching.intent import NO_INTENT, CommandContext, Intent
 from gputui.launching.launchers.accelerate import Accelerate
-from gputui.launching.launchers.base import Completed, LauncherRequest, Notices
+from gputui.launching.launchers.base import Completed, Launcher, LauncherRequest
 from gputui.launching.launchers.entrypoint import Entrypoint, of_command
 from gputui.launching.launchers.torchrun import Torchrun
 from gputui.launching.programs import program_of
@@ -18,7 +18,7 @@ _STARTED = (Accelerate(), Torchrun())
 """The launchers that programs of the table start."""
 
 
-class Python:
+class Python(Launcher):
     """`python train.py`, and every command that needs no launcher (TensorFlow, JAX, a shell script)."""
 
     name = "python"
@@ -47,56 +47,51 @@ class Python:
         return (python, *command) if command and command[0].endswith(".py") else tuple(command)
 
     def complete(self, request: LauncherRequest) -> Completed:
-        command, notices = request.command, Notices()
+        command, done = request.command, Completed()
         if request.processes is not None and request.processes > 1:
-            notices.warn(
-                f"{request.processes} processes need a launcher, such as torchrun; python starts one"
-            )
+            done.warn(f"{request.processes} processes need a launcher, such as torchrun; python starts one")
         if request.one_each:
-            notices.warn(f"{request.vendor.one_part}; the launcher torchrun shows each process one")
+            done.warn(f"{request.vendor.one_part}; the launcher torchrun shows each process one")
         asked = {"--logs": request.logs, "--numa-binding": request.numa}
         if any(asked.values()):
             what = " and ".join(option for option, given in asked.items() if given)
-            notices.remark(f"{what}: only a launcher can do that")
+            done.remark(f"{what}: only a launcher can do that")
         if command and command[0].endswith(".py") and "/" not in command[0] and "uv" not in request.prefix:
             # A bare file name is on nobody's PATH.
             command = ("python", *command)
         program, ranked = program_of(command), False
         if program is not None:
-            command, ranked = _of_program(program, tuple(command), request, notices)
+            command, ranked = _of_program(program, tuple(command), request, done)
         if program is not None and not request.devices and program.runs_elsewhere(command):
-            return notices.completed(tuple(command), "elsewhere")
+            return done.as_argv(tuple(command), "elsewhere")
         if program is not None and program.names_beside_no_list(command, request.devices, request.vendor):
-            notices.remark(f"{request.visibility.variable} left out: {program.name} might count in it")
-            return notices.completed(tuple(command), "command", ranked)
-        return notices.completed(tuple(command), ranked=ranked)
-
-    def lost_with_another(self, request: LauncherRequest) -> str | None:
-        return None
+            done.remark(f"{request.visibility.variable} left out: {program.name} might count in it")
+            return done.as_argv(tuple(command), "command", ranked)
+        return done.as_argv(tuple(command), ranked=ranked)
 
 
 def _of_program(
-    program: Program, command: tuple[str, ...], request: LauncherRequest, notices: Notices
+    program: Program, command: tuple[str, ...], request: LauncherRequest, done: Completed
 ) -> tuple[tuple[str, ...], bool]:
     """The command of a program of the table, for the devices; and whether the launcher that it starts sets
     every variable of ranks. The options of that launcher go behind its own."""
     context = CommandContext(request.environ, request.host_environment, (request.vendor,), request.directory)
     command, remarks = program.on_devices(command, request.devices, context)
-    notices.remarks += remarks
-    notices.changes += program.changed_variables(command, len(request.devices), context)
+    done.remarks += remarks
+    done.changes += program.changed_variables(command, len(request.devices), context)
     started = program.started(command)
     launcher = next((each for each in _STARTED if each.recognises(started)), None)
     if launcher is None:
         return command, False
-    done = launcher.complete(request.of(started))
-    notices.warnings += done.warnings
-    notices.remarks += done.remarks
-    notices.changes += done.changes
-    notices.own, notices.refused = notices.own or done.own, notices.refused or done.refused
-    before, after = Counter(started), Counter(done.argv)
+    inner = launcher.complete(request.of(started))
+    done.warnings += inner.warnings
+    done.remarks += inner.remarks
+    done.changes += inner.changes
+    done.own, done.refused = inner.own, inner.refused
+    before, after = Counter(started), Counter(inner.argv)
     kept = _in_order(command, Counter(command) - (before - after))
-    added = _in_order(done.argv, after - before)
-    return program.with_launcher_options([*kept], [*added]), done.ranked
+    added = _in_order(inner.argv, after - before)
+    return program.with_launcher_options([*kept], [*added]), inner.ranked
 
 
 def _in_order(words: Sequence[str], some: Counter[str]) -> Iterator[str]:
