@@ -27,10 +27,10 @@ class _Wrapper:
     """`operands` words of its own stand before the command (`timeout 60 …`); `verbs` are the subcommands that
     run one (`uv tool run`); `assigns`: `NAME=value` words may stand before the command; `itself` are options
     with which it starts no command of ours; `environment`: it chooses the Python environment of what it
-    starts; `sets`: the option that sets variables of the command; `drops`: the options with which it does not
-    give the command our variables, `always` where it never does; `inside`: what stands before the names of
-    variables that it hands to the command without that; `overrides`: whether it may set variables from a file
-    of its own over those that it is given; `never`: options with which it starts no command."""
+    starts; `sets`: the option that sets variables of the command; `drops`: the options with which it may keep
+    our variables from the command, or replace them, `always` where it may do so without any; `inside`: what
+    stands before the names of variables that it hands to the command without that; `never`: options with
+    which it starts no command."""
 
     options: OptionTable
     operands: int = 0
@@ -42,7 +42,6 @@ class _Wrapper:
     drops: tuple[str, ...] = ()
     always: bool = False
     inside: tuple[str, ...] = ()
-    overrides: bool = False
     never: tuple[str, ...] = ()
 
 
@@ -185,6 +184,7 @@ WRAPPERS: dict[str, _Wrapper] = {
             " chdir|D chroot|R",
         ),
         assigns=True,
+        always=True,
     ),
     "doas": _Wrapper(option_table(valued="u C"), always=True),
     "systemd-run": _Wrapper(
@@ -194,6 +194,8 @@ WRAPPERS: dict[str, _Wrapper] = {
             " working-directory service-type",
         ),
         sets="setenv",
+        # (The service manager starts it.)
+        always=True,
     ),
     **dict.fromkeys(
         ("apptainer", "singularity"),
@@ -207,7 +209,7 @@ WRAPPERS: dict[str, _Wrapper] = {
             inside=("SINGULARITYENV_", "APPTAINERENV_"),
         ),
     ),
-    "nsys": _Wrapper(_NSYS, verbs=("profile", "launch"), sets="env-var"),
+    "nsys": _Wrapper(_NSYS, verbs=("profile", "launch"), sets="env-var", drops=("inherit-environment",)),
     "ncu": _Wrapper(_NCU),
     "strace": _Wrapper(
         option_table(valued="trace|e output|o env|E user|u string-limit|s a b I O P S U X"), sets="env"
@@ -219,8 +221,8 @@ WRAPPERS: dict[str, _Wrapper] = {
         verbs=("stat", "record", "trace"),
     ),
     "py-spy": _Wrapper(option_table(valued="output|o format|f duration|d rate|r"), verbs=("record", "top")),
-    "dotenv": _Wrapper(option_table(valued="file|f quote|q export|e"), verbs=("run",), overrides=True),
-    "direnv": _Wrapper(option_table(), operands=1, verbs=("exec",), overrides=True),
+    "dotenv": _Wrapper(option_table(valued="file|f quote|q export|e"), verbs=("run",), always=True),
+    "direnv": _Wrapper(option_table(), operands=1, verbs=("exec",), always=True),
     "setpriv": _Wrapper(
         option_table(
             valued="ruid euid reuid rgid egid regid groups inh-caps ambient-caps bounding-set securebits"
@@ -251,10 +253,6 @@ class WrapperCall:
     def has(self, name: str) -> bool:
         """Whether the option is given."""
         return any(option.name == name for option in self.options)
-
-    def value(self, name: str) -> str:
-        """The value of the option, the last one where it is given again; "" where it is not given."""
-        return next((option.value for option in reversed(self.options) if option.name == name), "")
 
     @property
     def chooses_environment(self) -> bool:
@@ -370,17 +368,9 @@ def _with_assignments(prefix: Sequence[str], values: Mapping[str, str | None]) -
 
 
 def _hides(call: WrapperCall, names: Collection[str]) -> bool:
-    """Whether a wrapper does not hand these variables of ours on, or may set them itself."""
+    """Whether a wrapper may not hand these variables of ours on."""
     wrapper = WRAPPERS[call.name]
-    if wrapper.overrides:
-        return not call.has("no-override")
-    if call.name == "sudo":
-        return not all(_preserves(call, name) for name in names)
-    if call.name == "nsys":
-        return call.value("inherit-environment").lower() in ("false", "0", "no")
-    # (The service manager starts it.)
-    managed = call.name == "systemd-run" and not call.has("scope")
-    return bool(names) and (wrapper.always or managed or any(map(call.has, wrapper.drops)))
+    return bool(names) and (wrapper.always or any(map(call.has, wrapper.drops)))
 
 
 def uv_starting_python(command: Sequence[str]) -> tuple[tuple[str, ...], bool] | None:
@@ -409,14 +399,6 @@ def behind_env(words: Sequence[str]) -> tuple[str, ...]:
     if "split-string" in given:
         return behind_env((*words[:1], *given.get("split-string").split(), *given.rest))
     return assignments(given.operands)[1]
-
-
-def _preserves(call: WrapperCall, variable: str) -> bool:
-    """Whether sudo is told to hand our variables on: -E, -HE, --preserve-env, or a list with ours."""
-    return any(
-        option.name == "preserve-env" and (option.glue is None or variable in option.value.split(","))
-        for option in call.options
-    )
 
 
 def _read(command: Sequence[str]) -> WrapperCall | None:

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from gputui.choosing.grouping import Grouping
-from gputui.launching.argument_vector import Arguments, option_table, write_options
+from gputui.inventory.light_dataclasses import replace
+from gputui.launching.argument_vector import Arguments, option_table
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices, list_of
 from gputui.launching.launchers.accelerate_config import SECTIONS, Config, configuration
 from gputui.launching.launchers.base import (
@@ -23,6 +24,7 @@ from gputui.launching.launchers.base import (
     LauncherRequest,
     ScriptLauncher,
     contradiction,
+    count_in,
     devices_text,
 )
 from gputui.launching.launchers.torchrun import gives_one_each, overriding, several
@@ -72,13 +74,8 @@ class Accelerate(ScriptLauncher):
 
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
         given = self.given(self.split(command)[1])
-        typed = _typed_intent(given, context)
-        if "cpu" in given and "config-file" not in given:
-            # The configuration is not read then.
-            return typed
-        file = given.get("config-file") if "config-file" in given else None
-        config = configuration(file, context.environ, context.directory, context.host_environment)
-        return _intent_of_config(config).around(typed) if config is not None else typed
+        typed, config = _typed_intent(given, context), _config_of(given, context)
+        return typed if config is None else _intent_of_config(config).around(typed)
 
     def complete(self, request: LauncherRequest) -> Completed:
         starter, rest = self.split(request.command)
@@ -122,17 +119,17 @@ class Accelerate(ScriptLauncher):
             if name in given:
                 return f"{kind} of --{name.replace('-', '_')}"
         config = _config_of(given, request)
-        if config is None or any(name in given for name in _KINDS) or config.kind not in _LOST.values():
+        if config is None or given.named(_KINDS) or config.kind not in _LOST.values():
             return None
         return f"{config.kind} of {config.path}"
 
 
-def _config_of(given: Arguments, request: LauncherRequest) -> Config | None:
+def _config_of(given: Arguments, asked: LauncherRequest | CommandContext) -> Config | None:
     """The configuration that accelerate reads for these options."""
-    if "config-file" not in given and "cpu" in given:
-        return None
     file = given.get("config-file") if "config-file" in given else None
-    return configuration(file, request.environ, request.directory, request.host_environment)
+    if file is None and "cpu" in given:
+        return None
+    return configuration(file, asked.environ, asked.directory, asked.host_environment)
 
 
 def _machines(given: Arguments, config: Config | None, request: LauncherRequest) -> int:
@@ -147,7 +144,7 @@ def _machines(given: Arguments, config: Config | None, request: LauncherRequest)
 def _rewritten(given: Arguments, request: LauncherRequest, done: Completed, total: int) -> Arguments:
     """The options without those that name other devices, or that accelerate refuses on these."""
     if "gpu-ids" in given and given.get("gpu-ids") != "all" and not _names_these(given, request):
-        done.rewritten(write_options(given.named(("gpu-ids",))))
+        done.rewritten((given.text("gpu-ids"),))
         given = given.without(("gpu-ids",))
     if "multi-gpu" in given and total < 2:
         done.remark("--multi_gpu left out: accelerate refuses it with one process")
@@ -187,7 +184,7 @@ def _fsdp(given: Arguments, config: Config | None, request: LauncherRequest, don
         for key in map(str, config.section("fsdp_config") if config is not None else ())
     }
     said = {name.replace("_", "-") for name in prefixed} | {option.name for option in given.options}
-    if "fsdp-version" in said or any(name in said for name in _ONLY_FSDP_1):
+    if not said.isdisjoint(("fsdp-version", *_ONLY_FSDP_1)):
         return []
     for package, since in FSDP_2_SINCE.items():
         version = request.host_environment.version(package, request.path) if request.path else None
@@ -224,7 +221,7 @@ def _say_of_machines(
         "--num_machines" if "num-machines" in given or config is None else f"num_machines in {config.path}"
     )
     deepspeed = "use-deepspeed" in given or (
-        config is not None and config.kind == "DEEPSPEED" and not any(name in given for name in _KINDS)
+        config is not None and config.kind == "DEEPSPEED" and not given.named(_KINDS)
     )
     own = str(config.section("deepspeed_config").get("deepspeed_multinode_launcher", "")) if config else ""
     way = given.get("deepspeed-multinode-launcher", own)
@@ -262,23 +259,16 @@ the number of processes (accelerate/parallelism_config.py); Megatron's leave the
 
 def _typed_intent(given: Arguments, context: CommandContext) -> Intent:
     """What the options of the command say."""
-    devices = count = None
-    ids = given.get("gpu-ids", "all")
+    devices, ids = None, given.get("gpu-ids", "all")
     if "cpu" in given:
         devices = NamedDevices("--cpu", "")
     elif ids != "all":
-        words = " ".join(given.named(("gpu-ids",))[-1].words)
-        devices = NamedDevices(words, list_of(context.visibility, ids))
-    processes, machines = given.number("num-processes"), given.number("num-machines") or 1
+        devices = NamedDevices(given.text("gpu-ids"), list_of(context.visibility, ids))
     sizes = {name: given.number(name) or 1 for name in _SIZES if name in given}
-    if processes:
-        # It counts those of all machines.
-        words = " ".join(given.named(("num-processes",))[-1].words)
-        count = DeviceCount(words, max(1, processes // machines))
-    elif sizes and "use-parallelism-config" in given:
-        words = " ".join(word for option in given.named(_SIZES) for word in option.words)
-        count = DeviceCount(words, max(1, prod(sizes.values()) // machines))
-    return Intent(devices=devices, count=count, group=_group(sizes))
+    count = count_in(given, "num-processes")
+    if count is None and sizes and "use-parallelism-config" in given:
+        count = DeviceCount(given.text(*_SIZES), prod(sizes.values()))
+    return Intent(devices, _on_each(count, given.number("num-machines")), _group(sizes))
 
 
 def _intent_of_config(config: Config) -> Intent:
@@ -289,17 +279,19 @@ def _intent_of_config(config: Config) -> Intent:
     if config.gpu_ids is not None:
         listed = ",".join(part.strip() for part in config.gpu_ids.split(","))
         devices = NamedDevices(f"gpu_ids {listed} in {config.path}", listed, firm=False)
-    processes, machines = config.number("num_processes"), config.number("num_machines") or 1
-    sizes = config.sizes
-    product = prod(sizes.values())
-    if product > 1:
+    sizes, processes = config.sizes, config.number("num_processes") or 0
+    if prod(sizes.values()) > 1:
         words = " ".join(f"{name} {size}" for name, size in sizes.items())
-        count = DeviceCount(f"{words} in {config.path}", max(1, product // machines), firm=False)
-    elif processes and processes > 0:
-        text = f"num_processes {processes} in {config.path}"
-        count = DeviceCount(text, max(1, processes // machines), firm=False)
+        count = DeviceCount(f"{words} in {config.path}", prod(sizes.values()), firm=False)
+    elif processes > 0:
+        count = DeviceCount(f"num_processes {processes} in {config.path}", processes, firm=False)
     named = {name.replace("_", "-"): size for name, size in sizes.items()}
-    return Intent(devices=devices, count=count, group=_group(named))
+    return Intent(devices, _on_each(count, config.machines), _group(named))
+
+
+def _on_each(count: DeviceCount | None, machines: int | None) -> DeviceCount | None:
+    """How many processes each machine has of a number that counts those of all."""
+    return count and replace(count, number=max(1, count.number // (machines or 1)))
 
 
 def _group(sizes: Mapping[str, int]) -> Grouping | None:
@@ -313,7 +305,7 @@ def _kind(
     given: Arguments, config: Config | None, request: LauncherRequest, done: Completed, total: int
 ) -> list[str]:
     """The option that says which kind of run it is, where neither the command nor the configuration does."""
-    if any(name in given for name in _KINDS):
+    if given.named(_KINDS):
         return []
     if not request.devices:
         if config is not None and "config-file" not in given:
@@ -332,8 +324,8 @@ def _kind(
 
 def _spreads(given: Arguments, config: Config | None) -> bool:
     """Whether accelerate will start through torch's launcher."""
-    if any(name in given for name in _KINDS):
-        return not any(name in given for name in _NOT_SPREADING)
+    if given.named(_KINDS):
+        return not given.named(_NOT_SPREADING)
     return config is not None and config.kind in _SPREADING
 
 
@@ -344,12 +336,6 @@ def _say(given: Arguments, request: LauncherRequest, done: Completed, machines: 
         done.warn(contradiction("--num_processes", asked, count))
     if request.numa:
         done.remark("accelerate has no --numa-binding; torchrun has")
-    indices = [device.index for device in request.devices]
-    if "enable-cpu-affinity" in given and count and indices != list(range(count)):
-        done.warn(
-            "--enable_cpu_affinity pins processes by NVML index and ignores the selection:"
-            f" GPU {indices[0]}'s process gets the CPUs near GPU 0 (torchrun's --numa-binding does it right)"
-        )
 
 
 def _say_of_kind(
@@ -393,7 +379,7 @@ def _say_of_config(
         return
     if config.values.get("use_cpu") is True and request.devices and not spreads:
         done.warn(f"use_cpu in {config.path} leaves the selected devices unused")
-    named = any(name in given for name in _KINDS)
+    named = bool(given.named(_KINDS))
     if config.kind not in ("NO", *_SPREADING) and not named and request.devices:
         done.warn(f"distributed_type {config.kind} in {config.path} does not suit these devices")
     kind = next((kind for name, kind in _LOST.items() if name in given), None if named else config.kind)
@@ -402,16 +388,15 @@ def _say_of_config(
         for key, meant in config.ignored(section) if counts else ():
             hint = f": did you mean {meant}?" if meant else ""
             done.warn(f"accelerate ignores {key} of {section} in {config.path}{hint}")
-    unlike = []
+    ours = {"num_processes": request.count, "num_machines": 1} if machines == 1 else {}
+    if spreads and machines == 1:
+        ours["main_process_port"] = 0
+    unlike = [
+        f"{key} {theirs}"
+        for key, own in ours.items()
+        if (theirs := config.number(key) or 0) > 0 and theirs != own and key.replace("_", "-") not in given
+    ]
     if config.gpu_ids is not None and "gpu-ids" not in given:
-        unlike.append(f"gpu_ids {config.gpu_ids}")
-    for key, name, ours in (
-        ("num_processes", "num-processes", request.count if machines == 1 else None),
-        ("num_machines", "num-machines", 1 if machines == 1 else None),
-        ("main_process_port", "main-process-port", 0 if spreads and machines == 1 else None),
-    ):
-        theirs = config.number(key)
-        if theirs is not None and theirs > 0 and ours is not None and theirs != ours and name not in given:
-            unlike.append(f"{key} {theirs}")
+        unlike.insert(0, f"gpu_ids {config.gpu_ids}")
     if unlike:
         done.remark(f"the launch line overrides {', '.join(unlike)} in {config.path}")

@@ -181,11 +181,7 @@ def _numa(request: LauncherRequest, done: Completed) -> list[str]:
 
 
 def _warn(given: Arguments, request: LauncherRequest, done: Completed) -> None:
-    count, text = len(request.devices), given.get("nproc-per-node")
-    if not count and text in ("auto", "gpu"):
-        done.warn(f"the command asks for --nproc-per-node={text}, and there is no device to count")
-    if count and text in ("cpu", "xpu"):
-        done.warn(f"--nproc-per-node={text} in the command does not depend on the selected devices")
+    count = len(request.devices)
     asked = given.number("nproc-per-node")
     if asked is None and "nproc-per-node" not in given:
         asked = request.processes
