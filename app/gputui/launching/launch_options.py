@@ -19,6 +19,10 @@ from gputui.vendors.visibility import CONFINE, Confine, Ids
 AUTO = "auto"
 """Stands for the launcher that the command itself starts with."""
 
+LAUNCHER_NAMES = ("python", "torchrun", "accelerate", "deepspeed", "mpirun")
+"""The names of `launchers.LAUNCHERS`, in the order in which the screen walks through them. (Launchers take
+15 ms to import, and the first frame needs none.)"""
+
 MOST = 10_000
 """Processes or machines: a larger number is a typing error."""
 
@@ -130,13 +134,6 @@ def option(
     return field(default=default, metadata={"option": facts})
 
 
-def _launchers() -> tuple[str, ...]:
-    # (Launchers take 15 ms to import, and the first frame needs none.)
-    from gputui.launching.launchers import LAUNCHERS
-
-    return (AUTO, *LAUNCHERS)
-
-
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST):
         raise OptionError(f"{text!r} is not a number from 1 to {MOST}")
@@ -208,7 +205,7 @@ class LaunchOptions:
         about_given="selected; x: as recognised",
         unset="{launcher}",
         kind="choice",
-        choices=_launchers,
+        choices=lambda: (AUTO, *LAUNCHER_NAMES),
     )
     processes: int | None = option(
         None,
