@@ -102,7 +102,7 @@ def _built(transformers: Any, config: Any, headed: bool, **options: Any) -> Any:
     """The model, of a class that its configuration names, else of the first that takes it; `headed`: not a
     bare one, which has no loss."""
     for name in getattr(config, "architectures", None) or ():
-        kind = getattr(transformers, name, None)
+        kind: Any = getattr(transformers, name, None)
         if hasattr(kind, "_from_config") and not (headed and name.endswith("Model")):
             return kind._from_config(config, **options)
     error = ValueError("transformers has no model for " + type(config).__name__)
