@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from gputui.inventory.typed_json import DocumentError, Epoch, Record, Words, whole
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, here, with_launch
-from gputui.launching.launch_options import MOST, OPTIONS
+from gputui.launching.launch_options import MOST, OPTIONS, LaunchOptions
 from gputui.system.files import (
     NoHomeError,
     UnsafeHomeError,

@@ -326,11 +326,12 @@ VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 """The name of an environment variable that a shell can set."""
 _VARIABLE = Annotated[str, check(Words, VARIABLE.fullmatch, "a variable's name")]
 
+_FORMS: dict[str, Any] = {name: Annotated[Any, each.form] for name, each in table().items()}
 OPTIONS = Record(
     LaunchOptions,
     command=tuple[Words, ...],
     additions=tuple[tuple[_VARIABLE, Words], ...],
-    **{name: Annotated[Any, each.form] for name, each in table().items()},
+    **_FORMS,
 )
 
 
