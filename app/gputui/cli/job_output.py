@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from gputui.cli.common import say
 from gputui.cli.jobs_text import confinement_trouble
+from gputui.inventory.job import Job
 from gputui.jobs.ansi_sanitizer import AnsiSanitizer
 from gputui.jobs.foreground import LEFT, Foreground, LeftError
-from gputui.jobs.job import Job
 from gputui.jobs.start import why_not
 from gputui.jobs.wait import wait_for
 

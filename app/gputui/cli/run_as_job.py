@@ -17,8 +17,8 @@ from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import DONE, WrongCallError, opened, print_line, say
 from gputui.cli.held import obey_input
 from gputui.cli.job_output import attached
+from gputui.inventory.job import Job, JobError
 from gputui.jobs.foreground import Foreground
-from gputui.jobs.job import Job, JobError
 from gputui.jobs.process_tree import here
 from gputui.jobs.queued import queue_job
 from gputui.jobs.record import read_job, write_claims, write_taken

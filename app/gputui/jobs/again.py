@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.named_devices import NONE
+from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.typed_json import DocumentError, Record
-from gputui.jobs.job import Job
 from gputui.launching.history import here
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import is_secret, without_secrets

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gputui.allocating.claims.own_lease import own_lease
-from gputui.jobs.job import Job, JobError
+from gputui.inventory.job import Job, JobError
 from gputui.jobs.start import OwnCall, start_job
 from gputui.launching.launch import Launch
 from gputui.requesting.launch_request import LaunchRequest, sent

@@ -20,6 +20,10 @@ from gputui.vendors.visibility import CONFINE, Confine, Ids
 AUTO = "auto"
 """Stands for the launcher that the command itself starts with."""
 
+LAUNCHER_NAMES = ("python", "torchrun", "accelerate", "deepspeed", "mpirun")
+"""The names of `launchers.LAUNCHERS`, in the order in which the screen walks through them. (Launchers take
+15 ms to import, and the first frame needs none.)"""
+
 MOST = 10_000
 """Processes or machines: a larger number is a typing error."""
 
@@ -139,13 +143,6 @@ def option(
     return field(default=default, metadata={"option": facts})
 
 
-def _launchers() -> tuple[str, ...]:
-    # (Launchers take 15 ms to import, and the first frame needs none.)
-    from gputui.launching.launchers import LAUNCHERS
-
-    return (AUTO, *LAUNCHERS)
-
-
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST):
         raise OptionError(f"{text!r} is not a number from 1 to {MOST}")
@@ -217,7 +214,7 @@ class LaunchOptions:
         about_given="selected; x: as recognised",
         unset="{launcher}",
         kind="choice",
-        choices=_launchers,
+        choices=lambda: (AUTO, *LAUNCHER_NAMES),
     )
     processes: int | None = option(
         None,
@@ -329,11 +326,12 @@ VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 """The name of an environment variable that a shell can set."""
 _VARIABLE = Annotated[str, check(Words, VARIABLE.fullmatch, "a variable's name")]
 
+_FORMS: dict[str, Any] = {name: Annotated[Any, each.form] for name, each in table().items()}
 OPTIONS = Record(
     LaunchOptions,
     command=tuple[Words, ...],
     additions=tuple[tuple[_VARIABLE, Words], ...],
-    **{name: Annotated[Any, each.form] for name, each in table().items()},  # type: ignore[arg-type]
+    **_FORMS,
 )
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     # (To import `launch` costs a caller next to nothing: what it needs is imported when it is called.)
     from gputui.choosing.order import Order
-    from gputui.jobs.job import Job
+    from gputui.inventory.job import Job
     from gputui.launching.launch import Launch
     from gputui.launching.launch_options import LaunchOptions
     from gputui.library.request import Names
