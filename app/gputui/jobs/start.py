@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sys
 import time
@@ -30,10 +29,9 @@ from gputui.jobs.record_folders import RecordError, cannot_keep, new_folder
 from gputui.jobs.store import jobs_folder
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import program_and_script, without_secrets
-from gputui.launching.start import StartError, cannot_confine, no_program
+from gputui.launching.start import StartError, cannot_start
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.system.files import create_private
-from gputui.system.landlock import LandlockError
 from gputui.system.users import own_name
 
 if TYPE_CHECKING:
@@ -206,13 +204,7 @@ def _settings(environ: Mapping[str, str]) -> Settings:
 
 def why_not(trouble: Trouble, job: Job) -> str:
     """Why a command could not be started, as a sentence."""
-    if trouble.step == "confinement":
-        return str(cannot_confine(LandlockError(trouble.errno)))
-    if trouble.step == "directory":
-        return f"cannot change to {job.directory!r}: {os.strerror(trouble.errno)}"
-    if trouble.errno == errno.ENOENT:
-        return no_program(job.argv[0])
-    return f"cannot start {job.argv[0]!r}: {os.strerror(trouble.errno)}"
+    return str(cannot_start(trouble, job.argv[0], job.directory))
 
 
 def _given(launch: Launch, folder: Path, name: str | None) -> Job:
@@ -303,8 +295,7 @@ def _not_started(given: Job, answer: str) -> Exception:
         return StartError(f"cannot start {given.argv[0]!r}: {os.strerror(int(number))} (`ulimit -u`)", 126)
     if step in STEPS:
         trouble = Trouble(next(each for each in STEPS if each == step), int(number))
-        status = 127 if trouble == Trouble("program", errno.ENOENT) else 126
-        return StartError(why_not(trouble, given), status)
+        return cannot_start(trouble, given.argv[0], given.directory)
     with contextlib.suppress(OSError):
         write_finished(given.folder, time.time(), status=126)
     return StartError(

@@ -111,10 +111,11 @@ class Held(Picked):
         import subprocess
 
         from gputui.allocating.errors import RequestError
+        from gputui.inventory.job import Trouble
         from gputui.launching.confine import CannotConfineError, confined
         from gputui.launching.intent import Intent
         from gputui.launching.launch import Launch
-        from gputui.launching.start import cannot_confine
+        from gputui.launching.start import cannot_start
         from gputui.system.landlock import LandlockError, started
 
         base = os.environ if env is None else env
@@ -138,7 +139,7 @@ class Held(Picked):
         try:
             return started(launch.left_out, start)
         except LandlockError as error:
-            raise cannot_confine(error) from None
+            raise cannot_start(Trouble("confinement", error.errno or 0), words[0], None) from None
 
     @property
     def claimed(self) -> bool:
