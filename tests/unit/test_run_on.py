@@ -20,7 +20,7 @@ import pytest
 
 from confinement import box_of_eight, needs_landlock, script
 from e2e.terminal import Terminal
-from gputui.jobs.job import Job
+from gputui.inventory.job import Job
 from gputui.jobs.store import all_jobs
 from simnvml import SimulatedNvml
 from ssh_boxes import PROGRAMS, SshBoxes
