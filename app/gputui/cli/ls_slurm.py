@@ -16,7 +16,7 @@ from gputui.inventory.document import SCHEMA, to_document
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.text_table import cut
-from gputui.sources.simulated.cluster import SIMULATED
+from gputui.sources.simulated.boxes import simulated_cluster
 from gputui.sources.slurm.cluster import Cluster, Job, Node, free_of
 from gputui.sources.slurm.places import JOBS, NOTE, PARTITIONS, PLACE, PLACE_FACTS, places_of_nodes
 from gputui.sources.slurm.read import Slurm
@@ -24,7 +24,7 @@ from gputui.sources.slurm.read import Slurm
 
 def list_nodes(as_json: bool, width: int | None, demo: bool) -> int:
     """Print the cluster, in a demo a simulated one. Raises NoSourceError where there is no Slurm."""
-    cluster = SIMULATED if demo else Slurm().read()
+    cluster = simulated_cluster() if demo else Slurm().read()
     if as_json:
         import json
 

@@ -16,7 +16,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.shell_words import assignments, command_line, split
 from gputui.launching.slurm_launch import SlurmError
 from gputui.launching.start import StartError
-from gputui.sources.simulated.cluster import SIMULATED
+from gputui.sources.simulated.boxes import simulated_cluster
 from gputui.sources.slurm.cluster import Cluster
 from gputui.sources.slurm.places import Place
 from gputui.sources.slurm.read import Slurm
@@ -69,7 +69,11 @@ class SlurmController:
         app = self.view.app
         label = self.view.app_state.label
         if label:
-            told(SIMULATED if label.startswith("demo ") else f"{label}: a recording knows no Slurm cluster")
+            told(
+                simulated_cluster()
+                if label.startswith("demo ")
+                else f"{label}: a recording knows no Slurm cluster"
+            )
             return
 
         def work() -> None:
