@@ -28,7 +28,7 @@ from gputui.tui.views.jobs import (
     pieces_of,
     unclaimed_uses_of,
 )
-from gputui.tui.views.text import Line, title, wrap
+from gputui.tui.views.text import Line, title, told_lines
 
 _MOST_DEVICES = 4
 _LEAST_LOG = 5
@@ -218,7 +218,7 @@ class JobsScreen(JobsPage):
 
     def listing(self, width: int) -> tuple[list[Line], int]:
         if self._trouble and not self._jobs:
-            return [((f" {piece}", "warn"),) for piece in wrap(self._trouble, width - 2)], 0
+            return told_lines(self._trouble, "warn", width), 0
         app_state = self.view.app_state
         uses = unclaimed_uses_of(app_state)
         return listed(self._jobs, width, self.now, app_state.snapshot, uses), len(self._jobs)

@@ -8,7 +8,7 @@ from time import localtime, strftime
 from gputui.inventory.formatting import printable
 from gputui.jobs.of_boxes import BoxJobs
 from gputui.tui.views.jobs import headline, listed
-from gputui.tui.views.text import Line, clip, fit, wrap
+from gputui.tui.views.text import Line, clip, fit, told_lines
 
 _WIDEST = 20
 """Cells of the name of a box at most."""
@@ -77,4 +77,4 @@ def box_lines(box: BoxJobs, width: int) -> list[Line]:
     if box.error is None:
         return []
     words = f"{box.alias} {_not_asked(box)}: {box.error}. r asks again now"
-    return [((f" {piece}", "warn"),) for piece in wrap(printable(words), width - 2)]
+    return told_lines(printable(words), "warn", width)

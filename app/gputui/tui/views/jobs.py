@@ -24,6 +24,7 @@ from gputui.tui.views.text import (
     hanging,
     table_lines,
     title,
+    told_lines,
     wrap,
     wrapped_where_free,
 )
@@ -129,7 +130,7 @@ def facts_of(job: Job, now: float, width: int) -> list[Line]:
     if job.box is not None and job.directory:
         lines.append(clip(((f" in {printable(job.directory)}", "dim"),), width))
     if job.over:
-        lines += [((f" {piece}", ""),) for piece in wrap(_end_of(job, now), width - 2)]
+        lines += told_lines(_end_of(job, now), "", width)
     return lines
 
 
