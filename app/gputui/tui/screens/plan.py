@@ -112,7 +112,7 @@ class PlanScreen(ListPage):
             request.count,
             app_state.limits,
             tuple((key, verdict.state) for key, verdict in verdicts.items()),
-            bool(app_state.snapshot and app_state.snapshot.links),
+            bool(app_state.box.links),
             app_state.problem if app_state.snapshot is None else None,
         )
         if found_for != self._found_for:
@@ -222,9 +222,7 @@ class PlanScreen(ListPage):
     @property
     def _most(self) -> int:
         """How many devices there can be."""
-        snapshot = self.view.app_state.snapshot
-        every = len(snapshot.devices) if snapshot else 0
-        return every if isinstance(self._found, str) else self._found.most
+        return len(self.view.app_state.box.devices) if isinstance(self._found, str) else self._found.most
 
     def action_model(self) -> None:
         def error_in(line: str) -> str | None:

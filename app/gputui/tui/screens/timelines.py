@@ -92,15 +92,15 @@ class TimelinesScreen(Page):
         self._frame = None
         device = app_state.current if self._one else None
         room = max(2, height - 1)
-        if device is not None and app_state.snapshot is not None:
+        if device is not None:
             drawn, self._frame = device_charts(
                 app_state, device.key, width, room, self._zoom, self._metric, self._moment, page=True
             )
-            subject = f"GPU {printable(app_state.snapshot.label(device))}"
+            subject = f"GPU {printable(app_state.box.label(device))}"
         else:
             drawn = self._all(width, room)
             seen = len(self._frame.shown) if self._frame else 0
-            every = len(app_state.snapshot.devices) if app_state.snapshot else 0
+            every = len(app_state.box.devices)
             subject = "all devices" if seen == every else f"{seen} of {every} devices"
         head = title(f"timelines: {subject}", width, "  ".join(filter(None, self._in_title())))
         why = why_no_charts(app_state, device, self._metric)
@@ -152,8 +152,8 @@ class TimelinesScreen(Page):
     def notes(self, width: int) -> list[Line]:
         app_state = self.view.app_state
         device, frame = app_state.current, self._frame
-        if self._pointed is not None and app_state.snapshot is not None:
-            device = app_state.snapshot.by_key.get(self._pointed, device)
+        if self._pointed is not None:
+            device = app_state.box.by_key.get(self._pointed, device)
         text, style = "← → or the mouse: read the values at a moment", "dim"
         if device is not None and frame is not None and self._moment is not None:
             text, style = read_out(app_state, device, frame, self._moment), "strong"

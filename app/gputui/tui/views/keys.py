@@ -23,7 +23,6 @@ def next_actions(app_state: AppState) -> tuple[str, ...]:
 def _next_actions(app_state: AppState) -> Iterator[str]:
     command, selected = bool(app_state.options.command), app_state.selected
     decided = app_state.selection.decided
-    snapshot = app_state.snapshot
     starts = command and not app_state.is_example
     if not starts:
         yield "edit"
@@ -47,7 +46,7 @@ def _next_actions(app_state: AppState) -> Iterator[str]:
         yield "best"
     else:
         yield "cpu"
-    if snapshot is not None and any(job.state in _ON_THEIR_WAY for job in snapshot.jobs):
+    if any(job.state in _ON_THEIR_WAY for job in app_state.box.jobs):
         yield "jobs"
     if decided:
         yield from ("best", "launcher", "plan", "check") if selected else ("launcher",)
