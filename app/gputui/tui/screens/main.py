@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import NoReturn, TypeVar
 
 from textual import events
@@ -600,27 +601,14 @@ class MainScreen(Screen[None]):
         self._header.draw(lambda width, height: [line])
 
 
+_OF_SECTIONS = attrgetter("selection", "options", "limits", "cursor", "problem", "warnings", "screen")
+"""What the selection and the launch line show of an app state."""
+
+
 def _same_sections(before: AppState, app_state: AppState) -> bool:
     """Whether only facts about the devices differ, so that all but the table stands as it is."""
     return (
-        (
-            before.selection,
-            before.options,
-            before.limits,
-            before.cursor,
-            before.problem,
-            before.warnings,
-            before.screen,
-        )
-        == (
-            app_state.selection,
-            app_state.options,
-            app_state.limits,
-            app_state.cursor,
-            app_state.problem,
-            app_state.warnings,
-            app_state.screen,
-        )
+        _OF_SECTIONS(before) == _OF_SECTIONS(app_state)
         and before.snapshot is not None
         and app_state.snapshot is not None
         and len(before.rows) == len(app_state.rows)

@@ -140,6 +140,8 @@ class Page(ModalScreen[None]):
         width, height = self.size
         if not (width and self.is_mounted and self.is_attached):
             return
+        # (The body first: what the footer says may be of what was drawn there.)
+        self.body.draw(self.lines)
         message = message_line(self.view.message_shown, width)
         keys = self._key_hints(width)
         # (Where there is hardly room for a list, a message takes the place of the keys.)
@@ -148,7 +150,6 @@ class Page(ModalScreen[None]):
         room = height - len(last) - _LEAST_BODY
         footer = [*(self.notes(width)[:room] if room > 1 else ()), *last]
         self.query_one("#page-footer", Lines).draw_all(footer)
-        self.body.draw(self.lines)
 
     @abstractmethod
     def lines(self, width: int, height: int) -> list[Line]:

@@ -5,8 +5,6 @@ The device is the one at the main screen's cursor.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 from textual import events
 
 from gputui.inventory.formatting import printable
@@ -23,10 +21,8 @@ from gputui.tui.views.timelines import (
     Frame,
     all_timelines,
     charted,
-    charts_key,
     clock,
     device_charts,
-    present,
     read_out,
     why_no_charts,
     zoom_name,
@@ -65,29 +61,10 @@ class TimelinesScreen(Page):
         self._moment: float | None = None
         self._pointed: str | None = None
         self._frame: Frame | None = None
-        self._key: Hashable = None
-        self._drawn: list[Line] = []
 
     # What is painted
 
-    def draw(self) -> None:
-        if self.is_mounted and self.is_attached and self.body.size:
-            # The read-out, which the footer has, is of the charts that are about to be shown.
-            self.lines(*self.body.size)
-        super().draw()
-
     def lines(self, width: int, height: int) -> list[Line]:
-        app_state = self.view.app_state
-        key = (
-            charts_key(app_state, width, self._zoom),
-            present(app_state),
-            (width, height, self._zoom, self._metric, self._one, self._moment, app_state.cursor),
-        )
-        if key != self._key or self._frame is None:
-            self._key, self._drawn = key, self._charts(width, height)
-        return self._drawn
-
-    def _charts(self, width: int, height: int) -> list[Line]:
         app_state = self.view.app_state
         self._frame = None
         device = app_state.current if self._one else None

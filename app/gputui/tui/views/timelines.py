@@ -333,12 +333,6 @@ def _columns(width: int, left: int, beside: int) -> int:
 # The figures of a moment
 
 
-def present(app_state: AppState) -> Hashable:
-    """The figures that the page shows of now: while they stay the same, they need not be drawn again."""
-    box = app_state.box
-    return tuple((device.utilization, box.memory(device), device.power) for device in box.devices)
-
-
 def clock(span: TimeSpan, moment: float) -> str:
     """The time of day of a moment, as exact as the columns are."""
     return time.strftime("%H:%M:%S" if span.step < 60 else "%H:%M", time.localtime(moment))
