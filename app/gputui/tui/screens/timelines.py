@@ -79,7 +79,7 @@ class TimelinesScreen(Page):
             seen = len(self._frame.shown) if self._frame else 0
             every = len(app_state.box.devices)
             subject = "all devices" if seen == every else f"{seen} of {every} devices"
-        head = title(f"timelines: {subject}", width, "  ".join(filter(None, self._in_title())))
+        head = title(f"timelines: {subject}", width, *self._in_title())
         why = why_no_charts(app_state, device, self._metric)
         return [head, *(drawn or [clip(((f"  {why}", "dim"),), width)])]
 

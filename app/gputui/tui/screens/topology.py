@@ -120,7 +120,7 @@ class TopologyScreen(ListPage):
             for name, first, many in (("rows", self.top, room), ("columns", layout.left, layout.columns))
             if many < len(rows)
         ]
-        head = title("topology", width, "  ".join([*parts, "tab: tree"]))
+        head = title("topology", width, *parts, "tab: tree")
         facts = [clip((("  " + text, "dim"),), width) for text in near(app_state)]
         beneath: list[Line] = [((" ", ""),), *facts]
         return [head, *heading, *visible, *beneath[: room - len(visible)]]

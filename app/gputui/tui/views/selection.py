@@ -35,7 +35,7 @@ def selection_lines(app_state: AppState, width: int) -> list[Line]:
 def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
     """The strip of the selected devices; the one with the key `dragged` is in somebody's hand."""
     notes = (_by_command(app_state), _limits(app_state), _hidden_panels(app_state))
-    head = title("selected", width, "   ".join(filter(None, notes)))
+    head = title("selected", width, *notes)
     keymap = app_state.screen.keymap
     select, best, cpu = (key_of(action, keymap) for action in ("select", "best", "cpu"))
     if app_state.selection.cpu_only:

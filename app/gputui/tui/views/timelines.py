@@ -128,7 +128,7 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
         lines, frame = all_timelines(app_state, width, height - 1, zoom)
         missing = len(devices) - len(frame.shown) if frame else 0
         tail.insert(0, f"{missing} more: h" if missing > 0 else "")
-    return [title("timelines", width, "  ".join(filter(None, tail))), *lines]
+    return [title("timelines", width, *tail), *lines]
 
 
 def charted(app_state: AppState, metric: Metric | None = None) -> list[Device]:
