@@ -90,8 +90,6 @@ class PlanScreen(ListPage):
         self._found_for: object = None
         self._plan: Plan | None = None
         self._problem = ""
-        self._starts_for: object = None
-        self._starts: tuple[tuple[str, ...], str] = ((), "")
 
     def on_unmount(self) -> None:
         if self._controller.reading:
@@ -174,20 +172,14 @@ class PlanScreen(ListPage):
 
     def _start_of(self, row: Row) -> tuple[tuple[str, ...], str]:
         """What Enter does on a row, and what its files cannot say; or why it can do nothing."""
-        options = self.view.app_state.options
-        about = (row.strategy, self._request, options)
-        if about != self._starts_for:
-            self._starts_for = about
-            try:
-                made = self._prepared(row)
-            except RecipeError as error:
-                self._starts = (), str(error)
-            else:
-                files = _written(made.texts)
-                launcher = launcher_of(made.options).name
-                first = f"starts it with {launcher}" + (f" and {files}" if files else ", without a file")
-                self._starts = (first, *made.notes), ""
-        return self._starts
+        try:
+            made = self._prepared(row)
+        except RecipeError as error:
+            return (), str(error)
+        files = _written(made.texts)
+        launcher = launcher_of(made.options).name
+        first = f"starts it with {launcher}" + (f" and {files}" if files else ", without a file")
+        return (first, *made.notes), ""
 
     # What keys do
 
