@@ -13,8 +13,8 @@ from gputui.system.root import HERE, Root
 
 if TYPE_CHECKING:
     from gputui.inventory.topology import Locality
-    from gputui.sources.owned import Owners
     from gputui.system.drm import GpuFiles
+    from gputui.system.processes import ProcessTable
 
 
 class MachineSource:
@@ -32,14 +32,15 @@ class MachineSource:
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
         deadline: float = DEADLINE,
-        owners: Owners | None = None,
+        owners: ProcessTable | None = None,
     ) -> None:
         self._root, self._clock, self._ticks, self._deadline = root, clock, ticks, deadline
         self._given_owners = self._owners = owners
+        self._looked_at: frozenset[str] = frozenset()
         self._forget()
 
     def close(self) -> None:
-        self._owners = self._given_owners
+        self._owners, self._looked_at = self._given_owners, frozenset()
         self._forget()
 
     def _forget(self) -> None:
@@ -77,13 +78,16 @@ class MachineSource:
     def _owned(
         self, devices: tuple[Device, ...], want: Want, among: Collection[str] | None
     ) -> tuple[Device, ...]:
-        """The devices with the users of their processes, where they are wanted or were once."""
+        """The devices with the users of their processes, where they are wanted or were once, and with what
+        the processes take of the host on the devices that somebody has last looked at."""
+        if Want.DETAILS in want:
+            self._looked_at = frozenset(d.key for d in devices if among is None or d.key in among)
         if (Want.OWNERS not in want and self._owners is None) or not any(d.processes for d in devices):
             return devices
         # (Imported here: `pick` asks for no owners.)
-        from gputui.sources.owned import owners_of, with_host_use, with_owners
+        from gputui.sources.owned import host_uses, owners_of, with_owners, with_uses
 
         if self._owners is None:
             self._owners = owners_of(self._root)
         owned = with_owners(devices, self._owners, Want.OWNERS in want)
-        return with_host_use(owned, self._owners, among) if Want.DETAILS in want else owned
+        return with_uses(owned, self._looked_at, host_uses(owned, self._looked_at, self._owners))

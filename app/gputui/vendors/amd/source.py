@@ -86,7 +86,6 @@ class AmdSource(MachineSource):
         self._matrices: AnyMatrix = ((), (), (), (), ())
         self._localities: tuple[Locality, ...] | None = None
         self._nics: tuple[Any, Any] = ((), ())
-        self._looked_at: frozenset[str] = frozenset()
         self._drawn: list[Client] = []
 
     def open(self) -> None:
@@ -120,13 +119,11 @@ class AmdSource(MachineSource):
         if Want.TOPOLOGY in want:
             self._read_localities()
         self._read_details(want, among)
-        # (What the processes that were looked at use of the host is told until others are.)
-        details = want | Want.DETAILS if self._looked_at else want & ~Want.DETAILS
         links, pcie, peers, weights, bandwidths = self._matrices
         return Snapshot(
             self._host,
             self._clock(),
-            self._owned(tuple(gpu.device for gpu in self._gpus), details, self._looked_at),
+            self._owned(tuple(gpu.device for gpu in self._gpus), want, among),
             links,
             errors=tuple(
                 f"{kfd.NODES}/{number}/properties is not readable" for number in self._topology.broken
@@ -292,12 +289,11 @@ class AmdSource(MachineSource):
         # (Imported here: most calls do not ask.)
         from gputui.inventory.telemetry import Telemetry
 
-        gpus = self._gpus or ()
-        self._looked_at = frozenset(g.device.key for g in gpus if among is None or g.device.key in among)
-        for gpu in gpus:
-            seen = gpu.device.key in self._looked_at and gpu.card is not None and not gpu.shared_card
-            facts = gpu.card.telemetry() if seen and gpu.card is not None else None
-            gpu.device = replace(gpu.device, telemetry=None if facts is None else Telemetry(**facts))
+        for gpu in self._gpus or ():
+            telemetry = None
+            if gpu.card is not None and not gpu.shared_card and (among is None or gpu.device.key in among):
+                telemetry = Telemetry(**gpu.card.telemetry())
+            gpu.device = replace(gpu.device, telemetry=telemetry)
 
     # How they are wired.
 

@@ -29,7 +29,7 @@ from gputui.vendors.machine_source import MachineSource
 if TYPE_CHECKING:
     from gputui.inventory.link import LinkMatrix
     from gputui.inventory.topology import Locality
-    from gputui.sources.owned import Owners
+    from gputui.system.processes import ProcessTable
 
 HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
 
@@ -78,7 +78,7 @@ class IntelSource(MachineSource):
         ticks: Callable[[], float] = time.monotonic,
         environ: Mapping[str, str] | None = None,
         deadline: float = DEADLINE,
-        owners: Owners | None = None,
+        owners: ProcessTable | None = None,
     ) -> None:
         self._environ = os.environ if environ is None else environ
         super().__init__(root, clock, ticks, deadline, owners)
