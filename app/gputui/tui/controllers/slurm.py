@@ -18,12 +18,12 @@ from gputui.launching.slurm_launch import SlurmError
 from gputui.launching.start import StartError
 from gputui.sources.simulated.boxes import simulated_cluster
 from gputui.sources.slurm.cluster import Cluster
+from gputui.sources.slurm.places import Place
 from gputui.sources.slurm.read import Slurm
 from gputui.sources.source import NoSourceError
 from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 from gputui.tui.outcome import Outcome
-from gputui.tui.views.slurm import Place
 from gputui.vendors.registry import default_vendor
 
 Form = Literal["srun", "sbatch"]
