@@ -111,7 +111,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Somebody in line, for any devices or these. `age`, `comes`, `leaves`, `every`: when, as of a `Task`."""
+    """Somebody in line, for any devices or these. `age`, `starts`, `ends`, `every`: when, as of a `Task`."""
 
     user: str
     count: int
@@ -119,8 +119,8 @@ class Waiting:
     devices: tuple[str, ...] | None = None
     job: str | None = None
     age: float = 0.0
-    comes: float = float("-inf")
-    leaves: float = float("inf")
+    starts: float = float("-inf")
+    ends: float = float("inf")
     every: float | None = None
 
 
