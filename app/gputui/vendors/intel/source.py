@@ -295,8 +295,7 @@ class IntelSource(MachineSource):
             load = loads[id(unit)]
             ours = unit.device.apart is None
             if load is None and ours and (of_smi := self._smi_loads(unit.gpu)) is not None:
-                part = of_smi if unit.tile is None else of_smi.tiles.get(unit.tile, of_smi)
-                load = part.utilization
+                load = (of_smi.of(unit.tile) or of_smi).utilization
             free = None if total is None or used is None or unit.device.unified else max(0, total - used)
             unit.device = replace(
                 unit.device, memory_total=total, memory_used=used, memory_free=free, utilization=load
@@ -319,47 +318,39 @@ class IntelSource(MachineSource):
         sizes: tuple[memory.Sizes, ...] = ()
         if card is not None and self._root.here and card.card.render is not None:
             sizes = memory.ask(card.card.render, card.card.driver)
-        if unit.tile is not None and len(sizes) == gpu.tiles:
-            sizes = (sizes[unit.tile],)
-        elif unit.tile is not None:
-            sizes = ()
-        if sizes:
-            parts = [used for _, used in sizes]
-            total = sum(size for size, _ in sizes)
-            used = None if None in parts else sum(part or 0 for part in parts)
-            if used is not None:
-                return total, used
-        of_smi = self._smi_loads(gpu)
-        total_of_card = gpu.total
         if unit.tile is not None:
-            part = of_smi.tiles.get(unit.tile) if of_smi else None
-            told = part.memory_used if part else None
-            share = total_of_card // gpu.tiles if total_of_card else None
-            return (sizes[0][0] if sizes else share), told
-        told = of_smi.memory_used if of_smi else None
-        return (sum(size for size, _ in sizes) if sizes else total_of_card), told
+            sizes = (sizes[unit.tile],) if len(sizes) == gpu.tiles else ()
+        parts = [part for _, part in sizes]
+        used = None if None in parts or not parts else sum(part or 0 for part in parts)
+        total = sum(size for size, _ in sizes)
+        if used is None:
+            of_smi = self._smi_loads(gpu)
+            part = of_smi.of(unit.tile) if of_smi else None
+            used = part.memory_used if part else None
+        if not sizes and gpu.total:
+            total = gpu.total if unit.tile is None else gpu.total // gpu.tiles
+        return total or None, used
 
     def _read_sensors(self) -> None:
-        now = self._ticks()
-        of_card: dict[int, dict[str, Any]] = {}
+        of_card = {id(gpu): self._sensed(gpu) for gpu in self._gpus}
         for unit in self._units or ():
             gpu = unit.gpu
-            if id(gpu) not in of_card:
-                facts = gpu.card.readings(now) if gpu.card else {}
-                missing = [
-                    n for n in SENSED if facts.get(n) is None and (n != "power_limit" or self._by_table)
-                ]
-                awake = gpu.card is None or not gpu.card.asleep
-                load = self._smi_loads(gpu) if missing and awake and not _is_integrated(gpu) else None
-                if load is not None:
-                    told = (load.temperature, load.power, load.power_limit, load.clock)
-                    facts |= {n: fact for n, fact in zip(SENSED, told, strict=True) if n in missing}
-                of_card[id(gpu)] = facts
             facts = of_card[id(gpu)]
             if unit.tile is not None:
                 # (Sensors are the whole card's.)
                 facts = {"sm_clock": gpu.card.clock(unit.tile) if gpu.card else None}
             unit.device = replace(unit.device, **facts)
+
+    def _sensed(self, gpu: _Gpu) -> dict[str, Any]:
+        """What a card's sensors tell, and where they do not, xpu-smi."""
+        facts = gpu.card.readings(self._ticks()) if gpu.card else {}
+        missing = [n for n in SENSED if facts.get(n) is None and (n != "power_limit" or self._by_table)]
+        awake = gpu.card is None or not gpu.card.asleep
+        load = self._smi_loads(gpu) if missing and awake and not _is_integrated(gpu) else None
+        if load is not None:
+            told = (load.temperature, load.power, load.power_limit, load.clock)
+            facts |= {n: fact for n, fact in zip(SENSED, told, strict=True) if n in missing}
+        return facts
 
     def _read_processes(self) -> None:
         drawn = clients(self._root)

@@ -56,6 +56,10 @@ class Load:
     clock: int | None = None
     tiles: Mapping[int, Load] = field(default_factory=dict)
 
+    def of(self, tile: int | None) -> Load | None:
+        """That of a tile, where it is told; None: of the card."""
+        return self if tile is None else self.tiles.get(tile)
+
 
 @dataclass(frozen=True, slots=True)
 class Wires:
