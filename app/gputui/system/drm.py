@@ -87,6 +87,12 @@ def nodes_of(root: Root, render: str | None) -> tuple[str, ...]:
     return tuple(f"/dev/dri/{name}" for name in found) if render in beside else ()
 
 
+def may_open(root: Root, render: str) -> bool:
+    """Whether programs of ours can open the hardware behind "renderD128". (It is not opened here: that would
+    wake a sleeping card.) Of most recorded machines nobody knows: they have no device files."""
+    return root.may_open(f"/dev/dri/{render}") or (root.recorded and not root.has("/dev/dri"))
+
+
 def cards(root: Root) -> list[Card]:
     """Every card, by its number. Connectors ("card0-HDMI-A-1") are none."""
     names = sorted((n for n in root.names(DRM) if _CARD.fullmatch(n)), key=lambda n: (len(n), n))

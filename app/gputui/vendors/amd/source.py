@@ -16,7 +16,7 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import Want
-from gputui.system.drm import Card, Client, card_of, cards
+from gputui.system.drm import Card, Client, card_of, cards, may_open
 from gputui.system.pci_tree import PciPlace, long_bus_id, numa_nodes
 from gputui.system.root import Root
 from gputui.vendors.amd import kfd
@@ -26,7 +26,7 @@ from gputui.vendors.amd.names import Names
 from gputui.vendors.machine_source import MachineSource
 
 if TYPE_CHECKING:
-    from gputui.inventory.topology import Locality
+    from gputui.inventory.topology import Topology
     from gputui.vendors.amd.links import AnyMatrix
 
 NO_DEVICES = (
@@ -84,8 +84,7 @@ class AmdSource(MachineSource):
         self._named = False
         self._host = Host()
         self._matrices: AnyMatrix = ((), (), (), (), ())
-        self._localities: tuple[Locality, ...] | None = None
-        self._nics: tuple[Any, Any] = ((), ())
+        self._wiring: Topology | None = None
         self._drawn: list[Client] = []
 
     def open(self) -> None:
@@ -117,7 +116,7 @@ class AmdSource(MachineSource):
         if want & (Want.LINKS | Want.TOPOLOGY):
             self._read_links()
         if Want.TOPOLOGY in want:
-            self._read_localities()
+            self._read_topology()
         self._read_details(want, among)
         links, pcie, peers, weights, bandwidths = self._matrices
         return Snapshot(
@@ -132,13 +131,13 @@ class AmdSource(MachineSource):
             peers=peers,
             link_weights=weights,
             link_bandwidths=bandwidths,
-            topology=self._wiring(),
+            topology=self._wiring,
         )
 
     # Which devices there are.
 
     def _found(self) -> list[_Gpu]:
-        nodes = [node for node in self._topology.gpus if self._may_open(node.render)]
+        nodes = [node for node in self._topology.gpus if node.render and may_open(self._root, node.render)]
         closed = not nodes and bool(self._topology.gpus)
         nodes = nodes or list(self._topology.gpus)
         by_function = {card.function: card for card in cards(self._root) if _is_ours(card)}
@@ -202,18 +201,6 @@ class AmdSource(MachineSource):
             unified=True if integrated else None,
         )
         return _Gpu(device, None, read)
-
-    def _may_open(self, render: str | None) -> bool:
-        """Whether HIP can open the device. (It is not opened here: that would wake a sleeping card.)
-
-        A recorded machine has the render nodes that could be opened as files, or none at all.
-        """
-        if render is None:
-            return False
-        return self._root.may_open(f"/dev/dri/{render}") or (
-            # (Of most recorded machines nobody knows.)
-            self._root.recorded and not self._root.has("/dev/dri")
-        )
 
     def _card(self, node: Node, by_function: Mapping[str | None, Card]) -> AmdCard | None:
         """The card behind a node: that of its render node, which may be another vendor's in a recording."""
@@ -312,22 +299,17 @@ class AmdSource(MachineSource):
         links = {node.number: self._links_of(node) for node in rows if node is not None}
         self._matrices = matrices(rows, [gpu.place for gpu in gpus], self._topology, links, one)
 
-    def _read_localities(self) -> None:
-        if self._localities is not None:
+    def _read_topology(self) -> None:
+        if self._wiring is not None:
             return
-        from gputui.system.rdma import Rdma
-
-        self._localities = tuple(self._near(gpu.device.numa_node, gpu.card) for gpu in self._gpus or ())
-        rdma = Rdma(self._root)
-        self._nics = rdma.nics(), rdma.links([gpu.device.pci_bus_id for gpu in self._gpus or ()])
-
-    def _wiring(self) -> Any:
-        if self._localities is None:
-            return None
         from gputui.inventory.topology import Topology
         from gputui.system.cpu import between_cpus
+        from gputui.system.rdma import Rdma
 
-        return Topology(self._localities, *self._nics, between_cpus=between_cpus(self._root))
+        gpus, rdma = self._gpus or (), Rdma(self._root)
+        near = tuple(self._near(gpu.device.numa_node, gpu.card) for gpu in gpus)
+        links = rdma.links([gpu.device.pci_bus_id for gpu in gpus])
+        self._wiring = Topology(near, rdma.nics(), links, between_cpus(self._root))
 
 
 def _is_ours(card: Card) -> bool:

@@ -18,7 +18,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import Want
-from gputui.system.drm import SENSED, Card, cards, clients
+from gputui.system.drm import SENSED, Card, cards, clients, may_open
 from gputui.system.pci_tree import long_bus_id, numa_nodes
 from gputui.system.program import DEADLINE, Program
 from gputui.system.root import HERE, Root
@@ -28,7 +28,7 @@ from gputui.vendors.machine_source import MachineSource
 
 if TYPE_CHECKING:
     from gputui.inventory.link import LinkMatrix
-    from gputui.inventory.topology import Locality
+    from gputui.inventory.topology import Topology
     from gputui.system.processes import ProcessTable
 
 HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
@@ -97,7 +97,7 @@ class IntelSource(MachineSource):
         self._troubles: dict[str, str] = {}
         self._host = Host()
         self._matrices: tuple[LinkMatrix, LinkMatrix] = ((), ())
-        self._localities: tuple[Locality, ...] | None = None
+        self._wiring: Topology | None = None
 
     def open(self) -> None:
         """Find the devices. Raises NoSourceError where there are none."""
@@ -130,7 +130,7 @@ class IntelSource(MachineSource):
         if want & (Want.LINKS | Want.TOPOLOGY):
             self._read_links()
         if Want.TOPOLOGY in want:
-            self._read_near()
+            self._read_topology()
         links, pcie = self._matrices
         return Snapshot(
             self._host,
@@ -139,7 +139,7 @@ class IntelSource(MachineSource):
             links,
             errors=tuple(dict.fromkeys(self._troubles.values())),
             pcie=pcie,
-            topology=self._wiring(),
+            topology=self._wiring,
         )
 
     # Which devices there are.
@@ -188,14 +188,9 @@ class IntelSource(MachineSource):
         return flat and gpu.tiles > 1
 
     def _may_open(self, gpu: _Gpu) -> bool:
-        """Whether Level Zero can open it. (It is not opened here: that would wake a sleeping card.)"""
         render = gpu.card.card.render if gpu.card else None
-        if render is None:
-            # (Recordings leave the folder that names the render node out.)
-            return not self._root.here
-        if not self._root.here:
-            return not self._root.has("/dev/dri") or self._root.has(f"/dev/dri/{render}")
-        return os.access(f"/dev/dri/{render}", os.R_OK | os.W_OK)
+        # (Recordings leave the folder that names the render node out.)
+        return not self._root.here if render is None else may_open(self._root, render)
 
     # What xpu-smi tells.
 
@@ -408,19 +403,12 @@ class IntelSource(MachineSource):
         one = numa_nodes(self._root) == 1
         self._matrices = matrices(ends, wires, one)
 
-    def _read_near(self) -> None:
-        if self._localities is not None:
-            return
-        self._localities = tuple(
-            self._near(unit.device.numa_node, unit.gpu.card) for unit in self._units or ()
-        )
+    def _read_topology(self) -> None:
+        if self._wiring is None:
+            from gputui.inventory.topology import Topology
 
-    def _wiring(self) -> Any:
-        if self._localities is None:
-            return None
-        from gputui.inventory.topology import Topology
-
-        return Topology(self._localities)
+            near = (self._near(unit.device.numa_node, unit.gpu.card) for unit in self._units or ())
+            self._wiring = Topology(tuple(near))
 
 
 def _of_tile(memory: Mapping[str, int], tile: int) -> int | None:
