@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoHardwareError, NoSourceError, Want
 from gputui.system.program import DEADLINE
 from gputui.system.root import HERE, Root
 
 if TYPE_CHECKING:
-    from gputui.inventory.topology import Locality
+    from gputui.inventory.topology import Locality, Topology
     from gputui.system.drm import GpuFiles
     from gputui.system.processes import ProcessTable
 
@@ -35,17 +36,49 @@ class MachineSource:
         owners: ProcessTable | None = None,
     ) -> None:
         self._root, self._clock, self._ticks, self._deadline = root, clock, ticks, deadline
-        self._given_owners = self._owners = owners
-        self._looked_at: frozenset[str] = frozenset()
+        self._given_owners = owners
         self._forget()
 
     def close(self) -> None:
-        self._owners, self._looked_at = self._given_owners, frozenset()
         self._forget()
 
     def _forget(self) -> None:
         """Be as if nothing had been read yet."""
+        self._owners, self._looked_at = self._given_owners, frozenset[str]()
+        self._host = Host()
+        self._troubles: dict[str, str] = {}
+        """What is wrong with the box, by what was asked."""
+        self._keys: tuple[str, ...] = ()
+        self._wired: dict[str, Any] = {}
+        """The matrices and the topology of the devices with these keys, by their fields of `Snapshot`."""
+
+    def open(self) -> None:
+        """Find the devices. Raises NoSourceError where there are none."""
         raise NotImplementedError
+
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        self.open()
+        devices = self._owned(self._read(want, among), want, among)
+        keys = tuple(device.key for device in devices)
+        if keys != self._keys:
+            self._keys, self._wired = keys, {}
+        if want & (Want.LINKS | Want.TOPOLOGY) and not self._wired:
+            self._wired = self._read_links()
+        if Want.TOPOLOGY in want and "topology" not in self._wired:
+            self._wired["topology"] = self._read_topology()
+        errors = tuple(dict.fromkeys(self._troubles.values()))
+        return Snapshot(self._host, self._clock(), devices, errors=errors, **self._wired)
+
+    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+        """The devices, of which that was read again which is wanted."""
+        raise NotImplementedError
+
+    def _read_links(self) -> dict[str, Any]:
+        """The matrices that are known, by their fields of `Snapshot`."""
+        raise NotImplementedError
+
+    def _read_topology(self) -> Topology | None:
+        return None
 
     def _nothing_found(self, why: str, *troubles: str | None) -> NoSourceError:
         """What to raise where there is no device. Where only files are read (another machine's, or ours to be

@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gputui.inventory.link import XGMI as XGMI_WORD
-from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix, each_pair
+from gputui.inventory.link import LinkMatrix, NumberMatrix, each_pair
 from gputui.system.pci_tree import PciPlace, pci_class
 from gputui.vendors.amd.kfd import PCIE, XGMI, IoLink, Node, Topology
 
 Links = Mapping[int, tuple[IoLink, ...]]
 """The links of each node, by its number."""
-
-AnyMatrix = tuple[LinkMatrix, LinkMatrix, PeerMatrix, NumberMatrix, NumberMatrix]
 
 
 def matrices(
@@ -27,8 +25,8 @@ def matrices(
     topology: Topology,
     links: Links,
     one_numa_node: bool,
-) -> AnyMatrix:
-    """Links, PCIe classes, peer access, weights and bandwidths (MB/s) of every pair of devices.
+) -> dict[str, LinkMatrix | NumberMatrix]:
+    """Links, PCIe classes, peer access, weights and bandwidths (MB/s) of every pair, by fields of `Snapshot`.
 
     A row is a GPU of the compute driver, and where it hangs on the bus; either may be None, not known.
     """
@@ -60,13 +58,13 @@ def matrices(
         return lambda i, j: getattr(between[i][j], name, None)
 
     count = len(nodes)
-    return (
-        each_pair(count, word),
-        each_pair(count, pcie),
-        each_pair(count, peer),
-        each_pair(count, told("weight"), own=0),
-        each_pair(count, told("bandwidth"), own=None),
-    )
+    return {
+        "links": each_pair(count, word),
+        "pcie": each_pair(count, pcie),
+        "peers": each_pair(count, peer),
+        "link_weights": each_pair(count, told("weight"), own=0),
+        "link_bandwidths": each_pair(count, told("bandwidth"), own=None),
+    }
 
 
 def cpu_node(node: Node, topology: Topology, links: Links) -> int | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gputui.inventory.device import Apart, Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
 from gputui.system.drm import Card, Client, card_of, cards, may_open
 from gputui.system.pci_tree import PciPlace, long_bus_id, numa_nodes
@@ -27,7 +27,6 @@ from gputui.vendors.machine_source import MachineSource
 
 if TYPE_CHECKING:
     from gputui.inventory.topology import Topology
-    from gputui.vendors.amd.links import AnyMatrix
 
 NO_DEVICES = (
     "no AMD GPU: the kernel has none with the driver amdgpu; load it (`sudo modprobe amdgpu`), or start the"
@@ -77,18 +76,15 @@ class AmdSource(MachineSource):
     """AMD's devices."""
 
     def _forget(self) -> None:
+        super()._forget()
         self._gpus: list[_Gpu] | None = None
         self._topology = kfd.Topology((), (), False, ())
         self._links: dict[int, tuple[IoLink, ...]] = {}
         self._names = Names(self._root)
         self._named = False
-        self._host = Host()
-        self._matrices: AnyMatrix = ((), (), (), (), ())
-        self._wiring: Topology | None = None
         self._drawn: list[Client] = []
 
     def open(self) -> None:
-        """Find the devices. Raises NoSourceError where there are none."""
         if self._gpus is not None:
             return
         self._topology = kfd.topology(self._root) if kfd.present(self._root) else self._topology
@@ -96,13 +92,15 @@ class AmdSource(MachineSource):
         if not gpus:
             raise self._nothing_found(NO_DEVICES)
         self._gpus = gpus
+        for number in self._topology.broken:
+            path = f"{kfd.NODES}/{number}/properties"
+            self._troubles[path] = f"{path} is not readable"
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
-        self.open()
-        assert self._gpus is not None
+    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+        gpus = self._gpus or []
         if Want.NAMES in want or Want.SPEED in want:
             self._read_names()
-        for gpu in self._gpus:
+        for gpu in gpus:
             facts: dict[str, Any] = {}
             if want & (Want.LOAD | Want.VERDICT):
                 facts |= _memory(self._root, gpu) | self._load(gpu)
@@ -113,26 +111,8 @@ class AmdSource(MachineSource):
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
             # (What is drawn stands in files of each of our processes: too much for every two seconds.)
             self._read_processes(drawn=Want.PROCESSES in want)
-        if want & (Want.LINKS | Want.TOPOLOGY):
-            self._read_links()
-        if Want.TOPOLOGY in want:
-            self._read_topology()
         self._read_details(want, among)
-        links, pcie, peers, weights, bandwidths = self._matrices
-        return Snapshot(
-            self._host,
-            self._clock(),
-            self._owned(tuple(gpu.device for gpu in self._gpus), want, among),
-            links,
-            errors=tuple(
-                f"{kfd.NODES}/{number}/properties is not readable" for number in self._topology.broken
-            ),
-            pcie=pcie,
-            peers=peers,
-            link_weights=weights,
-            link_bandwidths=bandwidths,
-            topology=self._wiring,
-        )
+        return tuple(gpu.device for gpu in gpus)
 
     # Which devices there are.
 
@@ -284,9 +264,7 @@ class AmdSource(MachineSource):
 
     # How they are wired.
 
-    def _read_links(self) -> None:
-        if self._matrices[0]:
-            return
+    def _read_links(self) -> dict[str, Any]:
         from gputui.vendors.amd.links import matrices
 
         gpus = self._gpus or []
@@ -297,11 +275,9 @@ class AmdSource(MachineSource):
         one = numa_nodes(self._root) == 1
         rows = [gpu.node for gpu in gpus]
         links = {node.number: self._links_of(node) for node in rows if node is not None}
-        self._matrices = matrices(rows, [gpu.place for gpu in gpus], self._topology, links, one)
+        return matrices(rows, [gpu.place for gpu in gpus], self._topology, links, one)
 
-    def _read_topology(self) -> None:
-        if self._wiring is not None:
-            return
+    def _read_topology(self) -> Topology:
         from gputui.inventory.topology import Topology
         from gputui.system.cpu import between_cpus
         from gputui.system.rdma import Rdma
@@ -309,7 +285,7 @@ class AmdSource(MachineSource):
         gpus, rdma = self._gpus or (), Rdma(self._root)
         near = tuple(self._near(gpu.device.numa_node, gpu.card) for gpu in gpus)
         links = rdma.links([gpu.device.pci_bus_id for gpu in gpus])
-        self._wiring = Topology(near, rdma.nics(), links, between_cpus(self._root))
+        return Topology(near, rdma.nics(), links, between_cpus(self._root))
 
 
 def _is_ours(card: Card) -> bool:

@@ -8,12 +8,14 @@ need root rights. What a process has of the memory nobody tells.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.link import SELF
 from gputui.inventory.process import Process
-from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
 from gputui.system.program import Program
 from gputui.system.root import whole
@@ -31,14 +33,13 @@ class AppleSource(MachineSource):
     """The GPU of the Mac whose programs the root has."""
 
     def _forget(self) -> None:
+        super()._forget()
         self._ioreg = Program(self._root, "ioreg", self._deadline)
         self._sysctl = Program(self._root, "sysctl", self._deadline)
         self._device: Device | None = None
         self._asked_at = float("-inf")
-        self._troubles: dict[str, str] = {}
 
     def open(self) -> None:
-        """Find the GPU. Raises NoSourceError where there is none."""
         if self._device is not None:
             return
         facts = ioreg.facts(self._ask(_GPU) or "")
@@ -54,6 +55,7 @@ class AppleSource(MachineSource):
             memory_total=limit * MIB if limit else self._number("hw.memsize"),
             **{"name": "Apple GPU", **facts},
         )
+        self._host = Host(self._host_name() if self._root.here else None)
         self._asked_at = self._ticks()
 
     def _ask(self, name: str) -> str | None:
@@ -68,8 +70,7 @@ class AppleSource(MachineSource):
         found = whole((self._sysctl.ask("-n", name) or "").strip())
         return found if found is not None and found > 0 else None
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
-        self.open()
+    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
         assert self._device is not None
         if want & (Want.LOAD | Want.VERDICT) and self._ticks() - self._asked_at >= _FRESH:
             facts, self._asked_at = ioreg.facts(self._ask(_GPU) or ""), self._ticks()
@@ -81,11 +82,7 @@ class AppleSource(MachineSource):
             text = self._ask(_CLIENTS)
             processes = None if text is None else tuple(Process(pid, "graphics") for pid in ioreg.pids(text))
             self._device = replace(self._device, processes=processes)
-        linked = bool(want & (Want.LINKS | Want.TOPOLOGY))
-        return Snapshot(
-            Host(self._host_name() if self._root.here else None),
-            self._clock(),
-            self._owned((self._device,), want, among),
-            (("X",),) if linked else (),
-            errors=tuple(self._troubles.values()),
-        )
+        return (self._device,)
+
+    def _read_links(self) -> dict[str, Any]:
+        return {"links": ((SELF,),)}

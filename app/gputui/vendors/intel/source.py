@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gputui.inventory.device import Apart, Device
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Kind, Process
-from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
 from gputui.system.drm import SENSED, Card, cards, clients, may_open
 from gputui.system.pci_tree import long_bus_id, numa_nodes
@@ -27,7 +27,6 @@ from gputui.vendors.intel.card import IntelCard
 from gputui.vendors.machine_source import MachineSource
 
 if TYPE_CHECKING:
-    from gputui.inventory.link import LinkMatrix
     from gputui.inventory.topology import Topology
     from gputui.system.processes import ProcessTable
 
@@ -84,6 +83,7 @@ class IntelSource(MachineSource):
         super().__init__(root, clock, ticks, deadline, owners)
 
     def _forget(self) -> None:
+        super()._forget()
         self._smi = Program(self._root, "xpu-smi", self._deadline)
         self._units: list[_Unit] | None = None
         self._gpus: list[_Gpu] = []
@@ -94,13 +94,8 @@ class IntelSource(MachineSource):
         self._load_at = float("-inf")
         self._processes_at = float("-inf")
         self._by_smi: dict[int, dict[int, int | None]] | None = None
-        self._troubles: dict[str, str] = {}
-        self._host = Host()
-        self._matrices: tuple[LinkMatrix, LinkMatrix] = ((), ())
-        self._wiring: Topology | None = None
 
     def open(self) -> None:
-        """Find the devices. Raises NoSourceError where there are none."""
         if self._units is not None:
             return
         found = [card for card in cards(self._root) if _is_ours(card)]
@@ -114,9 +109,8 @@ class IntelSource(MachineSource):
             gpu.tiles = max(gpu.tiles, gpu.card.tiles if gpu.card else 1)
         self._units = self._numbered()
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
-        self.open()
-        assert self._units is not None
+    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+        units = self._units or []
         if Want.NAMES in want or Want.SPEED in want:
             self._read_names()
         if want & (Want.LOAD | Want.VERDICT):
@@ -124,23 +118,10 @@ class IntelSource(MachineSource):
         if Want.SENSORS in want:
             self._read_sensors()
         # (A GPU that is not offered needs no list of processes for its verdict: many processors have one.)
-        offered = any(unit.device.apart is None for unit in self._units)
+        offered = any(unit.device.apart is None for unit in units)
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES) or (Want.VERDICT in want and offered):
             self._read_processes()
-        if want & (Want.LINKS | Want.TOPOLOGY):
-            self._read_links()
-        if Want.TOPOLOGY in want:
-            self._read_topology()
-        links, pcie = self._matrices
-        return Snapshot(
-            self._host,
-            self._clock(),
-            self._owned(tuple(unit.device for unit in self._units), want, among),
-            links,
-            errors=tuple(dict.fromkeys(self._troubles.values())),
-            pcie=pcie,
-            topology=self._wiring,
-        )
+        return tuple(unit.device for unit in units)
 
     # Which devices there are.
 
@@ -384,9 +365,7 @@ class IntelSource(MachineSource):
 
     # How they are wired.
 
-    def _read_links(self) -> None:
-        if self._matrices[0]:
-            return
+    def _read_links(self) -> dict[str, Any]:
         from gputui.vendors.intel.links import End, matrices
 
         self._list()
@@ -401,14 +380,12 @@ class IntelSource(MachineSource):
         if several and any(end.number is not None for end in ends):
             wires = xpu_smi.wires(self._ask("topology", "topology", "-m"))
         one = numa_nodes(self._root) == 1
-        self._matrices = matrices(ends, wires, one)
+        return matrices(ends, wires, one)
 
-    def _read_topology(self) -> None:
-        if self._wiring is None:
-            from gputui.inventory.topology import Topology
+    def _read_topology(self) -> Topology:
+        from gputui.inventory.topology import Topology
 
-            near = (self._near(unit.device.numa_node, unit.gpu.card) for unit in self._units or ())
-            self._wiring = Topology(tuple(near))
+        return Topology(tuple(self._near(unit.device.numa_node, unit.gpu.card) for unit in self._units or ()))
 
 
 def _of_tile(memory: Mapping[str, int], tile: int) -> int | None:
