@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoHardwareError, NoSourceError, Want
-from gputui.system.program import DEADLINE
+from gputui.system.program import DEADLINE, Program
 from gputui.system.root import HERE, Root
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class MachineSource:
         self._host = Host()
         self._troubles: dict[str, str] = {}
         """What is wrong with the box, by what was asked."""
+        self._done_at: dict[str, float] = {}
         self._keys: tuple[str, ...] = ()
         self._wired: dict[str, Any] = {}
         """The matrices and the topology of the devices with these keys, by their fields of `Snapshot`."""
@@ -79,6 +80,24 @@ class MachineSource:
 
     def _read_topology(self) -> Topology | None:
         return None
+
+    def _is_due(self, what: str, seconds: float = float("inf")) -> bool:
+        """Whether something is to be done that was not done in the last seconds (else: never yet); it is done
+        now."""
+        now = self._ticks()
+        due = now - self._done_at.get(what, float("-inf")) >= seconds
+        if due:
+            self._done_at[what] = now
+        return due
+
+    def _ask(self, program: Program, what: str, *words: str) -> str | None:
+        """An answer of a program. Why there is none is an error of the box, of each kind of question one."""
+        text = program.ask(*words)
+        if program.trouble is not None:
+            self._troubles[what] = program.trouble
+        elif text is not None:
+            self._troubles.pop(what, None)
+        return text
 
     def _nothing_found(self, why: str, *troubles: str | None) -> NoSourceError:
         """What to raise where there is no device. Where only files are read (another machine's, or ours to be

@@ -81,7 +81,6 @@ class AmdSource(MachineSource):
         self._topology = kfd.Topology((), (), False, ())
         self._links: dict[int, tuple[IoLink, ...]] = {}
         self._names = Names(self._root)
-        self._named = False
         self._drawn: list[Client] = []
 
     def open(self) -> None:
@@ -207,9 +206,8 @@ class AmdSource(MachineSource):
     # What changes.
 
     def _read_names(self) -> None:
-        if self._named:
+        if not self._is_due("names"):
             return
-        self._named = True
         for gpu in self._gpus or ():
             card, pci_id = gpu.card, gpu.device.pci_id or "1002:?"
             revision, product = (card.revision, card.text("product_name")) if card else (None, None)

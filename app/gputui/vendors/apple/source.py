@@ -37,12 +37,11 @@ class AppleSource(MachineSource):
         self._ioreg = Program(self._root, "ioreg", self._deadline)
         self._sysctl = Program(self._root, "sysctl", self._deadline)
         self._device: Device | None = None
-        self._asked_at = float("-inf")
 
     def open(self) -> None:
         if self._device is not None:
             return
-        facts = ioreg.facts(self._ask(_GPU) or "")
+        facts = ioreg.facts(self._told(_GPU) or "")
         if not facts.keys() - {"cores"}:
             raise self._nothing_found(NO_DEVICES, *self._troubles.values())
         limit = self._number("iogpu.wired_limit_mb")
@@ -56,15 +55,10 @@ class AppleSource(MachineSource):
             **{"name": "Apple GPU", **facts},
         )
         self._host = Host(self._host_name() if self._root.here else None)
-        self._asked_at = self._ticks()
+        self._is_due("load")
 
-    def _ask(self, name: str) -> str | None:
-        text = self._ioreg.ask("-r", "-d", "1", "-w", "0", "-c", name)
-        if self._ioreg.trouble is not None:
-            self._troubles["ioreg"] = self._ioreg.trouble
-        else:
-            self._troubles.pop("ioreg", None)
-        return text
+    def _told(self, name: str) -> str | None:
+        return self._ask(self._ioreg, "ioreg", "-r", "-d", "1", "-w", "0", "-c", name)
 
     def _number(self, name: str) -> int | None:
         found = whole((self._sysctl.ask("-n", name) or "").strip())
@@ -72,14 +66,14 @@ class AppleSource(MachineSource):
 
     def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
         assert self._device is not None
-        if want & (Want.LOAD | Want.VERDICT) and self._ticks() - self._asked_at >= _FRESH:
-            facts, self._asked_at = ioreg.facts(self._ask(_GPU) or ""), self._ticks()
+        if want & (Want.LOAD | Want.VERDICT) and self._is_due("load", _FRESH):
+            facts = ioreg.facts(self._told(_GPU) or "")
             load, used = facts.get("utilization"), facts.get("memory_used")
             self._device = replace(self._device, utilization=load, memory_used=used)
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
             # Who has the GPU open: every program that draws does, too, and nothing tells them from others but
             # the load.
-            text = self._ask(_CLIENTS)
+            text = self._told(_CLIENTS)
             processes = None if text is None else tuple(Process(pid, "graphics") for pid in ioreg.pids(text))
             self._device = replace(self._device, processes=processes)
         return (self._device,)

@@ -49,7 +49,6 @@ class GaudiSource(MachineSource):
         super()._forget()
         self._smi = Program(self._root, "hl-smi", self._deadline)
         self._columns = hl_smi.QUESTIONS[0]
-        self._asked_at = float("-inf")
         self._rows: tuple[hl_smi.Row, ...] = ()
         self._functions: tuple[str, ...] = ()
         self._devices: tuple[Device, ...] | None = None
@@ -60,7 +59,7 @@ class GaudiSource(MachineSource):
         names = (name.lower() for name in self._root.names(DRIVER))
         self._functions = tuple(sorted(name for name in names if FUNCTION.fullmatch(name)))
         if not self._functions:
-            self._ask()
+            self._read_rows()
         if not self._functions and not self._rows:
             raise self._nothing_found(NO_DEVICES, *self._troubles.values())
         self._devices = ()
@@ -68,7 +67,7 @@ class GaudiSource(MachineSource):
     def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
         refreshed = want & (Want.LOAD | Want.VERDICT | Want.SENSORS | Want.NAMES | Want.SPEED)
         if refreshed or not self._devices:
-            self._ask()
+            self._read_rows()
             version = next((row["driver_version"] for row in self._rows if "driver_version" in row), None)
             version = version or self._root.text("/sys/module/habanalabs/version", 256) or None
             self._host = Host(self._host_name(), version)
@@ -102,12 +101,10 @@ class GaudiSource(MachineSource):
         count = len(devices)
         return {"links": each_pair(count, lambda i, j: None), "pcie": each_pair(count, word)}
 
-    def _ask(self) -> None:
+    def _read_rows(self) -> None:
         """hl-smi's answer, at most so often; a version that does not know a column is asked for fewer."""
-        now = self._ticks()
-        if not self._smi.there or now - self._asked_at < _FRESH:
+        if not self._smi.there or not self._is_due("rows", _FRESH):
             return
-        self._asked_at = now
         self._rows = ()
         for columns in dict.fromkeys((self._columns, *hl_smi.QUESTIONS)):
             text = self._smi.ask("-Q", ",".join(columns), "-f", "csv")

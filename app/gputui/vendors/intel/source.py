@@ -87,12 +87,8 @@ class IntelSource(MachineSource):
         self._smi = Program(self._root, "xpu-smi", self._deadline)
         self._units: list[_Unit] | None = None
         self._gpus: list[_Gpu] = []
-        self._listed = False
         self._by_table = False
         self._of_smi: dict[int, xpu_smi.Found] = {}
-        self._named = False
-        self._load_at = float("-inf")
-        self._processes_at = float("-inf")
         self._by_smi: dict[int, dict[int, int | None]] | None = None
 
     def open(self) -> None:
@@ -175,25 +171,17 @@ class IntelSource(MachineSource):
 
     # What xpu-smi tells.
 
-    def _ask(self, what: str, *words: str) -> str | None:
-        """An answer of xpu-smi. Why there is none is a notice, of each kind of question one."""
-        if not self._smi.there:
-            return None
-        text = self._smi.ask(*words)
-        if self._smi.trouble is not None:
-            self._troubles[what] = self._smi.trouble
-        elif text is not None:
-            self._troubles.pop(what, None)
-        return text
-
     def _list(self) -> None:
         """The numbers that xpu-smi gives the cards, once."""
-        if self._listed:
+        if not self._is_due("list"):
             return
-        self._listed = True
-        text = self._ask("discovery", "discovery", "-j")
+        text = self._ask(self._smi, "discovery", "discovery", "-j")
         found = xpu_smi.devices(text)
-        rows = xpu_smi.overview(self._ask("discovery")) if found is None and not self._smi.silent else None
+        rows = (
+            xpu_smi.overview(self._ask(self._smi, "discovery"))
+            if found is None and not self._smi.silent
+            else None
+        )
         if rows is not None:
             # (Version 2 without a command prints all in one table.)
             self._by_table, found = True, tuple(row.found for row in rows)
@@ -214,34 +202,31 @@ class IntelSource(MachineSource):
             gpu.total = totals.get(each.number)
             if self._by_table:
                 continue
-            facts = xpu_smi.properties(self._ask("discovery -d", "discovery", "-d", str(each.number), "-j"))
+            facts = xpu_smi.properties(
+                self._ask(self._smi, "discovery -d", "discovery", "-d", str(each.number), "-j")
+            )
             gpu.total = xpu_smi.memory_total(facts)
             if gpu.card is None:
                 gpu.tiles = xpu_smi.tiles(facts) or gpu.tiles
 
     def _smi_loads(self, gpu: _Gpu) -> xpu_smi.Load | None:
         """What xpu-smi tells of a card's load, asked of all cards at once and kept for a while."""
-        if not self._smi.there:
-            return None
-        now = self._ticks()
-        if now - self._load_at >= _FRESH:
-            self._load_at = now
+        if self._smi.there and self._is_due("load", _FRESH):
             self._list()
-            rows = xpu_smi.overview(self._ask("stats")) if self._by_table else None
+            rows = xpu_smi.overview(self._ask(self._smi, "stats")) if self._by_table else None
             in_table = {row.found.number: row.load for row in rows or ()}
             for each in self._gpus:
                 each.load = in_table.get(each.number) if each.number is not None else None
                 if each.number is not None and not self._by_table:
-                    text = self._ask("stats", "stats", "-d", str(each.number), "-j")
+                    text = self._ask(self._smi, "stats", "stats", "-d", str(each.number), "-j")
                     each.load = xpu_smi.load(text, each.total) if text is not None else None
         return gpu.load
 
     # What changes.
 
     def _read_names(self) -> None:
-        if self._named:
+        if not self._is_due("names"):
             return
-        self._named = True
         self._list()
         for unit in self._units or ():
             gpu, pci_id = unit.gpu, unit.device.pci_id
@@ -330,14 +315,13 @@ class IntelSource(MachineSource):
 
     def _read_processes(self) -> None:
         drawn = clients(self._root)
-        if self._smi.there and self._ticks() - self._processes_at >= _FRESH:
-            self._processes_at = self._ticks()
+        if self._smi.there and self._is_due("processes", _FRESH):
             self._list()
             if self._by_table:
-                table = self._ask("ps")
+                table = self._ask(self._smi, "ps")
                 self._by_smi = None if table is None else xpu_smi.overview_processes(table)
             else:
-                self._by_smi = xpu_smi.processes(self._ask("ps", "ps", "-j"))
+                self._by_smi = xpu_smi.processes(self._ask(self._smi, "ps", "ps", "-j"))
         for unit in self._units or ():
             found: dict[int, Process] = {}
             elsewhere: set[int] = set()
@@ -378,7 +362,7 @@ class IntelSource(MachineSource):
         several = sum(unit.device.apart is None for unit in self._units or ()) > 1
         wires = None
         if several and any(end.number is not None for end in ends):
-            wires = xpu_smi.wires(self._ask("topology", "topology", "-m"))
+            wires = xpu_smi.wires(self._ask(self._smi, "topology", "topology", "-m"))
         one = numa_nodes(self._root) == 1
         return matrices(ends, wires, one)
 
