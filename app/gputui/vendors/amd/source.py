@@ -21,7 +21,7 @@ from gputui.system.pci_tree import PciPlace, long_bus_id, numa_nodes
 from gputui.system.root import Root
 from gputui.vendors.amd import kfd
 from gputui.vendors.amd.card import AmdCard
-from gputui.vendors.amd.kfd import IoLink, Node
+from gputui.vendors.amd.kfd import Node
 from gputui.vendors.amd.names import Names
 from gputui.vendors.machine_source import MachineSource
 
@@ -60,7 +60,7 @@ to gfx942, of which MI300A is one, are for training."""
 class _Gpu:
     """One GPU: its node of the compute driver, its card, and what was last read of it.
 
-    shared_card  it is a partition: the card is the whole GPU's, and so are the card's sensors
+    shared_card  it is a partition: the card is the whole GPU's, and so is what the card tells
     banks_used   its banks of memory tell what is in use
     """
 
@@ -71,6 +71,11 @@ class _Gpu:
     shared_card: bool = False
     banks_used: bool = False
 
+    @property
+    def own_card(self) -> AmdCard | None:
+        """The card, where it tells of this device alone."""
+        return None if self.shared_card else self.card
+
 
 class AmdSource(MachineSource):
     """AMD's devices."""
@@ -79,7 +84,6 @@ class AmdSource(MachineSource):
         super()._forget()
         self._gpus: list[_Gpu] | None = None
         self._topology = kfd.Topology((), (), False, ())
-        self._links: dict[int, tuple[IoLink, ...]] = {}
         self._names = Names(self._root)
         self._drawn: list[Client] = []
 
@@ -102,9 +106,9 @@ class AmdSource(MachineSource):
         for gpu in gpus:
             facts: dict[str, Any] = {}
             if want & (Want.LOAD | Want.VERDICT):
-                facts |= _memory(self._root, gpu) | self._load(gpu)
-            if Want.SENSORS in want and gpu.card is not None and not gpu.shared_card:
-                facts |= gpu.card.readings(self._ticks())
+                facts |= _memory(self._root, gpu) | (gpu.own_card.load() if gpu.own_card else {})
+            if Want.SENSORS in want and gpu.own_card:
+                facts |= gpu.own_card.readings(self._ticks())
             if facts:
                 gpu.device = replace(gpu.device, **facts)
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
@@ -194,14 +198,7 @@ class AmdSource(MachineSource):
     def _numa(self, node: Node, card: AmdCard | None) -> int | None:
         if card is not None and card.has_numa_node:
             return card.number("numa_node")
-        from gputui.vendors.amd.links import cpu_node
-
-        return cpu_node(node, self._topology, {node.number: self._links_of(node)})
-
-    def _links_of(self, node: Node) -> tuple[IoLink, ...]:
-        if node.number not in self._links:
-            self._links[node.number] = kfd.links(self._root, node.number)
-        return self._links[node.number]
+        return self._topology.cpu_node(node)
 
     # What changes.
 
@@ -217,10 +214,6 @@ class AmdSource(MachineSource):
                 limit = {"max_sm_clock": card.max_clock()}
             gpu.device = replace(gpu.device, name=name, **limit)
         self._host = Host(self._host_name(), self._root.text("/sys/module/amdgpu/version", 256) or None, None)
-
-    def _load(self, gpu: _Gpu) -> dict[str, Any]:
-        # (What the card tells of the whole GPU is no partition's.)
-        return {} if gpu.card is None or gpu.shared_card else gpu.card.load()
 
     def _read_processes(self, drawn: bool) -> None:
         from gputui.vendors.amd.processes import computing, drawing, on_device
@@ -256,8 +249,8 @@ class AmdSource(MachineSource):
 
         for gpu in self._gpus or ():
             telemetry = None
-            if gpu.card is not None and not gpu.shared_card and (among is None or gpu.device.key in among):
-                telemetry = Telemetry(**gpu.card.telemetry())
+            if gpu.own_card and (among is None or gpu.device.key in among):
+                telemetry = Telemetry(**gpu.own_card.telemetry())
             gpu.device = replace(gpu.device, telemetry=telemetry)
 
     # How they are wired.
@@ -272,8 +265,7 @@ class AmdSource(MachineSource):
                 gpu.place = gpu.card.place(gpu.device.numa_node)
         one = numa_nodes(self._root) == 1
         rows = [gpu.node for gpu in gpus]
-        links = {node.number: self._links_of(node) for node in rows if node is not None}
-        return matrices(rows, [gpu.place for gpu in gpus], self._topology, links, one)
+        return matrices(rows, [gpu.place for gpu in gpus], self._topology, one)
 
     def _read_topology(self) -> Topology:
         from gputui.inventory.topology import Topology
@@ -310,8 +302,8 @@ def _memory(root: Root, gpu: _Gpu) -> dict[str, Any]:
     free of it tells the host. A GPU in partitions tells of the whole only; each partition has its own banks.
     """
     total, used = gpu.device.memory_total if gpu.node else None, None
-    if gpu.card is not None and not gpu.shared_card:
-        in_all, used = gpu.card.memory()
+    if gpu.own_card:
+        in_all, used = gpu.own_card.memory()
         if not gpu.device.unified or total is None:
             total = in_all if in_all is not None else total
     if used is None:
