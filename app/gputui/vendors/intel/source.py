@@ -47,15 +47,19 @@ _SAMPLE = 0.05
 
 @dataclass
 class _Gpu:
-    """A card, with what was last read of it; `number` is xpu-smi's."""
+    """A card, with what was last read of it; `listed` as xpu-smi has it."""
 
     function: str | None
     card: IntelCard | None = None
-    number: int | None = None
+    listed: xpu_smi.Found | None = None
     tiles: int = 1
-    name: str | None = None
     total: int | None = None
     load: xpu_smi.Load | None = None
+
+    @property
+    def number(self) -> int | None:
+        """xpu-smi's."""
+        return self.listed.number if self.listed else None
 
 
 @dataclass
@@ -88,7 +92,6 @@ class IntelSource(MachineSource):
         self._units: list[_Unit] | None = None
         self._gpus: list[_Gpu] = []
         self._by_table = False
-        self._of_smi: dict[int, xpu_smi.Found] = {}
         self._by_smi: dict[int, dict[int, int | None]] | None = None
 
     def open(self) -> None:
@@ -197,8 +200,7 @@ class IntelSource(MachineSource):
                 self._gpus.append(gpu)
             if gpu is None:
                 continue
-            gpu.number, gpu.name = each.number, each.name
-            self._of_smi[each.number] = each
+            gpu.listed = each
             gpu.total = totals.get(each.number)
             if self._by_table:
                 continue
@@ -229,13 +231,10 @@ class IntelSource(MachineSource):
             return
         self._list()
         for unit in self._units or ():
-            gpu, pci_id = unit.gpu, unit.device.pci_id
-            of_smi = self._of_smi.get(gpu.number) if gpu.number is not None else None
-            pci_id = pci_id or (of_smi.pci_id if of_smi else None)
-            name = gpu.name or names.name(self._root, pci_id)
-            unit.device = replace(
-                unit.device, name=name, pci_id=pci_id, uuid=(of_smi.uuid or "") if of_smi else ""
-            )
+            listed = unit.gpu.listed or xpu_smi.Found()
+            pci_id = unit.device.pci_id or listed.pci_id
+            name = listed.name or names.name(self._root, pci_id)
+            unit.device = replace(unit.device, name=name, pci_id=pci_id, uuid=listed.uuid or "")
         self._host = Host(self._host_name(), self._driver(), None)
 
     def _driver(self) -> str | None:
@@ -245,28 +244,26 @@ class IntelSource(MachineSource):
 
     def _read_load(self, alone: bool) -> None:
         units = self._units or []
-        now = self._ticks()
-        loads = {id(unit): self._utilization(unit, now) for unit in units}
-        if alone and self._root.here and any(loads[id(u)] is None for u in units if u.device.apart is None):
+        loads = [self._utilization(unit) for unit in units]
+        offered = [load for unit, load in zip(units, loads, strict=True) if unit.device.apart is None]
+        if alone and self._root.here and None in offered:
             # A counter is a rate from its second reading on.
             time.sleep(_SAMPLE)
-            loads = {id(unit): self._utilization(unit, self._ticks()) for unit in units}
-        for unit in units:
+            loads = [self._utilization(unit) for unit in units]
+        for unit, load in zip(units, loads, strict=True):
             total, used = self._memory(unit)
-            load = loads[id(unit)]
-            ours = unit.device.apart is None
-            if load is None and ours and (of_smi := self._smi_loads(unit.gpu)) is not None:
+            if load is None and unit.device.apart is None and (of_smi := self._smi_loads(unit.gpu)):
                 load = (of_smi.of(unit.tile) or of_smi).utilization
             free = None if total is None or used is None or unit.device.unified else max(0, total - used)
             unit.device = replace(
                 unit.device, memory_total=total, memory_used=used, memory_free=free, utilization=load
             )
 
-    def _utilization(self, unit: _Unit, now: float) -> int | None:
+    def _utilization(self, unit: _Unit) -> int | None:
         if unit.gpu.card is None:
             return None
         tiles = range(unit.gpu.tiles) if unit.tile is None else (unit.tile,)
-        found = [unit.gpu.card.utilization(tile, now) for tile in tiles]
+        found = [unit.gpu.card.utilization(tile, self._ticks()) for tile in tiles]
         known = [load for load in found if load is not None]
         return max(known) if len(known) == len(found) else None
 
