@@ -143,3 +143,8 @@ class MachineSource:
             self._owners = owners_of(self._root)
         owned = with_owners(devices, self._owners, Want.OWNERS in want)
         return with_uses(owned, self._looked_at, host_uses(owned, self._looked_at, self._owners))
+
+
+def left_of(total: int | None, used: int | None) -> int | None:
+    """What is not in use; None where that is not known."""
+    return None if total is None or used is None else max(0, total - used)

@@ -113,11 +113,6 @@ class Topology:
         return min(near, key=lambda link: link.weight or 0).to if near else None
 
 
-def present(root: Root) -> bool:
-    """Whether the compute driver is loaded."""
-    return root.has(NODES)
-
-
 def topology(root: Root) -> Topology:
     """What the driver tells now, without what changes. Nodes that cannot be read are left out."""
     gpus: list[Node] = []

@@ -23,7 +23,7 @@ from gputui.vendors.amd import kfd
 from gputui.vendors.amd.card import AmdCard
 from gputui.vendors.amd.kfd import Node
 from gputui.vendors.amd.names import Names
-from gputui.vendors.machine_source import MachineSource
+from gputui.vendors.machine_source import MachineSource, left_of
 
 if TYPE_CHECKING:
     from gputui.inventory.topology import Topology
@@ -90,7 +90,7 @@ class AmdSource(MachineSource):
     def open(self) -> None:
         if self._gpus is not None:
             return
-        self._topology = kfd.topology(self._root) if kfd.present(self._root) else self._topology
+        self._topology = kfd.topology(self._root)
         gpus = self._found()
         if not gpus:
             raise self._nothing_found(NO_DEVICES)
@@ -311,7 +311,7 @@ def _memory(root: Root, gpu: _Gpu) -> dict[str, Any]:
         known = [amount for amount in amounts if amount is not None and amount >= 0]
         used = sum(known) if known else None
         gpu.banks_used = bool(known)
-    free = None if gpu.device.unified or total is None or used is None else max(0, total - used)
+    free = None if gpu.device.unified else left_of(total, used)
     facts: dict[str, Any] = {"memory_total": total}
     if used is not None or not gpu.shared_card:
         facts |= {"memory_used": used, "memory_free": free}

@@ -23,7 +23,7 @@ from gputui.system.program import Program
 from gputui.system.root import whole
 from gputui.vendors.gaudi import hl_smi
 from gputui.vendors.gaudi.models import idle_memory
-from gputui.vendors.machine_source import MachineSource
+from gputui.vendors.machine_source import MachineSource, left_of
 
 if TYPE_CHECKING:
     from gputui.inventory.topology import Topology
@@ -134,7 +134,8 @@ class GaudiSource(MachineSource):
 
     def _device(self, row: hl_smi.Row, function: str, used: set[int]) -> Device:
         known = bool(FUNCTION.fullmatch(function))
-        folder = f"{DRIVER}/{function}" if known and function in self._functions else None
+        # (Where there is no such folder, no file in it tells anything.)
+        folder = f"{DRIVER}/{function if known and function in self._functions else 'none'}"
         accel = self._accel(folder)
         index = hl_smi.whole(row.get("index"))
         if index is None or index in used:
@@ -143,11 +144,9 @@ class GaudiSource(MachineSource):
             index += 1
         used.add(index)
         module = hl_smi.whole(row.get("module_id"))
-        if module is None and folder is not None:
-            told = self._root.number(f"{folder}/module_id")
-            module = told if told is not None and 0 <= told < 64 else None
+        if module is None:
+            module = self._number(f"{folder}/module_id", 64)
         total, in_use = hl_smi.size(row.get("memory.total")), hl_smi.size(row.get("memory.used"))
-        numa = self._root.number(f"{folder}/numa_node") if folder else None
         name, uuid = row.get("name"), row.get("uuid", "")
         has_uuid = re.fullmatch(r"[0-9A-Za-z]{1,16}-[0-9A-Za-z-]{1,120}", uuid) is not None
         heat, limit = hl_smi.amount(row.get("temperature.aip")), hl_smi.amount(row.get("power.max"))
@@ -162,26 +161,30 @@ class GaudiSource(MachineSource):
             module=module,
             memory_total=total,
             memory_used=in_use,
-            memory_free=None if total is None or in_use is None else max(0, total - in_use),
+            memory_free=left_of(total, in_use),
             memory_idle=idle_memory(name),
             unified=False,
             utilization=hl_smi.percent(row.get("utilization.aip")),
             temperature=None if heat is None or not -50 < heat < 300 else round(heat),
             power=hl_smi.amount(row.get("power.draw")),
             power_limit=limit or None,
-            numa_node=numa if numa is not None and numa >= 0 else None,
+            numa_node=self._number(f"{folder}/numa_node", 1024),
             fault=self._fault(folder),
         )
 
-    def _accel(self, folder: str | None) -> int | None:
-        names = self._root.names(f"{folder}/accel") if folder else []
+    def _number(self, path: str, most: int) -> int | None:
+        found = self._root.number(path)
+        return found if found is not None and 0 <= found < most else None
+
+    def _accel(self, folder: str) -> int | None:
+        names = self._root.names(f"{folder}/accel")
         numbers = sorted(n for name in names if (n := whole(name.removeprefix("accel"))) is not None)
         return numbers[0] if numbers and 0 <= numbers[0] < 1024 else None
 
-    def _fault(self, folder: str | None) -> Fault | None:
+    def _fault(self, folder: str) -> Fault | None:
         """Why the driver says that it does not work (sysfs-driver-habanalabs, "status")."""
-        status = (self._root.text(f"{folder}/status", 64) if folder else None) or ""
-        if not status or status.lower() == _WORKS:
+        status = self._root.text(f"{folder}/status", 64) or _WORKS
+        if status.lower() == _WORKS:
             return None
         needs = "reset" in status.lower() or "malfunction" in status.lower()
         return Fault("reset" if needs else "error", status[:64])

@@ -24,7 +24,7 @@ from gputui.system.program import DEADLINE, Program
 from gputui.system.root import HERE, Root
 from gputui.vendors.intel import memory, names, xpu_smi
 from gputui.vendors.intel.card import IntelCard
-from gputui.vendors.machine_source import MachineSource
+from gputui.vendors.machine_source import MachineSource, left_of
 
 if TYPE_CHECKING:
     from gputui.inventory.topology import Topology
@@ -254,7 +254,7 @@ class IntelSource(MachineSource):
             total, used = self._memory(unit)
             if load is None and unit.device.apart is None and (of_smi := self._smi_loads(unit.gpu)):
                 load = (of_smi.of(unit.tile) or of_smi).utilization
-            free = None if total is None or used is None or unit.device.unified else max(0, total - used)
+            free = None if unit.device.unified else left_of(total, used)
             unit.device = replace(
                 unit.device, memory_total=total, memory_used=used, memory_free=free, utilization=load
             )
