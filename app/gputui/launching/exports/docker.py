@@ -18,7 +18,6 @@ from gputui.launching.launch import Launch
 from gputui.launching.launchers.base import Completed
 from gputui.launching.quoting import posix
 from gputui.launching.wrappers import unwrap
-from gputui.vendors.vendor import Vendor
 
 _HERE = ThisHost()
 """Asked for a free port, for a container that has no network of its own. (One, as it keeps the port.)"""
@@ -81,7 +80,6 @@ def _completed(launch: Launch, typed: ContainerCommand, options: ExportOptions) 
         raise ExportError("the command names its image itself: leave --image out")
     if options.name is not None and "name" in typed.arguments:
         raise ExportError("the command names its container itself: leave --name out")
-    _agrees(launch, typed, launch.vendor)
     done = complete_container(
         typed,
         launch.devices,
@@ -101,18 +99,6 @@ def _completed(launch: Launch, typed: ContainerCommand, options: ExportOptions) 
 
 def _name(options: ExportOptions) -> tuple[str, ...]:
     return () if options.name is None else ("--name", options.name)
-
-
-def _agrees(launch: Launch, typed: ContainerCommand, vendor: Vendor) -> None:
-    """Raises ExportError where the command lists devices for the program inside, and they are others."""
-    variable = vendor.visibility.variable
-    listed = typed.environment.get(variable)
-    if listed is None:
-        return
-    asked = typed.asked(vendor, launch.devices)
-    names = ",".join(asked.names) if asked is not None and asked.ordered else ""
-    if not names or not vendor.visibility.names_in_order(names, launch.devices):
-        raise ExportError(f"-e {variable}={listed} of the command names devices already: leave it out")
 
 
 def _typed(launch: Launch) -> tuple[tuple[str, ...], ContainerCommand | None]:
