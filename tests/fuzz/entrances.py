@@ -680,9 +680,9 @@ def _jobs_of_box(given: tuple[bytes, bytes]) -> None:
     assert (told.jobs is None) == (told.error is not None) and (told.error is None or plain(told.error))
     shown = [row.line for row in box_jobs.job_rows([told], now, 80)] + box_jobs.box_lines(told, 80)
     for job in told.jobs or ():
-        assert job.summary.id.isalnum()
+        assert job.id.isalnum()
         shown += box_jobs.facts_lines(job, now, 80)
-        shown += box_jobs.log_lines(job, LogEnd(job.name, lines_in(given[1])), 80, 10)
+        shown += box_jobs.log_lines(job, LogEnd(job.address, lines_in(given[1])), 80, 10)
     assert all(plain(text) for line in shown for text, _ in line)
 
 
