@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 from gputui.choosing.grouping import Grouping
 from gputui.choosing.links import numa_nodes
 from gputui.choosing.pair_scores import PairScores
 from gputui.choosing.sets import RankedSet, comparison_key
-from gputui.inventory.link import SELF, direct_links, family, joined_groups, strength
+from gputui.inventory.link import direct_links, family, joined_groups, strength
 
 _PCIE_WORDS: dict[str, str] = {
     "PIX": "behind one PCIe switch",
@@ -26,7 +27,7 @@ def reason(pairs: PairScores, found: RankedSet, grouping: Grouping, named: bool 
     `named`: a person has named the devices one by one, so that they are not compared with others.
     """
     # Devices that are joined by direct links (NVLink, XGMI), by their places.
-    islands = joined_groups(range(len(pairs)), lambda i, j: direct_links(pairs.links[i][j]) > 0)
+    islands = joined_groups(range(len(pairs)), lambda i, j: direct_links(pairs.link(i, j)) > 0)
     whole = [island for island in islands if len(island) > 1]
     what, where = _what(pairs, found, whole, named), _where(pairs, found.members)
     parts = [", ".join(filter(None, (what, where)))]
@@ -64,7 +65,7 @@ def _what(pairs: PairScores, found: RankedSet, whole: Sequence[Sequence[int]], n
             return f"{_family(pairs)} pair"
         both = "both" if len(pieces) == 2 == len(whole) else str(len(pieces))
         return f"{both} {_family(pairs)} pairs"
-    words = [pairs.links[i][j] for place, i in enumerate(members) for j in members[:place]]
+    words = [pairs.link(i, j) for j, i in combinations(members, 2)]
     worst = min(words, key=strength)
     if all(map(direct_links, words)):
         return f"{'all ' if len(members) > 2 else ''}connected by {family(worst or '')}"
@@ -109,7 +110,11 @@ def _avoids_display(pairs: PairScores, members: Sequence[int]) -> bool:
 
 def _family(pairs: PairScores) -> str:
     """What the direct links of the box are called, of several kinds the weakest ones."""
-    words = (word for row in pairs.links for word in row if word and word != SELF and direct_links(word))
+    words = (
+        word
+        for pair in combinations(range(len(pairs)), 2)
+        if (word := pairs.link(*pair)) and direct_links(word)
+    )
     return family(min(words, key=strength, default="NV1"))
 
 
