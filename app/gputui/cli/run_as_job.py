@@ -17,6 +17,7 @@ from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import DONE, WrongCallError, opened, print_line, say
 from gputui.cli.held import obey_input
 from gputui.cli.job_output import attached
+from gputui.inventory.formatting import devices_text
 from gputui.inventory.job import Job, JobError
 from gputui.jobs.foreground import Foreground
 from gputui.jobs.process_tree import here
@@ -54,10 +55,9 @@ def queue(args: argparse.Namespace, prepared: PreparedLaunch, foreground: Foregr
         with opened(prepared.asked.devices) as source:
             allocator = Allocator(request, source, os.environ, AllocationListener())
             approve(allocator.named(allocator.read()), ())
-    many = "1 device" if count == 1 else f"{count} devices"
     return _started(
         lambda: queue_job(prepared.asked, count, given_environment(), args.name, args.quiet),
-        f"in line for {many}: `gputui jobs log -f {{0}}` follows it",
+        f"in line for {devices_text(count)}: `gputui jobs log -f {{0}}` follows it",
         args,
         foreground,
     )
