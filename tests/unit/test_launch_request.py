@@ -18,6 +18,7 @@ from gputui.inventory.typed_json import DocumentError
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.launchers import LAUNCHERS
 from gputui.requesting.launch_request import LaunchRequest, ModelRequest, received, sent
+from unit.calling import Call
 
 WORD = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8)
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
@@ -117,6 +118,20 @@ def _is_the_same(request: LaunchRequest, again: LaunchRequest) -> None:
         else:
             assert before == after, field.name
     assert (again.devices, again.near) == (request.devices, request.near)
+
+
+@pytest.mark.parametrize(
+    "more", [("--", "true"), ("-n", "1"), ("--saved", "1"), ("--env", "A=b"), ("--mine",)]
+)
+def test_a_request_says_all_that_is_asked_for(call: Call, more: tuple[str, ...]) -> None:
+    text = sent(LaunchRequest(LaunchOptions(("true",)), DeviceRequest(count=1, demo="idle")))
+    assert "CUDA_VISIBLE_DEVICES=" in call("run", "--dry-run", "--request", text).line
+    call("run", "--dry-run", "--request", text, *more).refused(2)
+
+
+def test_a_request_that_cannot_be_read_is_a_wrong_call(call: Call) -> None:
+    for text in ("", "{}", "[1]", '{"options": {"command": "true"}}', "{" * 9999):
+        call("run", "--dry-run", "--request", text).refused(2)
 
 
 @pytest.mark.parametrize("place", [(), ("options",), ("devices",)])

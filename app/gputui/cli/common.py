@@ -113,6 +113,18 @@ def duration_type(least: float = 0.0, most: float = 366 * 86_400.0) -> Callable[
     return seconds
 
 
+def number_type(what: str, least: int = 0, most: int = 999_999_999) -> Callable[[str], int]:
+    """argparse's type of a whole number, in digits, from `least` to `most`; `what` says what is expected."""
+
+    def number(text: str) -> int:
+        digits = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+        if not digits or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return int(text)
+
+    return number
+
+
 def add_source_options(parser: argparse.ArgumentParser) -> None:
     """`--demo [BOX]`, `--from FILE` and `--root DIR`, which every subcommand takes."""
     where = parser.add_mutually_exclusive_group()

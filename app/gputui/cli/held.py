@@ -26,10 +26,10 @@ from gputui.allocating.errors import WaitedTooLongError
 from gputui.cli.common import WrongCallError, say
 from gputui.inventory.formatting import duration
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.typed_json import Record, loads, whole
+from gputui.inventory.typed_json import DocumentError, Record, check, loads, whole
 from gputui.jobs.foreground import LEFT
 from gputui.launching.host_environment import ThisHost, is_free
-from gputui.launching.launch_options import Meeting, OptionError, table
+from gputui.launching.launch_options import Meeting, table
 from gputui.launching.launchers.torchrun import PORT, endpoint
 from gputui.launching.start import StartError, look_ahead
 from gputui.requesting.prepared_launch import PreparedLaunch
@@ -109,18 +109,24 @@ def reached(line: bytes) -> tuple[str | None, int | None]:
     return None if told.address is None else str(ipaddress.ip_address(told.address)), told.port
 
 
+@dataclass(frozen=True, slots=True)
+class _Agreed:
+    rendezvous: Annotated[str, check(str, table()["rendezvous"].accepts, "HOST or HOST:PORT")]
+    id: Annotated[str, check(str, re.compile("[a-z0-9]{1,40}").fullmatch, "letters and digits")]
+    first: bool
+
+
+_AGREED = Record(_Agreed)
+
+
 def agreed(line: bytes) -> tuple[str, Meeting]:
     """HOST:PORT and the meeting that a line of input says. Raises WrongCallError."""
     try:
-        said = json.loads(line)
-        place = table()["rendezvous"].typed(said["rendezvous"])
-        if not (isinstance(said["id"], str) and re.fullmatch("[a-z0-9]{1,40}", said["id"])):
-            raise ValueError("its id")
-        if not isinstance(said["first"], bool):
-            raise ValueError("which machine is the first")
-    except (ValueError, TypeError, KeyError, OptionError, RecursionError) as error:
+        said = _AGREED.read(loads(line))
+    except DocumentError as error:
         raise WrongCallError(f"this is not where machines meet: {error}") from None
-    return place, Meeting(said["id"], said["first"], _own_address(place, said["first"]))
+    place = said.rendezvous
+    return place, Meeting(said.id, said.first, _own_address(place, said.first))
 
 
 def _own_address(place: str, first: bool) -> str | None:

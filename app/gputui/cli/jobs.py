@@ -16,6 +16,7 @@ from gputui.cli.common import (
     Parser,
     WrongCallError,
     duration_type,
+    number_type,
     output_width,
     print_line,
     say,
@@ -72,7 +73,9 @@ def parser() -> Parser:
     log = actions.add_parser("log", help="print a job's output", description="Print a job's output.")
     log.add_argument("id", metavar="ID")
     log.add_argument("-f", "--follow", action="store_true", help="follow until the job ends")
-    log.add_argument("-n", "--lines", type=_count, metavar="N", help="only the last N lines")
+    log.add_argument(
+        "-n", "--lines", type=number_type("a number of lines"), metavar="N", help="only the last N lines"
+    )
     log.add_argument(
         "--plain",
         action="store_true",
@@ -372,12 +375,6 @@ def _readable(word: str, jobs: Stored, newest: bool = False) -> Job:
             f"{job.id} is not a readable job: {job.reason}; `gputui jobs forget {name}` removes it"
         )
     return job
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
-    return int(text)
 
 
 def _signal(text: str) -> int:

@@ -9,7 +9,7 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.grouping import Grouping, GroupingError, parse
 from gputui.choosing.named_devices import could_name
 from gputui.choosing.order import ORDERS
-from gputui.cli.common import duration_type
+from gputui.cli.common import duration_type, number_type
 from gputui.inventory.formatting import read_size
 from gputui.inventory.light_dataclasses import fields
 
@@ -58,11 +58,9 @@ def _vendor(text: str) -> str:
     return text
 
 
-def count(text: str) -> int:
-    """A number of devices, at least one."""
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of devices (1 or more)")
-    return int(text)
+count = number_type("a number of devices (1 or more)", 1)
+_NUMBER = number_type("a whole number")
+"""What is possible, the planner says."""
 
 
 AUTO = "auto"
@@ -92,10 +90,7 @@ def memory(text: str) -> int:
 
 def percent(text: str) -> int:
     """A percentage, 0 to 100, with or without the sign."""
-    digits = text.removesuffix("%")
-    if not (digits.isascii() and digits.isdigit()) or int(digits) > 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage (0 to 100)")
-    return int(digits)
+    return number_type("a percentage (0 to 100)", most=100)(text.removesuffix("%"))
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
@@ -143,10 +138,10 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     which.add_argument("--parameters", metavar="N", help="only the number of parameters (7B, 6738415616)")
     group.add_argument(
-        "-b", "--batch", type=_number, metavar="N", help=f"sequences of a device in one pass ({BATCH})"
+        "-b", "--batch", type=_NUMBER, metavar="N", help=f"sequences of a device in one pass ({BATCH})"
     )
     group.add_argument(
-        "-s", "--sequence", type=_number, metavar="N", help=f"tokens of a sequence ({SEQUENCE})"
+        "-s", "--sequence", type=_NUMBER, metavar="N", help=f"tokens of a sequence ({SEQUENCE})"
     )
     group.add_argument(
         "--precision",
@@ -157,17 +152,10 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--checkpointing", action="store_true", default=None, help="gradient (activation) checkpointing"
     )
-    group.add_argument("--lora", type=_number, metavar="R", help="LoRA of this rank; 0: all parameters")
+    group.add_argument("--lora", type=_NUMBER, metavar="R", help="LoRA of this rank; 0: all parameters")
     group.add_argument(
-        "--accumulation", type=_number, metavar="N", help="gradient accumulation: passes of one step (1)"
+        "--accumulation", type=_NUMBER, metavar="N", help="gradient accumulation: passes of one step (1)"
     )
-
-
-def _number(text: str) -> int:
-    """A whole number; what is possible, the planner says."""
-    if not (text.isascii() and text.isdigit() and len(text) < 12):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
 
 
 def _list(text: str) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from gputui.cli.request_options import add_wait_option
 from gputui.inventory.typed_json import DocumentError
 from gputui.jobs import FOLDER
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import Meeting
+from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.model_memory import memory_warning
 from gputui.launching.start import CANNOT_START, StartError
 from gputui.requesting.launch_request import LaunchRequest, received
@@ -106,6 +106,14 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     if args.request is None:
         return start(args, command or ())
+    if (
+        command is not None
+        or args.saved is not None
+        or launch_request(args, ()) != LaunchRequest(LaunchOptions())
+    ):
+        raise WrongCallError(
+            "--request says what is started and on what: leave a command and such options out"
+        )
     try:
         return start(args, (), received(args.request))
     except DocumentError as error:

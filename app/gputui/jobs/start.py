@@ -27,6 +27,7 @@ from gputui.jobs.record import (
 )
 from gputui.jobs.record_folders import RecordError, cannot_keep, new_folder
 from gputui.jobs.store import jobs_folder
+from gputui.launching.history import name_problem
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import program_and_script, without_secrets
 from gputui.launching.start import StartError, cannot_start
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 _SUPERVISE = Path(__file__).with_name("supervise.py")
 _LIVE = "PYTHONUNBUFFERED"
-_LONGEST_NAME = 60
 _EVERY = 30.0
 """Seconds between two looks at the devices that a job runs on."""
 
@@ -54,10 +54,8 @@ def detached(launch: Launch, environ: Mapping[str, str]) -> Launch:
 
 def check_name(name: str) -> None:
     """Raises JobError when no job can have that name."""
-    if not name.strip() or not name.isprintable() or name.startswith("-"):
-        raise JobError(f"not a valid job name: {name!r} (printable characters only)")
-    if len(name) > _LONGEST_NAME:
-        raise JobError(f"the name {name!r} is too long: at most {_LONGEST_NAME} characters")
+    if (problem := name_problem("job", name)) is not None:
+        raise JobError(problem)
 
 
 @dataclass(frozen=True, slots=True)

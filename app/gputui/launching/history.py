@@ -108,12 +108,20 @@ def named(known: Sequence[PastLaunch], place: int, name: str | None) -> Launches
 
 def check_name(name: str) -> None:
     """Raises KeepError when no launch can have that name."""
+    problem = name_problem("launch", name)
+    if problem is None and name.isdigit():
+        problem = f"not a valid launch name: {name!r} (a number is a place in the list)"
+    if problem is not None:
+        raise KeepError(problem)
+
+
+def name_problem(kind: str, name: str) -> str | None:
+    """Why a launch, or a job, cannot have that name; None where it can."""
     if not name.strip() or not name.isprintable() or name.startswith("-"):
-        raise KeepError(f"not a valid launch name: {name!r} (printable characters only)")
-    if name.isdigit():
-        raise KeepError(f"not a valid launch name: {name!r} (a number is a place in the list)")
+        return f"not a valid {kind} name: {name!r} (printable characters only)"
     if len(name) > _LONGEST_NAME:
-        raise KeepError(f"the name {name!r} is too long: at most {_LONGEST_NAME} characters")
+        return f"the name {name!r} is too long: at most {_LONGEST_NAME} characters"
+    return None
 
 
 def found(known: Sequence[PastLaunch], word: str) -> int | None:
