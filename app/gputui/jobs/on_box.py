@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from gputui.inventory.formatting import printable
-from gputui.jobs.queued import this_gputui
+from gputui.jobs.own_call import this_gputui
 from gputui.launching.quoting import quote
 from gputui.requesting.launch_request import LaunchRequest, sent
 

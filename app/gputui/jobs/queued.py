@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from gputui.allocating.claims.own_lease import own_lease
 from gputui.inventory.job import Job, JobError
-from gputui.jobs.start import OwnCall, start_job
+from gputui.jobs.own_call import OwnCall, this_gputui
+from gputui.jobs.start import start_job
 from gputui.launching.launch import Launch
 from gputui.requesting.launch_request import LaunchRequest, sent
-
-_PACKAGES = str(Path(__file__).parents[2])
-"""The folder that has gputui, which our interpreter alone may not know (a zip that has unpacked itself)."""
-_GPUTUI_WITH = (
-    "import sys; places = [place for place in sys.path if place];"
-    " others = [n for n, place in enumerate(places) if place.endswith('-packages')];"
-    f" places.insert(others[0] if others else len(places), {_PACKAGES!r}); sys.path = places;"
-    " from gputui.cli.main import {entry}; {entry}()"
-)
-"""gputui by our own interpreter, and the very one that runs. (`-m` would look for modules in the project's
-folder first: a json.py there would be ours.)"""
-_GPUTUI = _GPUTUI_WITH.format(entry="queued_entry")
-
-
-def this_gputui(words: Sequence[str]) -> tuple[str, ...]:
-    """The command that is a call of this very gputui with these words."""
-    return (sys.executable, "-c", _GPUTUI_WITH.format(entry="entry"), *words)
 
 
 def queue_job(
@@ -50,7 +32,7 @@ def queue_job(
             "a job cannot wait inside the lease of this process: a program in between has closed its"
             " descriptors (Python's subprocess keeps them with close_fds=False); leave --wait or --detach out"
         )
-    launch = Launch((sys.executable, "-c", _GPUTUI, "gputui", "run", "--wait"))
+    launch = Launch(this_gputui(("gputui", "run", "--wait"), "queued_entry"))
     words = (*(["--quiet"] if quiet else []), "--request", sent(request))
     call = OwnCall(count, request.options.command, words, ("gputui", "run", *request.words))
     return start_job(launch, environ, name, own.descriptors, call, request=request)
@@ -68,7 +50,7 @@ def call_job(
     name: str | None = None,
 ) -> Job:
     """Start a subcommand of CALLS with these words as a job. Raises StartError and JobError."""
-    launch = Launch((sys.executable, "-c", _GPUTUI, "gputui", subcommand))
+    launch = Launch(this_gputui(("gputui", subcommand), "queued_entry"))
     call = (*words, *(("--", *command) if command else ()))
     line = ("gputui", subcommand, *call)
     queued = OwnCall(None, line, call, line)

@@ -12,9 +12,10 @@ from typing import IO, TYPE_CHECKING
 
 from gputui.allocating.settings import Settings, SettingsError, settings
 from gputui.inventory.job import STEPS, Job, JobDevice, JobError, Trouble
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import replace
 from gputui.jobs import FOLDER
 from gputui.jobs.again import as_kept
+from gputui.jobs.own_call import OwnCall, this_gputui
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import (
     read_job,
@@ -56,21 +57,6 @@ def check_name(name: str) -> None:
     """Raises JobError when no job can have that name."""
     if (problem := name_problem("job", name)) is not None:
         raise JobError(problem)
-
-
-@dataclass(frozen=True, slots=True)
-class OwnCall:
-    """What a job that is a call of gputui itself will run: its subcommand with these `words`. They may hold
-    secrets and are not on its command line, which every user of the machine can read: it finds them in its
-    folder. `argv` is what the record shows as its command, and `line` as its launch line.
-
-    `count` is how many devices it waits for before it becomes that command, None for a call that stays what
-    it is."""
-
-    count: int | None
-    argv: tuple[str, ...]
-    words: tuple[str, ...]
-    line: tuple[str, ...]
 
 
 def start_job(
@@ -185,8 +171,6 @@ def _notify_words(own: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
 def _look(own: Settings, launch: Launch, job: Job) -> tuple[str, ...]:
     """What the supervisor calls again and again: it stops the job if it runs on devices that it has not
     claimed. () where a job of these settings is not to be stopped for that, or cannot get there."""
-    from gputui.jobs.queued import this_gputui
-
     gets_there = launch.inside is None and (launch.devices or job.waits)
     looks = gets_there and own.stray == "stop"
     return this_gputui(("jobs", "stop", "--if-stray", job.id)) if looks else ()

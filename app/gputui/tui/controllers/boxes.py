@@ -16,7 +16,7 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.on_box import follow_words, line, line_on, start_detached, stop_there, words_on
-from gputui.jobs.queued import this_gputui
+from gputui.jobs.own_call import this_gputui
 from gputui.launching.launch import Launch
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.hosts.channel import BoxState, Channels
