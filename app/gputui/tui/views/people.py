@@ -21,19 +21,19 @@ def headline(found: Sequence[Person], width: int) -> Line:
     return title("people", width, f"{len(found)} on this box" if found else "")
 
 
-def listed(found: Sequence[Person], app_state: AppState, width: int) -> tuple[list[Line], list[int]]:
-    """The lines of each person, and the first line of each."""
+def listed(found: Sequence[Person], app_state: AppState, width: int) -> tuple[list[Line], list[int | None]]:
+    """The lines of each person, and the place of the person that each line is of."""
     snapshot = app_state.snapshot
     if snapshot is None or not found:
-        return [clip(((" no processes or claims on this box", "dim"),), width)], []
+        return [clip(((" no processes or claims on this box", "dim"),), width)], [None]
     wide = _wide(found)
     total = sum(device.memory_total or 0 for device in snapshot.devices if device.parent is None)
-    lines: list[Line] = []
-    places = []
-    for person in found:
-        places.append(len(lines))
-        lines += [clip(line, width) for line in _person(person, snapshot, wide, total)]
-    return lines, places
+    told = [
+        (place, clip(line, width))
+        for place, person in enumerate(found)
+        for line in _person(person, snapshot, wide, total)
+    ]
+    return [line for _, line in told], [place for place, _ in told]
 
 
 def held_lines(found: Sequence[Person], app_state: AppState, width: int) -> list[Line]:
