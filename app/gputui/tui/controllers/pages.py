@@ -146,16 +146,21 @@ class PageController:
         self._view.open(QueueScreen(self._view, self._environ))
 
     def open_export(self) -> None:
-        if not self._view.app_state.selection.decided:
-            self._view.show_message(select_first(self._view.app_state.screen.keymap), "warn")
+        if self._undecided():
             return
         from gputui.tui.screens.export import ExportScreen
 
         self._view.open(ExportScreen(self._view, self._launch.copy_text))
 
+    def _undecided(self) -> bool:
+        """Whether nothing is selected, which then is shown."""
+        app_state = self._view.app_state
+        if not app_state.selection.decided:
+            self._view.show_message(select_first(app_state.screen.keymap), "warn")
+        return not app_state.selection.decided
+
     def open_check(self) -> None:
-        if not self._view.app_state.selection.decided:
-            self._view.show_message(select_first(self._view.app_state.screen.keymap), "warn")
+        if self._undecided():
             return
         if self._view.app_state.snapshot is None:
             self._view.show_message("no reading yet", "warn")
