@@ -175,7 +175,12 @@ class JobsScreen(JobsPage):
         mine = [job for job in self._stored.jobs if not label or of_this_program(job)]
         self._records = {job.id: job for job in mine}
         self._known |= self._records.keys()
-        jobs = [_as_shown(job, seen.get(job.id)) for job in mine]
+        jobs = [
+            replace(job, tail=seen[job.id].tail, peak_memory=seen[job.id].peak_memory)
+            if job.id in seen
+            else job
+            for job in mine
+        ]
         if label:
             # (A job that was just removed is in the last reading still.)
             jobs += [job for job in seen.values() if job.id not in self._known]
@@ -348,8 +353,3 @@ class JobsScreen(JobsPage):
         job = self.actionable()
         if job is not None:
             self._copy_text(job.line)
-
-
-def _as_shown(job: Job, seen: Job | None) -> Job:
-    """A job as its record is now, with what the readings have seen of it."""
-    return replace(job, tail=seen.tail, peak_memory=seen.peak_memory) if seen else job

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from textual.app import App
-
 from gputui.choosing.queue_outlook import Outlook
 from gputui.inventory.formatting import printable
 from gputui.inventory.waiter import Waiter
@@ -73,13 +71,12 @@ class QueueScreen(ListPage):
         elif self.confirmed("leave") == waiter.place:
             self.show_message(f"taking job {printable(waiter.job)} out of the queue …")
             app, job = self.app, waiter.job
-            in_background("leave the queue", lambda: self._leave(job, app))
+            # (It takes as long as the job takes to end, and we may be gone by then.)
+            in_background(
+                "leave the queue", lambda: app.call_later(self.show_message, leave_line(job, self._environ))
+            )
         else:
             job = printable(waiter.job)
             self.ask_again(
                 "leave", waiter.place, f"press S again to take job {job} out of the queue; it will not start"
             )
-
-    def _leave(self, job: str, app: App[object]) -> None:
-        """In the background: it takes as long as the job takes to end, and we may be gone by then."""
-        app.call_later(self.show_message, leave_line(job, self._environ))

@@ -80,10 +80,10 @@ def _person(person: Person, snapshot: Snapshot, wide: int, total: int) -> list[L
         )
     ]
     for holding in person.holdings:
-        used = UNKNOWN if holding.memory is None else size(holding.memory)
         more = f" +{len(holding.processes) - 1}" if len(holding.processes) > 1 else ""
         idle_for = f"  idle for {duration(holding.idle or 0)}" if holding in person.idle else ""
         what = printable(holding.main.command or holding.main.note or "?")
+        used = size(holding.memory)
         head = _columns(f"GPU {snapshot.label(holding.device)}", used, age(holding.since, now), wide)
         lines.append((*head, (idle_for, "warn"), (f"  {what}{more}", "dim")))
     lines += [((f"   {job_claimed_and_runs_on(use, snapshot)}", "warn"),) for use in person.unclaimed_uses]
