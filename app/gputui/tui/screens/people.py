@@ -8,7 +8,7 @@ from gputui.choosing.people import Person, idle_seconds, people
 from gputui.inventory.formatting import printable
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, shown
-from gputui.tui.views.people import headline, held_lines, idle_notice, listed
+from gputui.tui.views.people import headline, idle_notice, listed
 from gputui.tui.views.text import Line, clip
 
 
@@ -40,9 +40,7 @@ class PeopleScreen(ListPage):
         return headline(self._people, width)
 
     def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
-        lines, items = listed(self._people, self.view.app_state, width)
-        held = held_lines(self._people, self.view.app_state, width)
-        return [*lines, *held], [*items, *[None] * len(held)]
+        return listed(self._people, self.view.app_state, width)
 
     def action_processes(self) -> None:
         # The one under the cursor as it was painted last: that is whom the key was meant for.
