@@ -34,7 +34,7 @@ class _Row(NamedTuple):
 _COLUMNS = (
     Column[_Row]("USER", lambda row: row.label, lambda row: row.label_tone, most=18),
     Column[_Row]("SHARE", lambda row: row.share, "memory", least=_BAR),
-    Column[_Row]("MEMORY", lambda row: row.memory, right=True, least=7),
+    Column[_Row]("MEMORY", lambda row: row.memory, right=True),
     Column[_Row]("FOR", lambda row: row.age, right=True, least=6),
     Column[_Row]("WITH", lambda row: row.what, lambda row: row.tone),
 )
