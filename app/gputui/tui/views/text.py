@@ -85,12 +85,13 @@ def hanging(line: Line, width: int) -> list[Line]:
     return [*lines, *(((" " * indent, ""), (piece, style)) for piece in more)]
 
 
-def wrapped_where_free(rows: Sequence[Line], width: int, room: int, last_first: bool = False) -> list[Line]:
-    """A line for each row at least; from the top (`last_first`: the last row before the others), rows that
-    are too long are wrapped as far as `room` has lines for all of such a row, else cut."""
+def wrapped_where_free(
+    rows: Sequence[Line], width: int, room: int, order: Sequence[int] | None = None
+) -> list[Line]:
+    """A line for each row at least; in this `order` of their places (from the top), rows that are too long
+    are wrapped as far as `room` has lines for all of such a row, else cut."""
     wholes, left = [hanging(row, width) for row in rows], room - len(rows)
-    places = range(len(rows))
-    for place in (*places[-1:], *places[:-1]) if last_first else places:
+    for place in range(len(rows)) if order is None else order:
         more = len(wholes[place]) - 1
         if more <= left:
             left -= more
