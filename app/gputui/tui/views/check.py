@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from gputui.checking.render import lines
 from gputui.checking.report import Comparison, Report
 from gputui.inventory.formatting import printable, short_bus_id, short_name, size
-from gputui.tui.views.text import Line, fit, wrap
+from gputui.tui.views.text import Line, fit, wrap, wrapped
 
 
 def report_lines(report: Report, width: int) -> Iterator[Line]:
     """The interpreter, two lines a device, and one sentence."""
     if report.doubt:
-        yield from _wrapped(report.doubt, width, "warn")
+        yield from wrapped(report.doubt, width, "warn")
     if report.seen is not None:
-        yield from _wrapped(lines(report)[0], width, "dim")
+        yield from wrapped(lines(report)[0], width, "dim")
     yield (("", ""),)
     for number, each in enumerate(report.comparisons):
         yield from _device_lines(report, number, each)
@@ -46,8 +46,3 @@ def _device_lines(report: Report, number: int, each: Comparison) -> Iterator[Lin
     uuid = (seen.uuid if seen else None) or (device.uuid if device else None)
     if uuid:
         yield ((f"           {printable(uuid)}{'' if seen else ', as selected'}", "dim"),)
-
-
-def _wrapped(text: str, width: int, style: str) -> Iterator[Line]:
-    for piece in wrap(printable(text), width - 2):
-        yield ((f" {piece}", style),)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from gputui.inventory.columns import Column, T
-from gputui.inventory.formatting import UNKNOWN
+from gputui.inventory.formatting import UNKNOWN, printable
 
 _HANGING = 12
 """Cells that the wrapped end of a line has below its beginning, at least; else it has the whole width."""
@@ -68,6 +68,11 @@ def padded(line: Line, width: int) -> Line:
     """The line with spaces behind it up to `width` cells."""
     missing = width - width_of(line)
     return (*line, (" " * missing, "")) if missing > 0 else line
+
+
+def wrapped(text: str, width: int, style: str = "") -> list[Line]:
+    """The text in lines, a cell in from the left."""
+    return [((f" {piece}", style),) for piece in wrap(printable(text), width - 2)]
 
 
 def hanging(line: Line, width: int) -> list[Line]:
