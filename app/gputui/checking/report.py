@@ -7,6 +7,7 @@ there may be eight alike. The only one of its vendor can be no other.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Literal
 
 from gputui.checking.answer import Seen, SeenDevice, same_bus
@@ -182,20 +183,14 @@ def _changed(variable: Variable) -> str:
 def compare(chosen: Sequence[Device], seen: Sequence[SeenDevice], box: Snapshot) -> tuple[Comparison, ...]:
     """Number by number. `box` has all devices, so that a wrong one can be named."""
     compared: list[Comparison] = []
-    for number in range(max(len(chosen), len(seen))):
-        wanted = chosen[number] if number < len(chosen) else None
-        found = seen[number] if number < len(seen) else None
-        if wanted is None or found is None:
-            state: State = "missing" if found is None else "extra"
-            compared.append(Comparison(wanted, found, state, _elsewhere(wanted, found, seen, box)))
-            continue
-        same = is_same(wanted, found)
-        if same is None:
+    for wanted, found in zip_longest(chosen, seen):
+        same = is_same(wanted, found) if wanted and found else False
+        if wanted and found and same is None:
             compared.append(Comparison(wanted, found, *_by_looks(wanted, found, box)))
-        elif same:
-            compared.append(Comparison(wanted, found, "equal"))
-        else:
-            compared.append(Comparison(wanted, found, "differs", _elsewhere(wanted, found, seen, box)))
+            continue
+        state: State = "equal" if same else "differs" if wanted and found else "extra" if found else "missing"
+        why = "" if same else _elsewhere(wanted, found, seen, box)
+        compared.append(Comparison(wanted, found, state, why))
     return tuple(compared)
 
 

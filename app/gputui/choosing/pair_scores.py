@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TypeVar
+from itertools import combinations
 
 from gputui.choosing.links import on_one_node
 from gputui.choosing.speed import memory_tiers, slowness_weights
 from gputui.inventory.device import Device, has_display
 from gputui.inventory.formatting import GIB
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.link import LinkMatrix, PeerMatrix, connected_components, direct_links, strength, worth
+from gputui.inventory.link import connected_components, direct_links, strength, worth
 from gputui.inventory.snapshot import Snapshot
-
-T = TypeVar("T")
 
 _Facts = tuple[int, int, int, int, int, int, int]
 
@@ -30,7 +28,6 @@ _ONE_HOP = 15
 class PairScores:
     """Numbers of `devices`, which are in the box's order; all tables go by a device's place in it.
 
-    links     the link of each pair, by nvidia-smi's word;  peers: its peer access, by NVML's word
     rank      how good a pair's link is, for comparing only: with peer access before without, then the kind of
               the link, then the number of NVLinks; an unknown link ranks last
     score     what a pair adds to the sum over a set
@@ -40,9 +37,8 @@ class PairScores:
               how it compares in free memory and in speed (`speed.py`); 0 for all where they are of one model
     """
 
+    snapshot: Snapshot
     devices: tuple[Device, ...]
-    links: LinkMatrix
-    peers: PeerMatrix
     rank: tuple[tuple[int, ...], ...]
     score: tuple[tuple[int, ...], ...]
     numa: tuple[int, ...]
@@ -57,9 +53,8 @@ class PairScores:
         # (Rounded, as a few MiB that a driver keeps on one of two equal GPUs should not decide.)
         free_gib = tuple(round((device.memory_free or 0) / GIB) for device in devices)
         return cls(
+            snapshot=snapshot,
             devices=tuple(devices),
-            links=tuple(tuple(snapshot.link(one, other) for other in devices) for one in devices),
-            peers=tuple(tuple(snapshot.peer(one, other) for other in devices) for one in devices),
             rank=tuple(tuple(_rank(snapshot, one, other) for other in devices) for one in devices),
             score=tuple(tuple(_score(snapshot, one, other) for other in devices) for one in devices),
             numa=_numa_numbers(snapshot, devices),
@@ -72,13 +67,12 @@ class PairScores:
     def subset(self, places: Sequence[int]) -> PairScores:
         """The scores of the devices at these places only."""
 
-        def square(table: Sequence[Sequence[T]]) -> tuple[tuple[T, ...], ...]:
+        def square(table: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
             return tuple(tuple(table[i][j] for j in places) for i in places)
 
         return PairScores(
+            snapshot=self.snapshot,
             devices=tuple(self.devices[i] for i in places),
-            links=square(self.links),
-            peers=square(self.peers),
             rank=square(self.rank),
             score=square(self.score),
             numa=tuple(self.numa[i] for i in places),
@@ -137,9 +131,13 @@ class PairScores:
             if k not in (i, j)
         )
 
+    def link(self, i: int, j: int) -> str | None:
+        """The link between two places, by nvidia-smi's word."""
+        return self.snapshot.link(self.devices[i], self.devices[j])
+
     def score_within(self, members: Sequence[int]) -> int:
         """The sum of the scores of the pairs among `members`."""
-        return sum(self.score[i][j] for place, i in enumerate(members) for j in members[:place])
+        return sum(self.score[i][j] for j, i in combinations(members, 2))
 
     def numa_count(self, members: Sequence[int]) -> int:
         """The number of NUMA nodes that `members` are on."""
@@ -147,25 +145,19 @@ class PairScores:
 
     def weakest(self, members: Sequence[int]) -> int | None:
         """The rank of the weakest pair among `members`, None for fewer than two."""
-        ranks = (self.rank[i][j] for place, i in enumerate(members) for j in members[:place])
-        return min(ranks, default=None)
+        return min((self.rank[i][j] for j, i in combinations(members, 2)), default=None)
 
     def link_of_rank(self, members: Sequence[int], rank: int | None) -> str | None:
         """A link of that rank among `members`, None if there is none."""
-        words = (
-            self.links[i][j]
-            for place, i in enumerate(members)
-            for j in members[:place]
-            if self.rank[i][j] == rank
-        )
-        return next(words, None)
+        pairs = ((i, j) for j, i in combinations(members, 2) if self.rank[i][j] == rank)
+        return next((self.link(*pair) for pair in pairs), None)
 
     def lacks_peer_access(self, members: Sequence[int], rank: int) -> bool:
         """Whether the driver reports that a pair of that rank among `members` has no peer access."""
         return any(
-            self.rank[i][j] == rank and self.peers[i][j] not in (None, "OK", "U")
-            for place, i in enumerate(members)
-            for j in members[:place]
+            self.snapshot.peer(self.devices[i], self.devices[j]) not in (None, "OK", "U")
+            for j, i in combinations(members, 2)
+            if self.rank[i][j] == rank
         )
 
     def score_left(self, members: Sequence[int]) -> int:

@@ -40,13 +40,11 @@ class RankedSet:
     """A set of devices by their places in `PairScores`, ascending.
 
     weakest  the rank of the weakest link that the grouping uses, None where it uses none
-    exact    whether no set is better
     parts    the groups or chains that the set was made of, where the search knows them
     """
 
     members: tuple[int, ...]
     weakest: int | None
-    exact: bool = True
     parts: tuple[tuple[int, ...], ...] = ()
 
 
@@ -85,7 +83,7 @@ def ranked(
         yield from _by_level(pairs, count, grouping, shape, different.all())
     elif (shape is None or shape.size == count) and different.count() * count**2 <= MAX_EXACT_WORK:
         sets = map(tuple, map(bit_positions, different.all()))
-        yield from _best_first(pairs, grouping, _evaluated(pairs, shape, sets, exact=count <= MAX_EXACT))
+        yield from _best_first(pairs, grouping, _evaluated(pairs, shape, sets))
     else:
         yield from approximate(pairs, count, grouping, bit_positions(required_bits))
 
@@ -103,12 +101,12 @@ def approximate(
     shape = Shape.of(grouping, count)
     size, chain = (shape.size, shape.chain) if shape else (count, False)
     grown = greedy_sets(pairs, count, size, chain, required)
-    found = _evaluated(pairs, shape, grown, exact=False)
+    found = _evaluated(pairs, shape, grown)
     if count <= MAX_EXACT < len(pairs):
         for near in neighbourhoods(pairs, MAX_EXACT, required):
             places = [near.index(i) for i in required]
             for each in islice(ranked(pairs.subset(near), count, grouping, places), _MAX_PER_NEIGHBOURHOOD):
-                found.append(RankedSet(tuple(near[i] for i in each.members), each.weakest, False))
+                found.append(RankedSet(tuple(near[i] for i in each.members), each.weakest))
     yield from _best_first(pairs, grouping, found)
 
 
@@ -228,9 +226,7 @@ class _FastKeys:
         return (whole, score, -nodes, tier, -slowness, left, -shown, memory, first)
 
 
-def _evaluated(
-    pairs: PairScores, shape: Shape | None, sets: Iterable[tuple[int, ...]], exact: bool
-) -> list[RankedSet]:
+def _evaluated(pairs: PairScores, shape: Shape | None, sets: Iterable[tuple[int, ...]]) -> list[RankedSet]:
     """The given sets with their weakest links. A set of several parts is given part by part."""
     found = []
     for members in dict.fromkeys(sets):
@@ -238,7 +234,7 @@ def _evaluated(
         parts = tuple(members[at : at + size] for at in range(0, len(members), size))
         level = None if shape is None else min(_weakest_in_part(pairs, part, shape) for part in parts)
         several = parts if shape and size < len(members) else ()
-        found.append(RankedSet(tuple(sorted(members)), level, exact, several))
+        found.append(RankedSet(tuple(sorted(members)), level, several))
     return found
 
 

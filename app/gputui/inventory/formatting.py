@@ -85,6 +85,11 @@ def gpus(labels: Sequence[str]) -> str:
     return f"GPUs {', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else f"GPU {''.join(shown)}"
 
 
+def devices_text(count: int) -> str:
+    """ "1 device", "2 devices"."""
+    return "1 device" if count == 1 else f"{count} devices"
+
+
 def short_bus_id(bus_id: str) -> str:
     """ "00000000:57:00.0" is "57:00.0"; another PCI domain is kept: "0002:57:00.0"."""
     domain, _, rest = bus_id.partition(":")

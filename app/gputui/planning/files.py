@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Precision
@@ -194,8 +195,7 @@ def deepspeed_json(recipe: Recipe) -> str:
 
 
 def _title(recipe: Recipe) -> str:
-    number = "1 device" if recipe.devices == 1 else f"{recipe.devices} devices"
-    return f"{recipe.name} on {number}, {recipe.precision}"
+    return f"{recipe.name} on {devices_text(recipe.devices)}, {recipe.precision}"
 
 
 def _kind(recipe: Recipe) -> str:

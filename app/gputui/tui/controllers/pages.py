@@ -6,7 +6,7 @@ Each is imported when it is first opened: all together they take 0.24 s of CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
@@ -105,13 +105,12 @@ class PageController:
 
         return Channels(hosts.boxes, Way(hosts.timeout), 1.0)
 
-    def open_slurm(self, clock: Callable[[], float], end_without_terminal: Callable[[], NoReturn]) -> None:
+    def open_slurm(self, clock: Callable[[], float]) -> None:
         from gputui.tui.controllers.slurm import SlurmController
         from gputui.tui.screens.slurm import SlurmScreen
 
         if self._slurm is None:
-            copy_text = self._launch.copy_text
-            self._slurm = SlurmController(self._view, self._environ, clock, copy_text, end_without_terminal)
+            self._slurm = SlurmController(self._view, self._environ, clock, self._launch)
         self._view.open(SlurmScreen(self._slurm))
 
     def open_timelines(self, timelines: TimelineController) -> None:

@@ -18,7 +18,7 @@ from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import Page, hidden, shown
 from gputui.tui.views.check import report_lines
-from gputui.tui.views.text import Line, clip, title, wrap
+from gputui.tui.views.text import Line, clip, prompt_lines, title, wrap
 
 _PATIENCE = 2.0
 """Seconds that the end of gputui waits for the end of a check."""
@@ -88,9 +88,7 @@ class CheckScreen(Page):
         return not (self._busy and action in ("again", "measure"))
 
     def lines(self, width: int, height: int) -> list[Line]:
-        lines: list[Line] = [title("verify", width)]
-        for at, text in enumerate(wrap(self._launch.line, width - 4)):
-            lines.append(((f" {' ' if at else '$'} {text}", ""),))
+        lines = [title("verify", width), *prompt_lines(wrap(self._launch.line, width - 4))]
         if self._report is not None:
             lines += [clip(line, width) for line in report_lines(self._report, width)]
         if self._measured is not None:

@@ -109,7 +109,7 @@ class MainScreen(Screen[None]):
         self._reading_files = False
         self._app_state = replace(app_state, host_environment=self._files)
         self._sampler = sampler
-        self._clock, self._end_without_terminal = clock, end_without_terminal
+        self._clock = clock
         environ = app_state.environ
         self.plans = PlanController(self, environ)
         self.selection = SelectionController(self, self.plans.select_enough)
@@ -202,7 +202,7 @@ class MainScreen(Screen[None]):
             "processes": pages.open_processes,
             "people": pages.open_people,
             "boxes": partial(pages.open_boxes, self._clock),
-            "slurm": partial(pages.open_slurm, self._clock, self._end_without_terminal),
+            "slurm": partial(pages.open_slurm, self._clock),
             "timelines": partial(pages.open_timelines, self.timelines),
             "device": pages.open_device,
             "launch_page": pages.open_launch_page,

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from gputui.checking.render import lines
 from gputui.checking.report import Comparison, Report
 from gputui.inventory.formatting import printable, short_bus_id, short_name, size
-from gputui.tui.views.text import Line, fit, wrap, wrapped
+from gputui.tui.views.text import Line, fit, told_lines, wrap
 
 
 def report_lines(report: Report, width: int) -> Iterator[Line]:
     """The interpreter, two lines a device, and one sentence."""
     if report.doubt:
-        yield from wrapped(report.doubt, width, "warn")
+        yield from told_lines(report.doubt, "warn", width)
     if report.seen is not None:
-        yield from wrapped(lines(report)[0], width, "dim")
+        yield from told_lines(lines(report)[0], "dim", width)
     yield (("", ""),)
     for number, each in enumerate(report.comparisons):
         yield from _device_lines(report, number, each)

@@ -13,7 +13,7 @@ from gputui.launching.launch_options import AUTO
 from gputui.launching.shell_words import command_line
 from gputui.tui.app_state import AppState
 from gputui.tui.option_rows import NEW, Row
-from gputui.tui.views.text import Line, clip, fit, table_lines, title, wrapped
+from gputui.tui.views.text import Line, clip, fit, table_lines, title, told_lines
 
 _LABEL = 14
 _LONGEST_NAME = 24
@@ -82,7 +82,7 @@ def remembered(known: Sequence[PastLaunch], width: int, now: float) -> list[Line
 def no_launches(width: int, trouble: str) -> list[Line]:
     """What stands there before anything was launched, or where what is kept cannot be read."""
     if trouble:
-        return wrapped(trouble, width, "warn")
+        return told_lines(trouble, "warn", width)
     return [clip(((" none yet: launches are saved here, s gives one a name", "dim"),), width)]
 
 

@@ -14,7 +14,7 @@ from gputui.planning.plan import Plan, Row, what_would_do
 from gputui.tui.app_state import AppState
 from gputui.tui.plan_request import PlannedDevices, PlanRequest
 from gputui.tui.views.selection import runs
-from gputui.tui.views.text import Line, Span, clip, fit, hanging, title, width_of, wrapped
+from gputui.tui.views.text import Line, Span, clip, fit, hanging, title, told_lines, width_of
 
 PARTS: tuple[tuple[str, str, str], ...] = (
     ("weights", "█", "load"),
@@ -221,7 +221,10 @@ def detail(
         for name, sign, style in PARTS
         if getattr(row.bytes, name)
     ]
-    blocks = [_flow(parts, width), wrapped(f"{row.what}; {row.outcome}", width, "" if row.fits else "warn")]
+    blocks = [
+        _flow(parts, width),
+        told_lines(f"{row.what}; {row.outcome}", "" if row.fits else "warn", width),
+    ]
     if problem:
         blocks.append(hanging(((" ⏎ ", "dim"), (problem, "dim")), width))
     blocks += [hanging(((" ⏎ ", ""), (text, "")), width) for text in starts[:1]]
@@ -249,7 +252,7 @@ def nothing_fits(plan: Plan, width: int) -> list[Line]:
     helps = tuple(what_would_do(plan.model, plan.workload, plan.rows))
     short = "nothing fits" if plan.best is None else f"only {plan.best.name} fits"
     words = f"{short}; would do: {'; '.join(helps)}" if helps else plan.shortage
-    return wrapped(words, width, "warn")[:2]
+    return told_lines(words, "warn", width)[:2]
 
 
 def missing(
@@ -257,7 +260,7 @@ def missing(
 ) -> list[Line]:
     """What stands in the place of the table: why there is no plan, and which key helps."""
     if busy:
-        return [((" ", ""),), *wrapped(busy, width, "dim")]
+        return [((" ", ""),), *told_lines(busy, "dim", width)]
     if request.model is None:
         why = request.problem or (
             "the command names no model"
@@ -265,6 +268,6 @@ def missing(
             else "no command here says which model is trained"
         )
         helps = "e asks for one: a folder, a config.json, a cached hub id, or a size such as 8B"
-        return [((" ", ""),), *wrapped(why, width, "warn"), *wrapped(helps, width, "dim")]
+        return [((" ", ""),), *told_lines(why, "warn", width), *told_lines(helps, "dim", width)]
     why = found if isinstance(found, str) else problem
-    return [((" ", ""),), *wrapped(why, width, "warn")]
+    return [((" ", ""),), *told_lines(why, "warn", width)]

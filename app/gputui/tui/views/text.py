@@ -70,11 +70,6 @@ def padded(line: Line, width: int) -> Line:
     return (*line, (" " * missing, "")) if missing > 0 else line
 
 
-def wrapped(text: str, width: int, style: str = "") -> list[Line]:
-    """The text in lines, a cell in from the left."""
-    return [((f" {piece}", style),) for piece in wrap(printable(text), width - 2)]
-
-
 def hanging(line: Line, width: int) -> list[Line]:
     """The line with its last span wrapped: below where that begins, or below all of it in narrow places."""
     if width_of(line) <= width:
@@ -176,6 +171,16 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
     full, part = divmod(eighths, 8)
     filled = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
     return filled, "░" * (width - len(filled))
+
+
+def prompt_lines(pieces: Sequence[str], tone: str = "") -> list[Line]:
+    """A command line in pieces, the first one behind the prompt."""
+    return [((" $ " if not place else "   ", "prompt"), (text, tone)) for place, text in enumerate(pieces)]
+
+
+def told_lines(text: str, tone: str, width: int) -> list[Line]:
+    """A sentence in as many lines as it needs, a cell from the edge."""
+    return [((f" {piece}", tone),) for piece in wrap(printable(text), width - 2)]
 
 
 def wrap(text: str, width: int) -> list[str]:
