@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gputui.checking.render import lines
 from gputui.checking.report import Comparison, Report
 from gputui.inventory.formatting import printable, short_bus_id, short_name, size
-from gputui.tui.views.text import Line, fit, told_lines, wrap
+from gputui.tui.views.text import Line, fit, hanging, told_lines
 
 
 def report_lines(report: Report, width: int) -> Iterator[Line]:
@@ -22,8 +22,7 @@ def report_lines(report: Report, width: int) -> Iterator[Line]:
     if report.comparisons:
         yield (("", ""),)
     sign, style = ("✓", "free") if report.equal else ("✕", "lost")
-    for at, piece in enumerate(wrap(printable(report.conclusion), width - 4)):
-        yield ((f" {' ' if at else sign} ", style), (piece, "strong"))
+    yield from hanging(((f" {sign} ", style), (printable(report.conclusion), "strong")), width)
 
 
 def _device_lines(report: Report, number: int, each: Comparison) -> Iterator[Line]:

@@ -14,7 +14,7 @@ from gputui.planning.plan import Plan, Row, what_would_do
 from gputui.tui.app_state import AppState
 from gputui.tui.plan_request import PlannedDevices, PlanRequest
 from gputui.tui.views.selection import runs
-from gputui.tui.views.text import Line, Span, clip, fit, hanging, title, told_lines, width_of
+from gputui.tui.views.text import Line, Span, clip, fit, flow, hanging, title, told_lines
 
 PARTS: tuple[tuple[str, str, str], ...] = (
     ("weights", "█", "load"),
@@ -90,21 +90,10 @@ def settings(request: PlanRequest, found: PlannedDevices | str, width: int) -> l
     ]
     if workload.accumulation > 1:
         items.append(("", f"accumulation {workload.accumulation}", True))
-    return _flow(
+    return flow(
         [((key, "key"), (f" {text}" if key else text, "strong" if own else "")) for key, text, own in items],
         width,
     )
-
-
-def _flow(items: Sequence[Line], width: int) -> list[Line]:
-    """Items beside each other, two cells between them, in as many lines as they need."""
-    lines: list[list[Span]] = []
-    for item in items:
-        if lines and width_of(tuple(lines[-1])) + 2 + width_of(item) <= width:
-            lines[-1] += [("  ", ""), *item]
-        else:
-            lines.append([(" ", ""), *item])
-    return [clip(tuple(line), width) for line in lines]
 
 
 def where(app_state: AppState, plan: Plan | None, found: PlannedDevices, width: int) -> Line:
@@ -222,7 +211,7 @@ def detail(
         if getattr(row.bytes, name)
     ]
     blocks = [
-        _flow(parts, width),
+        flow(parts, width),
         told_lines(f"{row.what}; {row.outcome}", "" if row.fits else "warn", width),
     ]
     if problem:

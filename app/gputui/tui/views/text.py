@@ -70,11 +70,22 @@ def padded(line: Line, width: int) -> Line:
     return (*line, (" " * missing, "")) if missing > 0 else line
 
 
+def flow(items: Sequence[Line], width: int) -> list[Line]:
+    """Items beside each other, two cells between them, in as many lines as they need."""
+    lines: list[list[Span]] = []
+    for item in items:
+        if lines and width_of(tuple(lines[-1])) + 2 + width_of(item) <= width:
+            lines[-1] += [("  ", ""), *item]
+        else:
+            lines.append([(" ", ""), *item])
+    return [clip(tuple(line), width) for line in lines]
+
+
 def hanging(line: Line, width: int) -> list[Line]:
     """The line with its last span wrapped: below where that begins, or below all of it in narrow places."""
-    if width_of(line) <= width:
-        return [line]
     *head, (text, style) = line
+    if width_of(line) <= width and "\n" not in text:
+        return [line]
     indent = width_of(tuple(head))
     if width - indent >= _HANGING:
         first, *more = wrap(text, width - indent)
