@@ -18,7 +18,7 @@ from gputui.choosing.ring_search import (
     joined,
     partitions,
     path_through,
-    strongest_ring,
+    strongest,
 )
 from gputui.choosing.sets import RankedSet
 from gputui.choosing.speed import slowness
@@ -62,11 +62,11 @@ def weakest_in_order(pairs: PairScores, order: Sequence[int], grouping: Grouping
     if grouping.independent or len(order) < 2 or not grouping.fits(len(order)):
         return None
     if grouping.tensor > 1:
-        return min(strongest_ring(pairs.rank, part) or 0 for part in _batched(tuple(order), grouping.tensor))
+        return min(strongest(pairs.rank, part) or 0 for part in _batched(tuple(order), grouping.tensor))
     if grouping.pipeline > 1:
         abreast = len(order) // grouping.pipeline
         return min(pairs.rank[a][b] for a, b in zip(order, order[abreast:], strict=False))
-    return strongest_ring(pairs.rank, order)
+    return strongest(pairs.rank, order)
 
 
 def arrange(pairs: PairScores, found: RankedSet, grouping: Grouping) -> tuple[int, ...]:
@@ -120,7 +120,7 @@ def _groups(pairs: PairScores, found: RankedSet, grouping: Grouping) -> _Group:
     assert found.weakest is not None
     if found.parts:
         plain = tuple(_batched(found.members, grouping.tensor))
-        good = all((strongest_ring(pairs.rank, part) or 0) >= found.weakest for part in plain)
+        good = all((strongest(pairs.rank, part) or 0) >= found.weakest for part in plain)
         grown = tuple(sorted(tuple(sorted(part)) for part in found.parts))
         partitions_to_try = iter([plain, grown] if good else [grown])
     else:

@@ -22,8 +22,7 @@ from gputui.choosing.ring_search import (
     joined,
     packed,
     reversed_bits,
-    strongest_chain,
-    strongest_ring,
+    strongest,
 )
 from gputui.inventory.light_dataclasses import dataclass
 
@@ -232,16 +231,8 @@ def _evaluated(pairs: PairScores, shape: Shape | None, sets: Iterable[tuple[int,
     for members in dict.fromkeys(sets):
         size = shape.size if shape else 1
         parts = tuple(members[at : at + size] for at in range(0, len(members), size))
-        level = None if shape is None else min(_weakest_in_part(pairs, part, shape) for part in parts)
+        levels = (strongest(pairs.rank, part, shape.chain) or 0 for part in parts) if shape else ()
+        level = min(levels, default=None)
         several = parts if shape and size < len(members) else ()
         found.append(RankedSet(tuple(sorted(members)), level, several))
-    return found
-
-
-def _weakest_in_part(pairs: PairScores, part: Sequence[int], shape: Shape) -> int:
-    """The rank of the weakest link of a part's best ring or chain."""
-    if shape.chain:
-        return strongest_chain(pairs.rank, part)
-    found = strongest_ring(pairs.rank, part)
-    assert found is not None
     return found
