@@ -6,6 +6,7 @@ from another's records, nor their names, whatever he writes and however many num
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import subprocess
@@ -81,11 +82,11 @@ def _remove_if_left(place: Path) -> None:
 
 
 def _named(name: str) -> _User:
-    try:
-        found = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
-    except (KeyError, OverflowError):
-        raise RequestError(f"there is no user {name!r}") from None
-    return _User(found.pw_name, found.pw_uid, found.pw_gid)
+    for by_number in (False, True):
+        with contextlib.suppress(KeyError, ValueError, OverflowError):
+            found = pwd.getpwuid(int(name)) if by_number else pwd.getpwnam(name)
+            return _User(found.pw_name, found.pw_uid, found.pw_gid)
+    raise RequestError(f"there is no user {name!r}")
 
 
 def _who_can_log_in() -> Iterator[_User]:

@@ -73,14 +73,12 @@ class CheckScreen(Page):
         self.draw()
 
     def _check(self, cancelled: threading.Event) -> None:
-        snapshot = self.view.app_state.snapshot
-        assert snapshot is not None  # something is selected
-        report = check(self._launch, snapshot, self._environ, cancelled=cancelled)
+        report = check(self._launch, self.view.app_state.box, self._environ, cancelled=cancelled)
         self._done(cancelled, report, None)
 
     def _measure(self, cancelled: threading.Event) -> None:
-        snapshot, report = self.view.app_state.snapshot, self._report
-        assert snapshot is not None and report is not None  # action_measure
+        snapshot, report = self.view.app_state.box, self._report
+        assert report is not None  # action_measure
         measured = measure(
             self._launch, report, snapshot, self.view.app_state.rules, self._environ, cancelled=cancelled
         )
@@ -114,9 +112,7 @@ class CheckScreen(Page):
         return lines[self._top : self._top + height]
 
     def _measurement(self, measured: Measured, width: int) -> list[Line]:
-        snapshot = self.view.app_state.snapshot
-        if snapshot is None:
-            return []
+        snapshot = self.view.app_state.box
         skipped = [f"{name_of(key, snapshot)} is not measured: {why}" for key, why in measured.skipped]
         texts = [*measured_lines(measured, snapshot), *skipped]
         lines: list[Line] = [(("", ""),), title("measured", width)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -201,13 +202,8 @@ def stacked(parts: Bytes, scale: int, width: int, limit: int, marked: bool) -> l
     cells += [("░" if place < limit else " ", "rest") for place in range(len(cells), width)]
     if marked and limit < width and cells[limit][0] == " ":
         cells[limit] = ("▏", "rest")
-    spans: list[Span] = []
-    for sign, style in cells:
-        if spans and spans[-1][1] == style:
-            spans[-1] = (spans[-1][0] + sign, style)
-        else:
-            spans.append((sign, style))
-    return spans
+    runs_of_one = groupby(cells, key=lambda cell: cell[1])
+    return [("".join(sign for sign, _ in run), style) for style, run in runs_of_one]
 
 
 def detail(

@@ -25,8 +25,8 @@ from gputui.tui.views.text import (
     hanging,
     table_lines,
     title,
+    told_lines,
     width_of,
-    wrap,
     wrapped_where_free,
 )
 
@@ -170,7 +170,7 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
         told += enumerate(rows, len(found.turns))
         # (Part of the last item: whoever goes to the end sees it.)
         last = told[-1][0]
-        told += [(last, ((f" {piece}", "dim"),)) for piece in wrap(expectation(found.occupied), width - 2)]
+        told += [(last, line) for line in told_lines(expectation(found.occupied), "dim", width)]
     return [clip(line, width) for _, line in told], [item for item, _ in told]
 
 

@@ -173,6 +173,16 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
     return filled, "░" * (width - len(filled))
 
 
+def prompt_lines(pieces: Sequence[str], tone: str = "") -> list[Line]:
+    """A command line in pieces, the first one behind the prompt."""
+    return [((" $ " if not place else "   ", "prompt"), (text, tone)) for place, text in enumerate(pieces)]
+
+
+def told_lines(text: str, tone: str, width: int) -> list[Line]:
+    """A sentence in as many lines as it needs, a cell from the edge."""
+    return [((f" {piece}", tone),) for piece in wrap(text, width - 2)]
+
+
 def wrap(text: str, width: int) -> list[str]:
     """`text` in pieces of at most `width` cells, broken at spaces where there are any, nothing lost."""
     pieces: list[str] = []

@@ -83,7 +83,7 @@ class NvmlSource:
         """The same for links; none of them is read meanwhile."""
         self._order: tuple[str, ...] | None = None
         self._looked_at: frozenset[str] = frozenset()
-        self._uses: dict[int, HostUse] = {}
+        self._uses: Mapping[int, HostUse] = {}
         self._owned: dict[str, tuple[tuple[Process, ...], list[Owner]]] = {}
         """The processes of devices by key, with their owners, and these owners."""
 
@@ -161,7 +161,8 @@ class NvmlSource:
         if Want.OWNERS in want or self._processes is not None:
             self._find_owners(want)
         devices = tuple(device for gpu in self._gpus for device in gpu.devices)
-        devices = self._with_activity(devices, want, detailed)
+        if Want.DETAILS in want or self._looked_at:
+            devices = self._with_activity(devices, want, detailed)
         wired = self._wired
         return Snapshot(
             self._host,
@@ -336,33 +337,16 @@ class NvmlSource:
     ) -> tuple[Device, ...]:
         """The devices with what their processes do, here and on the host, where somebody looks; else as it
         was at the last look."""
+        from gputui.sources.owned import host_uses, with_uses
+
         if Want.DETAILS in want:
             of_processes = Want.TABLE not in want
             self._looked_at = frozenset(
                 d.key for d in devices if of_processes and (among is None or d.key in among)
             )
-            table = self._process_table()
-            pids = {p.pid for d in devices if d.key in self._looked_at for p in d.processes or ()}
-            self._uses = table.uses(pids)
-        if not self._looked_at:
-            return devices
+            self._uses = host_uses(devices, self._looked_at, self._process_table())
         activities = {gpu.device.key: gpu.activity for gpu in self._gpus}
-
-        def active(process: Process, activity: Mapping[int, int] | None) -> Process:
-            use = self._uses.get(process.pid)
-            return replace(
-                process,
-                sm=None if activity is None else activity.get(process.pid, 0),
-                host_cpu=use.cpu if use else None,
-                host_memory=use.memory if use else None,
-            )
-
-        return tuple(
-            replace(d, processes=tuple(active(p, activities.get(d.key)) for p in d.processes))
-            if d.processes and d.key in self._looked_at
-            else d
-            for d in devices
-        )
+        return with_uses(devices, self._looked_at, self._uses, activities)
 
     def _process_table(self) -> ProcessTable:
         if self._processes is None:
