@@ -126,13 +126,12 @@ def _groups(pairs: PairScores, found: RankedSet, grouping: Grouping) -> _Group:
     else:
         partitions_to_try = _partitions(pairs, found.members, grouping.tensor, found.weakest, chain=False)
     most = _MAX_PARTITIONS if len(found.members) <= 8 else _MAX_PARTITIONS_OF_MANY
-    best: tuple[tuple[int, int], _Group] | None = None
-    for groups in islice(partitions_to_try, most):
-        weakest, order = _laid_out(pairs, groups, grouping.pipeline)
-        key = (weakest, sum(pairs.score_within(group) for group in groups))
-        if best is None or key > best[0]:
-            best = (key, order)
-    return best[1] if best else found.members
+    ways = [
+        (*_laid_out(pairs, groups, grouping.pipeline), sum(map(pairs.score_within, groups)))
+        for groups in islice(partitions_to_try, most)
+    ]
+    # The weakest link between stages decides, then the sum of the scores; of equal ones the first.
+    return max(ways, key=lambda way: (way[0], way[2]))[1] if ways else found.members
 
 
 def _batched(members: _Group, size: int) -> Iterator[_Group]:

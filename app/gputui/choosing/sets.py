@@ -111,16 +111,19 @@ def approximate(
 
 def _best_first(pairs: PairScores, grouping: Grouping, found: list[RankedSet]) -> Iterator[RankedSet]:
     """The sets in the order of the comparison, each once."""
+
+    def key(each: RankedSet) -> Key:
+        return (
+            each.weakest or 0,
+            *comparison_key(pairs, grouping, each.members),
+            *(-i for i in each.members),
+        )
+
     seen: set[tuple[int, ...]] = set()
-    for each in sorted(found, key=lambda each: _full_key(pairs, grouping, each), reverse=True):
+    for each in sorted(found, key=key, reverse=True):
         if each.members not in seen:
             seen.add(each.members)
             yield each
-
-
-def _full_key(pairs: PairScores, grouping: Grouping, found: RankedSet) -> Key:
-    level = 0 if found.weakest is None else found.weakest
-    return (level, *comparison_key(pairs, grouping, found.members), *(-i for i in found.members))
 
 
 def comparison_key(pairs: PairScores, grouping: Grouping, members: Sequence[int]) -> Key:
