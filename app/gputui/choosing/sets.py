@@ -11,7 +11,7 @@ sets remain. Otherwise it has the best of many sets that were grown greedily and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from gputui.choosing.grouping import Grouping
@@ -193,9 +193,9 @@ def _by_level(
     pairs: PairScores, count: int, grouping: Grouping, shape: Shape | None, sets: Sequence[int]
 ) -> Iterator[RankedSet]:
     """All sets by their weakest link, the strongest first; of equal ones by the rest of the comparison."""
-    keys = _FastKeys(pairs, grouping)
+    key = _fast_key(pairs, grouping)
     if shape is None:
-        for each in sorted(sets, key=keys.of, reverse=True):
+        for each in sorted(sets, key=key, reverse=True):
             yield RankedSet(tuple(bit_positions(each)), None)
         return
     rest = list(sets)
@@ -208,24 +208,23 @@ def _by_level(
             continue
         taken = set(here)
         rest = [each for each in rest if each not in taken]
-        for each in sorted(here, key=keys.of, reverse=True):
+        for each in sorted(here, key=key, reverse=True):
             yield RankedSet(tuple(bit_positions(each)), level)
 
 
-class _FastKeys:
+def _fast_key(pairs: PairScores, grouping: Grouping) -> Callable[[int], Key]:
     """`comparison_key` for thousands of sets, given as ints; with the numbers, low ones first."""
+    sums = SubsetSums(pairs)
 
-    def __init__(self, pairs: PairScores, grouping: Grouping) -> None:
-        self._pairs, self._independent, self._sums = pairs, grouping.independent, SubsetSums(pairs)
+    def key(members: int) -> Key:
+        score = sums.score(members)
+        degrees, nodes, whole, memory, tier, slowness, shown = sums.facts(members)
+        among = (0, 0) if grouping.independent else (score, -bin(nodes).count("1"))
+        left = pairs.total - degrees + score
+        first = reversed_bits(members, len(pairs))
+        return (whole, *among, tier, -slowness, left, -shown, memory, first)
 
-    def of(self, members: int) -> Key:
-        score = self._sums.score(members)
-        degrees, nodes, whole, memory, tier, slowness, shown = self._sums.facts(members)
-        left = self._pairs.total - degrees + score
-        first = reversed_bits(members, len(self._pairs))
-        if self._independent:
-            return (whole, 0, 0, tier, -slowness, left, -shown, memory, first)
-        return (whole, score, -nodes, tier, -slowness, left, -shown, memory, first)
+    return key
 
 
 def _evaluated(pairs: PairScores, shape: Shape | None, sets: Iterable[tuple[int, ...]]) -> list[RankedSet]:
