@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -119,15 +120,20 @@ def page(there: There, tmp_path: Path) -> Iterator[Terminal]:
 @pytest.mark.usefixtures("terminals_there")
 def test_the_command_runs_there_on_the_selected_devices_in_their_order(page: Terminal) -> None:
     page.send("1")
-    page.until("[1]   1")
+    page.until(selected(1, 1))
     page.send("0")
-    page.until("[2]   0")
+    page.until(selected(2, 0))
     names = short_names([DEVICES[1].key, DEVICES[0].key], box(*DEVICES))
     page.until(f"{','.join(names)} --")
     page.send("r")
     page.until("given-1,0").until("press Enter")
     page.send("\r")
     page.until("launch:")
+
+
+def selected(place: int, index: int) -> Callable[[Terminal], object]:
+    """Whether the device with that index is selected as the n-th, as wide as its columns may be."""
+    return lambda terminal: re.search(rf"\[{place}\] +{index} ", terminal.text)
 
 
 def on(device: Device, options: LaunchOptions) -> LaunchRequest:
@@ -142,7 +148,7 @@ def test_a_job_there_is_seen_with_its_log_followed_and_stopped(page: Terminal, t
     text, good = start_detached(there.name, on(DEVICES[0], options), there.environ)
     assert good, text
     page.send("D")
-    page.until(f"{there.name}:").until("running").until("end of the log").until("first")
+    page.until(f"{there.name}:").until("running").until("log of").until("first")
     page.send("\r")
     page.until(f"gputui jobs log -f -n 1000 {there.name}:")
     (Path(there.environ["HOME"]) / "more").touch()
@@ -161,7 +167,7 @@ def test_a_job_there_is_seen_with_its_log_followed_and_stopped(page: Terminal, t
 @pytest.mark.usefixtures("terminals_there")
 def test_a_device_that_is_claimed_there_by_then_is_refused(page: Terminal, there: There) -> None:
     page.send("1")
-    page.until("[1]   1")
+    page.until(selected(1, 1))
     other = Elsewhere([DEVICES[1].key], there.claims, "other.py")
     try:
         page.send("r")
