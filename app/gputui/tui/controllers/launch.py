@@ -180,32 +180,30 @@ class LaunchController:
 
     def _cannot_start(self) -> bool:
         """Whether the command lacks something; what is shown."""
-        options, keymap = self._view.app_state.options, self._view.app_state.screen.keymap
+        lack = self._lack()
+        if lack is not None:
+            self._view.show_message(*lack)
+        return lack is not None
+
+    def _lack(self) -> tuple[str, str] | None:
+        """What the command lacks, and the style in which that is shown."""
+        app_state = self._view.app_state
+        options, keymap, launch = app_state.options, app_state.screen.keymap, app_state.launch
         edit, page, ask = (key_of(action, keymap) for action in ("edit", "launch_page", "command"))
-        if self._view.app_state.is_example:
-            words = f"this command is the demo's example: press {edit} to type your own"
-            self._view.show_message(words, "warn")
-            return True
+        if app_state.is_example:
+            return f"this command is the demo's example: press {edit} to type your own", "warn"
         if options.nodes > 1 and not options.rendezvous:
-            words = f"the first machine is not named yet: press {page}, then first machine"
-            self._view.show_message(words, "warn")
-            return True
-        refused = self._view.app_state.launch.refused or self._view.app_state.unclaimed
+            return f"the first machine is not named yet: press {page}, then first machine", "warn"
+        refused = launch.refused or app_state.unclaimed
         if refused is not None:
-            self._view.show_message(refused, "lost")
-            return True
-        own = self._view.app_state.launch.own
-        if own is not None:
+            return refused, "lost"
+        if launch.own is not None:
             # Devices are never claimed for a command that will use others.
-            words = f"the command itself uses {own.words}; press {ask} to select those devices"
-            self._view.show_message(words, "warn")
-            return True
-        missing = line_in_one_word(options.command, options.directory) or missing_program(
-            self._view.app_state.launch, self._environ
-        )
-        if missing is not None:
-            self._view.show_message(f"{missing}: press {edit} to edit the command", "lost")
-        return missing is not None
+            words = f"the command itself uses {launch.own.words}; press {ask} to select those devices"
+            return words, "warn"
+        missing = line_in_one_word(options.command, options.directory)
+        missing = missing or missing_program(launch, self._environ)
+        return (f"{missing}: press {edit} to edit the command", "lost") if missing is not None else None
 
     def cancel(self) -> None:
         """Start nothing of what is pending, and give its devices back."""
