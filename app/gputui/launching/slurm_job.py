@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import re
 
-from gputui.launching.argument_vector import Arguments, option_table, program_name, read_options
+from gputui.launching.argument_vector import Arguments, program_name, read_options
 from gputui.launching.container_command import gives_devices, read_container
 from gputui.launching.launch import Launch
 from gputui.launching.launchers.mpirun import COUNTS, Mpirun, parts
+from gputui.launching.programs.clusters import SRUN
 from gputui.launching.wrappers import unwrap
 
 CORES = "OMP_NUM_THREADS"
-SRUN = option_table(
-    flags="contiguous disable-status|X exact exclusive external help|h hold|H immediate|I interactive"
-    " kill-on-bad-exit|K label|l multi-prog nice no-allocate|Z no-kill|k overcommit|O overlap oversubscribe|s"
-    " preserve-env|E propagate pty quiet|Q quit-on-interrupt reboot resv-ports spread-job unbuffered|u usage"
-    " use-min-nodes verbose|v version|V bcast compress",
-    valued="ntasks|n ntasks-per-node",
-    unlisted="value",
-)
-"""srun's manual of Slurm 22.05; a value that may be left out is given with "=" only."""
 
 
 def no_job(launch: Launch) -> str | None:

@@ -24,8 +24,9 @@ from gputui.launching.exports.form import (
 from gputui.launching.launch import Launch
 from gputui.launching.launchers.mpirun import parts
 from gputui.launching.launchers.torchrun import RENDEZVOUS, Torchrun
+from gputui.launching.programs.clusters import SRUN
 from gputui.launching.quoting import quote
-from gputui.launching.slurm_job import CORES, SRUN, cores_of, job_name, no_job, tasks_of
+from gputui.launching.slurm_job import CORES, cores_of, job_name, no_job, tasks_of
 from gputui.launching.wrappers import unwrap
 from gputui.vendors.visibility import Changes
 
