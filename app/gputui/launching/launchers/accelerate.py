@@ -28,9 +28,7 @@ from gputui.launching.launchers.base import (
     devices_text,
 )
 from gputui.launching.launchers.torchrun import gives_one_each, overriding, several
-from gputui.launching.python_command import started_program
 
-_MODULE = "accelerate.commands.launch"
 OLDER = ("use-mps-device", "use-xpu", "ipex")
 """Flags of versions before 1.8."""
 
@@ -59,18 +57,8 @@ class Accelerate(ScriptLauncher):
     name = "accelerate"
     chooses_devices = True
     options = OPTIONS
-    starter = ("accelerate", "launch")
-    module = _MODULE
-
-    def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """`accelerate launch`, as one program or as a module; and what follows."""
-        started = started_program(command)
-        own = 0
-        if started.name == "accelerate-launch" or started.module == _MODULE:
-            own = started.words
-        elif started.name == "accelerate" or started.module == "accelerate.commands.accelerate_cli":
-            own = started.words + 1 if tuple(command[started.words :][:1]) == ("launch",) else 0
-        return tuple(command[:own]), tuple(command[own:])
+    starts = ("accelerate launch", "accelerate-launch")
+    modules = ("accelerate.commands.launch", "accelerate.commands.accelerate_cli launch")
 
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
         given = self.given(self.split(command)[1])

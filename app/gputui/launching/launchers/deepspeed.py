@@ -27,7 +27,6 @@ from gputui.launching.launchers.base import Completed, LauncherRequest, ScriptLa
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.python_command import started_program
 
-_MODULE = "deepspeed.launcher.runner"
 _SECOND = "deepspeed.launcher.launch"
 OLDER = ("elastic-training",)
 """Flags of versions before 0.19."""
@@ -73,15 +72,8 @@ class Deepspeed(ScriptLauncher):
     name = "deepspeed"
     chooses_devices = True
     options = OPTIONS
-    starter = ("deepspeed",)
-    module = _MODULE
-
-    def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """`deepspeed`, or `python -m deepspeed.launcher.runner`; and what follows."""
-        started = started_program(command)
-        named = started.name in ("deepspeed", "deepspeed.pt", "ds")
-        own = started.words if named or started.module in (_MODULE, _SECOND) else 0
-        return tuple(command[:own]), tuple(command[own:])
+    starts = ("deepspeed", "deepspeed.pt", "ds")
+    modules = ("deepspeed.launcher.runner", _SECOND)
 
     def given(self, words: Sequence[str], starter: Sequence[str] = ()) -> Arguments:
         second = started_program(starter).module == _SECOND

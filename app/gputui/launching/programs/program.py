@@ -20,7 +20,7 @@ from gputui.inventory.others_files import NotReadError, not_read
 from gputui.launching.argument_vector import Option, OptionTable, program_name, read_options, whole_number
 from gputui.launching.configuration_text import read_values
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
-from gputui.launching.python_command import Started, is_python, started_program
+from gputui.launching.python_command import Started, is_python, started_program, words_of_start
 from gputui.vendors.vendor import Vendor
 
 Dimension = Literal["tp", "pp", "cp", "dp", "dp here", "dp inside", "machines", "processes"]
@@ -326,15 +326,7 @@ class Program:
         """
         if self.any_python:
             return started.words if is_python(command) or (started.name or "").endswith(".py") else 0
-        begins = self.starts if started.module is None else self.modules
-        # (`uvx vllm@0.11 serve` names a version.)
-        name = started.module or (started.name or "").partition("@")[0]
-        for begin in begins:
-            program, *following = begin.split()
-            end = started.words + len(following)
-            if program == name and list(command[started.words : end]) == following:
-                return end
-        return 0
+        return words_of_start(command, started, self.starts, self.modules)
 
     def _call(self, command: Sequence[str]) -> _Call:
         arguments = tuple(command[self.own(command, started_program(command)) :])
