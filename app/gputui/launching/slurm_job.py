@@ -30,6 +30,13 @@ def names_devices(launch: Launch, scheduler: str) -> str | None:
     return None
 
 
+def devices_option(launch: Launch, kind: str = "") -> str:
+    """The option that asks for the launch's devices on each machine; `kind` as the site calls their type."""
+    gres, count = launch.vendor.gres, len(launch.devices)
+    of_type = f"{kind}:{count}" if kind else str(count)
+    return f"gpus-per-node={of_type}" if gres == "gpu" else f"gres={gres}:{of_type}"
+
+
 def job_name(launch: Launch) -> str:
     """A name made from the command: its script, or its program."""
     script = next((word for word in launch.argv if word.endswith(".py")), launch.argv[0])
