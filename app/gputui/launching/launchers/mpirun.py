@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 
+from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import (
     Arguments,
@@ -33,7 +34,6 @@ from gputui.launching.launchers.base import (
     LauncherRequest,
     contradiction,
     count_in,
-    devices_text,
 )
 from gputui.launching.launchers.entrypoint import Entrypoint, in_python, of_command
 from gputui.vendors.visibility import Visibility
