@@ -1030,6 +1030,26 @@ def test_nothing_that_was_there_before_keeps_root_from_setting_up(
         subprocess.run(["umount", place], capture_output=True, check=False)
 
 
+def test_root_unmounts_nothing_that_a_link_leads_to(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made while everybody could write there, by somebody whom the system does not know (a container's)."""
+    base, disk = box.folder / "run", box.folder / "disk"
+    monkeypatch.setattr(folders, "ADMINISTRATED", str(base))
+    base.mkdir()
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "none", disk], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    (base / "link").symlink_to(disk)
+    os.lchown(base / "link", 2**30 + 7, 2**30 + 7)
+    try:
+        status, _, err = box.call("claims", "--setup", users.names[users.ana])
+        assert status == 0 and disk.is_mount(), err
+    finally:
+        for place in (disk, base / users.names[users.ana]):
+            subprocess.run(["umount", place], capture_output=True, check=False)
+
+
 def _own_older_folder(box: Box, uid: int, shut_out: int | None = None) -> Path:
     """Have a user own the folder of format 1, as he made it; who is shut out is so by its access list."""
     older = box.claims_folder / "gputui-claims"

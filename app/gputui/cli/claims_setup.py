@@ -77,7 +77,9 @@ def _remove_if_left(place: Path) -> None:
     try:
         pwd.getpwuid(place.lstat().st_uid)
     except KeyError:
-        if subprocess.run(["umount", place], capture_output=True, check=False).returncode == 0:
+        # (umount(8) would follow a link.)
+        mounted = os.path.ismount(place)
+        if mounted and not subprocess.run(["umount", place], capture_output=True, check=False).returncode:
             place.rmdir()
 
 
