@@ -152,7 +152,7 @@ def _soonest(each: Occupied) -> float:
 # What people read
 
 
-def wants(waiter: Waiter, snapshot: Snapshot | None) -> str:
+def describe_request(waiter: Waiter, snapshot: Snapshot | None) -> str:
     """What one in line waits for: see `wanted`."""
     return wanted(waiter.count, waiter.devices, snapshot)
 
@@ -180,7 +180,7 @@ def turn_columns(snapshot: Snapshot) -> tuple[Column[Turn], ...]:
     return (
         Column("PLACE", lambda turn: str(turn.place), lambda t: "dim" if t.ahead else "strong", right=True),
         Column("USER", lambda turn: person(turn.waiter.user, turn.waiter.ours), mine, most=_MOST_USER),
-        Column("WANTS", lambda turn: wants(turn.waiter, snapshot), mine),
+        Column("WANTS", lambda turn: describe_request(turn.waiter, snapshot), mine),
         Column("FOR", lambda turn: age(turn.waiter.since, snapshot.time), mine, right=True, least=6),
         Column("JOB", lambda turn: printable(turn.waiter.job or UNKNOWN), "dim", optional=True),
         Column("COMMAND", lambda turn: printable(turn.waiter.command or UNKNOWN), "dim"),
@@ -207,14 +207,14 @@ def occupied_columns(snapshot: Snapshot, commands: bool = True) -> tuple[Column[
     return columns if commands else columns[:-1]
 
 
-def who(waiter: Waiter) -> str:
+def waiter_name(waiter: Waiter) -> str:
     """The user of one in line, and which of his jobs it is."""
     if waiter.ours and waiter.job:
         return f"your job {printable(waiter.job)}"
     return person(waiter.user, waiter.ours) + (f" ({printable(waiter.job)})" if waiter.job else "")
 
 
-def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
+def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
     """Why one in line has no devices yet, as a clause: "GPUs 4 and 5 are free, 2 more are needed"."""
     waiter, could = turn.waiter, len(turn.could or ())
     never = f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
@@ -225,7 +225,7 @@ def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
     if turn.ahead:
         first = turn.ahead[0]
         more = f" and {len(turn.ahead) - 1} more" if len(turn.ahead) > 1 else ""
-        return f"after {who(first) if first.ours else printable(first.user)}{more}"
+        return f"after {waiter_name(first) if first.ours else printable(first.user)}{more}"
     if turn.could is None:
         return "waits for a step within its own job's devices"
     if could < waiter.count:

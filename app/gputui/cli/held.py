@@ -95,17 +95,17 @@ def met(allocation: Allocation) -> tuple[str, Meeting] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Reachable:
     address: str | None
     port: Annotated[int, whole(1, 65535)] | None
 
 
-_TOLD = Record(_Told)
+_REACHABLE = Record(_Reachable)
 
 
 def reached(line: bytes) -> tuple[str | None, int | None]:
     """The address and the free port that a box has said in its line. Raises DocumentError and ValueError."""
-    told = _TOLD.read(loads(line))
+    told = _REACHABLE.read(loads(line))
     return None if told.address is None else str(ipaddress.ip_address(told.address)), told.port
 
 

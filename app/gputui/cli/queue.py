@@ -10,12 +10,12 @@ from gputui.allocating.claims.folder import unusable
 from gputui.allocating.queue import waiters
 from gputui.choosing.queue_outlook import (
     Outlook,
+    blocking_reason,
     expectation,
-    in_the_way,
     occupied_columns,
     outlook,
     turn_columns,
-    who,
+    waiter_name,
 )
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
@@ -88,7 +88,7 @@ def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
     if not snapshot.devices:
         return lines
     lines.append("")
-    lines += [f"next: {who(turn.waiter)}: {in_the_way(turn, snapshot)}" for turn in found.next]
+    lines += [f"next: {waiter_name(turn.waiter)}: {blocking_reason(turn, snapshot)}" for turn in found.next]
     if found.occupied:
         _, *held = printed(occupied_columns(snapshot), found.occupied)
         lines += ["", "not free:", *held, "", expectation(found.occupied)]

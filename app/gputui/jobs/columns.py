@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gputui.choosing.queue_outlook import wants
+from gputui.choosing.queue_outlook import describe_request
 from gputui.inventory.columns import Column
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size
 from gputui.inventory.job import Job, signal_name
@@ -79,7 +79,7 @@ def on_devices(job: Job, snapshot: Snapshot | None) -> str:
     if count is not None:
         line = next((w for w in snapshot.waiters if w.ours and w.job == job.id), None) if snapshot else None
         if line is not None and line.devices is not None:
-            return f"for {wants(line, snapshot)}"
+            return f"for {describe_request(line, snapshot)}"
         return f"for {count} GPU" + ("s" if count > 1 else "")
     if job.state == "waiting":
         return "in line"

@@ -207,11 +207,11 @@ class JobsController:
 
         self.cancel()
         allocation, queue = start_launch.hold_selected(app_state, self._environ)
-        in_the_way = [conflict.text(allocation.snapshot) for conflict in allocation.conflicts]
-        in_the_way += [queue.text()] if queue else []
-        if in_the_way:
+        reasons = [conflict.text(allocation.snapshot) for conflict in allocation.conflicts]
+        reasons += [queue.text()] if queue else []
+        if reasons:
             allocation.release()
-            return f"nothing is started: {'; '.join(in_the_way)}"
+            return f"nothing is started: {'; '.join(reasons)}"
         pending = _Pending(app_state, allocation, time.monotonic(), again(job).request)
         if not app_state.selected:
             # No device to read.

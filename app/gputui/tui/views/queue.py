@@ -8,12 +8,12 @@ from gputui.choosing.people import idle_seconds
 from gputui.choosing.queue_outlook import (
     Occupied,
     Outlook,
+    blocking_reason,
     expectation,
-    in_the_way,
     occupied_columns,
     outlook,
     turn_columns,
-    who,
+    waiter_name,
 )
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
@@ -77,7 +77,7 @@ def facts_of_panel(app_state: AppState) -> object:
     if snapshot is None:
         return None
     found = outlook_of(app_state)
-    reasons = [in_the_way(turn, snapshot) for turn in found.next[:1]]
+    reasons = [blocking_reason(turn, snapshot) for turn in found.next[:1]]
     told = _rows_of_told(_told_in_panel(found, app_state), snapshot)
     rows = table_lines(turn_columns(snapshot), found.turns)
     return rows, reasons, told, len(_listed(found, app_state))
@@ -124,7 +124,7 @@ def _told(told: Sequence[Occupied], found: Outlook, app_state: AppState, room: i
 def _in_line(found: Outlook, snapshot: Snapshot) -> list[Line]:
     """The rows of the panel about those who wait, and what the next one waits for."""
     reasons: list[Line] = [
-        ((f" next {who(turn.waiter)}: ", "strong"), (in_the_way(turn, snapshot), ""))
+        ((f" next {waiter_name(turn.waiter)}: ", "strong"), (blocking_reason(turn, snapshot), ""))
         for turn in found.next[:1]
     ]
     return [*table_lines(turn_columns(snapshot), found.turns), *reasons]
@@ -151,7 +151,7 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
     for place, (turn, row) in enumerate(
         zip(found.turns, table_lines(turn_columns(snapshot), found.turns), strict=True)
     ):
-        reason = ((f"     {in_the_way(turn, snapshot)}", "dim" if turn.ahead else ""),)
+        reason = ((f"     {blocking_reason(turn, snapshot)}", "dim" if turn.ahead else ""),)
         told += [(place, row), (place, reason)]
     if not found.turns:
         told.append((None, ((_NOBODY, "dim"),)))
