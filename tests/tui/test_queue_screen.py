@@ -12,7 +12,7 @@ from gputui.allocating.queue import waiters
 from gputui.inventory.claim import Claim
 from gputui.inventory.job import Job
 from gputui.inventory.waiter import Waiter
-from gputui.jobs.start import Queued
+from gputui.jobs.own_call import OwnCall
 from gputui.jobs.wait import refreshed
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.queue import QueueScreen
@@ -55,7 +55,8 @@ def waiter(place: int, user: str = "ana", **more: Any) -> Waiter:
 def waiting_job(desk: Desk) -> Job:
     """A job of ours that is in line."""
     before = len(waiters(os.environ))
-    job = desk.start(sys.executable, "-c", _WAITS, queued=Queued(2, ("python", "mine.py"), ()))
+    call = OwnCall(2, ("python", "mine.py"), (), ("gputui", "run"))
+    job = desk.start(sys.executable, "-c", _WAITS, queued=call)
     until(lambda: len(waiters(os.environ)) == before + 1)
     return job
 

@@ -68,7 +68,7 @@ def run_on(args: argparse.Namespace, asked: LaunchRequest) -> int:
         asked = replace(asked, options=replace(asked.options, nodes=len(counts)))
     elif any(counts.values()) and said:
         raise WrongCallError(f"--on {args.on} already says how many devices")
-    call = _Call(args, *_in_this_directory(asked))
+    call = _Call(args, *in_this_directory(asked))
     calls = {box: call.counting(count) for box, count in counts.items()}
     try:
         if args.on == ANYWHERE:
@@ -113,7 +113,7 @@ class _Call:
         )
 
 
-def _in_this_directory(asked: LaunchRequest) -> tuple[LaunchRequest, bool]:
+def in_this_directory(asked: LaunchRequest) -> tuple[LaunchRequest, bool]:
     """The launch in the directory of the same name as ours, unless it says one; and whether nobody else may
     be able to change that directory.
 
