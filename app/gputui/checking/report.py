@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Literal
 
-from gputui.checking.answer import Seen, SeenDevice, same_bus
+from gputui.checking.answer import Framework, Seen, SeenDevice, same_bus
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
@@ -97,25 +97,28 @@ class Report:
         return sound and {each.state for each in self.comparisons} in ({"unsure"}, {"unsure", "equal"})
 
     @property
+    def _framework(self) -> Framework | None:
+        return self.seen.framework if self.seen else None
+
+    @property
     def _who(self) -> str:
-        """Who saw the devices: "torch 2.8.0+cu128", or the driver."""
-        own = self.seen.framework if self.seen else None
+        """What saw the devices: "torch 2.8.0+cu128", or the driver."""
+        own = self._framework
         return f"{own.name} {own.version}" if own and own.version else self.vendor.driver
 
     @property
     def _broken(self) -> bool:
         """A framework that cannot be imported trains nowhere, on no device either."""
-        own = self.seen.framework if self.seen else None
-        return own is not None and own.version is None
+        return self._framework is not None and self._framework.version is None
 
     @property
     def conclusion(self) -> str:
         """The check in one sentence, with the remedy where there is one."""
         if self.seen is None or self.trouble is not None:
             return f"not proved: {self.trouble or 'the interpreter did not answer'}"
-        if self._broken:
-            own = self.seen.framework
-            return f"not equal: {own.name} cannot be imported: {own.error}" if own else "not equal"
+        own = self._framework
+        if own is not None and self._broken:
+            return f"not equal: {own.name} cannot be imported: {own.error}"
         wrong = [variable for variable in self.variables if not variable.equal]
         bad = [each for each in self.comparisons if each.state != "equal"]
         if wrong and (bad or not self.devices or len(wrong) == len(self.variables)):
@@ -131,9 +134,8 @@ class Report:
         if not self.devices:
             return f"equal: {self._who} sees no device, as selected (CPU only)"
         count = len(self.devices)
-        devices = (
-            "the selected device" if count == 1 else f"the {count} selected devices, in the selected order"
-        )
+        several = f"the {count} selected devices, in the selected order"
+        devices = "the selected device" if count == 1 else several
         if self.seen.told_by_driver:
             # The framework numbers its devices as the driver does, and does not tell which they are.
             return f"equal: {self._who} sees {count}, and {self.vendor.driver} of its process {devices}"

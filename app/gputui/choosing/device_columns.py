@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from gputui.choosing.verdict import GLYPHS, Verdict
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, UNKNOWN, short_name
+from gputui.inventory.formatting import GIB, UNKNOWN, number, short_name
 from gputui.inventory.snapshot import Snapshot
 
 
@@ -25,13 +25,6 @@ def device_columns(
         used, total = snapshot.memory(device)
         return UNKNOWN if used is None or total is None else f"{used / GIB:.1f}/{total / GIB:.1f}G"
 
-    def number(fact: str, unit: str = "") -> Callable[[Device], str]:
-        def text(device: Device) -> str:
-            value = getattr(device, fact)
-            return UNKNOWN if value is None else f"{value:.0f}{unit}"
-
-        return text
-
     def state(device: Device) -> str:
         verdict = judged[device.key]
         if not live:
@@ -41,9 +34,9 @@ def device_columns(
     return (
         Column("#", snapshot.label, tone, right=True, least=3),
         Column("NAME", lambda device: short_name(device.name or "?"), tone, least=4),
-        Column("UTIL", number("utilization", "%"), tone, right=True, least=4),
+        Column("UTIL", lambda device: number(device.utilization, "%"), tone, right=True, least=4),
         Column("MEMORY", memory, tone, right=True, least=12),
-        Column("°C", number("temperature"), tone, right=True, least=3),
-        Column("W", number("power"), tone, right=True, least=4),
+        Column("°C", lambda device: number(device.temperature), tone, right=True, least=3),
+        Column("W", lambda device: number(device.power), tone, right=True, least=4),
         Column("STATE", state, lambda device: judged[device.key].state if live else "dim"),
     )

@@ -18,7 +18,7 @@ from gputui.choosing.ring_search import (
     joined,
     partitions,
     path_through,
-    strongest_ring,
+    strongest,
 )
 from gputui.choosing.sets import RankedSet
 from gputui.choosing.speed import slowness
@@ -62,11 +62,11 @@ def weakest_in_order(pairs: PairScores, order: Sequence[int], grouping: Grouping
     if grouping.independent or len(order) < 2 or not grouping.fits(len(order)):
         return None
     if grouping.tensor > 1:
-        return min(strongest_ring(pairs.rank, part) or 0 for part in _batched(tuple(order), grouping.tensor))
+        return min(strongest(pairs.rank, part) or 0 for part in _batched(tuple(order), grouping.tensor))
     if grouping.pipeline > 1:
         abreast = len(order) // grouping.pipeline
         return min(pairs.rank[a][b] for a, b in zip(order, order[abreast:], strict=False))
-    return strongest_ring(pairs.rank, order)
+    return strongest(pairs.rank, order)
 
 
 def arrange(pairs: PairScores, found: RankedSet, grouping: Grouping) -> tuple[int, ...]:
@@ -120,19 +120,18 @@ def _groups(pairs: PairScores, found: RankedSet, grouping: Grouping) -> _Group:
     assert found.weakest is not None
     if found.parts:
         plain = tuple(_batched(found.members, grouping.tensor))
-        good = all((strongest_ring(pairs.rank, part) or 0) >= found.weakest for part in plain)
+        good = all((strongest(pairs.rank, part) or 0) >= found.weakest for part in plain)
         grown = tuple(sorted(tuple(sorted(part)) for part in found.parts))
         partitions_to_try = iter([plain, grown] if good else [grown])
     else:
         partitions_to_try = _partitions(pairs, found.members, grouping.tensor, found.weakest, chain=False)
     most = _MAX_PARTITIONS if len(found.members) <= 8 else _MAX_PARTITIONS_OF_MANY
-    best: tuple[tuple[int, int], _Group] | None = None
-    for groups in islice(partitions_to_try, most):
-        weakest, order = _laid_out(pairs, groups, grouping.pipeline)
-        key = (weakest, sum(pairs.score_within(group) for group in groups))
-        if best is None or key > best[0]:
-            best = (key, order)
-    return best[1] if best else found.members
+    ways = [
+        (*_laid_out(pairs, groups, grouping.pipeline), sum(map(pairs.score_within, groups)))
+        for groups in islice(partitions_to_try, most)
+    ]
+    # The weakest link between stages decides, then the sum of the scores; of equal ones the first.
+    return max(ways, key=lambda way: (way[0], way[2]))[1] if ways else found.members
 
 
 def _batched(members: _Group, size: int) -> Iterator[_Group]:

@@ -14,7 +14,7 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import connected_components, direct_links, strength, worth
 from gputui.inventory.snapshot import Snapshot
 
-_Facts = tuple[int, int, int, int, int, int, int]
+Facts = tuple[int, int, int, int, int, int, int]
 
 _NO_PEER_ACCESS = 1000
 _UNKNOWN = -10_000
@@ -225,13 +225,11 @@ class SubsetSums:
     """
 
     def __init__(self, pairs: PairScores) -> None:
-        self._pairs = pairs
         self._half = (len(pairs) + 1) // 2
         self._low = (1 << self._half) - 1
-        bits = {node: 1 << n for n, node in enumerate(sorted(set(pairs.numa)))}
         ends = range(self._half), range(self._half, len(pairs))
         self._score = [_pairs_inside(pairs, end) for end in ends]
-        self._facts = [_facts(pairs, end, bits) for end in ends]
+        self._facts = [_facts(pairs, end) for end in ends]
         # For each device of the upper half: the score of its pairs with each subset of the lower one.
         self._across = [_subset_sums(pairs.score[i][: self._half]) for i in ends[1]]
 
@@ -244,15 +242,40 @@ class SubsetSums:
                 between += row[low]
         return self._score[0][low] + self._score[1][high] + between
 
-    def facts(self, subset: int) -> _Facts:
-        """Of a subset: the sum of degrees, the number of NUMA nodes, of whole GPUs and of free GiB, the
-        lowest memory tier, the sum of slowness weights, and the number of displays."""
-        one = self._facts[0][subset & self._low]
-        other = self._facts[1][subset >> self._half]
-        nodes = bin(one[1] | other[1]).count("1")
-        tier = min(one[4], other[4])
-        whole, memory, slowness = one[2] + other[2], one[3] + other[3], one[5] + other[5]
-        return one[0] + other[0], nodes, whole, memory, tier, slowness, one[6] + other[6]
+    def facts(self, subset: int) -> Facts:
+        """Of a subset: the sum of degrees, the NUMA nodes as bits, the number of whole GPUs and of free GiB,
+        the lowest memory tier, the sum of slowness weights, and the number of displays."""
+        return _united(self._facts[0][subset & self._low], self._facts[1][subset >> self._half])
+
+
+def _united(one: Facts, other: Facts) -> Facts:
+    """The facts of two disjoint subsets together."""
+    return (
+        one[0] + other[0],
+        one[1] | other[1],
+        one[2] + other[2],
+        one[3] + other[3],
+        min(one[4], other[4]),
+        one[5] + other[5],
+        one[6] + other[6],
+    )
+
+
+def _facts(pairs: PairScores, end: range) -> list[Facts]:
+    """For each subset of one half: as `SubsetSums.facts`."""
+    table: list[Facts] = [(0, 0, 0, 0, 0, 0, 0)]
+    for i in end:
+        of_one = (
+            pairs.degree[i],
+            1 << pairs.numa[i],
+            int(pairs.devices[i].parent is None),
+            pairs.free_gib[i],
+            pairs.memory_tier[i],
+            pairs.slowness_weight[i],
+            int(pairs.display[i]),
+        )
+        table += [_united(before, of_one) for before in table]
+    return table
 
 
 def _pairs_inside(pairs: PairScores, end: range) -> list[int]:
@@ -269,22 +292,4 @@ def _subset_sums(score: tuple[int, ...] | list[int]) -> list[int]:
     table = [0]
     for value in score:
         table += [before + value for before in table]
-    return table
-
-
-def _facts(pairs: PairScores, end: range, bits: dict[int, int]) -> list[_Facts]:
-    """For each subset of one half: as `SubsetSums.facts`, the NUMA nodes as bits."""
-    table = [(0, 0, 0, 0, 0, 0, 0)]
-    for device in end:
-        node, whole = bits[pairs.numa[device]], pairs.devices[device].parent is None
-        degree, memory = pairs.degree[device], pairs.free_gib[device]
-        tier, slowness, shown = (
-            pairs.memory_tier[device],
-            pairs.slowness_weight[device],
-            pairs.display[device],
-        )
-        table += [
-            (d + degree, n | node, w + whole, m + memory, min(t, tier), s + slowness, v + shown)
-            for d, n, w, m, t, s, v in table
-        ]
     return table

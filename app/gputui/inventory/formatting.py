@@ -16,9 +16,14 @@ UNKNOWN = "–"
 _PREFIXES = ("NVIDIA GeForce ", "NVIDIA ", "Tesla ", "AMD Instinct ", "AMD Radeon ", "AMD ")
 
 
-def size(amount: int) -> str:
-    """Bytes as GiB with one decimal, "22.4G": the unit of every memory on our screens."""
-    return f"{amount / GIB:.1f}G"
+def size(amount: int | None) -> str:
+    """Bytes as GiB with one decimal, "22.4G": the unit of every memory on our screens; "–" for not known."""
+    return UNKNOWN if amount is None else f"{amount / GIB:.1f}G"
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """A number without decimals, with its unit behind it; "–" for one that is not known."""
+    return UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
 def peak_size(amount: int) -> str:

@@ -119,7 +119,7 @@ def write_public(file: Path, data: bytes) -> None:
 
 
 def open_plain(file: Path) -> int:
-    """A descriptor of a regular file, whoever's, which is no link; never waits. Raises OSError."""
+    """A descriptor of a regular file, of any owner, which is no link; never waits. Raises OSError."""
     handle = os.open(file, os.O_RDONLY | _OLD)
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle
@@ -150,7 +150,8 @@ def open_lock(file: Path) -> int:
 @contextlib.contextmanager
 def alone(file: Path) -> Iterator[None]:
     """While no other process of our user has the lock of this file, which is made where there is none: in a
-    private folder, as whoever can read a file can lock it. Where files cannot be locked (some NFS), at once.
+    private folder, as everybody who can read a file can lock it. Where files cannot be locked (some NFS), at
+    once.
 
     Raises OSError, also where it is held for a second.
     """

@@ -685,15 +685,6 @@ class AppState:
         keys = [device.key for device in self.selected if device.key not in self.box.own_lease]
         return wanting(self.box.waiters, keys, self.box) if keys else ()
 
-    def _in_line(self) -> str:
-        """The same, as the question before a launch says it."""
-        line = self.in_line
-        if not line:
-            return ""
-        from gputui.allocating.queue import in_words
-
-        return in_words(line)
-
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know before starting on the selected devices: not free, order, not real."""
@@ -706,9 +697,10 @@ class AppState:
                 found.append(f"GPU {self.box.label(device)} is {what}")
         else:
             found.append(f"{gpus([*map(self.box.label, not_free)])} are not free")
-        in_line = self._in_line()
-        if in_line:
-            found.append(in_line)
+        if ahead := self.in_line:
+            from gputui.allocating.queue import in_words
+
+            found.append(in_words(ahead))
         if self.order_warning:
             found.append(self.order_warning)
         if self.selected and self.limits and self.limits.unknown:

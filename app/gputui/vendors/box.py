@@ -47,8 +47,8 @@ def box_below(folder: str) -> Source:
 
 
 def sources_of(root: Root) -> list[Source]:
-    """Of every vendor of whom there may be something; of this machine's at least the first, who says what is
-    missing."""
+    """Those of the vendors whose devices the machine may have. This machine has at least the first vendor's,
+    which says what is missing."""
     return [vendor.source(root) for vendor in vendors_maybe_on(root)]
 
 

@@ -253,8 +253,8 @@ def _load(
 
 
 def _started(task: Task | Waiting, elapsed: float) -> float | None:
-    """When the task that runs now started, or who waits now came, in seconds after opening; None when it does
-    not run now."""
+    """When the task that runs now started, or the waiter that is in line now came, in seconds after opening;
+    None where there is none now."""
     if task.starts == float("-inf"):
         return -task.age if -task.age <= elapsed < task.ends else None
     moment = elapsed if task.every is None else elapsed % task.every

@@ -51,10 +51,10 @@ class BoxJobsScreen(JobsPage):
     def head(self, width: int) -> Line:
         return headline_of_boxes(self._states, self.beyond, width)
 
-    def listing(self, width: int) -> tuple[list[Line], int]:
+    def listing(self, width: int) -> tuple[list[Line], range]:
         self._boxes.look_at(self.job)
         rows = job_rows(self._states, self.now, width)
-        return rows, len(rows)
+        return rows, range(len(rows))
 
     def log_of(self, job: Job) -> Sequence[str]:
         end = self._boxes.log

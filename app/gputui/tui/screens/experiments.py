@@ -15,7 +15,7 @@ from gputui.jobs.store import stored
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.experiments import details, headline, listed
-from gputui.tui.views.text import Line, told_lines
+from gputui.tui.views.text import Line, wrap
 
 
 class ExperimentsScreen(ListPage):
@@ -67,7 +67,7 @@ class ExperimentsScreen(ListPage):
     def lines(self, width: int, height: int) -> list[Line]:
         head = headline(self._found, len(self._kept.unreadable), width)
         if self._trouble:
-            return [head, *told_lines(self._trouble, "warn", width)]
+            return [head, *(((f" {piece}", "warn"),) for piece in wrap(self._trouble, width - 2))]
         listing = listed(self._found, self.cursor, width, time.time())
         room = max(1, min(len(listing), height // 4))
         above = [head, *self.window(listing, range(len(self._found)), room, above=1)]

@@ -63,14 +63,6 @@ class JobsPage(ListPage):
         """The job under the cursor, as it was painted last; None where it is on none."""
         raise NotImplementedError
 
-    def listing(self, width: int) -> tuple[list[Line], int]:
-        """A line a row, and how many of them the cursor can be on."""
-        raise NotImplementedError
-
-    def head(self, width: int) -> Line:
-        """The rule at the top."""
-        raise NotImplementedError
-
     def log_of(self, job: Job) -> Sequence[str]:
         """The last lines of its log."""
         raise NotImplementedError
@@ -90,9 +82,9 @@ class JobsPage(ListPage):
         return app_state.snapshot.time if app_state.label and app_state.snapshot else time.time()
 
     def lines(self, width: int, height: int) -> list[Line]:
-        (listing, count), job = self.listing(width), self.job
+        (listing, items), job = self.listing(width), self.job
         room = max(1, min(len(listing), height // 3 if job else height - 1))
-        visible = self.window(listing, range(count), room, above=1)
+        visible = self.window(listing, items, room, above=1)
         lines = [self.head(width), *visible]
         if job is None:
             return lines
@@ -183,7 +175,12 @@ class JobsScreen(JobsPage):
         mine = [job for job in self._stored.jobs if not label or of_this_program(job)]
         self._records = {job.id: job for job in mine}
         self._known |= self._records.keys()
-        jobs = [_as_shown(job, seen.get(job.id)) for job in mine]
+        jobs = [
+            replace(job, tail=seen[job.id].tail, peak_memory=seen[job.id].peak_memory)
+            if job.id in seen
+            else job
+            for job in mine
+        ]
         if label:
             # (A job that was just removed is in the last reading still.)
             jobs += [job for job in seen.values() if job.id not in self._known]
@@ -216,12 +213,12 @@ class JobsScreen(JobsPage):
         more = [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
         return headline(self._jobs, width, more=more, end=self.beyond)
 
-    def listing(self, width: int) -> tuple[list[Line], int]:
+    def listing(self, width: int) -> tuple[list[Line], range]:
         if self._trouble and not self._jobs:
-            return told_lines(self._trouble, "warn", width), 0
+            return told_lines(self._trouble, "warn", width), range(0)
         app_state = self.view.app_state
         uses = unclaimed_uses_of(app_state)
-        return listed(self._jobs, width, self.now, app_state.snapshot, uses), len(self._jobs)
+        return listed(self._jobs, width, self.now, app_state.snapshot, uses), range(len(self._jobs))
 
     def log_of(self, job: Job) -> Sequence[str]:
         record = self._records.get(job.id)
@@ -356,8 +353,3 @@ class JobsScreen(JobsPage):
         job = self.actionable()
         if job is not None:
             self._copy_text(job.line)
-
-
-def _as_shown(job: Job, seen: Job | None) -> Job:
-    """A job as its record is now, with what the readings have seen of it."""
-    return replace(job, tail=seen.tail, peak_memory=seen.peak_memory) if seen else job

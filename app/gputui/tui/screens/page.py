@@ -215,7 +215,8 @@ class Page(ModalScreen[None]):
 class ListPage(Page):
     """A page with a list of items. The cursor stays with its item when the list changes, else in its place.
 
-    A subclass says in `item_keys` what there is, and paints it in `lines` through `window`.
+    A subclass says in `item_keys` what there is, and in `head` and `listing` how it looks; one with more than
+    a list paints its own `lines`, through `window`.
     """
 
     def __init__(self, view: MainView) -> None:
@@ -230,6 +231,18 @@ class ListPage(Page):
     @abstractmethod
     def item_keys(self) -> Sequence[Hashable]:
         """What tells the items apart, in their order. Reads them anew."""
+
+    def head(self, width: int) -> Line:
+        """The rule at the top, once `window` has said what is `beyond`."""
+        raise NotImplementedError
+
+    def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
+        """The lines of the list, and the place of the item that each shows, None for a line of none."""
+        raise NotImplementedError
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        visible = self.window(*self.listing(width), max(1, height - 1), above=1)
+        return [self.head(width), *visible]
 
     def follow(self) -> None:
         """Find the item of the cursor in the list as it is now."""

@@ -59,7 +59,9 @@ class SlurmScreen(ListPage):
             self._controller.key = self.key
 
     def lines(self, width: int, height: int) -> list[Line]:
-        self._read_when_due()
+        if not self._reading and time.monotonic() >= self._due:
+            self._reading = True
+            self._controller.read(self._told)
         head = headline(self._cluster, self._only_free, width)
         if self._cluster is None:
             words, look = self._error or "asking Slurm …", "lost" if self._error else "dim"
@@ -212,11 +214,6 @@ class SlurmScreen(ListPage):
         return launch
 
     # Reading
-
-    def _read_when_due(self) -> None:
-        if not self._reading and time.monotonic() >= self._due:
-            self._reading = True
-            self._controller.read(self._told)
 
     def _read_again(self) -> None:
         self._due = 0.0

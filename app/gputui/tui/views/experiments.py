@@ -8,7 +8,7 @@ from gputui.inventory.formatting import UNKNOWN, duration, printable
 from gputui.jobs.experiments import table as text
 from gputui.jobs.experiments.record import Experiment, summaries
 from gputui.jobs.experiments.table import bars, best_of, by_what, figures, table
-from gputui.tui.views.text import Line, clip, fit, title, told_lines
+from gputui.tui.views.text import Line, clip, fit, title, wrap
 
 _SIGNS: dict[str, tuple[str, str]] = {
     "running": ("▶", "free"),
@@ -72,7 +72,7 @@ def details(experiment: Experiment, figure: int, width: int, room: int) -> list[
     known = figures(experiment) if experiment.compares else []
     if not known:
         return lines
-    lines += told_lines(by_what(experiment), "dim", width)
+    lines += [((f" {piece}", "dim"),) for piece in wrap(by_what(experiment), width - 2)]
     start = figure % len(known)
     for place in range(start, start + len(known)):
         number = place % len(known)

@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import LaunchRoom
-from gputui.tui.views.text import Line, clip, hanging, title, width_of, wrap, wrapped_where_free
+from gputui.tui.views.text import Line, clip, hanging, prompt_lines, title, width_of, wrap, wrapped_where_free
 
 _NARROW = 40
 """Cells below which a launch line without a rule that is cut does not say how to have all of it."""
@@ -33,10 +33,7 @@ def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False
         return [*([title(name, width, *tail)] if room.ruled else []), line]
     copy, key = (key_of(action, app_state.screen.keymap) for action in ("copy", "launch_page"))
     style = "" if app_state.selection.decided else "dim"
-    lines: list[Line] = [
-        clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width)
-        for place, text in enumerate(wrap(app_state.launch.line, width - 4))
-    ]
+    lines = prompt_lines(wrap(app_state.launch.line, width - 4), style)
     # (One line is the launch line's: what Enter starts matters more than what there is to say of it.)
     told = (*app_state.launch.warnings, *app_state.warnings)
     refused = app_state.launch.refused

@@ -82,7 +82,7 @@ def remembered(known: Sequence[PastLaunch], width: int, now: float) -> list[Line
 def no_launches(width: int, trouble: str) -> list[Line]:
     """What stands there before anything was launched, or where what is kept cannot be read."""
     if trouble:
-        return told_lines(printable(trouble), "warn", width)
+        return told_lines(trouble, "warn", width)
     return [clip(((" none yet: launches are saved here, s gives one a name", "dim"),), width)]
 
 

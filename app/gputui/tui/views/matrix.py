@@ -11,7 +11,7 @@ from gputui.inventory.link import SELF, LinkMatrix, direct_links, family, is_cou
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
 from gputui.tui.views.table import state_of
-from gputui.tui.views.text import Line, Span, clip, fit, place_mark, title, width_of
+from gputui.tui.views.text import Line, Span, fit, flow, place_mark, title
 
 SIGNS: dict[str, tuple[str, str]] = {
     "NV": ("█", "link-nv"),
@@ -105,33 +105,20 @@ def alike_lines(app_state: AppState, width: int) -> list[Line]:
     assert word is not None
     sign, style = SIGNS[word if word in SIGNS else "NV"]
     which = f"all {len(rows)} GPUs" if len(rows) > 2 else "the two GPUs"
-    lines: list[Line] = [((f" {sign}{word}", style), (f" between {which}", ""))]
-    for text in near(app_state):
-        joined: Line = (*lines[-1], (f"   {text}", "dim"))
-        if width_of(joined) <= width:
-            lines[-1] = joined
-        else:
-            lines.append(((f" {text}", "dim"),))
-    return [clip(line, width) for line in lines]
+    links: Line = ((f"{sign}{word}", style), (f" between {which}", ""))
+    return flow([links, *(((text, "dim"),) for text in near(app_state))], width)
 
 
-def near(app_state: AppState) -> list[str]:
-    """What is near to which GPUs, as far as it is known: NUMA nodes, then each network device."""
-    rows = matrix_rows(app_state)
-    return [*_numa(app_state, rows), *_nics(app_state, rows)]
-
-
-def _numa(app_state: AppState, rows: tuple[Device, ...]) -> Iterator[str]:
-    """The GPUs of each NUMA node, as "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7"."""
-    nodes = sorted({device.numa_node for device in rows if device.numa_node is not None})
-    if nodes:
-        near = {node: [each for each in rows if each.numa_node == node] for node in nodes}
-        yield ", ".join(f"NUMA {node}: GPU {runs(app_state, near[node])}" for node in nodes)
-
-
-def _nics(app_state: AppState, rows: tuple[Device, ...]) -> Iterator[str]:
-    """The GPUs that each network device is nearest to, as "mlx5_0: PIX GPU 0"."""
-    snapshot = app_state.box
+def near(app_state: AppState) -> Iterator[str]:
+    """What is near to which GPUs, as far as it is known: "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7", then each
+    network device with those that it is nearest to, "mlx5_0: PIX GPU 0"."""
+    rows, snapshot = matrix_rows(app_state), app_state.box
+    of_node: dict[int, list[Device]] = {}
+    for device in rows:
+        if device.numa_node is not None:
+            of_node.setdefault(device.numa_node, []).append(device)
+    if of_node:
+        yield ", ".join(f"NUMA {node}: GPU {runs(app_state, of_node[node])}" for node in sorted(of_node))
     if snapshot.topology is None:
         return
     nearest = list(SIGNS)

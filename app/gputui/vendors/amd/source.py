@@ -16,7 +16,7 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
-from gputui.system.drm import Card, Client, card_of, cards, may_open
+from gputui.system.drm import Card, Client, card_of, cards, clients, may_open
 from gputui.system.pci_tree import PciPlace, long_bus_id, numa_nodes
 from gputui.system.root import Root
 from gputui.vendors.amd import kfd
@@ -216,30 +216,22 @@ class AmdSource(MachineSource):
         self._host = Host(self._host_name(), self._root.text("/sys/module/amdgpu/version", 256) or None, None)
 
     def _read_processes(self, drawn: bool) -> None:
-        from gputui.vendors.amd.processes import computing, drawing, on_device
+        from gputui.vendors.amd.processes import computing, on_device
 
         jobs = computing(self._root)
         if drawn:
-            self._drawn = drawing(self._root)
+            self._drawn = clients(self._root)
         for gpu in self._gpus or ():
-            node = gpu.node
-            if jobs is None or node is None or node.gpu_id is None:
-                listed = on_device(None, (), None)
-            else:
-                function = None if gpu.shared_card else node.location
-                listed = on_device(jobs.get(node.gpu_id, {}), self._drawn, function)
-            device = gpu.device
-            facts: dict[str, Any] = {"processes": listed}
-            if (
-                gpu.shared_card
-                and not gpu.banks_used
-                and listed is not None
-                and device.memory_total is not None
-            ):
+            node, total = gpu.node, gpu.device.memory_total
+            compute = None
+            if jobs is not None and node is not None and node.gpu_id is not None:
+                compute = jobs.get(node.gpu_id, {})
+            listed = on_device(compute, self._drawn, node.location if node and not gpu.shared_card else None)
+            gpu.device = replace(gpu.device, processes=listed)
+            if gpu.shared_card and not gpu.banks_used and listed is not None and total is not None:
                 # All compute jobs of all users are listed: what they have is what is in use of a partition.
-                used = min(device.memory_total, sum(process.memory or 0 for process in listed))
-                facts |= {"memory_used": used, "memory_free": device.memory_total - used}
-            gpu.device = replace(device, **facts)
+                used = min(total, sum(process.memory or 0 for process in listed))
+                gpu.device = replace(gpu.device, memory_used=used, memory_free=total - used)
 
     def _read_details(self, want: Want, among: Collection[str] | None) -> None:
         if Want.DETAILS not in want:

@@ -71,8 +71,8 @@ class AppleSource(MachineSource):
             load, used = facts.get("utilization"), facts.get("memory_used")
             self._device = replace(self._device, utilization=load, memory_used=used)
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
-            # Who has the GPU open: every program that draws does, too, and nothing tells them from others but
-            # the load.
+            # The programs that have the GPU open. Every program that draws has, too; only the load tells them
+            # apart.
             text = self._told(_CLIENTS)
             processes = None if text is None else tuple(Process(pid, "graphics") for pid in ioreg.pids(text))
             self._device = replace(self._device, processes=processes)

@@ -48,7 +48,7 @@ def matrices(ends: Sequence[End], wires: Wires | None, one_numa_node: bool) -> d
         word = told(one, other)
         if direct_links(word):
             return word
-        # (Tiles of one card are joined inside of it, whoever tells.)
+        # (Tiles of one card are joined inside it, whatever xpu-smi tells.)
         return TILES if one.card == other.card else pcie(one, other) or word
 
     count = len(ends)
