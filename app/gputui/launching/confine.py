@@ -97,13 +97,13 @@ def confined(
     labels = ",".join(map(snapshot.label, launch.devices))
     sees = f"sees only GPU {labels} ({names})"
     changes = (*inside.changes, (CONFINED, "1"))
-    void = launch.own.warning if launch.own and not inside.own else None
+    void = (intent.doubt, launch.own.warning if launch.own and not inside.own else None)
     return replace(
         launch,
         inside=Inside(inside.argv, changes, others, sees),
         own=inside.own,
         refused=inside.refused,
-        warnings=tuple(warning for warning in launch.warnings if warning != void),
+        warnings=tuple(warning for warning in launch.warnings if warning not in void),
         remarks=(*launch.remarks, sees),
     )
 

@@ -321,11 +321,7 @@ class Session:
     def _rest_of_messages(self) -> None:
         # (A master that goes on in the background may keep either of them open.)
         while self._err in self._open:
-            try:
-                ready = [descriptor for descriptor, _ in self._poll.poll(0)]
-            except RuntimeError:
-                # (Another thread is in `receive`: whoever leaves by Ctrl-C does not wait for it.)
-                return
+            ready = [descriptor for descriptor, _ in self._poll.poll(0)]
             found = next((each for each in (self._err, self._out) if each in ready), None)
             if found is None:
                 return
