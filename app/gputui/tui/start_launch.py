@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -32,7 +31,6 @@ from gputui.tui.background import in_background
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
     from gputui.tui.main_view import MainView
-    from gputui.tui.wait_request import WaitRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +215,7 @@ def as_job(
     return f"job {job.id} started{where}", True
 
 
-def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitRequest) -> tuple[str, bool]:
+def in_line(app_state: AppState, environ: Mapping[str, str], request: DeviceRequest) -> tuple[str, bool]:
     """Start a job that waits for devices; which place it has, and whether it waits."""
     from gputui.allocating.queue import waiters
     from gputui.inventory.job import JobError
@@ -229,15 +227,9 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitReques
         place = place_in_line(request, line, app_state.snapshot)
         return f"{app_state.label}: nothing is queued here; you would be {place}", False
     place = place_in_line(request, waiters(environ), app_state.snapshot)
-    names = None if request.keys is None else ",".join(request.keys)
-    devices = DeviceRequest(
-        count=request.count if names is None else None,
-        names=names,
-        group=None if request.grouping == ALL_REDUCE else request.grouping,
-        wait=math.inf,
-    )
+    count = request.count or len((request.names or "").split(","))
     try:
-        waiting = queue_job(LaunchRequest(app_state.options, devices), request.count, environ)
+        waiting = queue_job(LaunchRequest(app_state.options, request), count, environ)
     except (JobError, StartError) as error:
         return str(error), False
     return f"job {waiting.id} is {place}: Q shows the queue, D the job", True
