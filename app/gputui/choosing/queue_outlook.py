@@ -171,15 +171,15 @@ def wanted(count: int, keys: Collection[str] | None, snapshot: Snapshot | None) 
     return named if len(labels) == count else f"{count} of {named}"
 
 
-def turn_columns(snapshot: Snapshot) -> tuple[Column[Turn], ...]:
-    """What is shown of those in line."""
+def turn_columns(snapshot: Snapshot, silent: str = "") -> tuple[Column[Turn], ...]:
+    """The columns of the line; `silent` is added to the command of a waiter without a sign of life."""
 
     def mine(turn: Turn) -> str:
         return "strong" if turn.waiter.ours else ""
 
     def command(waiter: Waiter) -> str:
         text = printable(waiter.command or UNKNOWN)
-        return f"{text} ({SILENT})" if waiter.silent else text
+        return f"{text}{silent}" if waiter.silent else text
 
     return (
         Column("PLACE", lambda turn: str(turn.place), lambda t: "dim" if t.ahead else "strong", right=True),

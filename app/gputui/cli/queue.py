@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from gputui.allocating.claims.folder import unusable
 from gputui.allocating.queue import waiters
 from gputui.choosing.queue_outlook import (
+    SILENT,
     Outlook,
     blocking_reason,
     expectation,
@@ -84,7 +85,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
-    lines = printed(turn_columns(snapshot), found.turns)
+    lines = printed(turn_columns(snapshot, silent=f" ({SILENT})"), found.turns)
     if not snapshot.devices:
         return lines
     lines.append("")
