@@ -28,8 +28,8 @@ UNFOCUSED_EVERY = 10.0
 """Seconds between two readings while nobody is looking."""
 
 _EARLY = 0.2
-"""Seconds by which a turn may be early and still count as due, because turns are not exact to the
-millisecond."""
+"""Seconds by which a turn may be early and still count as due, because turns are not exact to
+the millisecond."""
 
 _PACES: tuple[tuple[Want, int], ...] = (
     (Want.CHANGED_PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES, CHANGES_EVERY),
@@ -114,8 +114,8 @@ class Sampler:
             self._wake.notify()
 
     def focus(self, focused: bool) -> None:
-        """Set whether somebody is looking. Else read every ten seconds, and let a sleeping laptop GPU
-        sleep."""
+        """Set whether somebody is looking. Else read every ten seconds, and let a sleeping
+        laptop GPU sleep."""
         with self._wake:
             self._focused = focused
             self._wake.notify()
@@ -246,8 +246,8 @@ class Sampler:
             want |= Want.OWNERS if self._owners_at_once else Want(0)
             self._due.clear()
         elif not self._linked:
-            # Links take the longest (1.3 s on 8×B200) and never change: read them once, after the first
-            # picture.
+            # Links take the longest (1.3 s on 8×B200) and never change: read them once, after
+            # the first picture.
             want |= Want.LINKS | Want.TOPOLOGY | self._once
         return want
 
@@ -266,7 +266,7 @@ def next_turn(began: float, ended: float, pace: float) -> float:
 
 
 def _may_sleep(snapshot: Snapshot) -> bool:
-    """Return whether every GPU of the box is a laptop's: its driver powers it off when no program holds
-    it."""
+    """Return whether every GPU of the box is a laptop's: its driver powers it off when no
+    program holds it."""
     names = [device.name or "" for device in snapshot.devices]
     return bool(names) and all("Laptop" in name or "Max-Q" in name for name in names)

@@ -73,14 +73,14 @@ class Want(Flag):
     """
 
     SPEED = auto()
-    """The model of each GPU and, where there are several models, the facts that rank them by speed. `among`
-    limits it, too."""
+    """The model of each GPU and, where there are several models, the facts that rank them by
+    speed. `among` limits it, too."""
     ORDER = auto()
     """How the vendor's own runtime numbers the devices, where they are of several models. The runtime is
     asked in a separate process, once per source."""
     NODES = auto()
-    """The facts that lead to the device files of each device (`Vendor.nodes`), which a confined launch
-    needs."""
+    """The facts that lead to the device files of each device (`Vendor.nodes`), which a
+    confined launch needs."""
 
     ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | QUEUE | SENSORS | LINKS | TOPOLOGY | NAMES | MODES
     MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES

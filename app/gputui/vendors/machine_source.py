@@ -52,8 +52,8 @@ class MachineSource:
         self._done_at: dict[str, float] = {}
         self._keys: tuple[str, ...] = ()
         self._wired: dict[str, Any] = {}
-        """The matrices and the topology of the devices with the keys `_keys`, by their fields of
-        `Snapshot`."""
+        """The matrices and the topology of the devices with the keys `_keys`, by their fields
+        of `Snapshot`."""
 
     def open(self) -> None:
         """Find the devices. Raise NoSourceError where there are none."""
@@ -84,8 +84,8 @@ class MachineSource:
         return None
 
     def _is_due(self, what: str, seconds: float = float("inf")) -> bool:
-        """Return whether `what` was not done in the last `seconds` (default: never), and mark it as done
-        now."""
+        """Return whether `what` was not done in the last `seconds` (default: never), and mark
+        it as done now."""
         now = self._ticks()
         due = now - self._done_at.get(what, float("-inf")) >= seconds
         if due:
@@ -119,8 +119,8 @@ class MachineSource:
         return self._root.text("/proc/sys/kernel/hostname", 256) or None
 
     def _near(self, node: int | None, files: GpuFiles | None, folder: str | None = None) -> Locality:
-        """Return what is near a device on that NUMA node, from its files or its sysfs folder (a PCI
-        device)."""
+        """Return what is near a device on that NUMA node, from its files or its sysfs folder
+        (a PCI device)."""
         from gputui.inventory.topology import Locality, from_ranges
 
         folder = files.card.folder if files else folder

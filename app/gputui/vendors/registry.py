@@ -185,8 +185,8 @@ def _added() -> dict[str, Vendor]:
 
 
 def _any_added() -> bool:
-    """Return whether a distribution is installed whose name begins with `gputui-`, by the names in
-    `sys.path`."""
+    """Return whether a distribution is installed whose name begins with `gputui-`, by the
+    names in `sys.path`."""
     for folder in sys.path:
         try:
             if any(_is_addition(name) for name in os.listdir(folder or ".")):  # noqa: PTH208 - quick

@@ -111,8 +111,8 @@ class Trees:
 
 
 def packed_trees(root: Root, anonymous: bool, compression: str) -> tuple[bytes, int]:
-    """Return the archive of a machine and the number of files in it. Raise NoSourceError where no device is
-    read from files."""
+    """Return the archive of a machine and the number of files in it. Raise NoSourceError
+    where no device is read from files."""
     trees = Trees(root, anonymous)
     trees.read()
     if not trees.files:

@@ -171,8 +171,8 @@ class Vendor:
         return ()
 
     def by_uuid_warning(self, devices: Sequence[Device]) -> str:
-        """Return the warning for a launch that names these devices by UUID; "" where the runtime reads
-        UUIDs."""
+        """Return the warning for a launch that names these devices by UUID; "" where the
+        runtime reads UUIDs."""
         return ""
 
     def refused(self, devices: Sequence[Device]) -> str | None:

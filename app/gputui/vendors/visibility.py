@@ -115,8 +115,8 @@ class Visibility:
             any(device.parent for device in devices)
             or (ids == "uuid" and all(d.name_by_uuid for d in devices))
         ):
-            # A device can be named only by its index if it failed before its UUID was read, or if it shares
-            # the UUID.
+            # A device can be named only by its index if it failed before its UUID was read,
+            # or if it shares the UUID.
             return ",".join(device.uuid for device in devices)
         return ",".join(str(self.number(device)) for device in devices)
 
