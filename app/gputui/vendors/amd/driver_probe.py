@@ -1,7 +1,8 @@
-"""What HIP itself shows to any program of an environment: run by the interpreter that will train.
+"""What HIP itself shows to any program of an environment.
 
-`checking/scripts/probe.py` loads it; gputui never does. A framework ships its own HIP: if one is already
-loaded, that one is used, because two of them in one process get in each other's way.
+`checking/scripts/probe.py` runs it in the interpreter that will train, and `driver_process.py` runs it in a
+child process. It never runs in gputui's own process. A framework ships its own HIP: if one is already loaded,
+that one is used, because two of them in one process get in each other's way.
 
 This file must run on Python 3.8 and newer with nothing installed.
 """
