@@ -67,7 +67,7 @@ def netloc(host: str, port: int) -> str:
 
 
 def read_nodes(host: str, port: int) -> tuple[RayNode, ...]:
-    """Return the current nodes. Raise NoSourceError where no dashboard answers or the answer is not one."""
+    """Return the current nodes. Raise NoSourceError for no answer, or for one that is no dashboard's."""
     end = time.monotonic() + _PATIENCE
     status = _asked(host, port, "/api/cluster_status", end)
     summary = _asked(host, port, "/nodes?view=summary", end)

@@ -108,7 +108,7 @@ class Sampler:
         return 0.0 if since is None else time.monotonic() - since
 
     def ask(self) -> None:
-        """Read everything that a verdict needs now, without waiting for the next turn."""
+        """Read at once everything that a verdict needs, without waiting for the next turn."""
         with self._wake:
             self._asked += 1
             self._wake.notify()

@@ -94,8 +94,8 @@ class NoSourceError(GputuiError):
 
 
 class NoHardwareError(NoSourceError):
-    """A NoSourceError where the machine also has no device of the vendor: another vendor's devices can be
-    shown without this error."""
+    """There is no source, and the machine has no device of the vendor either: if another vendor's devices are
+    present, nothing is missing."""
 
 
 class NoDevices:

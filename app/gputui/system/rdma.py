@@ -59,5 +59,5 @@ class Rdma:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """ "mlx5_2" before "mlx5_10"."""
+    """Return a sort key that puts "mlx5_2" before "mlx5_10"."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -90,7 +90,7 @@ class Keeper:
                 _write(file, store, max(start, end - ring_file.MINUTES), end)
             self.problem = None
         except KeyError:
-            pass  # of very many devices one was forgotten while we wrote: the next minute writes again
+            pass  # one of very many devices was dropped during the write: the next minute writes again
         except (OSError, NoHomeError, ImportError) as error:
             self.problem = (error.strerror if isinstance(error, OSError) else "") or str(error)
 

@@ -1,7 +1,8 @@
-"""Code shared by the vendors' scripts that query a driver (`driver_probe`), run by the training interpreter.
+"""Code shared by the vendors' scripts that query a driver (`driver_probe`).
 
-CUDA's driver and HIP have the same functions under other names. The scripts only count and identify devices:
-they call nothing that needs a context, so that they take no memory from the programs on the devices.
+They run in the interpreter that will train, or in a child process of gputui. CUDA's driver and HIP have the
+same functions under other names. The scripts only count and identify devices: they call nothing that needs a
+context, so that they take no memory from the programs on the devices.
 
 This file must run on Python 3.8 and newer with nothing installed; the scripts load it by its path.
 """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def this_box() -> Source:
-    """The source of this machine."""
+    """Return the source of this machine."""
     return BoxSource(sources_of(HERE))
 
 
@@ -80,8 +80,11 @@ class BoxSource:
         self._others: tuple[Device, ...] | None = None
 
     def open(self) -> None:
-        """Open every vendor's source. Raise NoSourceError where none opens: the error of the first vendor
-        whose devices the machine may have."""
+        """Open every vendor's source. Raise NoSourceError where none opens.
+
+        It is the first error of a vendor whose devices the machine may have, else the message `nothing` or the
+        last error.
+        """
         if self._open:
             return
         failed: list[NoSourceError] = []

@@ -54,7 +54,7 @@ def ask(
 ) -> Answer:
     """Return the answer of one box; it includes any failure of the connection.
 
-    A remote gputui that is too old for the call is replaced by a copy of this one. `views` is that of
+    If the remote gputui is too old for the call, a copy of this one is sent and runs it. `views` is that of
     `remote_script.command`, `apart` is Session's. Raise ValueError for words that cannot be sent, and
     UnwantedError soon after `unwanted` is set: the connection has been closed then.
     """

@@ -145,7 +145,7 @@ class Channel(Asker):
         self._reading = threading.Lock()
 
     def set_interval(self, interval: float) -> None:
-        """The pace from now on."""
+        """Read every `interval` seconds from now on."""
         self._interval = interval
 
     @property

@@ -265,7 +265,7 @@ def _started(task: Task | Waiting, elapsed: float) -> float | None:
 
 
 def noise(box: Box, label: str, elapsed: float, salt: int) -> float:
-    """Noise between -1 and 1 that changes smoothly from second to second."""
+    """Return noise between -1 and 1 that changes smoothly from second to second."""
     second, part = int(elapsed // 1), elapsed % 1
 
     def point(moment: int) -> float:

@@ -138,9 +138,9 @@ class Cluster:
     errors: tuple[str, ...] = ()
 
     def node(self, name: str) -> Node | None:
-        """The node of that name."""
+        """Return the node of that name, None for none."""
         return next((node for node in self.nodes if node.name == name), None)
 
     def partition(self, name: str) -> Partition | None:
-        """The partition of that name."""
+        """Return the partition of that name, None for none."""
         return next((each for each in self.partitions if each.name == name), None)

@@ -117,7 +117,7 @@ class AmdSource(MachineSource):
         self._read_details(want, among)
         return tuple(gpu.device for gpu in gpus)
 
-    # Which devices there are.
+    # Discovery.
 
     def _found(self) -> list[_Gpu]:
         nodes = [node for node in self._topology.gpus if node.render and may_open(self._root, node.render)]
@@ -143,7 +143,7 @@ class AmdSource(MachineSource):
             device = Device(
                 index=-1 - index if closed else index,
                 uuid=_uuid(unique),
-                # Two nodes at one place cannot be told apart by it, so the UUID has to do.
+                # Two nodes at one place cannot be told apart by their place, so the UUID has to do.
                 uuid_usable=(unique != 0 and ids[unique] <= 1) or not alone,
                 vendor="amd",
                 pci_bus_id=bus,
@@ -201,7 +201,7 @@ class AmdSource(MachineSource):
             return card.number("numa_node")
         return self._topology.cpu_node(node)
 
-    # What changes.
+    # Facts that change.
 
     def _read_names(self) -> None:
         if not self._is_due("names"):
@@ -247,7 +247,7 @@ class AmdSource(MachineSource):
                 telemetry = Telemetry(**gpu.own_card.telemetry())
             gpu.device = replace(gpu.device, telemetry=telemetry)
 
-    # How they are wired.
+    # Wiring.
 
     def _read_links(self) -> dict[str, Any]:
         from gputui.vendors.amd.links import matrices

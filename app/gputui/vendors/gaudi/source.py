@@ -119,7 +119,7 @@ class GaudiSource(MachineSource):
             if text is None and self._smi.silent:
                 return
 
-    # Which devices there are.
+    # Discovery.
 
     def _found(self) -> list[Device]:
         by_function = {(row.get("bus_id") or "").lower(): row for row in self._rows}
@@ -192,7 +192,7 @@ class GaudiSource(MachineSource):
         needs = "reset" in status.lower() or "malfunction" in status.lower()
         return Fault("reset" if needs else "error", status[:64])
 
-    # Who is on them.
+    # Processes.
 
     def _read_processes(self) -> None:
         """Read the processes that have a device open, among those that we may inspect.

@@ -122,7 +122,7 @@ class IntelSource(MachineSource):
             self._read_processes()
         return tuple(unit.device for unit in units)
 
-    # Which devices there are.
+    # Discovery.
 
     def _numbered(self) -> list[_Unit]:
         """Return the devices in Level Zero's order. Where no render node can be opened, no
@@ -173,7 +173,7 @@ class IntelSource(MachineSource):
         # Recordings leave out the folder that names the render node.
         return not self._root.here if render is None else may_open(self._root, render)
 
-    # What xpu-smi tells.
+    # Answers of xpu-smi.
 
     def _list(self) -> None:
         """Read the numbers that xpu-smi gives the cards, once."""
@@ -226,7 +226,7 @@ class IntelSource(MachineSource):
                     each.load = xpu_smi.load(text, each.total) if text is not None else None
         return gpu.load
 
-    # What changes.
+    # Facts that change.
 
     def _read_names(self) -> None:
         if not self._is_due("names"):
@@ -348,7 +348,7 @@ class IntelSource(MachineSource):
                 unit.device, processes=tuple(found[pid] for pid in sorted(found)) if known else None
             )
 
-    # How they are wired.
+    # Wiring.
 
     def _read_links(self) -> dict[str, Any]:
         from gputui.vendors.intel.links import End, matrices

@@ -204,7 +204,10 @@ def _joined(whole: Mapping[str, float], parts: Mapping[int, Mapping[str, float]]
 
 
 def _tiles_of_version_2(root: Mapping[str, Any]) -> dict[int, dict[str, float]]:
-    """{"memory": {"used_mib": {"tile_0": {"current": 239.0, …}}}, "utilization": {"gpu_percent": …}, …}"""
+    """Return the metrics by tile from the form of version 2.
+
+    {"memory": {"used_mib": {"tile_0": {"current": 239.0, …}}}, "utilization": {"gpu_percent": …}, …}
+    """
     found: dict[int, dict[str, float]] = {}
     for metric, (group, name), _ in _METRICS:
         node = root.get(group)

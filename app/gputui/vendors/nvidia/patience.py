@@ -75,7 +75,7 @@ class Turn(Generic[Part]):
     def wait(self, patience: float) -> int | None:
         """Wait for the end. Return None if all parts are read, else the place of the part that hangs.
 
-        The thread then reads no other part. Raise the exception of a defect.
+        After a hang the thread reads no other part. Raise the exception of a defect.
         """
         before: tuple[int, int] | None = None
         while not self._over.wait(patience):
