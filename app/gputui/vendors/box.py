@@ -82,8 +82,8 @@ class BoxSource:
     def open(self) -> None:
         """Open every vendor's source. Raise NoSourceError where none opens.
 
-        It is the first error of a vendor whose devices the machine may have, else the message `nothing` or the
-        last error.
+        It is the first error of a vendor whose devices the machine may have, else the message `nothing` or
+        the last error.
         """
         if self._open:
             return
