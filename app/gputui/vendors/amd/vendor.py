@@ -123,7 +123,7 @@ class Amd(Vendor):
                 "an integrated GPU has the host's memory, and many builds for ROCm do not support it"
             )
         if environ.get(_OPENCL):
-            # OpenCL reads this list, HIP its own (ROCm/clr, rocdevice.cpp).
+            # OpenCL reads this list; HIP reads its own (ROCm/clr, rocdevice.cpp).
             found.append(f"{_OPENCL}={environ[_OPENCL]} is OpenCL's list: HIP does not read it")
         return tuple(found)
 
