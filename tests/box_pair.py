@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gputui.allocating.claims.read import claims
-from gputui.jobs.job import Job
+from gputui.inventory.job import Job
 from gputui.jobs.store import all_jobs
 from simnvml import SimulatedNvml
 from ssh_boxes import Place, SshBoxes

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
     from gputui.inventory.device import Device, Fault
     from gputui.inventory.errors import GputuiError
+    from gputui.inventory.job import Job, JobError
     from gputui.inventory.process import Process
     from gputui.inventory.snapshot import Host, Snapshot
     from gputui.inventory.waiter import Waiter
-    from gputui.jobs.job import Job, JobError
     from gputui.launching.launch import Launch
     from gputui.launching.start import StartError
     from gputui.library.box import Box, read
@@ -66,7 +66,7 @@ _MODULES = {
     "inventory.process": ("Process",),
     "inventory.snapshot": ("Host", "Snapshot"),
     "inventory.waiter": ("Waiter",),
-    "jobs.job": ("Job", "JobError"),
+    "inventory.job": ("Job", "JobError"),
     "launching.launch": ("Launch",),
     "launching.start": ("StartError",),
     "library.box": ("Box", "read"),

@@ -26,13 +26,13 @@ import psutil
 from bench.report import tool
 from bench.screen import SIZE, let_run
 from e2e.terminal import Terminal
-from gputui.sources.simulated.boxes import DGX_H100
+from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import Task
 from simnvml import SimulatedNvml
 
 KEYS, ROUNDS, SETTLES = 60, 2, 12.0
 """Key presses of a run, pairs of runs, and seconds before they begin: all that is read rarely has been."""
-EMPTY = replace(DGX_H100, tasks=())
+EMPTY = replace(BOXES["dgx-h100"], tasks=())
 MOST = 1200
 """Seconds after which what is put on the box ends by itself, should this be killed."""
 LONG = 1_800_000

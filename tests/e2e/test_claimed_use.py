@@ -16,8 +16,8 @@ import pytest
 from e2e.conftest import GPUTUI, Start
 from e2e.terminal import Terminal
 from gputui.inventory.device import Device
+from gputui.inventory.job import Job
 from gputui.jobs import start
-from gputui.jobs.job import Job
 from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
 from gputui.launching.launch import Inside, Launch

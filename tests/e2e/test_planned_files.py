@@ -16,8 +16,8 @@ from e2e.ranks import ranks_of
 from gputui.launching.compose import compose
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.planned import prepared, write
-from gputui.planning.files import Recipe
 from unit.builders import gpu
+from unit.planning_models import recipe
 
 
 def needs(*packages: str) -> Any:
@@ -29,17 +29,17 @@ pytestmark = [pytest.mark.e2e, needs("accelerate", "torch")]
 
 LLAMA = "LlamaDecoderLayer"
 RECIPES = {
-    "single": Recipe("single"),
-    "ddp": Recipe("ddp", 2),
-    "fsdp2": Recipe("fsdp2", 4, wrap=LLAMA, checkpointing=True),
-    "fsdp2 kept": Recipe("fsdp2", 4, "bf16", wrap=LLAMA, reshard=False),
-    "tp2-fsdp2": Recipe("tp2-fsdp2", 8, wrap=LLAMA),
-    "tp8-fsdp2": Recipe("tp8-fsdp2", 8),
-    "zero1": Recipe("zero1", 2),
-    "zero2": Recipe("zero2", 2, "fp16", accumulation=4),
-    "zero3": Recipe("zero3", 2),
-    "zero2-offload": Recipe("zero2-offload", 2),
-    "zero3-offload": Recipe("zero3-offload", 2, "bf16"),
+    "single": recipe("single"),
+    "ddp": recipe("ddp", 2),
+    "fsdp2": recipe("fsdp2", 4, wrap=LLAMA, checkpointing=True),
+    "fsdp2 kept": recipe("fsdp2", 4, "bf16", wrap=LLAMA, reshard=False),
+    "tp2-fsdp2": recipe("tp2-fsdp2", 8, wrap=LLAMA),
+    "tp8-fsdp2": recipe("tp8-fsdp2", 8),
+    "zero1": recipe("zero1", 2),
+    "zero2": recipe("zero2", 2, "fp16", accumulation=4),
+    "zero3": recipe("zero3", 2),
+    "zero2-offload": recipe("zero2-offload", 2),
+    "zero3-offload": recipe("zero3-offload", 2, "bf16"),
 }
 
 READ = """
@@ -146,8 +146,8 @@ def files(folder: Path) -> dict[str, dict[str, str]]:
     """The paths of the files of every recipe by name, for a command that accelerate starts."""
     command = LaunchOptions(("accelerate", "launch", "train.py"))
     return {
-        name: {path.name: str(path) for path in write(prepared(recipe, command, str(folder / name)))}
-        for name, recipe in RECIPES.items()
+        name: {path.name: str(path) for path in write(prepared(each, command, str(folder / name)))}
+        for name, each in RECIPES.items()
     }
 
 
@@ -161,7 +161,7 @@ def test_accelerate_reads_every_file_and_leaves_the_devices_alone(
     environments: dict[str, dict[str, Any]],
 ) -> None:
     assert {name: told["processes"] for name, told in environments.items()} == {
-        name: recipe.devices for name, recipe in RECIPES.items()
+        name: each.devices for name, each in RECIPES.items()
     }
     assert {told["CUDA_VISIBLE_DEVICES"] for told in environments.values()} == {"3,1"}
 
@@ -185,19 +185,19 @@ def test_tensor_parallel_sizes_arrive(
     assert ("ACCELERATE_USE_FSDP" in told) is (shard != "1")
 
 
-@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.stage])
+@pytest.mark.parametrize("name", [name for name, each in RECIPES.items() if each.strategy.stage])
 def test_zero_arrives_with_its_stage_and_what_the_host_keeps(
     environments: dict[str, dict[str, Any]], name: str
 ) -> None:
-    told, recipe = environments[name], RECIPES[name]
-    assert told["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == str(recipe.stage)
+    told, each = environments[name], RECIPES[name]
+    assert told["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == str(each.strategy.stage)
     devices = [told[f"ACCELERATE_DEEPSPEED_OFFLOAD_{part}_DEVICE"] for part in ("OPTIMIZER", "PARAM")]
     assert devices == [
-        "none" if recipe.offload == "none" else "cpu",
-        "cpu" if recipe.offload == "all" else "none",
+        "none" if each.offload == "none" else "cpu",
+        "cpu" if each.offload == "all" else "none",
     ]
-    assert told["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] == str(recipe.accumulation)
-    assert told["ACCELERATE_MIXED_PRECISION"] == ("fp16" if recipe.precision == "fp16" else "bf16")
+    assert told["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] == str(each.accumulation)
+    assert told["ACCELERATE_MIXED_PRECISION"] == ("fp16" if each.precision == "fp16" else "bf16")
 
 
 @needs("deepspeed", "transformers")
@@ -214,17 +214,15 @@ def test_the_plugins_of_the_training_and_deepspeed_itself_say_the_same(
         "shard": 4,
         "all": 8,
     }
-    for name, recipe in RECIPES.items():
-        if recipe.stage:
-            offload = {"none": [None, None], "optimizer": ["cpu", None], "all": ["cpu", "cpu"]}[
-                recipe.offload
-            ]
+    for name, each in RECIPES.items():
+        if each.strategy.stage:
+            offload = {"none": [None, None], "optimizer": ["cpu", None], "all": ["cpu", "cpu"]}[each.offload]
             for form in ("yaml", "json"):
                 read = told[name][form]
-                assert read["stage"] == recipe.stage
+                assert read["stage"] == each.strategy.stage
                 assert [None if each == "none" else each for each in read["offload"]] == offload, (name, form)
-            assert told[name]["yaml"]["accumulation"] == recipe.accumulation
-            assert told[name]["init"] is (recipe.stage == 3)
+            assert told[name]["yaml"]["accumulation"] == each.accumulation
+            assert told[name]["init"] is (each.strategy.stage == 3)
 
 
 TRAIN = """
@@ -269,7 +267,7 @@ def test_two_ranks_start_from_the_file_with_the_line_that_is_printed(tmp_path: P
     """On the CPU, with gloo: ACCELERATE_USE_CPU is the training's own variable."""
     (tmp_path / "train.py").write_text(TRAIN)
     command = LaunchOptions(("accelerate", "launch", "train.py"))
-    plan = prepared(Recipe(strategy, 2, wrap="Block"), command, str(tmp_path / "plan"))
+    plan = prepared(recipe(strategy, 2, wrap="Block"), command, str(tmp_path / "plan"))
     write(plan)
     launch = compose((gpu(2), gpu(0)), plan.options, {"HF_HOME": str(tmp_path)})
     assert (launch.warnings, launch.refusal) == ((), None)

@@ -18,7 +18,7 @@ import pytest
 
 from e2e.conftest import GPUTUI
 from gputui.allocating.queue import waiters
-from gputui.jobs.job import Job
+from gputui.inventory.job import Job
 from gputui.jobs.stop import stop
 from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed

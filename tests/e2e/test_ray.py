@@ -21,7 +21,7 @@ from e2e.slurm_cluster import until
 from gputui.launching.compose import compose
 from gputui.launching.exports import FORMS, ExportOptions
 from gputui.launching.launch_options import LaunchOptions
-from gputui.sources.simulated.boxes import DGX_H100
+from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import Task
 from simnvml import SimulatedNvml
 from unit.builders import gpu
@@ -121,7 +121,7 @@ def test_what_it_has_given_out_is_counted_beside_the_devices(
     ray: dict[str, str], tmp_path: Path, simulated_nvml: SimulatedNvml
 ) -> None:
     """And what a job of Ray's has started is known as Ray's on its device."""
-    simulated_nvml.show_box(replace(DGX_H100, tasks=()))
+    simulated_nvml.show_box(replace(BOXES["dgx-h100"], tasks=()))
     environ = simulated_nvml.environment({**ray, "GPUTUI_CLAIMS": str(tmp_path / "claims")})
     end, began = tmp_path / "end", tmp_path / "began"
     script = f"echo $$ > {began}.part; mv {began}.part {began}; while [ ! -e {end} ]; do sleep 0.05; done"
@@ -137,7 +137,7 @@ def test_what_it_has_given_out_is_counted_beside_the_devices(
         until(began.exists, lambda: "the job has not begun")
         job = int(began.read_text())
         task = Task(devices=("2",), user="ana", command="sh", pid=job, memory=9000, load=50)
-        simulated_nvml.show_box(replace(DGX_H100, tasks=(task,)))
+        simulated_nvml.show_box(replace(BOXES["dgx-h100"], tasks=(task,)))
         # (Ray's own sums are some seconds old.)
         until(given, lambda: found)
     finally:
@@ -149,7 +149,7 @@ def test_what_it_has_given_out_is_counted_beside_the_devices(
 def test_ray_started_by_run_counts_what_was_claimed_until_it_ends(
     tmp_path: Path, simulated_nvml: SimulatedNvml
 ) -> None:
-    simulated_nvml.show_box(replace(DGX_H100, tasks=()))
+    simulated_nvml.show_box(replace(BOXES["dgx-h100"], tasks=()))
     head = Head("run")
     around = {**os.environ, "PATH": PATH, **head.address, "GPUTUI_CLAIMS": str(tmp_path / "claims")}
     environ = simulated_nvml.environment(around)

@@ -14,7 +14,7 @@ import pytest
 
 from e2e.slurm_cluster import PATIENCE, Slurm, needs_slurm, until
 from e2e.terminal import Terminal
-from gputui.sources.simulated.boxes import DGX_H100
+from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
 from unit.test_json_schema import BOXES_CHECK
 from unit.test_quoting_in_shells import DUMP, HOSTILE
@@ -199,7 +199,7 @@ def test_the_dry_run_is_the_line_that_runs(environ: dict[str, str], tmp_path: Pa
 def test_inside_a_job_gputui_selects_among_its_devices(
     environ: dict[str, str], tmp_path: Path, simulated_nvml: SimulatedNvml
 ) -> None:
-    simulated_nvml.show_box(replace(DGX_H100, tasks=()))
+    simulated_nvml.show_box(replace(BOXES["dgx-h100"], tasks=()))
     job = ("srun", "-w", "n2", "--gpus-per-node=h100:2", sys.executable, "-m", "gputui")
     inside = simulated_nvml.environment(environ)
     for words, status, out in (
@@ -222,7 +222,7 @@ def test_inside_a_job_gputui_selects_among_its_devices(
 def test_the_screen_starts_the_command_on_the_node_at_the_cursor(
     slurm: Slurm, environ: dict[str, str], tmp_path: Path, simulated_nvml: SimulatedNvml
 ) -> None:
-    simulated_nvml.show_box(DGX_H100)
+    simulated_nvml.show_box(BOXES["dgx-h100"])
     place = simulated_nvml.environment({**environ, "TERM": "xterm-256color"})
     command = [sys.executable, "-c", f"import time; {TOLD}; time.sleep(0.2)"]
     argv = [sys.executable, "-m", "gputui", "--", *command]

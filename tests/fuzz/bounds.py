@@ -26,8 +26,7 @@ from gputui.jobs.experiments.log_figures import read_figures
 from gputui.jobs.experiments.runner import last_lines
 from gputui.jobs.last_lines import lines_in
 from gputui.launching.compose import compose
-from gputui.launching.host_environment import ThisHost
-from gputui.launching.interpreter import shebang
+from gputui.launching.host_environment import ThisHost, shebang
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.read_intent import read_intent
 from gputui.launching.training_words import training_of

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from goldens.calls import file_name
 from goldens.masks import masked
-from gputui.sources.simulated.boxes import DGX_H100
+from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml, build
 
-_EIGHT = replace(DGX_H100, name="eight", tasks=())
+_EIGHT = replace(BOXES["dgx-h100"], name="eight", tasks=())
 _SHOWS = "-- sh -c 'echo $CUDA_VISIBLE_DEVICES $0 $@; sleep 0.3'"
 _CALLS = """
 ls

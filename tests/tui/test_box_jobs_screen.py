@@ -6,9 +6,9 @@ from time import localtime, strftime
 
 import pytest
 
-from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.of_boxes import BoxJob, BoxJobs, JobsOfBoxes, LogEnd
+from gputui.jobs.of_boxes import BoxJobs, JobsOfBoxes, LogEnd
 from gputui.launching.launch import Launch
 from gputui.sources.hosts.ssh import Way
 from gputui.tui.controllers import box_jobs
@@ -37,9 +37,9 @@ class Told(JobsOfBoxes):
     def states(self) -> tuple[BoxJobs, ...]:
         return self.told
 
-    def look_at(self, job: BoxJob | None) -> None:
+    def look_at(self, job: Job | None) -> None:
         if job is not None:
-            self.looked.append(job.name)
+            self.looked.append(job.address)
 
     @property
     def log(self) -> LogEnd | None:
@@ -49,10 +49,16 @@ class Told(JobsOfBoxes):
         self.asked.append(box)
 
 
-def job(box: str, id: str, state: str = "running", title: str = "train", **more: object) -> BoxJob:
+def job(box: str, id: str, state: str = "running", title: str = "train", **more: object) -> Job:
     ended = OPENED - 60 if state in ("done", "failed", "stopped") else None
-    summary = JobSummary(id=id, title=title, state=state, started=OPENED - 600, ended=ended, **more)  # type: ignore[arg-type]
-    return BoxJob(box, summary, "" if state == "waiting" else "0,1", f"torchrun {title}.py", "/home/ana/x")
+    given = {
+        "line": f"torchrun {title}.py",
+        "directory": "/home/ana/x",
+        "started": OPENED - 600,
+        "ended": ended,
+    }
+    devices = () if state == "waiting" else tuple(JobDevice(n, f"GPU-{n}", None) for n in range(2))
+    return Job(box=box, id=id, name=title, state=state, devices=devices, ended=ended, **{**given, **more})  # type: ignore[arg-type]
 
 
 ONE = BoxJobs("gpu1", (job("gpu1", "m6u5"), job("gpu1", "k3f9", "failed", status=1)), since=OPENED)

@@ -12,7 +12,7 @@ import pytest
 from textual.events import MouseScrollUp
 
 from gputui.allocating.settings import ScreenSettings
-from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.telemetry import Telemetry
 from gputui.sources.source import Want
@@ -142,9 +142,19 @@ def test_no_sort_takes_instances_from_their_gpu(sort: str) -> None:
 
 def test_a_device_of_a_job_of_ours_says_so() -> None:
     devices = (busy(gpu(0)), gpu(1))
-    job = JobSummary(id="m6u5", title="train", state="running", keys=(devices[0].key,), started=NOW - 3720)
+    job = Job(
+        id="m6u5",
+        name="train",
+        state="running",
+        devices=(JobDevice(0, devices[0].key, None),),
+        started=NOW - 3720,
+    )
     _, row, other = texts(
-        replace(box(*devices), jobs=(job, replace(job, state="done", keys=(devices[1].key,)))), 80
+        replace(
+            box(*devices),
+            jobs=(job, replace(job, state="done", devices=(JobDevice(1, devices[1].key, None),))),
+        ),
+        80,
     )
     assert row.rstrip().endswith("▶ your job m6u5 1h02m")
     assert "○ free" in other

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from gputui.inventory.job import Job
 from gputui.jobs.experiments.record import Experiment, Row, Run
 from gputui.jobs.experiments.store import keep, kept, new
-from gputui.jobs.job import Job
 from gputui.jobs.queued import call_job, call_of
 from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs

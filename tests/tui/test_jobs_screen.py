@@ -16,14 +16,13 @@ import pytest
 
 from gputui.allocating.claims.read import claims
 from gputui.choosing.grouping import Grouping
-from gputui.cli.jobs_text import status_text
-from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.jobs import source as jobs_source
-from gputui.jobs.job import Job
-from gputui.jobs.source import WithJobs, summary_of
+from gputui.jobs.columns import on_devices, status_text
+from gputui.jobs.source import WithJobs
 from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
@@ -33,7 +32,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.jobs import JobsScreen
-from gputui.tui.views.jobs import jobs_panel, listed, news, on_devices, pieces_of
+from gputui.tui.views.jobs import jobs_panel, listed, news, pieces_of
 from gputui.tui.widgets.lines import Lines
 from messages import numbers
 from tui.support import OPENED, Session, box_at
@@ -422,9 +421,10 @@ async def test_R_starts_nothing_where_a_device_has_become_busy_meanwhile(desk: D
 # What has become of jobs
 
 
-def summary(id: str = "m6u5", **facts: object) -> JobSummary:
-    given = {"title": "train.py", "state": "running", "created": OPENED - 7200, "started": OPENED - 3720}
-    return JobSummary(id=id, **{**given, **facts})  # type: ignore[arg-type]
+def summary(id: str = "m6u5", keys: Sequence[str] = (), **facts: object) -> Job:
+    given = {"name": "train.py", "state": "running", "created": OPENED - 7200, "started": OPENED - 3720}
+    devices = tuple(JobDevice(0, key, None) for key in keys)
+    return Job(id=id, devices=devices, **{**given, **facts})  # type: ignore[arg-type]
 
 
 async def test_the_end_of_a_job_is_told_with_a_bell_and_a_notification(desk: Desk) -> None:
@@ -447,7 +447,7 @@ async def test_the_end_of_a_job_is_told_with_a_bell_and_a_notification(desk: Des
 
 def test_a_job_that_waits_for_devices_by_name_says_which() -> None:
     box = box_at("shared")
-    waits = summary(state="waiting", waits=2, keys=())
+    waits = summary(state="waiting", waits=2)
     keys = frozenset(device.key for device in box.devices[2:4])
     line = Waiter((1, ""), "me", 2, keys, job=waits.id, ours=True)
     assert on_devices(waits, replace(box, waiters=(line,))) == "for GPU 2,3"
@@ -511,7 +511,7 @@ def test_how_a_job_ended_in_words(facts: dict[str, object], words: str) -> None:
 
 def test_the_list_names_the_signal_that_ended_a_job_as_the_command_line_does(desk: Desk) -> None:
     job = ended(desk.sh("kill -TERM $$"))
-    (line,) = listed([summary_of(job)], None, 80, OPENED)
+    (line,) = listed([job], 80, OPENED)
     assert status_text(job) == "SIGTERM" in "".join(text for text, _ in line)
 
 
@@ -530,7 +530,7 @@ async def test_a_demo_shows_its_own_jobs_and_touches_none_of_ours(desk: Desk) ->
     (ours.folder / "job.json").write_text(json.dumps({**record, "starter": {"pid": 1, "ticks": None}}))
     box = box_at("shared")
     jobs = (
-        summary(keys=(box.devices[6].key,), tail=("epoch 1", "epoch 2"), last_line="epoch 2"),
+        summary(keys=(box.devices[6].key,), tail=("epoch 1", "epoch 2")),
         summary("k3f9", state="done", status=0, ended=OPENED),
     )
     async with session(replace(box, jobs=jobs), environ=environ(desk)) as s:
@@ -589,7 +589,7 @@ async def test_the_launch_line_of_a_job_is_shown_and_leaves_its_log_room(desk: D
 # The panel of the main screen
 
 
-def panel(width: int, height: int, *jobs: JobSummary) -> list[str]:
+def panel(width: int, height: int, *jobs: Job) -> list[str]:
     app_state = AppState({}).with_snapshot(replace(box_at("shared"), jobs=jobs))
     lines = jobs_panel(app_state, width, height)
     texts = ["".join(text for text, _ in line).rstrip() for line in lines]
@@ -600,7 +600,7 @@ def panel(width: int, height: int, *jobs: JobSummary) -> list[str]:
 def test_the_panel_has_a_line_a_job_and_the_end_of_a_log_where_there_is_room() -> None:
     key = box_at("shared").devices[6].key
     tail = ("epoch 1", "epoch 2", "epoch 3", "epoch 4")
-    running = summary(keys=(key,), tail=tail, last_line=tail[-1], peak_memory=40 << 30)
+    running = summary(keys=(key,), tail=tail, peak_memory=40 << 30)
     others = [summary(f"k3f{n}", state="done", status=0, ended=OPENED) for n in range(5)]
     seen = panel(130, 20, running, *others)
     assert "jobs" in seen[0] and "1 of 6 running" in seen[0]

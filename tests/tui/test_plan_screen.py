@@ -523,7 +523,7 @@ def _views(box: Snapshot, model: str, width: int) -> list[tuple[int, str]]:
         columns = views.columns_of(made, width)
         lines.append(views.where(app_state, made, found, width))
         lines += [*views.nothing_fits(made, width), views.table_heading(made, columns, width)]
-        lines += views.rows(made, 0, columns, width)
+        lines += views.rows(made, columns, width)
         lines += views.detail(made.rows[0], made, ("starts it",), "", 2, width, 12)
     return [(width_of(line), "".join(text for text, _ in line)) for line in lines]
 
@@ -562,7 +562,7 @@ def test_of_unknown_memory_nothing_is_said_to_fit() -> None:
     made = plan_of(PlanRequest(model=_model("1B")), app_state, found)
     assert {views.verdict_of(row)[0] for row in made.rows} == {"?"}
     columns = views.columns_of(made, 80)
-    assert all(width_of(line) <= 80 for line in views.rows(made, 0, columns, 80))
+    assert all(width_of(line) <= 80 for line in views.rows(made, columns, 80))
 
 
 def _without_memory(device: Device) -> Device:
@@ -607,5 +607,5 @@ def _seconds(app_state: AppState, asked: PlanRequest) -> float:
     found = devices_for(app_state, 15)
     assert isinstance(found, PlannedDevices)
     made: Plan = plan_of(asked, app_state, found)
-    views.rows(made, 0, views.columns_of(made, 200), 200)
+    views.rows(made, views.columns_of(made, 200), 200)
     return time.process_time() - began

@@ -25,7 +25,6 @@ from gputui.tui.views.timelines import (
     charted,
     charts_key,
     device_charts,
-    device_timeline,
     read_out,
     timelines_pane,
     why_no_charts,
@@ -44,6 +43,11 @@ def _seen(*devices: Device, seconds: int = 100) -> AppState:
         snapshot = box(*devices, time=NOW + second)
         state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
     return state
+
+
+def device_timeline(app_state: AppState, key: str, width: int, height: int, zoom: int) -> list[Line]:
+    """The charts of one device as its page and the panel have them."""
+    return device_charts(app_state, key, width, height, zoom)[0]
 
 
 def _texts(lines: list[Line]) -> list[str]:

@@ -29,12 +29,12 @@ from gputui.allocating.claims.lease import Lease, take
 from gputui.allocating.claims.read import HELD, claims, range_of
 from gputui.cli.main import main
 from gputui.inventory.claim import Claim
-from gputui.sources.simulated.boxes import DGX_H100
+from gputui.sources.simulated.boxes import BOXES
 from gputui.system.record_locks import lock
 from simnvml import SimulatedNvml
 from unit.jobs_support import until
 
-EIGHT = replace(DGX_H100, name="eight", tasks=())
+EIGHT = replace(BOXES["dgx-h100"], name="eight", tasks=())
 """Eight GPUs with nobody on them."""
 
 _NEEDED = ("json", "psutil", "pwd", "pynvml", "random", "socket", "subprocess", "tempfile")

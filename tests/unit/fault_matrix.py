@@ -19,12 +19,12 @@ from typing import NamedTuple
 from gputui.choosing.verdict import State, verdicts
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
-from gputui.sources.simulated.models import A100, H100, RTX_3090_GPU
-from gputui.sources.simulated.spec import Box, Mig, Task, bridged, sockets
+from gputui.sources.simulated.spec import Box, Mig, Task, sockets
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.processes import ProcessTable
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
+from unit.simulated_gpus import A100, H100, RTX_3090_GPU, bridged
 
 CODES: dict[str, int] = {
     "not supported": 3,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-T = TypeVar("T")
+from gputui.launching.host_environment import HostEnvironment
+from gputui.launching.wrappers import behind_env
 
 
 @dataclass
-class Told:
+class Told(HostEnvironment):
     """`HostEnvironment` of a test; the free port is always the same."""
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -26,9 +26,6 @@ class Told:
         text = self.files.get(path)
         return None if text is None else (text[:most], len(text) <= most)
 
-    def reading_of(self, what: Hashable, read: Callable[[], T], unread: T) -> T:
-        return read()
-
     def is_file(self, path: str) -> bool:
         return path in self.files
 
@@ -39,7 +36,11 @@ class Told:
         return self.versions.get(package)
 
     def interpreter(self, path: str) -> tuple[str, ...] | None:
-        return self.interpreters.get(path)
+        first = self.files.get(path, "").partition("\n")[0]
+        words = tuple(first.removeprefix("#!").split()) if first.startswith("#!") else None
+        if words and words[0].endswith("/env"):
+            words = behind_env(words)
+        return self.interpreters.get(path, words)
 
     def names(self) -> tuple[str, ...]:
         return ("localhost", "127.0.0.1", "this-box")

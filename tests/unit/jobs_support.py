@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gputui.inventory.job import Job
 from gputui.inventory.process import Identity
-from gputui.jobs.job import Job
 from gputui.jobs.process_tree import alive
 from gputui.jobs.start import start_job
 from gputui.jobs.stop import stop

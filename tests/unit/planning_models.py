@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gputui.inventory.formatting import GIB
 from gputui.planning.box import Box
 from gputui.planning.closed_forms import closed_form
 from gputui.planning.fields import Fields
+from gputui.planning.files import Recipe
 from gputui.planning.model import Model
+from gputui.planning.strategies import Strategy
+from gputui.planning.workload import Precision
 
 
 def model(kind: str, name: str | None = None, **fields: Any) -> Model:
@@ -64,3 +68,14 @@ def h100s(count: int = 8) -> Box:
 
 def rtx_3090s(count: int = 4) -> Box:
     return box(count, int(23.6 * GIB), "PHB", 24.0, 64 * GIB)
+
+
+def recipe(
+    name: str, devices: int = 1, precision: Precision = "autocast", reshard: bool = True, **more: Any
+) -> Recipe:
+    """The recipe of a strategy by its name ("tp2-fsdp2", "pp4", "zero2")."""
+    numbers = {word: int(number) for word, number in re.findall(r"(tp|pp)(\d+)", name)}
+    kind: Any = "fsdp2" if "tp" in numbers else "pp" if "pp" in numbers else name
+    strategy = Strategy(kind, devices, numbers.get("tp", 1), numbers.get("pp", 1), reshard)
+    assert strategy.name == name
+    return Recipe(strategy, precision, **more)

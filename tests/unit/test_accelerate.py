@@ -93,7 +93,6 @@ def test_logs_of_ranks_go_where_they_are_asked_for() -> None:
         ("--num_processes=4", 2, "the command asks for --num_processes=4 on 2 devices"),
         ("--cpu", 2, "--cpu of the command leaves the selected devices unused"),
         ("--use_fsdp", 0, "the command asks for --use_fsdp, and no device is selected"),
-        ("--enable_cpu_affinity", (2, 0), "GPU 2's process gets the CPUs near GPU 0"),
     ],
 )
 def test_a_contradiction_is_a_warning_and_stays(words: str, count: Any, said: str) -> None:
@@ -177,11 +176,6 @@ def test_another_launcher_does_not_drop_what_accelerate_makes_of_the_script(
     assert (launch.refused is not None) == (lost is not None)
     assert lost is None or (lost in (launch.refusal or "") and launcher in (launch.refusal or ""))
     assert made(f"accelerate launch {words} x.py", config=config, files=files).refusal is None
-
-
-@pytest.mark.parametrize("devices", [(0,), (0, 1), (0, 1, 2)])
-def test_affinity_by_index_is_right_for_the_first_devices(devices: tuple[int, ...]) -> None:
-    assert made("accelerate launch --enable_cpu_affinity x.py", devices).warnings == ()
 
 
 def test_several_machines_need_all_their_processes_and_no_free_port() -> None:

@@ -183,11 +183,6 @@ def test_a_configuration_for_the_cpu_is_a_warning_where_it_counts() -> None:
     assert made("accelerate launch x.py", 2, config).warnings == ()
 
 
-def test_affinity_in_the_configuration_has_no_effect() -> None:
-    config = "distributed_type: MULTI_GPU\nenable_cpu_affinity: true\n"
-    assert made("accelerate launch x.py", (2, 0), config).warnings == ()
-
-
 def test_another_place_than_this_box_is_a_warning() -> None:
     config = "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: 'NO'\n"
     launch = made("accelerate launch x.py", 2, config)

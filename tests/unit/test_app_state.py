@@ -15,7 +15,7 @@ from gputui.choosing.selection import not_free
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
-from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.waiter import Waiter
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shell_words import assignments, split
@@ -242,7 +242,9 @@ def test_who_asks_for_more_than_one_vendor_has_is_told_that_it_is_the_vendor() -
 
 def test_ones_own_job_is_told_as_such_before_its_processes_are_seen_and_then() -> None:
     claim = Claim(FOUR[0].key, "root", NOW - 2, "python t.py", job="c2j7", own=True)
-    mine = JobSummary(id="c2j7", title="x", state="running", keys=(FOUR[0].key,), started=NOW - 2)
+    mine = Job(
+        id="c2j7", name="x", state="running", devices=(JobDevice(0, FOUR[0].key, None),), started=NOW - 2
+    )
     for first in (FOUR[0], busy(FOUR[0], job(user="root"))):
         snapshot = replace(box(first, *FOUR[1:]), claims=(claim,), jobs=(mine,))
         state = with_selected(AppState({}, LaunchOptions(("true",))).with_snapshot(snapshot), 0)

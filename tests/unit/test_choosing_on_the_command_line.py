@@ -16,11 +16,12 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
-from gputui.sources.simulated.spec import bridged, sockets, uniform
+from gputui.sources.simulated.spec import sockets, uniform
 from messages import lines_of, numbers
 from simnvml import SimulatedNvml
 from unit.builders import GIB, box, busy, gpu, recording
 from unit.calling import Call
+from unit.simulated_gpus import bridged
 
 TOPOLOGIES = Path(__file__).parents[1] / "data" / "topologies"
 DGX_1 = str(TOPOLOGIES / "v100_dgx1_hybrid_cube_mesh_mlx5.txt")

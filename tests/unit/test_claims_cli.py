@@ -237,7 +237,7 @@ def test_claims_are_listed_with_device_user_job_and_command(box: Box) -> None:
     holder = box.hold(5, command="python train.py --lr 3e-4")
     head, row = box.call("claims")[1].splitlines()
     assert head.split() == ["DEVICE", "USER", "FOR", "JOB", "COMMAND"]
-    assert re.fullmatch(r"GPU 5 +\w+ +\ds +- +python train.py --lr 3e-4", row)
+    assert re.fullmatch(r"GPU 5 +\w+ +\ds +– +python train.py --lr 3e-4", row)
     (found,) = json.loads(box.call("claims", "--json")[1])["claims"]
     assert (found["index"], found["uuid"], found["pid"]) == (5, box.uuids[5], holder.pid)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from gputui.inventory.job import Job
 from gputui.jobs.experiments.store import kept
-from gputui.jobs.job import Job
 from gputui.jobs.process_tree import alive
 from gputui.jobs.store import all_jobs
 from gputui.launching.history_file import remember

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from gputui.launching.host_environment import ThisHost
 from gputui.launching.intent import CommandContext
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
-from gputui.launching.launchers.deepspeed import HOSTFILE, SORTS_SINCE, Deepspeed
+from gputui.launching.launchers.deepspeed import HOSTFILE, Deepspeed
 from gputui.vendors.registry import default_vendor
 from messages import numbers, of_replaced_words
 from unit.builders import gpu, instance
@@ -40,7 +40,6 @@ BY_INCLUDE = "deepspeed is given the devices by --include; it ignores CUDA_VISIB
 MODULE = "deepspeed.launcher.runner"
 PORT = "--master_port=29777"
 PART = instance(gpu(0, mig=True))
-OLD = Told(programs={"deepspeed": "/old/bin/deepspeed"}, versions={"deepspeed": (0, 15, 1)})
 
 
 def made(
@@ -255,45 +254,6 @@ def test_a_world_that_is_none_is_replaced(text: str) -> None:
     assert world(launch) == [4]
 
 
-# Older versions keep the order.
-
-
-@pytest.mark.parametrize(
-    ("version", "keeps"),
-    [
-        ((0, 14), True),
-        ((0, 15, 1), True),
-        (SORTS_SINCE, False),
-        ((0, 15, 10), False),
-        ((0, 19, 8), False),
-        ((1,), False),
-    ],
-)
-def test_a_version_that_does_not_sort_is_given_the_order(version: tuple[int, ...], keeps: bool) -> None:
-    told = Told(programs={"deepspeed": "/v/bin/deepspeed"}, versions={"deepspeed": version})
-    launch = made("deepspeed x.py", (2, 0), told)
-    assert ("--include=localhost:2,0" in launch.argv) == keeps
-    assert (SECOND in launch.argv) != keeps
-
-
-def test_a_version_behind_another_environment_is_not_known() -> None:
-    """`uv run deepspeed` is not the deepspeed of our PATH."""
-    assert made("deepspeed x.py", (2, 0), OLD).argv[0] == "deepspeed"
-    assert SECOND in made("uv run deepspeed x.py", (2, 0), OLD).argv
-
-
-def test_the_version_is_that_of_the_program_where_the_launch_is() -> None:
-    asked: list[str] = []
-
-    class Noting(Told):
-        def program(self, name: str, environ: Mapping[str, str]) -> str | None:
-            asked.append(name)
-            return None
-
-    made(".venv/bin/deepspeed x.py", (2, 0), Noting(), directory="/w")
-    assert set(asked) == {"/w/.venv/bin/deepspeed"}
-
-
 def test_the_version_read_from_files_is_the_installed_one() -> None:
     need("deepspeed")
     if not Path(sysconfig.get_path("purelib"), "deepspeed").is_dir():
@@ -435,9 +395,8 @@ def test_other_machines_are_refused_and_stay(words: str) -> None:
 def test_another_order_than_the_chosen_one_gives_way() -> None:
     launch = made("deepspeed --include localhost:2,0 x.py", (2, 0))
     assert world(launch) == [2, 0] and launch.refusal is None
-    assert "--include localhost:2,0" in line(made("deepspeed --include localhost:2,0 x.py", (2, 0), OLD))
-    old = made("deepspeed --include localhost:2,0 x.py", (0, 2), OLD)
-    assert "--include=localhost:0,2" in line(old) and "--include localhost:2,0" in old.remarks[0]
+    sorted_ones = made("deepspeed --include localhost:2,0 x.py", (0, 2))
+    assert "--include localhost:2,0" in line(sorted_ones)
 
 
 # What the user wrote stays.

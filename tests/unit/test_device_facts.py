@@ -9,7 +9,7 @@ import pytest
 from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.device_facts import Fact, fact_groups
-from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.xid import MEANINGS
 from gputui.tui.app_state import AppState
@@ -182,7 +182,7 @@ def test_every_fact_is_shown_at_every_width_in_columns(width: int, columns: int)
 @pytest.mark.parametrize("own", [False, True])
 def test_the_head_says_who_it_is_and_its_state_in_full(own: bool) -> None:
     device = on()
-    job = JobSummary(id="m6u5", title="sft", state="running", keys=(device.key,))
+    job = Job(id="m6u5", name="sft", state="running", devices=(JobDevice(0, device.key, None),))
     app_state = AppState({}).with_snapshot(replace(box(device), jobs=(job,) if own else ()))
     app_state, _ = app_state.toggle(device)
     text = "\n".join("".join(piece for piece, _ in line) for line in device_facts(app_state, device, 130))
@@ -201,7 +201,10 @@ def test_hostile_names_do_nothing_to_the_terminal() -> None:
         telemetry=replace(FULL, throttle=(evil,)),
     )
     app_state = AppState({}).with_snapshot(
-        replace(box(device), jobs=(JobSummary(id=evil, title=evil, state="running", keys=(device.key,)),))
+        replace(
+            box(device),
+            jobs=(Job(id=evil, name=evil, state="running", devices=(JobDevice(0, device.key, None),)),),
+        )
     )
     for line in device_facts(app_state, device, 130):
         assert all(piece.isprintable() for piece, _ in line)

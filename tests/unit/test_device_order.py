@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import simcuda
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.simulated.boxes import A100_MIG, BOXES, MIXED
-from gputui.sources.simulated.models import RTX_4090_GPU
+from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import Box as Spec
 from gputui.sources.source import Want
 from gputui.vendors.nvidia import device_order
@@ -29,6 +28,7 @@ from gputui.vendors.registry import inherited, order_to_read
 from simnvml import SimulatedNvml
 from unit.builders import box, gpu
 from unit.claims_support import Box
+from unit.simulated_gpus import RTX_4090_GPU
 from unit.unlike_boxes import CLEAR, T400, TWINS, UNCLEAR, idle_box, seen
 
 LIST, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
@@ -55,8 +55,8 @@ def places(snapshot: Snapshot, text: str, environ: Mapping[str, str] = {}) -> li
 @pytest.mark.parametrize(
     ("spec", "text", "means"),
     [
-        (MIXED, "0", [1]),
-        (MIXED, "1,0", [0, 1]),
+        (BOXES["mixed"], "0", [1]),
+        (BOXES["mixed"], "1,0", [0, 1]),
         (CLEAR, "0", [1]),
         (CLEAR, "2,1,0", [0, 2, 1]),
         (CLEAR, " 01 ,7", [2]),
@@ -95,7 +95,7 @@ def test_on_a_box_of_one_model_a_number_is_our_own_whatever_clock_its_makers_gav
     cards = (replace(RTX_4090_GPU, clock=2520), replace(RTX_4090_GPU, clock=2700))
     assert places(seen(idle_box(*cards)), "0,1") == [0, 1]
     assert places(seen(BOXES["shared"]), "5,4") == [5, 4]
-    assert places(seen(A100_MIG), "1") == [1]
+    assert places(seen(BOXES["a100-mig"]), "1") == [1]
 
 
 def test_a_gpu_that_was_lost_before_it_had_a_name_makes_no_other_unlike() -> None:
@@ -183,7 +183,14 @@ def _seen_by_a_program(environ: Mapping[str, str], text: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("spec", "text"),
-    [(UNCLEAR, "0"), (UNCLEAR, "1,2"), (TWINS, "1,0,9"), (TWINS, "2,3"), (CLEAR, "2,0"), (MIXED, "0")],
+    [
+        (UNCLEAR, "0"),
+        (UNCLEAR, "1,2"),
+        (TWINS, "1,0,9"),
+        (TWINS, "2,3"),
+        (CLEAR, "2,0"),
+        (BOXES["mixed"], "0"),
+    ],
 )
 def test_the_devices_are_those_that_a_program_gets(
     nvml_here: SimulatedNvml, with_cuda: dict[str, str], spec: Spec, text: str

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from gputui.inventory.job import Job
 from gputui.jobs.experiments import runner
 from gputui.jobs.experiments.store import kept
-from gputui.jobs.job import Job
 from gputui.jobs.process_tree import alive
 from gputui.jobs.stop import stop
 from gputui.jobs.store import all_jobs

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gputui.jobs.job import Job
+from gputui.inventory.job import Job
 from gputui.jobs.store import all_jobs
 from gputui.sources.simulated.spec import Task
 from messages import lines_of

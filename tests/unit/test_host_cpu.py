@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gputui.system.cpu import between_cpus
+from gputui.system.root import HERE, Root
 
 AMD = """\
 processor\t: 0
@@ -39,9 +40,10 @@ def intel(model: int | str, family: int | str = 6) -> str:
 
 
 def told(tmp_path: Path, text: str | bytes) -> float | None:
-    file = tmp_path / "cpuinfo"
+    file = tmp_path / "proc" / "cpuinfo"
+    file.parent.mkdir(exist_ok=True)
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return between_cpus(file)
+    return between_cpus(Root(str(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -93,9 +95,10 @@ def test_bytes_that_are_no_text_do_not_matter(tmp_path: Path) -> None:
 
 
 def test_where_there_is_no_such_file_nothing_is_said(tmp_path: Path) -> None:
-    assert between_cpus(tmp_path / "none") is None
-    assert between_cpus(tmp_path) is None
+    assert between_cpus(Root(str(tmp_path / "none"))) is None
+    (tmp_path / "proc" / "cpuinfo").mkdir(parents=True)
+    assert between_cpus(Root(str(tmp_path))) is None
 
 
 def test_this_machine_s_own_file_is_no_trouble() -> None:
-    assert between_cpus() in (None, 6.0, 10.0, 16.0, 22.0, 32.0)
+    assert between_cpus(HERE) in (None, 6.0, 10.0, 16.0, 22.0, 32.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.jobs.job import Job
+from gputui.inventory.job import Job
 from gputui.jobs.last_lines import last_lines as end_of
 from gputui.jobs.log import Tail
 from gputui.jobs.log_file import missing, read_data

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from box_pair import BoxPair
+from gputui.inventory.job import Job
 from gputui.jobs import of_boxes, on_box
-from gputui.jobs.of_boxes import MOST_ENDED, MOST_JOBS, BoxJob, BoxJobs, JobsOfBoxes, jobs_told
+from gputui.jobs.columns import labels_of
+from gputui.jobs.of_boxes import MOST_ENDED, MOST_JOBS, BoxJobs, JobsOfBoxes, jobs_told
 from gputui.jobs.on_box import follow_words, stop_there
 from gputui.sources.hosts.calls import AT_ONCE
 from gputui.sources.hosts.session import Answer
@@ -53,8 +55,8 @@ def told(*jobs: object, **more: object) -> BoxJobs:
 def test_a_job_is_named_as_it_must_be_typed_here() -> None:
     found = told({**JOB, "name": "night"}, unreadable=[{"id": "x", "reason": "y"}])
     (job,) = found.jobs or ()
-    assert (job.name, job.devices, job.summary.title) == ("gpu1:m6u5", "0,MIG-12345", "night")
-    assert (job.summary.created, job.directory) == (NOW, "/home/ana/x")
+    assert (job.address, labels_of(job, None), job.title) == ("gpu1:m6u5", ["0", "MIG-12345"], "night")
+    assert (job.created, job.directory) == (NOW, "/home/ana/x")
     assert (found.error, found.since, found.unreadable, found.more) == (None, NOW, 1, 0)
 
 
@@ -62,24 +64,22 @@ def test_an_older_gputui_tells_less() -> None:
     known = ("id", "name", "state", "line", "argv", "devices")
     out = json.dumps({"jobs": [{key: JOB[key] for key in known}]}).encode()
     found = jobs_told(Answer("gpu1", 0, out, "", None, "run"), NOW)
-    assert (
-        found.error is None and found.jobs is not None and found.jobs[0].summary.title == "torchrun train.py"
-    )
+    assert found.error is None and found.jobs is not None and found.jobs[0].title == "torchrun train.py"
 
 
 def test_a_state_of_a_newer_gputui_is_a_word_like_others() -> None:
     (job,) = told({**JOB, "state": "\x1b[2Jpaused" + "x" * 99}).jobs or ()
-    assert job.summary.state.isprintable() and len(job.summary.state) == 20
+    assert job.state.isprintable() and len(job.state) == 20
 
 
 def test_of_very_many_those_that_ended_long_ago_are_left_out() -> None:
     ended = [{**JOB, "id": f"e{n}", "state": "done", "ended": JOB["created"]} for n in range(MOST_ENDED + 5)]
     found = told(*ended, JOB)
     assert found.jobs is not None and len(found.jobs) == MOST_ENDED + 1 and found.more == 5
-    assert found.jobs[0].summary.id == "m6u5"
+    assert found.jobs[0].id == "m6u5"
     found = told(*({**JOB, "id": f"r{n}"} for n in range(MOST_JOBS + 5)), *ended)
     assert found.jobs is not None and len(found.jobs) == MOST_JOBS and found.more == MOST_ENDED + 10
-    assert {job.summary.state for job in found.jobs} == {"running"}
+    assert {job.state for job in found.jobs} == {"running"}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def pair(
     made.close()
 
 
-def job_of(asked: JobsOfBoxes, box: str) -> BoxJob:
+def job_of(asked: JobsOfBoxes, box: str) -> Job:
     (state,) = (state for state in asked.states if state.alias == box)
     assert state.jobs is not None, state
     return state.jobs[0]
@@ -155,14 +155,14 @@ def test_each_box_is_asked_for_itself_and_a_job_is_looked_at_followed_and_stoppe
             asked.look_at(known.jobs[0])
             until(lambda: asked.log is not None)
             assert asked.log is not None and asked.log.lines == ("20%", "red")
-            text, good = stop_there(known.jobs[0].name, pair.environ)
-            assert good and known.jobs[0].summary.id in text
+            text, good = stop_there(known.jobs[0].address, pair.environ)
+            assert good and known.jobs[0].id in text
             asked.ask_now(first)
-            until(lambda: job_of(asked, first).summary.state == "stopped")
+            until(lambda: job_of(asked, first).state == "stopped")
         finally:
             asked.stop()
     # What the page starts in the terminal is a call that goes there, too.
-    assert call(*follow_words(known.jobs[0].name)).out.splitlines()[-1].endswith("red")
+    assert call(*follow_words(known.jobs[0].address)).out.splitlines()[-1].endswith("red")
     text, good = stop_there(f"{first}:nosuch", pair.environ)
     assert not good and text.isprintable()
 
@@ -239,7 +239,7 @@ def test_the_log_of_a_job_that_ended_while_another_was_looked_at_is_read_to_its_
         asked.look_at(None)
         there |= {"job": {**JOB, "state": "done", "ended": JOB["created"]}, "log": b"first\nlast\n"}
         asked.ask_now()
-        until(lambda: job_of(asked, "gpu1").summary.over)
+        until(lambda: job_of(asked, "gpu1").over)
         asked.look_at(job_of(asked, "gpu1"))
         until(lambda: read() == ("first", "last"))
         # And then no more.

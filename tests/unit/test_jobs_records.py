@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputui.inventory.job import Job, JobError
 from gputui.jobs.again import again, as_kept
-from gputui.jobs.job import Job, JobError
 from gputui.jobs.last_lines import last_lines as shown_lines
 from gputui.jobs.log import Tail
 from gputui.jobs.process_tree import here

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from gputui.inventory.claim import Claim
-from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.job import Job, PidScope
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs import source as jobs_source
 from gputui.jobs import store
-from gputui.jobs.job import Job, PidScope
 from gputui.jobs.last_lines import last_lines
 from gputui.jobs.source import WithJobs
 from gputui.sources.source import Want
@@ -53,7 +52,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
         yield made
 
 
-def by_id(source: WithJobs) -> dict[str, JobSummary]:
+def by_id(source: WithJobs) -> dict[str, Job]:
     return {job.id: job for job in source.read().jobs}
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.jobs.job import JobError
+from gputui.inventory.job import JobError
 from gputui.jobs.start import detached, start_job
 from gputui.jobs.store import all_jobs, jobs_folder
 from gputui.launching.launch import Launch

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from gputui.inventory.job import Job, JobError
 from gputui.inventory.process import Identity
-from gputui.jobs.job import Job, JobError
 from gputui.jobs.process_tree import alive, identity
 from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.wait import refreshed

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gputui.inventory.job import Job
 from gputui.inventory.process import Identity
-from gputui.jobs.job import Job
 from gputui.jobs.process_tree import alive, here, identity
 from gputui.jobs.record import read_job
 from gputui.jobs.store import all_jobs

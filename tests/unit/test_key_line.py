@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gputui.allocating.settings import ScreenSettings
-from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.job import Job
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
@@ -55,7 +55,7 @@ def test_a_busy_device_can_be_waited_for() -> None:
 
 def test_jobs_are_named_while_one_runs() -> None:
     for job_state, named in (("running", True), ("waiting", True), ("done", False)):
-        jobs = (JobSummary(id="m6u5", title="x", state=job_state),)
+        jobs = (Job(id="m6u5", name="x", state=job_state),)
         assert ("jobs" in next_actions(replace(state(), snapshot=replace(BOX, jobs=jobs)))) is named
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from gputui.choosing.links import permuted_behind_switches, weakest, weakest_ring
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality, Topology
-from gputui.sources.simulated.spec import bridged, sockets, uniform
+from gputui.sources.simulated.spec import sockets, uniform
 from unit.builders import box, gpu
+from unit.simulated_gpus import bridged
 from unit.wired import Rank, best_ring, boxes, matrix, recorded, wired
 
 

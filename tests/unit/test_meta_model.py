@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.checking.meta_model import count, meta_model
+from gputui.checking.plan_proof import count, meta_model
 from gputui.planning.model import PlanningError
 
 PYTHON = (sys.executable, "-S")

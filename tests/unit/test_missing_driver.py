@@ -49,7 +49,7 @@ class Machine:
             (folder / "class").write_text(f"{kind}\n")
 
     def source(self) -> BoxSource:
-        return BoxSource([NvmlSource(sysfs=self.root / "sys"), AmdSource(Root(str(self.root)))])
+        return BoxSource([NvmlSource(root=Root(str(self.root))), AmdSource(Root(str(self.root)))])
 
 
 @pytest.fixture

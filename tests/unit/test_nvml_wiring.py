@@ -16,12 +16,14 @@ from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality
 from gputui.sources.simulated.boxes import BOXES
-from gputui.sources.simulated.spec import Box, bridged, sockets, uniform
+from gputui.sources.simulated.spec import Box, sockets, uniform
 from gputui.sources.source import Want
 from gputui.system.processes import ProcessTable
+from gputui.system.root import Root
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 from simnvml.rendering import Facts
+from unit.simulated_gpus import bridged
 
 NOT_SUPPORTED, NO_PERMISSION, GPU_IS_LOST, UNKNOWN = 3, 4, 15, 999
 LEVEL, PEER = "nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetP2PStatus"
@@ -52,7 +54,7 @@ class Driver:
 
     def source(self, box: Box, **shown: Any) -> NvmlSource:
         self.simulated.show_box(box, **shown)
-        source = NvmlSource(ProcessTable(host_pids=False), sysfs=self._sysfs)
+        source = NvmlSource(ProcessTable(host_pids=False), root=Root(str(self._sysfs.parent)))
         self._sources.append(source)
         source.read(Want.NAMES)
         self.simulated.reset_counts()

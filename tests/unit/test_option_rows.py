@@ -202,7 +202,7 @@ def test_threads_are_offered_where_the_cpus_near_the_devices_are_known() -> None
 def test_a_variable_with_an_empty_value_is_shown_as_one_that_is_set() -> None:
     now = app_state()
     now = typed(now, row(now, NEW), "lower=")
-    lines, places = settings(rows(now), 0, 80)
+    lines, places = settings(rows(now), 80)
     shown = {rows(now)[place].label: line for line, place in zip(lines, places, strict=True) if place}
     assert "".join(text for text, _ in shown["lower"]).startswith(" [x] lower=")
     assert "[" not in "".join(text for text, _ in shown["another …"])
@@ -214,14 +214,14 @@ def test_no_row_is_wider_than_the_screen(width: int) -> None:
         LaunchOptions(("python",), directory="/" + "d" * 300, additions=(("A", "ä" * 300),), nodes=2),
         chosen=2,
     )
-    lines, places = settings(rows(now), 3, width)
+    lines, places = settings(rows(now), width)
     assert len(lines) == len(places)
     assert all(sum(len(text) for text, _ in line) <= width for line in lines)
 
 
 def test_a_wide_screen_shows_long_values_whole() -> None:
     now = app_state(chosen=2)
-    lines, _ = settings(rows(now), 0, 130)
+    lines, _ = settings(rows(now), 130)
     shown = "\n".join("".join(text for text, _ in line) for line in lines)
     assert "…\n" not in shown
     assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True " in shown

@@ -21,8 +21,9 @@ from gputui.choosing.order import ORDERS, Order, sorted_by
 from gputui.choosing.pick import Constraints, PickResult, pick
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.simulated.spec import bridged, sockets, uniform
+from gputui.sources.simulated.spec import sockets, uniform
 from unit.builders import GIB, box, busy, gpu
+from unit.simulated_gpus import bridged
 from unit.wired import (
     WORDS,
     Rank,

@@ -12,12 +12,12 @@ import pytest
 
 from gputui.inventory.matrix_text import read
 from gputui.sources.simulated.boxes import BOXES
-from gputui.sources.simulated.models import RTX_3090_GPU, RTX_4090_GPU
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 from unit.calling import Call, best_on_screen
+from unit.simulated_gpus import RTX_3090_GPU, RTX_4090_GPU
 from unit.unlike_boxes import idle_box
 from unit.wired import TOPOLOGIES
 

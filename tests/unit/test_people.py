@@ -178,7 +178,7 @@ def test_memory_that_nobody_tells_is_not_called_nothing(call: Call, tmp_path: Pa
     assert all(fact in notice for fact in ("GPU 0", "holds", "mira", "1h")) and notice.count("G") == 1
     assert "0.0G" not in shown(box(device), found)
     file = recording(tmp_path, box(device))
-    assert call("people", "--from", file).text.splitlines()[1].split()[:4] == ["mira", "0", "-", "1h"]
+    assert call("people", "--from", file).text.splitlines()[1].split()[:4] == ["mira", "0", "–", "1h"]
     assert call("people", "--from", file, "--json").json["people"][0]["memory"] is None
 
 
@@ -209,7 +209,7 @@ def test_the_shared_box_by_people_and_what_nobody_can_be_seen_to_hold(call: Call
         ["mira", "0", "66.1G"],
         ["bo", "6", "37.9G"],
         ["you", "1", "19.6G"],
-        ["-", "2", "22.4G"],
+        ["–", "2", "22.4G"],
     ]
     assert "no visible process" in rows[-1]
 

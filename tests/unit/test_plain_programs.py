@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -32,60 +31,23 @@ def made(command: str, count: int = 2, environ: Mapping[str, str] | None = None,
     ("command", "program", "where"),
     [
         ("srun python x.py", "srun", "Slurm"),
-        ("/usr/bin/sbatch job.sh", "sbatch", "Slurm"),
+        ("/usr/bin/sbatch job.sh", "Slurm", "Slurm"),
         ("ssh box python x.py", "ssh", "machine"),
         ("docker compose up", "docker", "container"),
         ("podman exec c python x.py", "podman", "container"),
         ("tmux new-session -d 'python x.py'", "tmux", "of its own"),
         ("su - me -c 'python x.py'", "su", "of its own"),
+        ("tox -e py", "tox", "pass_env"),
     ],
 )
-def test_a_program_that_hands_nothing_on_is_warned_of(command: str, program: str, where: str) -> None:
-    (said,) = made(command).warnings
-    assert said.startswith(f"what {program} starts ") and where in said
-
-
-def test_a_command_that_hands_the_variable_on_itself_is_not() -> None:
-    assert made("docker run -e CUDA_VISIBLE_DEVICES image").warnings == ()
-    assert made("ssh box env CUDA_VISIBLE_DEVICES=0 python x.py").warnings == ()
-
-
-@pytest.mark.parametrize("command", ["rocprof --stats torchrun x.py", "gdb --args /v/bin/deepspeed x.py"])
-def test_a_launcher_behind_an_unknown_program_is_named(command: str) -> None:
+def test_a_program_that_hands_nothing_on_is_told_of(command: str, program: str, where: str) -> None:
     launch = made(command)
-    assert shlex.join(launch.argv) == command
-    program, *_ = shlex.split(command)
-    assert re.search(rf"(torchrun|deepspeed) inside {program}", launch.remarks[0])
-    assert made(command, 1).remarks == ()
+    (said,) = (*launch.warnings, *launch.remarks)
+    assert said.startswith(program) and where in said
 
 
-@pytest.mark.parametrize(
-    ("command", "launcher"),
-    [
-        ("rocprof -o r accelerate launch x.py", "accelerate"),
-        ("catchsegv python -m accelerate.commands.launch x.py", "accelerate"),
-        ("gdb --args deepspeed x.py", "deepspeed"),
-    ],
-)
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_a_launcher_that_chooses_devices_itself_is_warned_of_behind_any_program(
-    command: str, launcher: str, count: int
-) -> None:
-    """The user's own configuration of accelerate overrides the variable, and nothing on the line says so."""
-    (said,) = made(command, count).warnings
-    assert f"{launcher} inside {command.split()[0]}" in said
-
-
-def test_a_launcher_that_is_an_argument_of_a_module_is_not_named() -> None:
-    assert made("uv run -m train torchrun", 1).warnings == ()
-
-
-def test_a_folder_of_that_name_is_no_launcher() -> None:
-    assert made("./train.sh --repo /data/accelerate").warnings == ()
-
-
-def test_a_python_script_of_that_name_is_no_launcher() -> None:
-    assert not any("torchrun inside" in remark for remark in made("python run.py torchrun").remarks)
+def test_a_container_that_is_given_the_variable_is_not() -> None:
+    assert made("docker run -e CUDA_VISIBLE_DEVICES image").warnings == ()
 
 
 def test_more_than_one_process_needs_a_launcher() -> None:
@@ -136,7 +98,6 @@ def test_what_carries_the_devices_itself_needs_no_variables() -> None:
 def test_a_session_that_may_be_there_already_is_warned_of() -> None:
     assert [said for said in made("screen python x.py").warnings if "session" in said]
     assert made("screen -dmS name python x.py").warnings == ()
-    assert made("flock lock -c 'torchrun x.py'").remarks[0].count("torchrun inside flock")
 
 
 def test_an_option_of_the_interpreter_is_not_one_of_env() -> None:

@@ -24,7 +24,7 @@ from gputui.planning.box import box_of
 from gputui.planning.fewest import fewest
 from gputui.planning.plan import plan
 from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
-from gputui.sources.simulated.boxes import BOXES, DGX_H100
+from gputui.sources.simulated.boxes import BOXES
 from gputui.system.files import state_folder, write_private
 from messages import lines_of
 from simnvml import SimulatedNvml
@@ -258,7 +258,7 @@ def test_every_box_can_be_planned_for(call: Call, name: str) -> None:
 
 
 def test_the_driver_itself_is_asked(call: Call, nvml_here: SimulatedNvml) -> None:
-    nvml_here.show_box(DGX_H100)
+    nvml_here.show_box(BOXES["dgx-h100"])
     assert len(call("plan", "gpt2", "--json").json["devices"]) == 8
 
 

@@ -18,14 +18,15 @@ from gputui.planning.files import NoLauncherError, Recipe, RecipeError
 from unit.builders import gpu
 from unit.calling import caller
 from unit.host_environments import Told
+from unit.planning_models import recipe
 
 PLAN = "plan/accelerate.yaml"
-FSDP = Recipe("fsdp2", 2, wrap="LlamaDecoderLayer")
+FSDP = recipe("fsdp2", 2, wrap="LlamaDecoderLayer")
 
 
-def made(recipe: Recipe, command: str, folder: str = "plan", **options: object) -> Prepared:
+def made(planned: Recipe, command: str, folder: str = "plan", **options: object) -> Prepared:
     words = LaunchOptions(tuple(shlex.split(command)), **options)  # type: ignore[arg-type]
-    return prepared(recipe, words, folder, Told())
+    return prepared(planned, words, folder, Told())
 
 
 def launched(plan: Prepared) -> Launch:
@@ -72,33 +73,33 @@ def test_the_command_names_the_file_and_what_the_file_decides_gives_way(typed: s
 def test_compose_starts_as_many_processes_as_the_file_says_and_has_no_warning(
     strategy: str, count: int
 ) -> None:
-    launch = launched(made(Recipe(strategy, count), "train.py"))
+    launch = launched(made(recipe(strategy, count), "train.py"))
     assert f"--num_processes={count}" in launch.argv and "--gpu_ids=all" in launch.argv
     assert launch.warnings == () and launch.refusal is None
     assert launch.settings is not None and launch.settings["num_processes"] == count
 
 
 def test_ddp_is_torchruns_and_one_device_pythons() -> None:
-    assert launched(made(Recipe("ddp", 2), "python train.py")).argv == (
+    assert launched(made(recipe("ddp", 2), "python train.py")).argv == (
         *("torchrun", "--standalone", "--nproc-per-node=2", "train.py"),
     )
-    assert launched(made(Recipe("single"), "torchrun --nproc-per-node=4 train.py")).argv == (
+    assert launched(made(recipe("single"), "torchrun --nproc-per-node=4 train.py")).argv == (
         *("python", "train.py"),
     )
 
 
 def test_a_number_of_processes_of_torchrun_is_the_recipes() -> None:
-    launch = launched(made(Recipe("ddp", 2), "torchrun --nproc-per-node=4 --max-restarts=1 train.py"))
+    launch = launched(made(recipe("ddp", 2), "torchrun --nproc-per-node=4 --max-restarts=1 train.py"))
     assert "--nproc-per-node=2" in launch.argv and "--max-restarts=1" in launch.argv
     assert launch.warnings == ()
 
 
 def test_processes_that_were_asked_for_give_way() -> None:
-    assert launched(made(Recipe("ddp", 2), "train.py", processes=4)).warnings == ()
+    assert launched(made(recipe("ddp", 2), "train.py", processes=4)).warnings == ()
 
 
 def test_a_users_own_configuration_of_accelerate_does_not_count_beside_ours() -> None:
-    plan = made(Recipe("ddp", 2), "accelerate launch --use_fsdp train.py")
+    plan = made(recipe("ddp", 2), "accelerate launch --use_fsdp train.py")
     launch = launched(plan)
     assert (launch.launcher, launch.refusal) == ("accelerate", None)
     assert launch.settings is not None and launch.settings["distributed_type"] == "MULTI_GPU"
@@ -116,7 +117,7 @@ def test_a_users_own_configuration_of_accelerate_does_not_count_beside_ours() ->
 )
 def test_checkpointing_that_is_in_the_file_is_not_on_the_line(given: str, left: str) -> None:
     """With both the Trainer refuses to start."""
-    plan = made(Recipe("fsdp2", 2, checkpointing=True), f"train.py {given}")
+    plan = made(recipe("fsdp2", 2, checkpointing=True), f"train.py {given}")
     assert command(plan) == shlex.join(
         shlex.split(f"accelerate launch --config_file {PLAN} train.py") + left.split()
     )
@@ -129,30 +130,30 @@ def test_checkpointing_that_is_in_the_file_is_not_on_the_line(given: str, left: 
 
 
 @pytest.mark.parametrize(
-    "recipe", [*(Recipe(name, 2, checkpointing=True) for name in ("zero2", "ddp", "tp2-fsdp2")), FSDP]
+    "planned", [*(recipe(name, 2, checkpointing=True) for name in ("zero2", "ddp", "tp2-fsdp2")), FSDP]
 )
-def test_checkpointing_that_no_file_has_stays_on_the_line(recipe: Recipe) -> None:
-    assert "--gradient_checkpointing" in command(made(recipe, "train.py --gradient_checkpointing"))
+def test_checkpointing_that_no_file_has_stays_on_the_line(planned: Recipe) -> None:
+    assert "--gradient_checkpointing" in command(made(planned, "train.py --gradient_checkpointing"))
 
 
 def test_deepspeeds_launcher_stays_and_the_script_gets_our_file() -> None:
-    plan = made(Recipe("zero2", 2), "deepspeed train.py --deepspeed old.json")
+    plan = made(recipe("zero2", 2), "deepspeed train.py --deepspeed old.json")
     assert command(plan) == "deepspeed train.py --deepspeed plan/deepspeed.json"
     assert not any("must be told" in note for note in plan.notes)
-    asked = made(Recipe("zero2", 2), "deepspeed train.py --deepspeed --deepspeed_config=old.json")
+    asked = made(recipe("zero2", 2), "deepspeed train.py --deepspeed --deepspeed_config=old.json")
     assert command(asked) == "deepspeed train.py --deepspeed --deepspeed_config=plan/deepspeed.json"
-    assert any("--deepspeed plan" in note for note in made(Recipe("zero2", 2), "deepspeed train.py").notes)
+    assert any("--deepspeed plan" in note for note in made(recipe("zero2", 2), "deepspeed train.py").notes)
 
 
 def test_a_file_that_the_script_is_told_of_is_ours_with_accelerate_too() -> None:
-    plan = made(Recipe("zero3", 2), "python train.py --deepspeed old.json")
+    plan = made(recipe("zero3", 2), "python train.py --deepspeed old.json")
     assert command(plan) == f"accelerate launch --config_file {PLAN} train.py --deepspeed plan/deepspeed.json"
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
 def test_a_command_that_asks_for_deepspeed_is_no_other_strategys(strategy: str) -> None:
     with pytest.raises(RecipeError):
-        made(Recipe(strategy, 2), "python train.py --deepspeed ds.json")
+        made(recipe(strategy, 2), "python train.py --deepspeed ds.json")
 
 
 @pytest.mark.parametrize(
@@ -160,20 +161,20 @@ def test_a_command_that_asks_for_deepspeed_is_no_other_strategys(strategy: str) 
 )
 def test_a_launcher_that_was_asked_for_is_not_replaced(strategy: str, launcher: str) -> None:
     with pytest.raises(RecipeError):
-        made(Recipe(strategy, 2), "train.py", launcher=launcher)
+        made(recipe(strategy, 2), "train.py", launcher=launcher)
 
 
 def test_with_the_launcher_that_was_asked_for_ddp_is_accelerates_too() -> None:
-    plan = made(Recipe("ddp", 2), "train.py", launcher="accelerate")
+    plan = made(recipe("ddp", 2), "train.py", launcher="accelerate")
     assert command(plan) == f"accelerate launch --config_file {PLAN} train.py"
 
 
 def test_a_command_that_was_planned_is_planned_again() -> None:
-    first = made(Recipe("ddp", 2), "train.py")
+    first = made(recipe("ddp", 2), "train.py")
     second = prepared(FSDP, first.options, "plan", Told())
     assert command(second) == f"accelerate launch --config_file {PLAN} train.py"
     assert command(prepared(FSDP, second.options, "plan", Told())) == command(second)
-    third = prepared(Recipe("ddp", 2), second.options, "plan", Told())
+    third = prepared(recipe("ddp", 2), second.options, "plan", Told())
     assert launched(third).settings is not None
 
 
@@ -188,7 +189,7 @@ def test_a_container_has_not_these_files() -> None:
 
 def test_a_pipeline_has_no_launch() -> None:
     with pytest.raises(NoLauncherError):
-        made(Recipe("pp2", 2), "train.py")
+        made(recipe("pp2", 2), "train.py")
 
 
 def test_without_a_command_there_are_files_only() -> None:
@@ -210,7 +211,7 @@ def test_of_a_command_that_starts_elsewhere_the_file_is_found_all_the_same() -> 
 
 
 def test_files_are_written_and_written_again_where_they_are_the_same(tmp_path: Path) -> None:
-    plan = made(Recipe("zero2", 2), "train.py", str(tmp_path / "a" / "b"))
+    plan = made(recipe("zero2", 2), "train.py", str(tmp_path / "a" / "b"))
     paths = write(plan)
     assert {path.name for path in paths} == {"accelerate.yaml", "deepspeed.json"}
     assert write(plan) == paths
@@ -219,7 +220,7 @@ def test_files_are_written_and_written_again_where_they_are_the_same(tmp_path: P
 
 @pytest.mark.parametrize("there", ["mine\n", ""])
 def test_another_file_is_not_lost_unless_that_is_said(tmp_path: Path, there: str) -> None:
-    plan = made(Recipe("zero2", 2), "train.py", str(tmp_path))
+    plan = made(recipe("zero2", 2), "train.py", str(tmp_path))
     (tmp_path / "deepspeed.json").write_text(there)
     with pytest.raises(FilesDifferError) as told:
         write(plan)
@@ -246,7 +247,7 @@ def test_the_line_is_the_one_that_run_would_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    plan = prepared(Recipe(strategy, 2), LaunchOptions(("train.py",)), str(tmp_path / "plan"))
+    plan = prepared(recipe(strategy, 2), LaunchOptions(("train.py",)), str(tmp_path / "plan"))
     write(plan)
     line = compose((gpu(1), gpu(0)), plan.options, os.environ).line
     call = caller(capsys)

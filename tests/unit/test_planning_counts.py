@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from gputui.planning.closed_forms import FAMILIES
+from gputui.planning.closed_forms import FAMILIES, closed_form
+from gputui.planning.fields import Fields
 from gputui.planning.model import Model, PlanningError, UnknownArchitectureError
 from unit.planning_configurations import small
 from unit.planning_models import (
@@ -86,6 +87,14 @@ def test_a_configuration_that_does_not_say_whether_embeddings_are_tied_is_tied_a
 
     assert tied("gemma") and tied("gpt2") and not tied("llama")
     assert tied("t5", tie_word_embeddings=False)
+
+
+def test_a_family_that_is_known_by_its_class_alone_is_counted_alike() -> None:
+    fields = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "use_qk_norm": True}
+    by_class = {**fields, "architectures": ["CohereForCausalLM"]}
+    named = model("cohere", **fields)
+    unnamed = closed_form(Fields(by_class, "config.json"), "unnamed")
+    assert (unnamed.parameters, unnamed.saved) == (named.parameters, named.saved)
 
 
 def test_what_is_counted_of_another_head_is_said() -> None:

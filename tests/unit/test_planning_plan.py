@@ -516,6 +516,6 @@ def with_remedy(remedy: Remedy, workload: Workload, strategy: Strategy) -> tuple
 def test_a_plan_takes_a_few_milliseconds() -> None:
     """The budget is 50 ms; a loaded machine is given five times as much."""
     for known in (LLAMA3_70B, model("deepseek_v3"), model("t5")):
-        began = time.perf_counter()
+        began = time.process_time()
         plan(known, AUTOCAST, h100s(16))
-        assert time.perf_counter() - began < 0.25
+        assert time.process_time() - began < 0.25

@@ -70,7 +70,7 @@ def test_a_folder_and_its_configuration_are_the_same_model(tmp_path: Path) -> No
 def test_a_configuration_without_a_model_type_is_known_by_its_class(tmp_path: Path) -> None:
     fields = {key: value for key, value in LLAMA.items() if key != "model_type"}
     (tmp_path / "config.json").write_text(json.dumps({**fields, "architectures": ["LlamaForCausalLM"]}))
-    assert read("config.json", tmp_path).family == "llama"
+    assert read("config.json", tmp_path).wrap_class == "LlamaDecoderLayer"
 
 
 def test_a_number_is_a_model_of_that_size(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_number_is_a_model_of_that_size(tmp_path: Path) -> None:
 
 def test_a_folder_called_like_a_number_is_the_folder(tmp_path: Path) -> None:
     configured(tmp_path / "8B")
-    assert read("8B", tmp_path).family == "llama"
+    assert read("8B", tmp_path).wrap_class == "LlamaDecoderLayer"
 
 
 @pytest.mark.parametrize(
@@ -278,4 +278,4 @@ def test_a_pipe_and_a_folder_in_place_of_a_file_do_not_stop_us(tmp_path: Path) -
 
 def test_the_defaults_of_a_family_are_those_of_its_class() -> None:
     assert (GPT2.hidden, GPT2.layers, GPT2.max_positions) == (768, 12, 1024)
-    assert LLAMA2_7B.head_dim == 128
+    assert (LLAMA2_7B.hidden, LLAMA2_7B.kv_heads) == (4096, 32)

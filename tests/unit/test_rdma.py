@@ -12,6 +12,7 @@ import sysfs
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.topology import Nic
 from gputui.system.rdma import Rdma
+from gputui.system.root import Root
 
 HOST, PORT, UP = "pci0000:15", "0000:15:01.0", "0000:16:00.0"
 SWITCH = (HOST, PORT, UP)
@@ -24,9 +25,9 @@ class Tree:
     """A /sys made by hand: a device hangs under its host bridge and every bridge that is named."""
 
     def __init__(self, root: Path, nodes: int = 2) -> None:
-        self.root = root
+        self.machine, self.root = Root(str(root)), root / "sys"
         for node in range(nodes):
-            (root / "devices" / "system" / "node" / f"node{node}").mkdir(parents=True)
+            (self.root / "devices" / "system" / "node" / f"node{node}").mkdir(parents=True)
 
     def hang(self, *path: str, node: int | str | bytes | None = 0) -> Path:
         """A PCI device, with what its file `numa_node` says; None: there is no such file."""
@@ -62,7 +63,7 @@ class Tree:
 
     def links(self, *gpus: str | None) -> LinkMatrix:
         """With NVML's bus ids of the GPUs, in eight digits and capitals."""
-        return Rdma(self.root).links(
+        return Rdma(self.machine).links(
             [gpu and f"{gpu.split(':', 1)[0]:>08}:{gpu[-7:]}".upper() for gpu in gpus]
         )
 
@@ -71,7 +72,7 @@ class Tree:
         return self.links(gpu)[0][0]
 
     def names(self) -> list[str]:
-        return [nic.name for nic in Rdma(self.root).nics()]
+        return [nic.name for nic in Rdma(self.machine).nics()]
 
 
 @pytest.fixture
@@ -292,13 +293,13 @@ def test_on_a_machine_of_one_node_nothing_is_on_another(tmp_path: Path, gpu: int
 @pytest.mark.parametrize("text", [None, "", "none", "0x1", "1 2", b"\xff\xfe", "-1", "-7"], ids=repr)
 def test_a_node_that_cannot_be_read_is_not_known(tree: Tree, text: Any) -> None:
     tree.nic("mlx5_0", *APART, node=text)
-    assert Rdma(tree.root).nics() == (Nic("mlx5_0", "00000000:49:00.0", None),)
+    assert Rdma(tree.machine).nics() == (Nic("mlx5_0", "00000000:49:00.0", None),)
 
 
 def test_a_node_s_file_that_is_a_folder_is_not_known(tree: Tree) -> None:
     tree.nic("mlx5_0", *APART, node=None)
     (tree.root / "devices").joinpath(*APART, "numa_node").mkdir()
-    assert Rdma(tree.root).nics()[0].numa_node is None
+    assert Rdma(tree.machine).nics()[0].numa_node is None
 
 
 # What each is.
@@ -316,7 +317,7 @@ def test_a_node_s_file_that_is_a_folder_is_not_known(tree: Tree) -> None:
 )
 def test_bus_ids_are_in_the_form_of_nvml(tree: Tree, path: tuple[str, ...], bus_id: str) -> None:
     tree.nic("mlx5_0", *path, node=1)
-    assert Rdma(tree.root).nics() == (Nic("mlx5_0", bus_id, 1),)
+    assert Rdma(tree.machine).nics() == (Nic("mlx5_0", bus_id, 1),)
 
 
 def test_names_are_in_the_order_of_their_numbers(tree: Tree) -> None:
@@ -343,14 +344,14 @@ def test_columns_are_in_the_order_of_the_names(tree: Tree) -> None:
 
 def test_a_machine_without_rdma_has_no_nics(tree: Tree) -> None:
     tree.hang(*GPU_PATH)
-    assert Rdma(tree.root).nics() == ()
+    assert Rdma(tree.machine).nics() == ()
     assert tree.links(GPU) == ()
     (tree.root / "class" / "infiniband").mkdir(parents=True)
     assert tree.links(GPU) == ()
 
 
 def test_no_sysfs_at_all_is_no_trouble(tmp_path: Path) -> None:
-    nowhere = Rdma(tmp_path / "none")
+    nowhere = Rdma(Root(str(tmp_path / "none")))
     assert (nowhere.nics(), nowhere.links(["00000000:18:00.0"])) == ((), ())
 
 
@@ -384,12 +385,12 @@ def test_a_gpu_that_is_not_in_the_tree_has_no_known_links(tree: Tree) -> None:
 def test_a_container_that_hides_network_devices_has_none(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where AppArmor masks /sys: looking at it is denied, also to root."""
     tree.nic("mlx5_0", *APART)
-    listdir = os.listdir
+    scandir = os.scandir
 
-    def denied(path: str) -> list[str]:
+    def denied(path: str) -> Any:
         if "infiniband" in path:
             raise PermissionError(13, "Permission denied", path)
-        return listdir(path)
+        return scandir(path)
 
-    monkeypatch.setattr(os, "listdir", denied)
-    assert Rdma(tree.root).nics() == ()
+    monkeypatch.setattr(os, "scandir", denied)
+    assert Rdma(tree.machine).nics() == ()

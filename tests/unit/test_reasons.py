@@ -10,8 +10,9 @@ import pytest
 from gputui.choosing.best import best
 from gputui.choosing.grouping import parse
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.simulated.spec import bridged, sockets, uniform
+from gputui.sources.simulated.spec import sockets, uniform
 from unit.builders import GIB, MIB, box, gpu, job
+from unit.simulated_gpus import bridged
 from unit.wired import indices, matrix, recorded, wired
 
 

@@ -19,10 +19,12 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of
-from gputui.sources.simulated.spec import bridged, sockets, uniform
+from gputui.sources.simulated.spec import sockets, uniform
 from gputui.sources.source import Want
+from gputui.system.root import Root
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
+from unit.simulated_gpus import bridged
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "topologies").glob("*.txt"))
 
@@ -52,7 +54,7 @@ class Computing:
         return self.look(sysfs.make(self.root, box))
 
     def look(self, root: Path) -> Snapshot:
-        source = NvmlSource(sysfs=root)
+        source = NvmlSource(root=Root(str(root.parent)))
         try:
             return source.read(Want.NAMES | Want.TOPOLOGY)
         finally:

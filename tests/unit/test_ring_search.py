@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from gputui.choosing.ring_search import (
     MAX_EXACT,
     bit_positions,
-    chains,
+    joined,
     packed,
     partitions,
     path_through,
-    rings,
     strongest_chain,
     strongest_ring,
 )
@@ -65,7 +64,9 @@ def test_the_sets_with_a_ring_are_those_in_which_one_is_found_by_trying(
 ) -> None:
     size = data.draw(st.integers(1, min(6, len(table))))
     parts = combinations(range(len(table)), size)
-    assert _sets(rings(table, least, size)) == {part for part in parts if _has_ring(table, part, least)}
+    assert _sets(joined(table, least, size, chain=False)) == {
+        part for part in parts if _has_ring(table, part, least)
+    }
 
 
 @given(_tables(), st.integers(0, 2), st.data())
@@ -75,12 +76,14 @@ def test_the_sets_with_a_chain_are_those_in_which_one_is_found_by_trying(
 ) -> None:
     size = data.draw(st.integers(1, min(5, len(table))))
     parts = combinations(range(len(table)), size)
-    assert _sets(chains(table, least, size)) == {part for part in parts if _has_chain(table, part, least)}
+    assert _sets(joined(table, least, size, chain=True)) == {
+        part for part in parts if _has_chain(table, part, least)
+    }
 
 
 def test_more_devices_than_there_are_have_neither_ring_nor_chain() -> None:
     table = [[1] * 3 for _ in range(3)]
-    assert rings(table, 0, 4) == chains(table, 0, 4) == 0
+    assert joined(table, 0, 4, chain=False) == joined(table, 0, 4, chain=True) == 0
 
 
 @given(st.integers(2, 8), st.data())
@@ -91,7 +94,7 @@ def test_the_sets_of_disjoint_parts_are_those_that_can_be_parted(count: int, dat
     every = list(combinations(range(count), size))
     parts = data.draw(st.sets(st.sampled_from(every)))
     number = sum(1 << sum(1 << i for i in part) for part in parts)
-    assert _sets(packed(number, count, times)) == {
+    assert _sets(packed(number, count, size, times)) == {
         chosen
         for chosen in combinations(range(count), size * times)
         if any(set(each) <= parts for each in every_partition(chosen, size))

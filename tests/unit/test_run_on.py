@@ -20,7 +20,7 @@ import pytest
 
 from confinement import box_of_eight, needs_landlock, script
 from e2e.terminal import Terminal
-from gputui.jobs.job import Job
+from gputui.inventory.job import Job
 from gputui.jobs.store import all_jobs
 from simnvml import SimulatedNvml
 from ssh_boxes import PROGRAMS, SshBoxes
@@ -239,6 +239,32 @@ def test_ctrl_c_reaches_the_command(remote: Remote) -> None:
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == b"caught\n"
         assert process.wait(60) == 5
+
+
+@pytest.mark.parametrize("call", ["run", "attach"])
+def test_three_ctrl_c_leave_a_job_that_does_not_hear_them(remote: Remote, call: str) -> None:
+    ignores = ("-n", "1", "--", "sh", "-c", "trap '' INT; echo ready; exec sleep 600")
+    if call == "attach":
+        remote.run("--detach", *ignores)
+        words = ["jobs", "attach", f"{remote.name}:{remote.known()[0].id}"]
+    else:
+        words = ["run", "--on", remote.name, "--directory", ".", *ignores]
+    with subprocess.Popen(
+        [*GPUTUI, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=remote.environ,
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+            until(lambda: process.send_signal(signal.SIGINT) or process.poll() is not None)
+            assert process.returncode == 130
+            assert process.stderr is not None
+            assert remote.name in process.stderr.read().decode().splitlines()[-1]
+        finally:
+            process.kill()
+    assert remote.state() == "running"
 
 
 def test_a_client_that_is_killed_leaves_the_job_running(remote: Remote, tmp_path: Path) -> None:

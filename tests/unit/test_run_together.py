@@ -160,6 +160,23 @@ def test_ctrl_c_reaches_both(pair: BoxPair) -> None:
 
 
 @needs_ssh
+def test_three_ctrl_c_leave_jobs_that_do_not_hear_them(pair: BoxPair) -> None:
+    pair.torchrun("trap '' INT; echo re''ady; exec sleep 600")
+    with pair.start("-n", "1", *TORCHRUN) as process:
+        try:
+            assert process.stdout is not None
+            for _ in "ab":
+                process.stdout.readline()
+            until(lambda: process.send_signal(signal.SIGINT) or process.poll() is not None)
+            assert process.returncode == 130
+            assert process.stderr is not None
+            assert f"--hosts {pair.both}" in process.stderr.read().decode()
+        finally:
+            process.kill()
+    assert pair.states() == [["running"], ["running"]]
+
+
+@needs_ssh
 def test_a_connection_that_is_lost_stops_no_job(pair: BoxPair, tmp_path: Path) -> None:
     pair.torchrun(f"echo re''ady; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo end")
     with pair.start("-n", "1", *TORCHRUN) as process:

@@ -27,6 +27,7 @@ from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import Want
+from gputui.system.root import Root
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 from unit.calling import Call, best_on_screen
@@ -67,7 +68,7 @@ class Look:
 
     def screen(self, count: int) -> list[int]:
         """What `b` selects, pressed so often."""
-        return best_on_screen(NvmlSource(sysfs=self.root), count)
+        return best_on_screen(NvmlSource(root=Root(str(self.root.parent))), count)
 
 
 Ask = Callable[[Call, int], "list[int] | None"]
@@ -178,7 +179,7 @@ def test_a_claim_that_comes_between_two_readings_changes_no_key(look: Look, own_
     look.show(BOXES["dgx-h100"])
     environ = {"GPUTUI_CLAIMS": str(own_claims)}
     ticket = own_place(environ) / f"wait.1.{new_token()}.ticket"
-    source = WithClaims(NvmlSource(sysfs=look.root), environ)
+    source = WithClaims(NvmlSource(root=Root(str(look.root.parent))), environ)
     try:
         before = source.read(Want.VERDICT | Want.WHOLE)
         ticket.touch()

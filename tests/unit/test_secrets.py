@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.allocating.queue import waiters
-from gputui.jobs.job import WORDS
+from gputui.inventory.job import WORDS
 from gputui.jobs.store import all_jobs
 from gputui.launching.secrets import program_and_script, secret_word, without_secrets
 from unit.claims_support import Box, Take, until

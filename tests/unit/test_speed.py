@@ -18,13 +18,13 @@ from gputui.inventory.device import Device
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
-from gputui.sources.simulated.models import A100, RTX_3090_GPU, RTX_4090_GPU
 from gputui.sources.simulated.spec import Gpu, sockets
 from gputui.sources.source import Want
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 from unit.builders import box, gpu
 from unit.claims_support import Box
+from unit.simulated_gpus import A100, RTX_3090_GPU, RTX_4090_GPU
 from unit.test_nvml import called, calls
 from unit.unlike_boxes import A6000, T400, idle_box, seen
 from unit.wired import A100 as OLD

@@ -83,26 +83,6 @@ def test_a_clock_that_is_set_back_leaves_nothing_in_the_future() -> None:
     assert [value for value in _read(far_back, 12 * 3600, 50) if value is not None] == [30]
 
 
-@given(
-    st.lists(
-        st.tuples(st.one_of(st.integers(0, 14), st.integers(0, 4000)), st.integers(0, 100)), max_size=60
-    ),
-    st.sampled_from([(60, 7), (60, 150), (300, 70), (900, 113), (3600, 90), (10_800, 150), (43_200, 60)]),
-)
-@settings(max_examples=40, deadline=None)
-def test_columns_that_are_remembered_are_those_that_are_computed_anew(
-    film: list[tuple[int, int]], shape: tuple[int, int]
-) -> None:
-    store, second = Store(), 0
-    for step, load in film:
-        second += step
-        timelines = store.after(box(gpu(0, utilization=load), time=NOW + second), 1.0)
-        shown = _read(timelines, *shape)
-        store.drawn.clear()
-        assert shown == _read(timelines, *shape)
-        assert shown[-1] is not None and len(shown) == shape[1]
-
-
 @pytest.mark.parametrize("columns", [1, 59, 60, 97, 300])
 def test_a_moment_falls_into_the_column_that_begins_with_it(columns: int) -> None:
     span = Span.at(NOW + 12.3, 300, columns)

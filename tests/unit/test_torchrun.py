@@ -191,14 +191,6 @@ def test_what_the_command_says_of_the_meeting_is_kept_and_nobody_else_is_to_be_s
 # Processes.
 
 
-@pytest.mark.parametrize("word", ["cpu", "xpu"])
-def test_a_word_that_counts_something_else_is_a_warning(word: str) -> None:
-    launch = made(f"torchrun --nproc-per-node={word} x.py")
-    (warning,) = launch.warnings
-    assert warning.startswith(f"--nproc-per-node={word} in the command ")
-    assert made(f"torchrun --nproc-per-node={word} x.py", 0).warnings == ()
-
-
 def test_more_processes_than_devices_can_be_asked_for() -> None:
     launch = made("torchrun x.py", processes=4)
     assert "--nproc-per-node=4" in launch.argv

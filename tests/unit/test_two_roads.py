@@ -14,6 +14,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import Want
 from gputui.system.processes import Owner, ProcessTable
+from gputui.system.root import Root
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 
@@ -65,7 +66,7 @@ def test_both_roads_give_the_same_snapshot(
     truth = at(box, elapsed, OPENED)
     nvml_here.show_box(healthy, elapsed, OPENED)
     directory = Directory(at(healthy, elapsed, OPENED))
-    source = NvmlSource(directory, clock=lambda: OPENED + elapsed, sysfs=tmp_path)
+    source = NvmlSource(directory, clock=lambda: OPENED + elapsed, root=Root(str(tmp_path)))
     source.read()
     nvml_here.show(truth, box)
     seen = source.read()

@@ -16,7 +16,7 @@ from gputui.allocating.allocation import Allocation
 from gputui.allocating.queue import waiters
 from gputui.allocating.request import Request
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.jobs.job import Job
+from gputui.inventory.job import Job
 from gputui.jobs.process_tree import alive
 from gputui.jobs.stop import stop
 from gputui.jobs.store import all_jobs

@@ -118,6 +118,8 @@ def test_what_is_behind_a_wrapper_is_completed_there(before: str) -> None:
         "dotenv",
         "direnv",
         "doas",
+        "sudo",
+        "systemd-run",
         "tox",
         "pixi run --clean-env",
         "singularity run -ec",
@@ -277,14 +279,10 @@ def test_variables_that_are_set_on_the_way_are_known(text: str, found: object) -
         *((text, True) for text in ("singularity exec --nv -C img", "apptainer run --compat img")),
         *((text, True) for text in ("nsys profile --inherit-environment=false", "nsys profile -n false")),
         *((text, True) for text in ("sudo --preserve-env=HF_TOKEN", "dotenv run --", "direnv exec .")),
-        *(
-            (text, False)
-            for text in ("pixi run -e gpu", "apptainer exec --nv img", "nsys profile -n true -o e")
-        ),
-        *((text, False) for text in ("env", "env B=-i", "env -uvirtual", "sudo -E", "sudo --preserve-env=A")),
-        *((text, False) for text in ("sudo --preserve-env=HOME,A", "sudo --preserve-env", "sudo -HE", "")),
-        *((text, False) for text in ("sudo -u bob -nE", "systemd-run --user --scope", "nohup nice -n 5")),
-        *((text, False) for text in ("dotenv run --no-override", "sudo A=5,4", "env -i A=5,4")),
+        *((text, False) for text in ("pixi run -e gpu", "apptainer exec --nv img", "nsys profile -o e")),
+        *((text, True) for text in ("sudo -E", "sudo --preserve-env=A", "systemd-run --user --scope")),
+        *((text, False) for text in ("env", "env B=-i", "env -uvirtual", "nohup nice -n 5", "")),
+        *((text, False) for text in ("sudo A=5,4", "env -i A=5,4")),
     ],
 )
 def test_behind_a_wrapper_that_hides_the_variables_they_are_set_again(text: str, is_hidden: bool) -> None:
@@ -329,7 +327,7 @@ def test_a_line_of_ours_is_taken_back_without_a_word() -> None:
         ("nsys profile -e A=2,C=1", "nsys profile -e A=2,C=1 env B=x A=5,4"),
         ("nice env A=2 C=1", "nice env A=5,4 C=1"),
         ("env -u A", "env -u A env B=x A=5,4"),
-        ("sudo -E A=2", "sudo -E A=5,4"),
+        ("sudo -E A=2", "sudo -E env B=x A=5,4"),
         ("direnv exec . env A=2", "direnv exec . env env B=x A=5,4"),
     ],
 )

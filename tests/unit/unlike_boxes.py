@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.simulated.models import A100, NO_NUMA, RTX_3090_GPU, RTX_4090_GPU
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.spec import Box, Gpu, uniform
 from unit.builders import NOW
+from unit.simulated_gpus import A100, NO_NUMA, RTX_3090_GPU, RTX_4090_GPU
 
 T400 = Gpu(
     name="NVIDIA T400 4GB",

@@ -117,7 +117,7 @@ def route(launch: Launch, environment: Mapping[str, str], python: str | None = N
     """The way to the interpreter of `launch`, started with `environment`. Raises RouteError."""
     prefix, command = unwrap(launch.argv)
     launcher = recognised(command) if command else None
-    if isinstance(launcher, ScriptLauncher) and launcher.own_choice:
+    if isinstance(launcher, ScriptLauncher) and launcher.chooses_devices:
         missing = missing_program(launch, environment)
         if missing is not None:
             raise RouteError(missing)

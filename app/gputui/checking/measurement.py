@@ -123,45 +123,6 @@ class Measured:
         parts += [self.all_reduce.verified] if self.all_reduce else []
         return not self.problems and all(parts)
 
-    def to_document(self) -> dict[str, Any]:
-        """JSON-ready values: bytes, seconds, GB/s."""
-        reduced = self.all_reduce
-        return {
-            "devices": list(self.devices),
-            "copies": [
-                {
-                    "source": each.source,
-                    "target": each.target,
-                    "gb_per_s": _rounded(each.gb_per_s),
-                    "latency_s": each.latency,
-                    "peer_access": each.peer,
-                    "verified": each.verified,
-                    "sizes": _points(each.points),
-                }
-                for each in self.copies
-            ],
-            "all_reduce": reduced
-            and {
-                "backend": reduced.backend,
-                "processes": reduced.ranks,
-                "algorithm_gb_per_s": _rounded(reduced.algorithm),
-                "bus_gb_per_s": _rounded(reduced.bus),
-                "verified": reduced.verified,
-                "sizes": _points(reduced.points),
-            },
-            "skipped": [{"device": key, "why": why} for key, why in self.skipped],
-            "remarks": list(self.remarks),
-            "problems": list(self.problems),
-        }
-
-
-def _rounded(speed: float | None) -> float | None:
-    return None if speed is None else round(speed, 3)
-
-
-def _points(points: tuple[Point, ...]) -> list[dict[str, Any]]:
-    return [{"bytes": each.size, "seconds": each.seconds} for each in points]
-
 
 _Seconds = Annotated[float, check(float, bool, "a time")]
 _Points = Annotated[

@@ -1,27 +1,36 @@
-"""The proof of a plan: what transformers, torch and DeepSpeed of the training's own Python say of a model."""
+"""What transformers, torch and DeepSpeed of the training's own Python say of a model.
+
+`prove` asks them for the proof of a plan; `meta_model` asks for an architecture without a closed form.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypeVar
 
 from gputui.checking import SCRIPTS
 from gputui.checking.check import SECONDS
+from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.typed_json import DocumentError, Record, few
+from gputui.inventory.typed_json import DocumentError, Form, Positive, Record, text
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
 from gputui.planning.estimators import Estimate
+from gputui.planning.model import Model, PlanningError
+from gputui.planning.reading import configuration, shaped
+from gputui.planning.safetensors import Count
 from gputui.planning.workload import Precision
 from gputui.system import child_process as process
 
-PARTS = ("weights", "gradients", "optimizer", "buffers", "activations", "temporary")
-"""What memory is for, as torch's tracker divides it; temporary: gradients of activations, and the like."""
+T = TypeVar("T")
+
+COUNTING = 60.0
+"""Seconds for counting alone: transformers from a cold network file system takes half a minute to import."""
 
 _MOST_ERROR = 500
 
@@ -37,12 +46,66 @@ class Step:
     checkpointing: bool = False
 
 
+Shown = Annotated[str, Form(lambda value: printable(text(value)))]
+
+
 @dataclass(frozen=True, slots=True)
-class Tracked:
-    """The peak of a step by torch's memory tracker: bytes, and what of them is for what (`PARTS`)."""
+class Counted:
+    """What transformers made of a configuration.
+
+    versions       of torch and transformers
+    architecture   the class of the model
+    parameters     tied ones once
+    largest_layer  parameters of the largest module without those inside it, as DeepSpeed means it
+    wrap_class, blocks, largest_block
+                   the class of its transformer blocks, as `Model`; None and 0 where it names none
+    """
+
+    versions: dict[str, Shown]
+    architecture: Shown
+    parameters: Positive
+    largest_layer: Positive
+    wrap_class: Shown | None
+    blocks: int
+    largest_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimates:
+    estimates: tuple[Estimate, ...]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Tracked:
+    """The peak of a step by torch's memory tracker: bytes. `without` are settings that were left out."""
 
     peak: int
-    parts: tuple[tuple[str, int], ...]
+    without: tuple[str, ...]
+
+
+_COUNTED, _ESTIMATES, _TRACKED = Record(Counted), Record(_Estimates), Record(_Tracked)
+
+
+class _NoAnswerError(Exception):
+    """Why a part was not answered, in one line. `told`: by the script itself."""
+
+    def __init__(self, why: str, told: bool) -> None:
+        super().__init__(why)
+        self.told = told
+
+
+def _answer(folder: Path, part: str, ended: process.Ended, record: Record[T]) -> T:
+    """The answer to one part. Raises _NoAnswerError, and DocumentError for an answer that is none."""
+    if (folder / f"{part}.json").exists():
+        return record.read(process.read_answer(folder / f"{part}.json"))
+    try:
+        with (folder / f"{part}.error").open(encoding="utf-8", errors="replace") as file:
+            lines = file.read(_MOST_ERROR).splitlines() or ["failed"]
+    except OSError:
+        why = ended.trouble or f"the interpreter ended without answering: {ended.last_line}"
+        raise _NoAnswerError(why, told=False) from None
+    raise _NoAnswerError(lines[0].strip(), told=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +113,9 @@ class PlanProof:
     """All that the training's Python said. None or empty: not known there.
 
     name           of the class of the model in transformers
-    parameters     tied ones once
-    largest_layer  parameters of the largest module without those inside it, as DeepSpeed means it
-    wrap           classes of layers (`_no_split_modules`) that the model has
+    parameters, largest_layer
+                   as `Counted`
+    peak           bytes of a step by torch's memory tracker
     versions       of torch, transformers and deepspeed
     remarks        why there is less than one would expect, though nothing failed
     problems       what failed
@@ -61,17 +124,11 @@ class PlanProof:
     name: str | None = None
     parameters: int | None = None
     largest_layer: int | None = None
-    wrap: tuple[str, ...] = ()
-    tracked: Tracked | None = None
+    peak: int | None = None
     estimates: tuple[Estimate, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     remarks: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-
-    def to_document(self) -> dict[str, Any]:
-        """JSON-ready values; bytes."""
-        tracked = self.tracked and {"peak": self.tracked.peak, "parts": dict(self.tracked.parts)}
-        return {**asdict(self), "wrap": list(self.wrap), "tracked": tracked, "versions": dict(self.versions)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +158,20 @@ class Difference:
 
 def differences(proof: PlanProof, closed: ClosedForms) -> tuple[Difference, ...]:
     """Every number that both know, those that agree too."""
-    told = {(each.stage, each.offload): each for each in proof.estimates}
-    pairs = [
-        ("parameters", closed.parameters, proof.parameters),
-        ("largest_layer", closed.largest_layer, proof.largest_layer),
-        ("peak", closed.peak, proof.tracked.peak if proof.tracked else None),
-    ]
-    for each in closed.estimates:
-        other = told.get((each.stage, each.offload))
-        if other is not None:
-            pairs.append((f"zero{each.stage} gpu, offload {each.offload}", each.gpu, other.gpu))
-            pairs.append((f"zero{each.stage} cpu, offload {each.offload}", each.cpu, other.cpu))
+    ours, theirs = _numbers(closed), _numbers(proof)
+    both = ((what, ours[what], theirs.get(what)) for what in ours)
     return tuple(
-        Difference(what, ours, theirs)
-        for what, ours, theirs in pairs
-        if ours is not None and theirs is not None
+        Difference(what, one, other) for what, one, other in both if one is not None and other is not None
     )
+
+
+def _numbers(side: PlanProof | ClosedForms) -> dict[str, int | None]:
+    """What one side says, by `Difference.what`."""
+    found = {what: getattr(side, what) for what in ("parameters", "largest_layer", "peak")}
+    for each in side.estimates:
+        found[f"zero{each.stage} gpu, offload {each.offload}"] = each.gpu
+        found[f"zero{each.stage} cpu, offload {each.offload}"] = each.cpu
+    return found
 
 
 def prove(
@@ -149,102 +204,104 @@ def prove(
     model = os.path.abspath(step.model) if Path(step.model).exists() else step.model  # noqa: PTH100
     spec = {**asdict(step), "model": model, "devices": devices, "seconds": seconds}
     with process.answers() as folder:
-        argv = (*found.argv, str(SCRIPTS / "plan_proof.py"), str(folder), json.dumps(spec))
+        argv = (*found.argv, _SCRIPT, str(folder), json.dumps(spec))
         ended = process.run(argv, environment, launch.directory, seconds, cancelled)
         proof = read(folder, ended)
     return replace(proof, remarks=(found.doubt, *proof.remarks)) if found.doubt else proof
 
 
-def read(folder: Path, ended: process.Ended) -> PlanProof:
-    """Whatever the child answered, also where something else failed. Raises nothing for what it wrote."""
-    proof, remarks, problems = PlanProof(), list[str](), list[str]()
-    for part, taken in (("model", _model), ("estimates", _estimates), ("tracked", _tracked)):
-        try:
-            if (folder / f"{part}.json").exists():
-                proof = taken(process.read_answer(folder / f"{part}.json"), proof)
-                continue
-        except DocumentError as error:
-            problems.append(f"{part}: the answer cannot be read: {error}")
-            continue
-        told = _error(folder / f"{part}.error")
-        why = told or ended.trouble or f"the interpreter ended without answering: {ended.last_line}"
-        if part == "model" and not why.startswith("ModuleNotFoundError"):
-            problems.append(why)
-        else:
-            # Libraries that are not there, and functions of theirs that are private, need not be.
-            remarks.append(f"{_WITHOUT[part]}: {why}")
-        if part == "model" or told is None:
-            # What comes after it was not asked for.
-            break
-    return replace(proof, remarks=(*proof.remarks, *remarks), problems=tuple(problems))
-
-
+_SCRIPT = str(SCRIPTS / "plan_proof.py")
 _WITHOUT = {
     "model": "no proof without transformers",
     "estimates": "no estimates of DeepSpeed's",
     "tracked": "no step was tracked",
 }
+"""The parts of an answer in their order, and what is said where one is missing."""
 
 
-def _error(path: Path) -> str | None:
-    """The line that says what went wrong; None where nothing does."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            lines = file.read(_MOST_ERROR).splitlines()
-    except OSError:
-        return None
-    return lines[0].strip() if lines else "failed"
+def read(folder: Path, ended: process.Ended) -> PlanProof:
+    """Whatever the child answered, also where something else failed. Raises nothing for what it wrote."""
+    proof, remarks, problems = PlanProof(), list[str](), list[str]()
+    for part, without in _WITHOUT.items():
+        try:
+            if part == "model":
+                counted = _answer(folder, part, ended, _COUNTED)
+                proof = PlanProof(
+                    counted.architecture,
+                    counted.parameters,
+                    counted.largest_layer,
+                    versions=tuple(counted.versions.items()),
+                )
+            elif part == "estimates":
+                told = _answer(folder, part, ended, _ESTIMATES)
+                versions = (*proof.versions, ("deepspeed", told.version))
+                proof = replace(proof, estimates=told.estimates, versions=versions)
+            else:
+                tracked = _answer(folder, part, ended, _TRACKED)
+                proof = replace(proof, peak=tracked.peak)
+                if tracked.without:
+                    remarks.append(f"tracked without attention dropout ({', '.join(tracked.without)})")
+        except DocumentError as error:
+            problems.append(f"{part}: the answer cannot be read: {error}")
+        except _NoAnswerError as error:
+            if part == "model" and not str(error).startswith("ModuleNotFoundError"):
+                problems.append(str(error))
+            else:
+                # Libraries that are not there, and functions of theirs that are private, need not be.
+                remarks.append(f"{without}: {error}")
+            if part == "model" or not error.told:
+                # What comes after it was not asked for.
+                break
+    return replace(proof, remarks=tuple(remarks), problems=tuple(problems))
 
 
-@dataclass(frozen=True, slots=True)
-class _Versions:
-    torch: str
-    transformers: str
+def count(
+    python: Sequence[str],
+    environment: Mapping[str, str],
+    place: Path,
+    *,
+    seconds: float = COUNTING,
+    cancelled: threading.Event | None = None,
+) -> Counted:
+    """Let the interpreter `python` (its argv) count the model of the folder or config.json `place`.
+
+    Raises PlanningError, one line: no transformers, no answer in time, an architecture that it does not know.
+    """
+    spec = {"model": str(place.absolute()), "seconds": seconds}
+    with process.answers() as folder:
+        argv = (*python, _SCRIPT, str(folder), json.dumps(spec))
+        ended = process.run(argv, environment, None, seconds, cancelled)
+        try:
+            return _answer(folder, "model", ended, _COUNTED)
+        except (DocumentError, _NoAnswerError) as error:
+            remedy = ": install it there, or give --parameters N" if "No module named" in str(error) else ""
+            raise PlanningError(
+                f"the training Python could not count the model: {printable(str(error))}{remedy}"
+            ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Estimates:
-    estimates: tuple[Estimate, ...]
-    version: str
+def meta_model(
+    python: Sequence[str],
+    environment: Mapping[str, str],
+    place: Path,
+    name: str,
+    *,
+    seconds: float = COUNTING,
+    cancelled: threading.Event | None = None,
+) -> Model:
+    """The model of `place` (a folder or a config.json) with exact counts, its activations like Llama's.
 
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    peak: int
-    parts: dict[str, int]
-    without: tuple[str, ...]
-
-
-_MODEL = Record(
-    PlanProof,
-    "class=name parameters largest_layer wrap versions",
-    "",
-    name=str,
-    parameters=int,
-    largest_layer=int,
-    versions=_Versions,
-    wrap=few(str, 64),
-)
-_ESTIMATES, _STEP = Record(_Estimates), Record(_Step)
-
-
-def _model(answer: Any, proof: PlanProof) -> PlanProof:
-    facts = _MODEL.facts(answer)
-    versions = facts.pop("versions")
-    told = ("torch", versions.torch), ("transformers", versions.transformers)
-    return replace(proof, versions=told, **facts)
-
-
-def _estimates(answer: Any, proof: PlanProof) -> PlanProof:
-    told = _ESTIMATES.read(answer)
-    version = ("deepspeed", told.version)
-    return replace(proof, estimates=told.estimates, versions=(*proof.versions, version))
-
-
-def _tracked(answer: Any, proof: PlanProof) -> PlanProof:
-    step = _STEP.read(answer)
-    if missing := [name for name in PARTS if name not in step.parts]:
-        raise DocumentError(f"{missing[0]!r} is missing", "parts")
-    tracked = Tracked(step.peak, tuple((name, step.parts[name]) for name in PARTS))
-    without = f"tracked without attention dropout ({', '.join(step.without)})"
-    return replace(proof, tracked=tracked, remarks=(*proof.remarks, *([without] if step.without else [])))
+    Raises PlanningError as `count` does.
+    """
+    counted = count(python, environment, place, seconds=seconds, cancelled=cancelled)
+    model = shaped(Count(counted.parameters, counted.largest_layer), name, configuration(place))
+    exact = replace(
+        model,
+        architecture=counted.architecture,
+        wrap_class=counted.wrap_class,
+        counted="transformers",
+        notices=(*model.notices, f"counted by transformers {counted.versions.get('transformers', '?')}"),
+    )
+    if not counted.blocks:
+        return exact
+    return replace(exact, blocks=counted.blocks, largest_block=counted.largest_block)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
-from gputui.checking.measurement import Measured
-from gputui.checking.report import Comparison, Report
+from gputui.checking.answer import Driver, Framework, SeenDevice
+from gputui.checking.measurement import AllReduce, Copy, Measured, Point
+from gputui.checking.report import Comparison, Report, Variable
 from gputui.choosing.bandwidth import bandwidth
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, MIB, printable, short_name
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
-from gputui.inventory.typed_json import as_text
+from gputui.inventory.typed_json import Command, Form, Record, as_text
 
 SCHEMA = 1
 
@@ -71,9 +72,16 @@ def _as_chosen(device: Device | None) -> tuple[str, str, str, str]:
     return f"({device.uuid})" if device.uuid else "-", f"({device.pci_bus_id or '-'})", "-", "-"
 
 
+_VARIABLE = Record(Variable, "name launch seen equal", launch=Command | None, seen=Command | None, equal=bool)
+_TORCH = Record(Framework, "version cuda hip error")
+_DRIVER = Record(Driver, "version code error")
+_SEEN = Record(SeenDevice, "uuid pci_bus_id=bus name memory_total=memory")
+
+
 def to_document(report: Report) -> dict[str, Any]:
     """JSON-ready values. Memory in bytes; unknown is null."""
     seen = report.seen
+    own = seen and seen.framework
     return {
         "schema": SCHEMA,
         "equal": report.equal,
@@ -86,58 +94,33 @@ def to_document(report: Report) -> dict[str, Any]:
             "doubt": report.doubt,
             "processes": report.ranks if seen else None,
         },
-        "torch": None if seen is None or seen.torch is None else {
-            "version": seen.torch.version,
-            "cuda": seen.torch.cuda,
-            "hip": seen.torch.hip,
-            "error": seen.torch.error,
-        },
-        "framework": None if seen is None or seen.framework is None else {
-            "name": seen.framework.name,
-            "version": seen.framework.version,
-            "error": seen.framework.error,
-            "devices": len(seen.framework.devices),
+        "torch": seen and seen.torch and _TORCH.write(seen.torch),
+        "framework": seen and own and {
+            "name": own.name,
+            "version": own.version,
+            "error": own.error,
+            "devices": len(own.devices),
             "told_by": "driver" if seen.told_by_driver else "framework",
         },
-        "driver": None if seen is None else {
-            "version": seen.driver.version,
-            "code": seen.driver.code,
-            "error": seen.driver.error,
-            "devices": len(seen.driver.devices),
-        },
-        "devices": [_device(report, number, each) for number, each in enumerate(report.comparisons)],
-        "environment": [
+        "driver": seen and {**_DRIVER.write(seen.driver), "devices": len(seen.driver.devices)},
+        "devices": [
             {
-                "name": each.name,
-                "launch": as_text(each.launch),
-                "seen": as_text(each.seen),
-                "equal": each.equal,
+                "cuda": number,
+                "device": report.vendor.device(number),
+                "state": each.state,
+                "why": each.why or None,
+                "chosen": each.chosen and {
+                    "index": each.chosen.index,
+                    "uuid": each.chosen.uuid or None,
+                    "pci_bus_id": each.chosen.pci_bus_id,
+                    "parent": each.chosen.parent,
+                    "name": each.chosen.name,
+                },
+                "seen": each.seen and _SEEN.write(each.seen),
             }
-            for each in report.variables
+            for number, each in enumerate(report.comparisons)
         ],
-    }  # fmt: skip
-
-
-def _device(report: Report, number: int, each: Comparison) -> dict[str, Any]:
-    device, seen = each.chosen, each.seen
-    return {
-        "cuda": number,
-        "device": report.vendor.device(number),
-        "state": each.state,
-        "why": each.why or None,
-        "chosen": device and {
-            "index": device.index,
-            "uuid": device.uuid or None,
-            "pci_bus_id": device.pci_bus_id,
-            "parent": device.parent,
-            "name": device.name,
-        },
-        "seen": seen and {
-            "uuid": seen.uuid,
-            "pci_bus_id": seen.bus,
-            "name": seen.name,
-            "memory_total": seen.memory,
-        },
+        "environment": [_VARIABLE.write(each) for each in report.variables],
     }  # fmt: skip
 
 
@@ -208,9 +191,29 @@ def _size(amount: int) -> str:
     return f"{amount // MIB} MiB" if amount >= MIB else f"{amount // 1024} KiB"
 
 
+_Speed = Annotated[float, Form(float, lambda speed: round(speed, 3))]
+_POINT = Record(Point, "bytes=size seconds")
+_COPY = Record(
+    Copy, "source target gb_per_s latency_s=latency peer_access=peer verified sizes=points",
+    gb_per_s=_Speed, latency=float,
+)  # fmt: skip
+_ALL_REDUCE = Record(
+    AllReduce,
+    "backend processes=ranks algorithm_gb_per_s=algorithm bus_gb_per_s=bus verified sizes=points",
+    algorithm=_Speed, bus=_Speed,
+)  # fmt: skip
+
+
 def to_measured_document(measured: Measured, snapshot: Snapshot) -> dict[str, Any]:
-    """`Measured.to_document`, each copy with the model's GB/s."""
-    document = measured.to_document()
-    for each in document["copies"]:
-        each["modelled_gb_per_s"] = _modelled(snapshot, each["source"], each["target"])
-    return document
+    """JSON-ready values: bytes, seconds, GB/s, those of each copy also as the link is modelled."""
+    return {
+        "devices": list(measured.devices),
+        "copies": [
+            {**_COPY.write(each), "modelled_gb_per_s": _modelled(snapshot, each.source, each.target)}
+            for each in measured.copies
+        ],
+        "all_reduce": measured.all_reduce and _ALL_REDUCE.write(measured.all_reduce),
+        "skipped": [{"device": key, "why": why} for key, why in measured.skipped],
+        "remarks": list(measured.remarks),
+        "problems": list(measured.problems),
+    }

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gputui.checking.meta_model import meta_model
+from gputui.checking.plan_proof import meta_model
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.training_words import Training

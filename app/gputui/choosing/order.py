@@ -16,10 +16,9 @@ from gputui.choosing.pair_scores import PairScores, SubsetSums
 from gputui.choosing.ring_search import (
     MAX_EXACT,
     bit_positions,
-    chains,
+    joined,
     partitions,
     path_through,
-    rings,
     strongest_ring,
 )
 from gputui.choosing.sets import RankedSet
@@ -112,7 +111,7 @@ def _partitions(
     if len(members) > MAX_EXACT:
         return
     inside = pairs.subset(members)
-    parts = (chains if chain else rings)(inside.rank, least, size)
+    parts = joined(inside.rank, least, size, chain)
     for path in partitions(parts, len(members), len(members) // size, SubsetSums(inside).score):
         yield tuple(tuple(members[place] for place in bit_positions(part)) for part in path)
 

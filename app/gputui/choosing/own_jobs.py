@@ -8,10 +8,10 @@ from gputui.choosing.verdict import ClaimedBy, UsedBy, Verdict
 from gputui.inventory.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from gputui.inventory.job_summary import JobSummary
+    from gputui.inventory.job import Job
 
 
-def own_job_on(snapshot: Snapshot, verdict: Verdict, key: str) -> JobSummary | None:
+def own_job_on(snapshot: Snapshot, verdict: Verdict, key: str) -> Job | None:
     """The user's own running job that is all there is to say of a device; None where there is none, or more.
 
     A job that runs on other devices than this one, and somebody else's process beside it, come first.

@@ -30,6 +30,11 @@ class Holding:
     since: float | None
     idle: float | None
 
+    @property
+    def main(self) -> Process:
+        """The one that has the most memory there."""
+        return max(self.processes, key=lambda process: process.memory or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Person:

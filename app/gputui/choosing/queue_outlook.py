@@ -6,19 +6,22 @@ is cooling down.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gputui.choosing.most_ever import can_never_start
 from gputui.choosing.people import IDLE_AFTER
 from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy, Verdict
 from gputui.inventory.claim import Claim
+from gputui.inventory.columns import Column
 from gputui.inventory.device import Device, Fault
-from gputui.inventory.formatting import duration, gpus, person, printable, size
+from gputui.inventory.formatting import UNKNOWN, age, duration, gpus, person, printable, size
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 
 _MOST_LABELS = 6
+_MOST_USER = 12
+"""Cells of a name on the screen."""
 _NOBODY: dict[State, str] = {
     "held": "held, no visible process",
     "busy": "busy, no visible owner",
@@ -166,6 +169,42 @@ def wanted(count: int, keys: Collection[str] | None, snapshot: Snapshot | None) 
         return f"{any_of}, of {len(keys)}"
     named = f"GPU {','.join(labels)}"
     return named if len(labels) == count else f"{count} of {named}"
+
+
+def turn_columns(snapshot: Snapshot) -> tuple[Column[Turn], ...]:
+    """What is shown of those in line."""
+
+    def mine(turn: Turn) -> str:
+        return "strong" if turn.waiter.ours else ""
+
+    return (
+        Column("PLACE", lambda turn: str(turn.place), lambda t: "dim" if t.ahead else "strong", right=True),
+        Column("USER", lambda turn: person(turn.waiter.user, turn.waiter.ours), mine, most=_MOST_USER),
+        Column("WANTS", lambda turn: wants(turn.waiter, snapshot), mine),
+        Column("FOR", lambda turn: age(turn.waiter.since, snapshot.time), mine, right=True, least=6),
+        Column("JOB", lambda turn: printable(turn.waiter.job or UNKNOWN), "dim", optional=True),
+        Column("COMMAND", lambda turn: printable(turn.waiter.command or UNKNOWN), "dim"),
+    )
+
+
+def occupied_columns(snapshot: Snapshot, commands: bool = True) -> tuple[Column[Occupied], ...]:
+    """What is shown of devices that are not free: which, and `occupied_by`; `commands`: with what runs."""
+
+    def told(place: int) -> Callable[[Occupied], str]:
+        return lambda each: occupied_by(each, snapshot.time)[place]
+
+    def hoarded(each: Occupied) -> str:
+        return "warn" if each.hoarded else ""
+
+    columns = (
+        Column[Occupied]("GPU", lambda each: f"GPU {snapshot.label(each.device)}", "dim"),
+        Column("USER", told(0), most=_MOST_USER),
+        Column("MEMORY", told(1), right=True),
+        Column("HELD", told(2), hoarded),
+        Column("USE", told(3), hoarded),
+        Column("COMMAND", told(4), "dim"),
+    )
+    return columns if commands else columns[:-1]
 
 
 def who(waiter: Waiter) -> str:

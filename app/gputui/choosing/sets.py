@@ -19,10 +19,9 @@ from gputui.choosing.pair_scores import PairScores, SubsetSums
 from gputui.choosing.ring_search import (
     MAX_EXACT,
     bit_positions,
-    chains,
+    joined,
     packed,
     reversed_bits,
-    rings,
     strongest_chain,
     strongest_ring,
 )
@@ -201,9 +200,8 @@ def _by_level(
         return
     rest = list(sets)
     for level in pairs.ranks:
-        search = chains if shape.chain else rings
-        parts = search(pairs.rank, level, shape.size)
-        good = parts if shape.size == count else packed(parts, len(pairs), count // shape.size)
+        parts = joined(pairs.rank, level, shape.size, shape.chain)
+        good = packed(parts, len(pairs), shape.size, count // shape.size)
         table = good.to_bytes(max(1, (1 << len(pairs)) + 7 >> 3), "little")
         here = [each for each in rest if table[each >> 3] >> (each & 7) & 1]
         if not here:

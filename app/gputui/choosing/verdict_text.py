@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gputui.choosing.pick import Refusal
     from gputui.choosing.selection import NotFree
     from gputui.inventory.claim import Claim
-    from gputui.inventory.job_summary import JobSummary
+    from gputui.inventory.job import Job
     from gputui.inventory.process import Process
     from gputui.inventory.snapshot import Snapshot
     from gputui.vendors.vendor import Trouble
@@ -156,14 +156,14 @@ def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str
     return lines
 
 
-def your_job(job: JobSummary, now: float) -> str:
+def your_job(job: Job, now: float) -> str:
     """ "your job m6u5 3h", of one of the user's own jobs."""
-    return f"your job {printable(job.id)}{_age(job.started, now)}"
+    return f"your job {printable(job.id)}{_age(job.began, now)}"
 
 
-def in_use_by(job: JobSummary, now: float) -> str:
+def in_use_by(job: Job, now: float) -> str:
     """ "in use by your job m6u5, 3h", for a sentence."""
-    age = _age(job.started, now)
+    age = _age(job.began, now)
     return f"in use by your job {printable(job.id)}{age and f',{age}'}"
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gputui.allocating.claims.folder import bases
+from gputui.allocating.claims.keepers import Keeper, keepers
 from gputui.allocating.claims.read import claims
 from gputui.choosing.claimed_use import ClaimedUse, claimed_uses, use_document
 from gputui.choosing.verdict_text import claimed_and_runs_on
@@ -24,19 +25,17 @@ from gputui.cli.common import (
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.inventory.claim import Claim
-from gputui.inventory.formatting import duration, person, printable
+from gputui.inventory.columns import Column, printed
+from gputui.inventory.formatting import UNKNOWN, age, person, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.text_table import aligned
-from gputui.inventory.typed_json import as_text, iso
+from gputui.inventory.typed_json import Command, Record
 from gputui.sources.source import NoSourceError, Want
 
-if TYPE_CHECKING:
-    from gputui.allocating.claims.keepers import Keeper
-
-    Kept = Mapping[Claim, Sequence[Keeper]]
-
 SCHEMA = 1
+_CLAIM = Record(Claim, "uuid=key user since command pid job step")
+_KEEPER = Record(Keeper, name=Command)
+Kept = Mapping[Claim, Sequence[Keeper]]
 _MOST_KEEPERS = 3
 """Processes that are named on a line of the table."""
 
@@ -96,7 +95,6 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if box is not None and simulated:
         found = box.claims
     elif found:
-        from gputui.allocating.claims.keepers import keepers
         from gputui.allocating.claims.processes import ClaimProcesses
 
         if box is not None:
@@ -119,23 +117,23 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     elif not found:
         say("no claims; `gputui run` claims the devices that it starts on")
     else:
-        print_line("\n".join(_lines(found, box, uses, kept)))
+        print_line("\n".join(printed(_columns(box, uses, kept), found)))
     return DONE
 
 
-def _lines(found: Sequence[Claim], box: Snapshot | None, uses: Sequence[ClaimedUse], kept: Kept) -> list[str]:
-    now = time.time()
-    rows = [
-        (
-            "  " * claim.step + _device(claim, box) + (", step" if claim.step else ""),
-            person(claim.user, claim.own),
-            "-" if claim.since is None else duration(max(0.0, now - claim.since)),
-            (claim.job and printable(claim.job)) or "-",
-            _unclaimed_use(claim, box, uses) + printable(claim.command or "-") + _ended(kept.get(claim)),
-        )
-        for claim in found
-    ]
-    return aligned([("DEVICE", "USER", "FOR", "JOB", "COMMAND"), *rows])
+def _columns(box: Snapshot | None, uses: Sequence[ClaimedUse], kept: Kept) -> tuple[Column[Claim], ...]:
+    def command(claim: Claim) -> str:
+        use = _use(claim, uses)
+        unclaimed = f"({claimed_and_runs_on(use, box)}) " if box and use and use.differs else ""
+        return unclaimed + printable(claim.command or UNKNOWN) + _ended(kept.get(claim))
+
+    return (
+        Column("DEVICE", lambda claim: "  " * claim.step + _device(claim, box) + ", step" * bool(claim.step)),
+        Column("USER", lambda claim: person(claim.user, claim.own)),
+        Column("FOR", lambda claim: age(claim.since, time.time())),
+        Column("JOB", lambda claim: printable(claim.job or UNKNOWN)),
+        Column("COMMAND", command),
+    )
 
 
 def _ended(kept_by: Sequence[Keeper] | None) -> str:
@@ -149,10 +147,9 @@ def _ended(kept_by: Sequence[Keeper] | None) -> str:
     return f" (ended; kept by {named}{f' and {more} more' if more > 0 else ''})"
 
 
-def _unclaimed_use(claim: Claim, box: Snapshot | None, uses: Sequence[ClaimedUse]) -> str:
-    """ "(claimed 6,7, runs on 0,1) ", for what stands before the command; "" where it runs as it claimed."""
-    use = next((use for use in uses if use.has(claim)), None)
-    return f"({claimed_and_runs_on(use, box)}) " if box and use and use.differs else ""
+def _use(claim: Claim, uses: Sequence[ClaimedUse]) -> ClaimedUse | None:
+    """What the job of a claim runs on."""
+    return next((use for use in uses if use.has(claim)), None)
 
 
 def _device(claim: Claim, box: Snapshot | None) -> str:
@@ -165,14 +162,8 @@ def _row(
 ) -> dict[str, Any]:
     device = box.by_key.get(claim.key) if box else None
     return {
-        "uuid": claim.key,
+        **_CLAIM.write(claim),
         "index": device.index if device and device.parent is None else None,
-        "user": claim.user,
-        "since": None if claim.since is None else iso(claim.since),
-        "command": as_text(claim.command),
-        "pid": claim.pid,
-        "job": claim.job,
-        "step": claim.step,
-        "kept_by": None if kept_by is None else [{"pid": k.pid, "name": as_text(k.name)} for k in kept_by],
-        **use_document(next((use for use in uses if use.has(claim)), None)),
+        "kept_by": None if kept_by is None else [*map(_KEEPER.write, kept_by)],
+        **use_document(_use(claim, uses)),
     }

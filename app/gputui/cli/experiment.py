@@ -40,6 +40,7 @@ from gputui.cli.launch_call import NEAR, allocated, launch_on
 from gputui.cli.request_options import constraints_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
+from gputui.inventory.job import JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import cut
 from gputui.jobs import FOLDER
@@ -49,7 +50,6 @@ from gputui.jobs.experiments.record import SCHEMA, Experiment, Kind, Row, Run, a
 from gputui.jobs.experiments.runner import Limits, Planned, Runner, RunsElsewhereError, as_it_stands
 from gputui.jobs.experiments.store import SUBCOMMANDS
 from gputui.jobs.experiments.table import Place, how, lines, list_rows, took
-from gputui.jobs.job import JobError
 from gputui.jobs.queued import call_job
 from gputui.jobs.record import without_secrets_of
 from gputui.jobs.record_folders import Unreadable

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,10 @@ from gputui.cli.common import (
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.job_output import write
-from gputui.jobs.job import Job, JobError
+from gputui.inventory.job import Job, JobError
+from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.waiter import Waiter
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import Stored, find_job, forget, stored
 from gputui.jobs.typed_name import typed_name
@@ -30,7 +35,6 @@ from gputui.sources.source import NoSourceError, Want
 
 if TYPE_CHECKING:
     from gputui.choosing.claimed_use import ClaimedUse
-    from gputui.inventory.snapshot import Snapshot
     from gputui.jobs.foreground import Foreground
 
 NOT_KNOWN = 1
@@ -182,7 +186,7 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
         say(
             f"warning: {one.id} is not a readable job: {one.reason}; `gputui jobs forget {one.id}` removes it"
         )
-    box = _box(jobs)
+    box = _box(jobs.jobs)
     uses = _uses(box)
     if args.json:
         import json
@@ -191,56 +195,42 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
 
         print(json.dumps(document(jobs, uses)))
     elif jobs.jobs:
-        import time
-
         from gputui.choosing.verdict_text import claimed_and_runs_on
-        from gputui.cli.jobs_text import table
+        from gputui.inventory.columns import printed
+        from gputui.jobs.columns import job_columns
 
-        notes = {id: claimed_and_runs_on(use, box) for id, use in uses.items()} if box else {}
-        print_line("\n".join(table(jobs.jobs, time.time(), output_width(), notes, _waits(jobs.jobs, box))))
+        notes = {id: claimed_and_runs_on(use, box) for id, use in uses.items() if use.differs}
+        columns = job_columns("id name devices state status ran ended command", time.time(), box, notes)
+        print_line("\n".join(printed(columns, jobs.jobs, output_width())))
     else:
         say("no jobs; `gputui run --detach -n 1 -- python train.py` starts one")
     return DONE
 
 
-def _box(jobs: Stored) -> Snapshot | None:
-    """The box, where jobs of ours hold devices: whether they run on those. None where it cannot be read."""
-    if not any(job.state == "running" and job.devices for job in jobs.jobs):
-        return None
-    return _read(Want.NAMES | Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES)
+def _box(jobs: Sequence[Job]) -> Snapshot:
+    """The box as far as a list of these jobs needs it: what those that hold devices run on, and what those in
+    line wait for. Without a driver that is the queue alone."""
+    want, line = Want(0), tuple[Waiter, ...]()
+    if any(job.state == "waiting" for job in jobs):
+        from gputui.allocating.queue import waiters
+
+        line = waiters(os.environ)
+        if any(each.ours and each.job and each.devices is not None for each in line):
+            want = Want.NAMES
+    if any(job.state == "running" and job.devices for job in jobs):
+        want |= Want.NAMES | Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES
+    box = Snapshot(Host(), time.time(), ())
+    if want:
+        source = InTime(named_source(None, None), _PATIENCE)
+        with contextlib.suppress(NoSourceError):
+            source.open()
+            box = source.read(want)
+            source.close()
+    return replace(box, waiters=line)
 
 
-def _waits(jobs: Sequence[Job], box: Snapshot | None) -> dict[str, str]:
-    """Which devices jobs in line wait for, by their ids: of those for which not any will do. Without a `box`
-    it is read."""
-    if not any(job.state == "waiting" for job in jobs):
-        return {}
-    from gputui.allocating.queue import waiters
-    from gputui.choosing.queue_outlook import wants
-
-    named = [each for each in waiters(os.environ) if each.ours and each.job and each.devices is not None]
-    if named and box is None:
-        box = _read(Want.NAMES)
-    return {each.job: wants(each, box) for each in named if each.job}
-
-
-def _read(want: Want) -> Snapshot | None:
-    """The box; None where it cannot be read."""
-    source = InTime(named_source(None, None), _PATIENCE)
-    try:
-        source.open()
-        box = source.read(want)
-        source.close()
-        return box
-    except NoSourceError:
-        # The list is of jobs, and can be told without a driver.
-        return None
-
-
-def _uses(box: Snapshot | None) -> dict[str, ClaimedUse]:
+def _uses(box: Snapshot) -> dict[str, ClaimedUse]:
     """What our jobs claimed and run on, by their ids."""
-    if box is None:
-        return {}
     from gputui.choosing.claimed_use import claimed_uses
 
     return {use.job: use for use in claimed_uses(box) if use.job is not None and use.own}
@@ -339,8 +329,8 @@ def _stray(jobs: Stored) -> dict[str, str]:
     """What each of our jobs claimed and runs on, by its id, where it has not claimed a device of those."""
     from gputui.choosing.verdict_text import claimed_and_runs_on
 
-    box = _box(jobs)
-    return {id: claimed_and_runs_on(use, box) for id, use in _uses(box).items() if box and use.differs}
+    box = _box(jobs.jobs)
+    return {id: claimed_and_runs_on(use, box) for id, use in _uses(box).items() if use.differs}
 
 
 def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
@@ -392,7 +382,7 @@ def _show(args: argparse.Namespace, jobs: Stored) -> int:
         return DONE
     from gputui.cli.jobs_text import facts
 
-    print_line("\n".join(facts(job, _waits([job], None))))
+    print_line("\n".join(facts(job, _box([job] if job.state == "waiting" else []))))
     return DONE
 
 

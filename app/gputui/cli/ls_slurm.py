@@ -10,19 +10,21 @@ from typing import Any
 from gputui.choosing.verdict import State
 from gputui.cli.boxes import entry
 from gputui.cli.common import DONE
+from gputui.inventory.columns import printed
 from gputui.inventory.device import Device
 from gputui.inventory.document import SCHEMA, to_document
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.inventory.text_table import aligned, cut
-from gputui.sources.simulated.cluster import SIMULATED
+from gputui.inventory.text_table import cut
+from gputui.sources.simulated.boxes import simulated_cluster
 from gputui.sources.slurm.cluster import Cluster, Job, Node, free_of
+from gputui.sources.slurm.places import JOBS, NOTE, PARTITIONS, PLACE, PLACE_FACTS, places_of_nodes
 from gputui.sources.slurm.read import Slurm
 
 
 def list_nodes(as_json: bool, width: int | None, demo: bool) -> int:
     """Print the cluster, in a demo a simulated one. Raises NoSourceError where there is no Slurm."""
-    cluster = SIMULATED if demo else Slurm().read()
+    cluster = simulated_cluster() if demo else Slurm().read()
     if as_json:
         import json
 
@@ -92,44 +94,11 @@ def _why(node: Node) -> str:
 
 def table(cluster: Cluster, width: int | None) -> str:
     """A line for each type of device of each node, and one for each of the caller's jobs."""
-    rows = [("NODE", "STATE", "GPUS", "FREE", "IN USE", "PARTITIONS", "WHY")]
-    for node in cluster.nodes:
-        partitions = printable(",".join(node.partitions))
-        why = printable(node.reason) or ("not available" if not node.usable else "")
-        if not node.gpus:
-            rows.append((printable(node.name), node.state, "none", "–", "–", partitions, why))
-        for place, gpus in enumerate(node.gpus):
-            named = (printable(node.name), printable(node.state)) if place == 0 else ("", "")
-            about = (partitions, why) if place == 0 else ("", "")
-            kind = f"{gpus.total}× {printable(gpus.type) or 'gpu'}"
-            rows.append((*named, kind, str(free_of(node, gpus)), _in_use(gpus.used, gpus.indices), *about))
-    lines = aligned(rows, right=(3,))
+    lines = printed((PLACE, *PLACE_FACTS, PARTITIONS, NOTE), [*places_of_nodes(cluster)], width)
     if cluster.jobs:
-        lines += [
-            "",
-            *aligned([("JOB", "NAME", "STATE", "GPUS", "NODES", "WHY"), *map(_job_row, cluster.jobs)]),
-        ]
+        lines += ["", *printed(JOBS, cluster.jobs, width)]
     lines += [f"partition {printable(each.name)} is not up" for each in cluster.partitions if not each.up]
     lines += [printable(error) for error in cluster.errors]
     if not cluster.nodes:
         lines.append("no nodes")
     return "".join(f"{cut(line, width)}\n" for line in lines)
-
-
-def _in_use(used: int, indices: Sequence[int] | None) -> str:
-    """ "2 (0,1)": how many jobs have, and which."""
-    return f"{used} ({','.join(map(str, indices))})" if indices else str(used)
-
-
-def _job_row(job: Job) -> tuple[str, ...]:
-    devices = " ".join(
-        f"{printable(name)}:{','.join(map(str, indices))}" for name, indices in job.devices if indices
-    )
-    return (
-        printable(job.id),
-        printable(job.name)[:32],
-        printable(job.state.lower()),
-        "–" if job.count is None else str(job.count),
-        devices or printable(",".join(job.nodes)) or "–",
-        printable(job.reason),
-    )

@@ -19,7 +19,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import NoReturn
@@ -51,6 +52,9 @@ _LONGEST_LINE = 64 * 1024
 _JOB_ID = 64
 _STARTS_WITHIN = 60.0
 """Seconds for which a box is waited for that is to start its job."""
+_LEAVES = 3
+"""As many Ctrl-C within `_LEAVES_WITHIN` seconds leave a job whose box may never answer them."""
+_LEAVES_WITHIN = 2.0
 
 
 def run_on(args: argparse.Namespace, words: Sequence[str], command: Sequence[str]) -> int:
@@ -265,7 +269,7 @@ def _shown(box: str, call: Sequence[str], how: Way, own: bool, in_terminal: bool
         session = Session(box, call, how, tied=True, apart=True, own=own)
     except OSError as error:
         raise NoSourceError(cannot_start(box, error).error) from None
-    with _ctrl_c(lambda: _tell(session)) if to_job else contextlib.nullcontext():
+    with _ctrl_c(session) if to_job else contextlib.nullcontext():
         try:
             write(_output(session))
             return _status(session, f"; the job goes on (`gputui jobs --hosts {box}`)")
@@ -282,13 +286,28 @@ def _become_ssh(box: str, call: Sequence[str], how: Way, own: bool) -> NoReturn:
 
 
 @contextmanager
-def _ctrl_c(act: Callable[[], object]) -> Iterator[None]:
-    """What Ctrl-C does, as long as it lasts."""
-    before = signal.signal(signal.SIGINT, lambda _number, _frame: act())
+def _ctrl_c(*sessions: Session) -> Iterator[None]:
+    """Ctrl-C goes to the jobs there, as long as this lasts; pressed `_LEAVES` times, it leaves them."""
+    pressed: deque[float] = deque(maxlen=_LEAVES)
+
+    def interrupt(_number: int, _frame: object) -> None:
+        pressed.append(time.monotonic())
+        if len(pressed) == _LEAVES and pressed[-1] - pressed[0] <= _LEAVES_WITHIN:
+            # (We are leaving: a fourth has nothing to add.)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            raise KeyboardInterrupt
+        _tell(*sessions)
+
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
+    except KeyboardInterrupt:
+        boxes = ",".join(session.alias for session in sessions)
+        say(f"left {boxes}: a job there that has not heard Ctrl-C goes on (`gputui jobs --hosts {boxes}`)")
+        raise
     finally:
-        signal.signal(signal.SIGINT, before)
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, before)
 
 
 def _tell(*sessions: Session, line: bytes = b"") -> None:
@@ -416,7 +435,7 @@ def _together(args: argparse.Namespace, calls: Mapping[str, Sequence[str]]) -> i
             say("nothing has started on any of the boxes")
             return refused[0].status or NO_SOURCE
         place = args.rendezvous or _place(boxes)
-        with _ctrl_c(lambda: _tell(*(box.session for box in boxes))):
+        with _ctrl_c(*(box.session for box in boxes)):
             return _started(args, boxes, place, how)
 
 

@@ -13,7 +13,7 @@ from gputui.choosing.verdict_text import job_claimed_and_runs_on, reason, user_n
 from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
 from gputui.cli.rules import rules_of
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import duration, printable, size
+from gputui.inventory.formatting import UNKNOWN, age, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import iso
@@ -59,23 +59,16 @@ def _lines(
     for person in found:
         labels = [snapshot.label(holding.device) for holding in person.holdings]
         labels += [f"{snapshot.label(device)} (claimed)" for device in person.claims]
-        main = max(
-            (p for h in person.holdings for p in h.processes), key=lambda p: p.memory or 0, default=None
-        )
+        main = max((each.main for each in person.holdings), key=lambda p: p.memory or 0, default=None)
+        command = (main.command or main.note or "?") if main else UNKNOWN
+        memory = size(person.memory) if person.memory else UNKNOWN
+        uses = _unclaimed_uses(person, snapshot)
         rows.append(
-            (
-                user_name(person),
-                ",".join(labels),
-                size(person.memory) if person.memory else "-",
-                "-" if person.since is None else duration(now - person.since),
-                _unclaimed_uses(person, snapshot)
-                + ("-" if main is None else printable(main.command or main.note or "?")),
-            )
+            (user_name(person), ",".join(labels), memory, age(person.since, now), uses + printable(command))
         )
     for device in held:
-        rows.append(
-            ("-", snapshot.label(device), size(device.memory_used or 0), "-", reason(judged[device.key], now))
-        )
+        why, memory = reason(judged[device.key], now), size(device.memory_used or 0)
+        rows.append((UNKNOWN, snapshot.label(device), memory, UNKNOWN, why))
     return aligned(rows)
 
 

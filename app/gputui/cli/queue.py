@@ -10,13 +10,12 @@ from typing import Any
 from gputui.allocating.claims.folder import unusable
 from gputui.allocating.queue import waiters
 from gputui.choosing.queue_outlook import (
-    SILENT,
     Outlook,
     expectation,
     in_the_way,
-    occupied_by,
+    occupied_columns,
     outlook,
-    wants,
+    turn_columns,
     who,
 )
 from gputui.choosing.verdict import verdicts
@@ -32,10 +31,9 @@ from gputui.cli.common import (
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.rules import rules_of
+from gputui.inventory.columns import printed
 from gputui.inventory.document import waiters_document
-from gputui.inventory.formatting import duration, person, printable
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.inventory.text_table import aligned
 from gputui.sources.source import NoSourceError, Want
 
 SCHEMA = 1
@@ -84,26 +82,14 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
-    now = snapshot.time
-    rows = [
-        (
-            str(turn.place),
-            person(turn.waiter.user, turn.waiter.ours),
-            wants(turn.waiter, snapshot),
-            "-" if turn.waiter.since is None else duration(now - turn.waiter.since),
-            printable(turn.waiter.job or "-"),
-            printable(turn.waiter.command or "-") + (f" ({SILENT})" if turn.waiter.silent else ""),
-        )
-        for turn in found.turns
-    ]
-    lines = aligned([("PLACE", "USER", "WANTS", "FOR", "JOB", "COMMAND"), *rows], right=(0,))
+    lines = printed(turn_columns(snapshot), found.turns)
     if not snapshot.devices:
         return lines
     lines.append("")
     lines += [f"next: {who(turn.waiter)}: {in_the_way(turn, snapshot)}" for turn in found.next]
-    held = [(f"GPU {snapshot.label(each.device)}", *occupied_by(each, now)) for each in found.occupied]
-    if held:
-        lines += ["", "not free:", *aligned(held, right=(2,)), "", expectation(found.occupied)]
+    if found.occupied:
+        _, *held = printed(occupied_columns(snapshot), found.occupied)
+        lines += ["", "not free:", *held, "", expectation(found.occupied)]
     return lines
 
 

@@ -45,8 +45,8 @@ from gputui.system.trust import who_can_change
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
+    from gputui.inventory.job import Job
     from gputui.jobs.foreground import Foreground
-    from gputui.jobs.job import Job
 
 CANNOT_START = 126
 """What a shell ends with when a command is there and cannot be started."""
@@ -279,7 +279,7 @@ def _named(args: argparse.Namespace, request: Request) -> tuple[Device, ...]:
 
 
 def _check_name(args: argparse.Namespace) -> None:
-    from gputui.jobs.job import JobError
+    from gputui.inventory.job import JobError
     from gputui.jobs.start import check_name
 
     if not (args.detach or args.attach or args.on):
@@ -320,7 +320,7 @@ def _as_job(
 ) -> int:
     """Start a job and come back: its id on stdout, 126 or 127 when it could not be started. With `foreground`
     it is followed there, and the status is its own; with `held` its id comes first all the same."""
-    from gputui.jobs.job import JobError
+    from gputui.inventory.job import JobError
 
     try:
         job = start()

@@ -39,6 +39,11 @@ def duration(seconds: float) -> str:
     return f"{days}d{hours}h" if hours and days < 10 else f"{days}d"
 
 
+def age(since: float | None, now: float) -> str:
+    """The span from a moment to `now`, both in epoch seconds; "–" where that is not known."""
+    return UNKNOWN if since is None else duration(now - since)
+
+
 _DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 SELF = "X"
 """The diagonal of the matrix."""
@@ -37,6 +38,11 @@ topology, switched off in the driver's settings, all of it), or not known (`nvid
 
 PeerMatrix = tuple[tuple[str | None, ...], ...]
 """As `LinkMatrix`, of peer access; the diagonal is X."""
+
+
+def each_pair(count: int, fact: Callable[[int, int], Any], own: Any = SELF) -> tuple[tuple[Any, ...], ...]:
+    """The matrix of a fact of each two of so many devices; `own` is its diagonal."""
+    return tuple(tuple(own if i == j else fact(i, j) for j in range(count)) for i in range(count))
 
 
 @lru_cache(256)

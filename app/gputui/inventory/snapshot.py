@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     # (`pick`, which must be quick, reads no topology, and mostly finds no claim.)
     from gputui.inventory.claim import Claim
-    from gputui.inventory.job_summary import JobSummary
+    from gputui.inventory.job import Job
     from gputui.inventory.process import Process
     from gputui.inventory.topology import Topology
     from gputui.inventory.typed_json import Moment
@@ -88,7 +88,7 @@ class Snapshot:
     topology: Topology | None = None
     claims: tuple[Claim, ...] = ()
     waiters: tuple[Waiter, ...] = ()
-    jobs: tuple[JobSummary, ...] = ()
+    jobs: tuple[Job, ...] = ()
     missing: str | None = None
     ticks: float | None = field(default=None, compare=False)
 

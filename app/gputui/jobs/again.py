@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.order import Order
+from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.job import Job
 from gputui.launching.history import PastLaunch, here
 from gputui.launching.history_file import read_row, row
 from gputui.launching.launch_options import LaunchOptions

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 
-from gputui.jobs.job import Job, JobError
+from gputui.inventory.job import Job, JobError
 from gputui.jobs.process_tree import alive
 from gputui.jobs.stop import stop
 from gputui.jobs.wait import follow, refreshed

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 import time
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Any, NamedTuple
 
 from gputui.inventory.formatting import printable
-from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.typed_json import DocumentError, Moment, Record, check, loads
+from gputui.inventory.typed_json import DocumentError, Record, loads
 from gputui.jobs.last_lines import lines_in
+from gputui.jobs.record import TOLD
 from gputui.jobs.source import place
-from gputui.launching.quoting import quote
 from gputui.sources.hosts.calls import ask
 from gputui.sources.hosts.channel import Asker
 from gputui.sources.hosts.reading import unreadable
@@ -34,28 +33,6 @@ _LINES = 200
 """Lines of the end of a log."""
 _MOST_LOG = 64 * 1024
 _LONGEST_TITLE, _LONGEST_STATE = 400, 20
-_ID = re.compile("[a-z0-9]{1,64}")
-
-
-@dataclass(frozen=True, slots=True)
-class BoxJob:
-    """A job of another box. All texts are strangers'.
-
-    summary    with its id there
-    devices    their numbers there, "0,1"; "" for none
-    line       its launch line;  directory: where it runs, None where that is not known
-    """
-
-    box: str
-    summary: JobSummary
-    devices: str
-    line: str
-    directory: str | None = None
-
-    @property
-    def name(self) -> str:
-        """BOX:ID, as `gputui jobs` takes it."""
-        return f"{self.box}:{self.summary.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +46,7 @@ class BoxJobs:
     """
 
     alias: str
-    jobs: tuple[BoxJob, ...] | None = None
+    jobs: tuple[Job, ...] | None = None
     more: int = 0
     unreadable: int = 0
     error: str | None = None
@@ -90,71 +67,35 @@ def jobs_told(answer: Answer, now: float) -> BoxJobs:
         return BoxJobs(answer.alias, error=answer.error)
     try:
         said = _TOLD.read(loads(answer.out))
-        read = [_job(answer.alias, each) for each in said.jobs]
+        read = [_job(answer.alias, TOLD.facts(each)) for each in said.jobs]
     except DocumentError as error:
         return BoxJobs(answer.alias, error=unreadable(error))
-    read.sort(key=lambda job: place(job.summary))
-    ended = [job for job in read if job.summary.over]
+    read.sort(key=place)
+    ended = [job for job in read if job.over]
     shown = (*read[: len(read) - len(ended)], *ended[:MOST_ENDED])[:MOST_JOBS]
     return BoxJobs(answer.alias, shown, len(read) - len(shown), len(said.unreadable), None, now)
 
 
 @dataclass(frozen=True, slots=True)
-class _Device:
-    index: int | None
-    uuid: str | None
-
-    @property
-    def label(self) -> str:
-        # (The index of a MIG instance is one within its GPU.)
-        if self.uuid and self.uuid.startswith("MIG-"):
-            return self.uuid[:9]
-        return "?" if self.index is None else str(self.index)
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    id: Annotated[str, check(str, _ID.fullmatch, "a job's id")]
-    argv: tuple[str, ...]
-    devices: tuple[_Device, ...]
-    name: str | None
-    state: str
-    line: str
-    directory: str | None = None
-    created: Moment | None = None
-    started: Moment | None = None
-    ended: Moment | None = None
-    status: int | None = None
-    signal: int | None = None
-    peak_process_memory: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Told:
-    jobs: tuple[_Job, ...]
+    jobs: tuple[object, ...]
     unreadable: tuple[object, ...] = ()
 
 
 _TOLD = Record(_Told)
 
 
-def _job(box: str, job: _Job) -> BoxJob:
-    summary = JobSummary(
-        id=job.id,
-        title=(job.name if job.name is not None else " ".join(map(quote, job.argv)))[:_LONGEST_TITLE],
+def _job(box: str, facts: dict[str, Any]) -> Job:
+    """The job, with at most as much of its texts as somebody reads."""
+    job = Job(**{**facts, "created": facts.get("created") or 0.0}, box=box)
+    return replace(
+        job,
+        name=job.title[:_LONGEST_TITLE],
         # (One of a newer gputui that we do not know yet is shown by its word.)
         state=printable(job.state)[:_LONGEST_STATE],
-        keys=tuple(device.uuid for device in job.devices if device.uuid is not None),
-        created=job.created,
-        started=job.started,
-        ended=job.ended,
-        status=job.status,
-        signal=job.signal,
-        peak_process_memory=job.peak_process_memory,
+        line=job.line[:_MOST_TEXT],
+        directory=job.directory and job.directory[:_MOST_TEXT],
     )
-    labels = ",".join(device.label for device in job.devices)
-    where = job.directory and job.directory[:_MOST_TEXT]
-    return BoxJob(box, summary, labels, job.line[:_MOST_TEXT], where)
 
 
 class JobsOfBoxes:
@@ -162,7 +103,7 @@ class JobsOfBoxes:
 
     def __init__(self, boxes: Sequence[str], way: Way, every: float = EVERY) -> None:
         self._askers = [_Jobs(box, way, every) for box in boxes]
-        self._looked: BoxJob | None = None
+        self._looked: Job | None = None
 
     def start(self) -> None:
         """Begin to ask."""
@@ -185,7 +126,7 @@ class JobsOfBoxes:
             if box in (None, asker.alias):
                 asker.ask_now()
 
-    def look_at(self, job: BoxJob | None) -> None:
+    def look_at(self, job: Job | None) -> None:
         """Read the end of the log of this job from now on, and no other's."""
         # (It is another value where anything about it has changed, too.)
         if job != self._looked:
@@ -196,7 +137,7 @@ class JobsOfBoxes:
     @property
     def log(self) -> LogEnd | None:
         """That log; None until it has been read."""
-        looked = self._looked.name if self._looked else None
+        looked = self._looked.address if self._looked else None
         found = (asker.log for asker in self._askers)
         return next((log for log in found if log is not None and log.job == looked), None)
 
@@ -209,7 +150,7 @@ class _Jobs(Asker):
         self.state = BoxJobs(alias)
         self.log: LogEnd | None = None
         self._way, self._every = way, every
-        self._looked: BoxJob | None = None
+        self._looked: Job | None = None
         self._log_read: tuple[str, bool] | None = None
         """The job whose log was read last, and whether it had ended by then."""
         self._due = False
@@ -218,7 +159,7 @@ class _Jobs(Asker):
         self._due = True
         super().ask_now()
 
-    def look_at(self, job: BoxJob | None) -> None:
+    def look_at(self, job: Job | None) -> None:
         """Read the end of the log of this job, too."""
         self._looked = job
         self._now.set()
@@ -261,12 +202,12 @@ class _Jobs(Asker):
         job = self._looked
         if job is None:
             return
-        over = any(now.summary.over for now in self.state.jobs or () if now.summary.id == job.summary.id)
-        if self._log_read == (job.name, over) and not (
+        over = any(now.over for now in self.state.jobs or () if now.id == job.id)
+        if self._log_read == (job.address, over) and not (
             again and (not over or self.log is None or self.log.error)
         ):
             return
-        self._log_read = job.name, over
-        answer = self._ask("jobs", "log", "-n", str(_LINES), job.summary.id)
+        self._log_read = job.address, over
+        answer = self._ask("jobs", "log", "-n", str(_LINES), job.id)
         lines = lines_in(answer.out[-_MOST_LOG:])[-_LINES:] if answer.error is None else ()
-        self.log = LogEnd(job.name, lines, answer.error)
+        self.log = LogEnd(job.address, lines, answer.error)

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from gputui.inventory.job import PidScope
 from gputui.inventory.process import Identity
-from gputui.jobs.job import PidScope
 from gputui.system.namespaces import pid_namespace
 from gputui.system.process_stat import process_stat
 

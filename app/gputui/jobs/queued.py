@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from gputui.allocating.claims.own_lease import own_lease
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
+from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.again import constraint_words
-from gputui.jobs.job import Job, JobError
 from gputui.jobs.start import Queued, start_job
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.process import Identity
-from gputui.inventory.typed_json import DocumentError, Epoch, Record, Words, form_of, schema
-from gputui.jobs.job import (
+from gputui.inventory.job import (
     CLAIMS,
     FINISHED,
     GIVEN,
@@ -23,12 +21,14 @@ from gputui.jobs.job import (
     PidScope,
     State,
 )
+from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.process import Identity
+from gputui.inventory.typed_json import DocumentError, Epoch, Moment, Record, Words, check, form_of, schema
 from gputui.jobs.process_tree import alive
 from gputui.jobs.record_folders import RecordError, read_document, refuse_of_others
 from gputui.system.files import write_private
 
 if TYPE_CHECKING:
-    from gputui.inventory.device import Device
     from gputui.launching.launch import Launch
 
 SCHEMA = 1
@@ -44,6 +44,8 @@ _GIVEN = Record(
     " launch constraints withheld confined",
     later="waits launch constraints withheld confined",
     schema=schema(SCHEMA),
+    starter=Identity,
+    created=Epoch,
     host=Words,
     boot=Words | None,
     pids=Words | None,
@@ -56,6 +58,17 @@ _FINISHED = Record(
     later="status signal stop why killed left peak_process_memory trouble",
     ended=Epoch,
 )
+_LATER = "created started ended directory status signal stop killed left peak_process_memory launcher user"
+TOLD = Record(
+    Job,
+    f"id name state line argv devices {_LATER}",
+    later=_LATER,
+    id=Annotated[str, check(str, re.compile("[a-z0-9]{1,64}").fullmatch, "a job's id")],
+    created=Moment | None,
+    started=Moment | None,
+    ended=Moment | None,
+)
+"""What `jobs --json` tells of a job and another box reads; an older gputui tells less."""
 _WORDS = form_of(tuple[Words, ...])
 
 
@@ -65,11 +78,6 @@ def without_secrets_of(launch: Launch) -> Launch:
     from gputui.launching.secrets import secret_changes, without_secrets
 
     return replace(launch, argv=without_secrets(launch.argv)[0], changes=secret_changes(launch.changes))
-
-
-def devices_document(devices: Iterable[Device | JobDevice]) -> list[Mapping[str, object]]:
-    """Devices as a record names them."""
-    return [*map(_DEVICE.write, devices)]
 
 
 def write_given(job: Job) -> None:
@@ -150,10 +158,10 @@ def _state(job: Job, scope: PidScope) -> State:
     if job.scope.pids != scope.pids:
         return "elsewhere"
     if job.started is None:
-        return "starting" if alive(job.starter) else "ended"
+        return "starting" if job.starter and alive(job.starter) else "ended"
     if not any(alive(p) for p in (job.supervisor, job.command) if p):
         return "ended"
-    return "running" if job.waits is None or job.taken is not None else "waiting"
+    return "running" if job.in_line_for is None else "waiting"
 
 
 def _read(folder: Path) -> Job:

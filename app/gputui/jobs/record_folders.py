@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from gputui.inventory.job import JobError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.typed_json import DocumentError, loads
-from gputui.jobs.job import JobError
 from gputui.system.files import open_own, private_folder
 from gputui.system.trust import how_changed
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gputui.inventory.claim import Claim
-from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
@@ -22,7 +21,7 @@ from gputui.system.users import own_name
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gputui.jobs.job import Job
+    from gputui.inventory.job import Job
     from gputui.jobs.store import Stored
 
 _EVERY = 1.0
@@ -63,7 +62,7 @@ class WithJobs:
         self._stored: Stored | None = None
         self._tails: dict[str, tuple[tuple[int, int], tuple[str, ...]]] = {}
         self._peaks: dict[str, int] = {}
-        self._jobs: tuple[JobSummary, ...] = ()
+        self._jobs: tuple[Job, ...] = ()
 
     def open(self) -> None:
         self._source.open()
@@ -89,7 +88,7 @@ class WithJobs:
         for job in self._jobs:
             for key in () if job.over else job.keys:
                 if key in snapshot.by_key and key not in snapshot.claimed:
-                    yield Claim(key, self._user, job.started, job.title, job=job.id, own=True)
+                    yield Claim(key, self._user, job.began, job.title, job=job.id, own=True)
 
     def close(self) -> None:
         self._source.close()
@@ -103,7 +102,7 @@ class WithJobs:
             self._jobs, self._listed = (), None
             return
         # Imported here: most have never started a job.
-        from gputui.jobs.job import JobError
+        from gputui.inventory.job import JobError
         from gputui.jobs.process_tree import here
         from gputui.jobs.record import read_job
         from gputui.jobs.record_folders import RecordError
@@ -128,7 +127,7 @@ class WithJobs:
             return
         jobs_here = self._stored.jobs if not self.label else filter(of_this_program, self._stored.jobs)
         shown = _shown(tuple(jobs_here), now)
-        self._jobs = tuple(summary_of(job, self._tail(job)) for job in shown)
+        self._jobs = tuple(replace(job, tail=self._tail(job)) for job in shown)
         ids = {job.id for job in shown}
         for known in (self._tails, self._peaks):
             for gone in known.keys() - ids:
@@ -161,10 +160,10 @@ class WithJobs:
                 self._peaks[claim.job] = max(sum(known), self._peaks.get(claim.job, 0))
 
 
-def place(job: Job | JobSummary) -> tuple[bool, bool, float]:
+def place(job: Job) -> tuple[bool, bool, float]:
     """The order in which jobs are listed: those that run, those that wait, the newest first, and then those
     that have ended, the last one first."""
-    return job.over, job.state == "waiting", -((job.ended if job.over else None) or job.created or 0.0)
+    return job.over, job.state == "waiting", -((job.ended if job.over else None) or job.created)
 
 
 def _shown(jobs: Collection[Job], now: float) -> list[Job]:
@@ -177,25 +176,4 @@ def _shown(jobs: Collection[Job], now: float) -> list[Job]:
 
 def of_this_program(job: Job) -> bool:
     """Whether this very process has started the job."""
-    return job.starter.pid == os.getpid()
-
-
-def summary_of(job: Job, tail: tuple[str, ...] = (), peak_memory: int | None = None) -> JobSummary:
-    """A job as it is shown."""
-    waits = job.waits is not None and job.taken is None
-    return JobSummary(
-        id=job.id,
-        title=job.title,
-        state=job.state,
-        keys=() if waits else tuple(device.uuid for device in job.devices),
-        waits=job.waits if waits else None,
-        created=job.created,
-        started=job.began,
-        ended=job.ended,
-        status=job.status,
-        signal=job.signal,
-        tail=tail,
-        last_line=tail[-1] if tail else None,
-        peak_memory=peak_memory,
-        peak_process_memory=job.peak_process_memory,
-    )
+    return job.starter is not None and job.starter.pid == os.getpid()

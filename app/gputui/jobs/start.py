@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from gputui.allocating.settings import Settings, SettingsError, settings
+from gputui.inventory.job import STEPS, Job, JobDevice, JobError, Trouble
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.jobs import FOLDER
 from gputui.jobs.again import as_kept
-from gputui.jobs.job import STEPS, Job, JobDevice, JobError, Trouble
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import (
     read_job,

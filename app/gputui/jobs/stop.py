@@ -7,9 +7,9 @@ import os
 import signal
 import time
 
+from gputui.inventory.job import STOP, Job, JobError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Identity
-from gputui.jobs.job import STOP, Job, JobError
 from gputui.jobs.process_tree import alive, family, here, session, writers
 from gputui.jobs.record import write_finished
 from gputui.jobs.wait import refreshed, wait_for

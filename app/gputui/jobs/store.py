@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from gputui.inventory.job import FINISHED, Job, JobError
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.jobs.job import FINISHED, Job, JobError
 from gputui.jobs.process_tree import here
 from gputui.jobs.record import read_job
 from gputui.jobs.record_folders import Unreadable, meant, read_folders, remove

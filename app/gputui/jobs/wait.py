@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Identity
-from gputui.jobs.job import Job, JobError
 from gputui.jobs.log_file import end_of, missing, read_data
 from gputui.jobs.process_tree import alive, here
 from gputui.jobs.record import read_job

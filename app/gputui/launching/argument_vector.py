@@ -155,6 +155,10 @@ class Arguments:
         """The options with one of these names, in the order in which they were given."""
         return tuple(option for option in self.options if option.name in names)
 
+    def text(self, *names: str) -> str:
+        """The options with these names as they were typed; "" for none."""
+        return " ".join(write_options(self.named(names)))
+
     def without(self, names: Collection[str]) -> Arguments:
         """The same without some options, their values and all their repetitions."""
         return replace(self, options=tuple(option for option in self.options if option.name not in names))

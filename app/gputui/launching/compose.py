@@ -22,7 +22,6 @@ from gputui.launching.launchers.base import (
     Completed,
     Launcher,
     LauncherRequest,
-    Notices,
     Visible,
     devices_text,
 )
@@ -68,7 +67,7 @@ def compose(
     by_uuid_refused = options.ids == "uuid" and program is not None and program.only_indices
     if by_uuid_refused:
         options = replace(options, ids="index")
-    completed = Completed(())
+    completed = Completed()
     if command:
         completed = _completed(
             *(launcher, prefix, command, devices, options, environ, host_environment or ThisHost()),
@@ -78,7 +77,8 @@ def compose(
     ours, prefix, remarks = _device_variables(
         devices, options, environ, vendor, box, prefix, completed.visible
     )
-    notices = Notices([*completed.warnings], [*completed.remarks, *remarks], completed.own)
+    notices = completed
+    notices.remarks += remarks
     if program is not None and program.only_indices:
         _only_indices(notices, program, devices, by_uuid_refused, visibility)
     stale = (
@@ -196,7 +196,7 @@ def _value_in(words: str, variable: str) -> str | None:
 
 
 def _only_indices(
-    notices: Notices, program: Program, devices: Sequence[Device], refused: bool, visibility: Visibility
+    notices: Completed, program: Program, devices: Sequence[Device], refused: bool, visibility: Visibility
 ) -> None:
     """Report what becomes of UUIDs for a program that reads each entry of the list as a number."""
     if refused:
@@ -255,11 +255,9 @@ def _completed(
     meeting: Meeting | None,
 ) -> Completed:
     """The launcher's own command, completed; a command of another launcher is taken apart first."""
-    remarks: tuple[str, ...] = ()
     container = read_container(command)
     if container is not None and vendor.containers is not None and launcher.name == "python":
         return _completed_container(container, devices, options, host_environment, vendor)
-    warnings: tuple[str, ...] = ()
     source = recognised(command)
     request = LauncherRequest(
         command=command,
@@ -278,7 +276,7 @@ def _completed(
         vendor=vendor,
         typed=_typed(options, prefix),
     )
-    lost = None
+    lost, warnings, remarks = None, tuple[str, ...](), tuple[str, ...]()
     if source is not launcher:
         lost = source.lost_with_another(request)
         command, warnings, remarks = started_by_another(
@@ -287,12 +285,10 @@ def _completed(
     if options.python is not None:
         command = launcher.with_python(command, options.python)
     done = launcher.complete(request.of(command))
-    refused = done.refused
+    done.warnings[:0], done.remarks[:0] = warnings, remarks
     if lost is not None:
-        refused = f"{launcher.name} would train without {lost}: leave --launcher {launcher.name} out"
-    return replace(
-        done, warnings=(*warnings, *done.warnings), remarks=(*remarks, *done.remarks), refused=refused
-    )
+        done.refused = f"{launcher.name} would train without {lost}: leave --launcher {launcher.name} out"
+    return done
 
 
 def started_by_another(
@@ -320,7 +316,7 @@ def _completed_container(
     vendor: Vendor,
 ) -> Completed:
     """A `docker run` that is given the devices, with what it starts completed."""
-    done = complete_container(
+    return complete_container(
         container,
         devices,
         vendor,
@@ -328,9 +324,6 @@ def _completed_container(
         processes=options.processes,
         logs=options.logs,
         numa=options.numa,
-    )
-    return Completed(
-        done.container.words, done.warnings, done.remarks, "elsewhere", done.own, refused=done.refused
     )
 
 
@@ -359,7 +352,7 @@ def _additions(options: LaunchOptions, ours: Changes, launchers: Changes) -> Cha
 
 
 def _warn(
-    notices: Notices,
+    notices: Completed,
     devices: Sequence[Device],
     options: LaunchOptions,
     prefix: Sequence[str],
@@ -399,7 +392,7 @@ def _of_trainer(devices: int, vendor: Vendor, link: str | None) -> str:
 
 
 def _warn_of_lists(
-    notices: Notices,
+    notices: Completed,
     devices: Sequence[Device],
     options: LaunchOptions,
     wanted: Mapping[str, str | None],
@@ -422,7 +415,7 @@ def _warn_of_lists(
         if others:
             text = f"{named.words} in the command overrides the selected devices"
             notices.asks_for_others(named.words, text, named.listed)
-    for warning in (*intent.warnings, *intent.doubts):
+    for warning in intent.warnings:
         notices.warn(warning)
     number = f"{devices_text(len(devices))} selected"
     if intent.needs is not None and devices and intent.needs.number > len(devices):

@@ -96,13 +96,13 @@ def confined(
     labels = ",".join(map(snapshot.label, launch.devices))
     sees = f"sees only GPU {labels} ({names})"
     changes = (*inside.changes, (CONFINED, "1"))
-    void = {*intent.doubts, *((launch.own.warning,) if launch.own and not inside.own else ())}
+    void = launch.own.warning if launch.own and not inside.own else None
     return replace(
         launch,
         inside=Inside(inside.argv, changes, others, sees),
         own=inside.own,
         refused=inside.refused,
-        warnings=tuple(warning for warning in launch.warnings if warning not in void),
+        warnings=tuple(warning for warning in launch.warnings if warning != void),
         remarks=(*launch.remarks, sees),
     )
 

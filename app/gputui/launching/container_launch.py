@@ -7,17 +7,16 @@ were given in. So a launcher inside is completed for the devices as they are num
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import program_name, whole_number
 from gputui.launching.container_command import ContainerCommand, gives_devices
+from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import DeviceCount, Intent
-from gputui.launching.launch import OwnDevices
 from gputui.launching.launchers import recognised
-from gputui.launching.launchers.base import LauncherRequest
+from gputui.launching.launchers.base import Completed, LauncherRequest
 from gputui.launching.programs import PROGRAMS, program_of
 from gputui.launching.programs.program import Program
 from gputui.launching.python_command import is_python
@@ -25,25 +24,8 @@ from gputui.launching.wrappers import assigned, unwrap
 from gputui.vendors.vendor import Vendor, renumbered
 from gputui.vendors.visibility import Changes
 
-T = TypeVar("T")
-
 PORT = 29500
 """Free in a container: nothing else listens in its network. (torch's own default.)"""
-
-
-@dataclass(frozen=True, slots=True)
-class CompletedContainer:
-    """The `docker run` as it will be executed, and what there is to say about it.
-
-    own      what the command inside asks for that are other devices than it is given
-    refused  why it must not be started, None where nothing speaks against it
-    """
-
-    container: ContainerCommand
-    warnings: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-    own: OwnDevices | None = None
-    refused: str | None = None
 
 
 def complete_container(
@@ -56,7 +38,7 @@ def complete_container(
     processes: int | None = None,
     logs: str | None = None,
     numa: bool = False,
-) -> CompletedContainer:
+) -> Completed:
     """The container on exactly `devices` in this order, with the launcher inside it completed.
 
     `variables` are set inside besides those of the devices, `before` are more options of `run`; `port` is a
@@ -73,7 +55,7 @@ def complete_container(
             command=command,
             devices=renumbered(devices),
             environ=environ,
-            host_environment=InsideContainer(port),
+            host_environment=HostEnvironment(port),
             processes=processes,
             logs=logs,
             numa=numa,
@@ -86,17 +68,17 @@ def complete_container(
         changes = vendor.visibility.changes_beside_own_list(devices)
     needed = {name: value for name, value in done.changes if value is not None}
     given = container.with_devices(devices, vendor, {**dict(changes), **needed, **(variables or {})}, before)
-    remarks = [*done.remarks]
     ours = {option.words for option in given.options}
     typed = [each for each in container.options if gives_devices(each, vendor) and each.words not in ours]
     if typed:
         words = " ".join(word for option in typed for word in option.words)
-        remarks.insert(0, f"{words} replaced by the selected devices")
+        done.remarks.insert(0, f"{words} replaced by the selected devices")
     if not command or (launcher.name == "python" and not is_python(command) and _is_unknown(command)):
         # (`docker run IMAGE train.py` may well be for a program of the image's own.)
-        return CompletedContainer(given, done.warnings, tuple(remarks), done.own)
-    inner = given.with_command((*prefix, *done.argv)[len(own) :])
-    return CompletedContainer(inner, done.warnings, tuple(remarks), done.own, done.refused)
+        done.refused = None
+    else:
+        given = given.with_command((*prefix, *done.argv)[len(own) :])
+    return Completed(given.words, done.warnings, done.remarks, "elsewhere", done.own, refused=done.refused)
 
 
 def _is_unknown(command: Sequence[str]) -> bool:
@@ -158,37 +140,3 @@ def numbered_inside(inner: Intent) -> Intent:
     highest = max(place for place in places if place is not None)
     needs = inner.needs or DeviceCount(named.words, highest + 1, firm=False)
     return replace(inner, devices=None, needs=needs)
-
-
-class InsideContainer:
-    """The machine as a launcher in a container finds it: of its files and programs nothing is known."""
-
-    def __init__(self, port: int | None = None) -> None:
-        self._port = port
-
-    def text(self, path: str) -> str | None:
-        return None
-
-    def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
-        return None
-
-    def reading_of(self, what: Hashable, read: Callable[[], T], unread: T) -> T:
-        return read()
-
-    def is_file(self, path: str) -> bool:
-        return False
-
-    def program(self, name: str, environ: Mapping[str, str]) -> str | None:
-        return None
-
-    def version(self, package: str, program: str) -> tuple[int, ...] | None:
-        return None
-
-    def interpreter(self, path: str) -> tuple[str, ...] | None:
-        return None
-
-    def names(self) -> tuple[str, ...]:
-        return ("localhost", "127.0.0.1", "::1")
-
-    def free_port(self) -> int | None:
-        return self._port

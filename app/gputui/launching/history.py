@@ -41,7 +41,7 @@ Launches = tuple[PastLaunch, ...]
 """The memory: the last launch first."""
 
 
-class KeepError(Exception):
+class KeepError(ValueError):
     """Launches cannot be kept, or what is kept cannot be read; the message has cause and remedy."""
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from gputui.inventory.light_dataclasses import fields
-from gputui.inventory.typed_json import LAST_MOMENT
+from gputui.inventory.typed_json import DocumentError, Epoch, Record, Words, whole
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, here, with_launch
-from gputui.launching.launch_options import MOST, LaunchOptions, table
+from gputui.launching.launch_options import MOST, OPTIONS, LaunchOptions
 from gputui.system.files import (
     NoHomeError,
     UnsafeHomeError,
@@ -124,73 +121,30 @@ def _fitting(kept: Launches) -> tuple[Launches, str]:
         kept = (*kept[:oldest], *kept[oldest + 1 :])
 
 
+_PAST = Record(
+    PastLaunch,
+    "name count when where withheld",
+    "name where withheld",
+    name=object,
+    count=Annotated[int, whole(most=MOST)],
+    when=Epoch,
+    where=Words | None,
+)
+
+
 def row(each: PastLaunch) -> dict[str, Any]:
     """A launch as it is kept, ready for JSON."""
-    facts = {
-        "name": each.name,
-        "count": each.count,
-        "when": each.when,
-        "where": each.where,
-        "withheld": each.withheld or None,
-        **asdict(each.options),
-    }
+    facts = _PAST.write(each, withheld=each.withheld or None) | OPTIONS.write(each.options)
     return {key: value for key, value in facts.items() if value is not None}
-
-
-_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 def read_row(row: object) -> PastLaunch | None:
     """The launch that `row` wrote; None where it is not one."""
-    if not isinstance(row, dict) or not _has_text_only(row):
-        return None
-    options = {each.name: row.get(each.name, each.default) for each in fields(LaunchOptions)}
-    if not all(_fits(name, value) for name, value in options.items()):
-        return None
-    count: Any = row.get("count")
-    when: Any = row.get("when")
-    name = row.get("name")
-    where, withheld = row.get("where"), row.get("withheld", [])
-    if not (_whole(count, 0) and _moment(when) and _words(withheld) and isinstance(where, (str, type(None)))):
-        return None
-    options["command"] = tuple(options["command"])
-    options["additions"] = tuple((variable, value) for variable, value in options["additions"])
-    return PastLaunch(LaunchOptions(**options), count, float(when), _nameable(name), where, tuple(withheld))
-
-
-def _has_text_only(row: object) -> bool:
-    """Whether all texts of a row could have been read from a command line: JSON can also say half of a
-    surrogate pair, which nothing can write or start."""
-    import json
-
     try:
-        return bool(json.dumps(row, ensure_ascii=False).encode(errors="surrogateescape"))
-    except (ValueError, RecursionError):
-        return False
-
-
-def _fits(name: str, value: Any) -> bool:
-    """Whether a field of launch options can have that value."""
-    if name == "command":
-        return _words(value) and bool(value)
-    if name == "additions":
-        return isinstance(value, (list, tuple)) and all(
-            _words(pair) and len(pair) == 2 and bool(_VARIABLE.fullmatch(pair[0])) for pair in value
-        )
-    return table()[name].accepts(value)
-
-
-def _words(value: object) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
-
-
-def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST
-
-
-def _moment(value: Any) -> bool:
-    """Seconds since the epoch; json reads NaN, too, and whole numbers that no float can hold."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LAST_MOMENT
+        facts, options = _PAST.facts(row), OPTIONS.read(row)
+    except DocumentError:
+        return None
+    return PastLaunch(options, **facts | {"name": _nameable(facts.get("name"))}) if options.command else None
 
 
 def _nameable(name: object) -> str | None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from gputui.inventory.others_files import beginning, not_read, text_beginning
+from gputui.launching.wrappers import behind_env
 
 T = TypeVar("T")
 
@@ -24,15 +26,31 @@ _MOST = 1 << 16
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+_MOST_LINES = 1024
+"""Bytes at the beginning of a script in which its interpreter is looked for."""
+
+_EXEC = re.compile(rb"'''exec' (.+) \"\$0\" \"\$@\"")
+"""The second line that pip (distlib) and uv write where the interpreter's path is too long for a first line,
+has a space in it, or is relative to the script."""
+
+_BESIDE = b'"$(dirname -- "$(realpath -- "$0")")"/'
+
 _NOT_BESIDE = ("env", "sh")
 """Programs in the first line of a script that are not its interpreter."""
 
 
-class HostEnvironment(Protocol):
-    """The machine as launchers see it."""
+class HostEnvironment:
+    """The machine as launchers see it; this one is that of which nothing is known, such as a container.
+
+    port  a TCP port that is free there, None where there is none
+    """
+
+    def __init__(self, port: int | None = None) -> None:
+        self._port = port
 
     def text(self, path: str) -> str | None:
         """The file's text; None where there is none, it is not text, or has more than 64 KiB."""
+        return None
 
     def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
         """The first `most` bytes of a regular file, and whether that is all of it; None where there is none.
@@ -40,35 +58,43 @@ class HostEnvironment(Protocol):
 
         Bytes that are no UTF-8 are kept (surrogateescape), as in the words of a command.
         """
+        return None
 
     def reading_of(self, what: Hashable, read: Callable[[], T], unread: T) -> T:
         """What `read` makes of files, for which `what` stands; `unread` where they have not been read yet and
         nobody must wait for them here (the screen)."""
+        return read()
 
     def is_file(self, path: str) -> bool:
         """Whether the path is a regular file."""
+        return False
 
     def program(self, name: str, environ: Mapping[str, str]) -> str | None:
         """The path of a program, as a shell with that environment would find it."""
+        return None
 
     def version(self, package: str, program: str) -> tuple[int, ...] | None:
         """The version of an installed Python package in the environment that the program belongs to."""
+        return None
 
     def free_port(self) -> int | None:
         """A TCP port of this machine that nothing listens on; None where there is none to be had."""
+        return self._port
 
     def interpreter(self, path: str) -> tuple[str, ...] | None:
         """The interpreter that the first lines of a program name, with its options; None where none do."""
+        return None
 
     def names(self) -> tuple[str, ...]:
         """The names of this machine."""
+        return ("localhost", "127.0.0.1", "::1")
 
 
-class ThisHost:
+class ThisHost(HostEnvironment):
     """This machine. `free_port` gives the same port while it is free; versions are looked up once."""
 
     def __init__(self) -> None:
-        self._port: int | None = None
+        super().__init__()
         self._versions: dict[tuple[str, str], tuple[int, ...] | None] = {}
 
     def text(self, path: str) -> str | None:
@@ -91,9 +117,6 @@ class ThisHost:
             pass
         return None
 
-    def reading_of(self, what: Hashable, read: Callable[[], T], unread: T) -> T:
-        return read()
-
     def is_file(self, path: str) -> bool:
         try:
             return Path(path).is_file()
@@ -110,14 +133,11 @@ class ThisHost:
         return self._versions[key]
 
     def interpreter(self, path: str) -> tuple[str, ...] | None:
-        # (That module knows the launchers, and they ask here.)
-        from gputui.launching.interpreter import shebang
-
         return shebang(path)
 
     def names(self) -> tuple[str, ...]:
         own = os.uname().nodename
-        return ("localhost", "127.0.0.1", "::1", own, own.partition(".")[0])
+        return (*super().names(), own, own.partition(".")[0])
 
     def free_port(self) -> int | None:
         # 5 ms to import, for the one launcher that needs a port.
@@ -166,13 +186,44 @@ def _version(package: str, program: str) -> tuple[int, ...] | None:
 def _environments(program: str) -> list[Path]:
     """The environments that a script may belong to: its interpreter's, then that of its own folder."""
     homes = [Path(program).parent.parent]
-    try:
-        first = beginning(program, 512)[0].partition(b"\n")[0]
-    except OSError:
-        first = b""
-    if first.startswith(b"#!"):
-        interpreter = os.fsdecode(first[2:].strip().split(b" ")[0])
-        if Path(interpreter).name not in _NOT_BESIDE:
-            # Not resolved: a virtual environment's interpreter is a link out of it.
-            homes.insert(0, Path(interpreter).parent.parent)
+    named = shebang(program)
+    # Not resolved: a virtual environment's interpreter is a link out of it.
+    if named is not None and "/" in named[0] and Path(named[0]).name not in _NOT_BESIDE:
+        homes.insert(0, Path(named[0]).parent.parent)
     return homes
+
+
+def shebang(path: str) -> tuple[str, ...] | None:
+    """The interpreter that a script's first lines name, with its options; None where there is none.
+
+    `#!/usr/bin/env python3` is ("python3",), for the PATH to find.
+    """
+    try:
+        head = beginning(path, _MOST_LINES)[0]
+    except (OSError, ValueError):
+        return None
+    if not head.startswith(b"#!"):
+        return None
+    lines = head.splitlines()
+    words = os.fsdecode(lines[0][2:].strip()).split()
+    if not words:
+        return None
+    name = words[0].rsplit("/", 1)[-1]
+    if name == "sh" and len(lines) > 1:
+        trick = _EXEC.search(lines[1])
+        return _of_trick(trick[1], path) if trick else tuple(words)
+    if name == "env":
+        return behind_env(words) or None
+    # The kernel gives everything behind the first space as one word.
+    return tuple(os.fsdecode(lines[0][2:].strip()).split(None, 1))
+
+
+def _of_trick(text: bytes, path: str) -> tuple[str, ...] | None:
+    beside = text.startswith(_BESIDE)
+    try:
+        words = shlex.split(os.fsdecode(text.removeprefix(_BESIDE)))
+    except ValueError:
+        return None
+    if not words:
+        return None
+    return (str(Path(path).resolve().parent / words[0]), *words[1:]) if beside else tuple(words)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from gputui.choosing.grouping import MAX_DEVICES, Grouping
 from gputui.choosing.named_devices import NONE
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
 from gputui.launching.host_environment import HostEnvironment
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Visibility
@@ -99,7 +99,6 @@ class Intent:
     only_indices  the program that cannot read UUIDs in the vendor's variable, None where each one can
     trainer       whether a Python script that no launcher starts imports the Trainer of transformers
     warnings      what the user should know, however it is started
-    doubts        what cannot be told of its devices; nothing of it matters where it is confined to them
     relative      whether it is expected to be confined: devices that cannot be rewritten are then counted
                   among those that are claimed, from 0
     """
@@ -114,7 +113,6 @@ class Intent:
     only_indices: str | None = None
     trainer: bool = False
     warnings: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
     leaves: str | None = None
     relative: bool = False
 
@@ -127,7 +125,7 @@ class Intent:
 
     def confined(self) -> Intent:
         """The same of a command that can open its own devices only."""
-        return replace(self, doubts=(), leaves=None)
+        return replace(self, leaves=None)
 
     def around(self, inner: Intent) -> Intent:
         """The intent of a command whose wrapper or variables say this, and what it starts says `inner`.
@@ -139,25 +137,13 @@ class Intent:
             devices=_firmer(inner.devices, self.devices),
             count=_firmer(inner.count, self.count),
             warnings=(*self.warnings, *inner.warnings),
-            doubts=(*self.doubts, *inner.doubts),
         )
 
     def _or(self, other: Intent) -> Intent:
         """The same, and what `other` says where this says nothing."""
-        return Intent(
-            devices=self.devices or other.devices,
-            count=self.count or other.count,
-            group=self.group or other.group,
-            needs=self.needs or other.needs,
-            excluded=self.excluded or other.excluded,
-            all_devices=self.all_devices or other.all_devices,
-            unclaimed=self.unclaimed or other.unclaimed,
-            only_indices=self.only_indices or other.only_indices,
-            trainer=self.trainer or other.trainer,
-            warnings=(*self.warnings, *other.warnings),
-            doubts=(*self.doubts, *other.doubts),
-            leaves=self.leaves or other.leaves,
-        )
+        both = ((each.name, getattr(self, each.name), getattr(other, each.name)) for each in fields(Intent))
+        said = Intent(**{name: own or others for name, own, others in both})
+        return replace(said, warnings=(*self.warnings, *other.warnings))
 
     def as_it_stands(self, behind: str = "") -> Intent:
         """The intent of a command that cannot be rewritten: what a file or a default says is what it uses.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,18 +14,11 @@ from pathlib import Path
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.others_files import beginning
 from gputui.launching.argument_vector import program_name, read_options
+from gputui.launching.host_environment import shebang
 from gputui.launching.launchers import recognised
 from gputui.launching.python_command import OPTIONS, is_python, read_python
-from gputui.launching.wrappers import assigned, behind_env, unwrap, uv_starting_python, wrappers
+from gputui.launching.wrappers import assigned, unwrap, uv_starting_python, wrappers
 
-_MOST_LINES = 1024
-"""Bytes at the beginning of a script in which its interpreter is looked for."""
-
-_EXEC = re.compile(rb"'''exec' (.+) \"\$0\" \"\$@\"")
-"""The second line that pip (distlib) and uv write where the interpreter's path is too long for a first line,
-has a space in it, or is relative to the script."""
-
-_BESIDE = b'"$(dirname -- "$(realpath -- "$0")")"/'
 _INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
 """Dependencies of a single script (PEP 723), for which uv makes an environment of its own."""
 
@@ -134,39 +126,6 @@ def _of_program(
         return Interpreter((*prefix, str(beside)))
     kind = f"a script of {named[0]}" if named else "a program"
     return _of_path(path, f"which Python {name} ({kind}) starts is unknown")
-
-
-def shebang(path: str) -> tuple[str, ...] | None:
-    """The interpreter that a script's first lines name, with its options; None where there is none.
-
-    `#!/usr/bin/env python3` is ("python3",), for the PATH to find.
-    """
-    head = _head(Path(path), _MOST_LINES)
-    if head is None or not head.startswith(b"#!"):
-        return None
-    lines = head.splitlines()
-    words = os.fsdecode(lines[0][2:].strip()).split()
-    if not words:
-        return None
-    name = words[0].rsplit("/", 1)[-1]
-    if name == "sh" and len(lines) > 1:
-        trick = _EXEC.search(lines[1])
-        return _of_trick(trick[1], path) if trick else tuple(words)
-    if name == "env":
-        return behind_env(words) or None
-    # The kernel gives everything behind the first space as one word.
-    return tuple(os.fsdecode(lines[0][2:].strip()).split(None, 1))
-
-
-def _of_trick(text: bytes, path: str) -> tuple[str, ...] | None:
-    beside = text.startswith(_BESIDE)
-    try:
-        words = shlex.split(os.fsdecode(text.removeprefix(_BESIDE)))
-    except ValueError:
-        return None
-    if not words:
-        return None
-    return (str(Path(path).resolve().parent / words[0]), *words[1:]) if beside else tuple(words)
 
 
 def _head(path: Path, most: int) -> bytes | None:

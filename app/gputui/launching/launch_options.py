@@ -11,13 +11,18 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
+from gputui.inventory.typed_json import Form, Record, Words, check, form_of, wrong
 from gputui.vendors.visibility import CONFINE, Confine, Ids
 
 AUTO = "auto"
 """Stands for the launcher that the command itself starts with."""
+
+LAUNCHER_NAMES = ("python", "torchrun", "accelerate", "deepspeed", "mpirun")
+"""The names of `launchers.LAUNCHERS`, in the order in which the screen walks through them. (Launchers take
+15 ms to import, and the first frame needs none.)"""
 
 MOST = 10_000
 """Processes or machines: a larger number is a typing error."""
@@ -76,14 +81,22 @@ class Option(NamedTuple):
             return value is self.default or isinstance(value, bool)
         if self.kind == "number":
             return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
-        return isinstance(value, str) and self._reads(value)
-
-    def _reads(self, text: str) -> bool:
         try:
-            self.typed(text)
-        except OptionError:
+            self.typed(form_of(Words).read(value))
+        except ValueError:
             return False
         return True
+
+    @property
+    def form(self) -> Form:
+        """How its values are read from JSON."""
+
+        def read(value: Any) -> Any:
+            if not self.accepts(value):
+                raise wrong(value, f"a value of {self.flag}")
+            return value
+
+        return Form(read)
 
     def words(self, value: object) -> tuple[str, ...]:
         """The words of `gputui run` that give it this value; () for its default."""
@@ -128,13 +141,6 @@ def option(
         "bare": bare,
     }
     return field(default=default, metadata={"option": facts})
-
-
-def _launchers() -> tuple[str, ...]:
-    # (Launchers take 15 ms to import, and the first frame needs none.)
-    from gputui.launching.launchers import LAUNCHERS
-
-    return (AUTO, *LAUNCHERS)
 
 
 def _number(text: str) -> int:
@@ -208,7 +214,7 @@ class LaunchOptions:
         about_given="selected; x: as recognised",
         unset="{launcher}",
         kind="choice",
-        choices=_launchers,
+        choices=lambda: (AUTO, *LAUNCHER_NAMES),
     )
     processes: int | None = option(
         None,
@@ -314,6 +320,19 @@ def table() -> Mapping[str, Option]:
         for each in fields(LaunchOptions)
         if "option" in each.metadata
     }
+
+
+VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+"""The name of an environment variable that a shell can set."""
+_VARIABLE = Annotated[str, check(Words, VARIABLE.fullmatch, "a variable's name")]
+
+_FORMS: dict[str, Any] = {name: Annotated[Any, each.form] for name, each in table().items()}
+OPTIONS = Record(
+    LaunchOptions,
+    command=tuple[Words, ...],
+    additions=tuple[tuple[_VARIABLE, Words], ...],
+    **_FORMS,
+)
 
 
 def words_of(options: LaunchOptions) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def prepared(
     planned = files_of(recipe, source.name)
     launcher = LAUNCHERS[planned.launcher]
     if options.launcher not in (AUTO, launcher.name):
-        raise RecipeError(f"{recipe.strategy} is started by {launcher.name}, not by {options.launcher}")
+        raise RecipeError(f"{recipe.name} is started by {launcher.name}, not by {options.launcher}")
     if read_container(command) is not None:
         raise RecipeError("the command starts a container, in which these files are not")
     if options.directory is not None:
@@ -168,9 +168,7 @@ def _with_json(
         if name not in _JSON_OPTIONS or (not equals and following.startswith("-")):
             continue
         if path is None:
-            raise RecipeError(
-                f"{word} of the command asks for DeepSpeed, and {recipe.strategy} has none of it"
-            )
+            raise RecipeError(f"{word} of the command asks for DeepSpeed, and {recipe.name} has none of it")
         found = True
         if equals:
             words[place] = f"{name}={path}"

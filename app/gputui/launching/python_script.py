@@ -9,7 +9,9 @@ Sources: torch.device and the module of the devices in PyTorch's documentation, 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from gputui.inventory.others_files import go_on
@@ -22,23 +24,16 @@ _TRAINER = re.compile(
 )
 _DOCUMENTATION = re.compile(r"(\"\"\"|''')(.*?)(?:\1|\Z)", re.DOTALL)
 _COMMENT = re.compile(r"^([ \t]*)#[^\n]*", re.MULTILINE)
-_TEXT = re.compile(r"""(?:str\()?\s*(?:'([^'\\]*)'|"([^"\\]*)"|([0-9]+))[\s)}]*(?:[#;].*)?""")
+_TEXT = re.compile(r"""\s*(?:str\()?\s*(?:'([^'\\]*)'|"([^"\\]*)"|([0-9]+))[\s)}]*(?:[#;].*)?""")
 _MOST = 100
 """Places of a script that count."""
 
 
 class OwnList(NamedTuple):
-    """A place where the script sets the list of visible devices for itself.
-
-    text     the list; None where it is taken away, or not written out
-    written  what stands there
-    certain  whether it is set whenever the script gets as far: it stands in no branch and no function
-    """
+    """A place where the script sets the list of visible devices for itself, whenever it gets so far."""
 
     line: int
-    text: str | None
-    written: str
-    certain: bool
+    text: str
 
 
 class DeviceUse(NamedTuple):
@@ -67,8 +62,8 @@ def read_python(text: str, variable: str, device_type: str) -> PythonReading:
     go_on()
     text = without_documentation(text)
     go_on()
-    found = [*_lists(text, variable)] if variable and variable in text else []
-    return PythonReading(tuple(found[:_MOST]), _uses(text, device_type), bool(_TRAINER.search(text)))
+    found = islice(_lists(text, variable), _MOST) if variable and variable in text else ()
+    return PythonReading(tuple(found), _uses(text, device_type), bool(_TRAINER.search(text)))
 
 
 def without_documentation(text: str) -> str:
@@ -77,32 +72,20 @@ def without_documentation(text: str) -> str:
     return _COMMENT.sub(r"\1", text)
 
 
-def _lists(text: str, variable: str) -> list[OwnList]:
+def _lists(text: str, variable: str) -> Iterator[OwnList]:
+    """The lists that are written out in a line that is not indented: in no branch, and in no function."""
     name = rf"['\"]{re.escape(variable)}['\"]"
     environ = r"(?:os\.)?environ"
     sets = re.compile(
-        rf"^([ \t]*)(?:{environ}\[\s*{name}\s*\]\s*=(?!=)|os\.putenv\(\s*{name}\s*,"
-        rf"|{environ}\.update\(\s*(?:{re.escape(variable)}\s*=|\{{[^\n]{{0,200}}{name}\s*:))([^\n]*)"
-        rf"|^([ \t]*)(?:del[ \t]+{environ}\[\s*{name}|{environ}\.pop\(\s*{name}|os\.unsetenv\(\s*{name})",
+        rf"^(?:{environ}\[\s*{name}\s*\]\s*=(?!=)|os\.putenv\(\s*{name}\s*,"
+        rf"|{environ}\.update\(\s*(?:{re.escape(variable)}\s*=|\{{[^\n]{{0,200}}{name}\s*:))([^\n]*)",
         re.MULTILINE,
     )
-    found = []
     for match in sets.finditer(text):
-        value, indent = match[2], match[1] if match[2] is not None else match[3]
-        before = text[: match.start()].rstrip().rpartition("\n")[2] if indent else ""
-        if variable in before and re.search(r"\bnot\b|\bNone\b|==", before):
-            # Only where it inherits no list, and a launch sets one.
-            continue
-        if value is not None and re.search(rf"\benviron\b|\bgetenv\b|{re.escape(variable)}", value):
-            continue
-        literal = _TEXT.fullmatch(value.strip()) if value is not None else None
-        listed = next((each for each in literal.groups() if each is not None), "") if literal else None
-        written = (value if value is not None else "removed").strip()
-        line = text.count("\n", 0, match.start()) + 1
-        found.append(OwnList(line, listed, written[:80], not indent))
-        if len(found) >= _MOST:
-            break
-    return found
+        literal = _TEXT.fullmatch(match[1])
+        if literal is not None:
+            listed = next(each for each in literal.groups() if each is not None)
+            yield OwnList(text.count("\n", 0, match.start()) + 1, listed)
 
 
 def _uses(text: str, device_type: str) -> tuple[DeviceUse, ...]:

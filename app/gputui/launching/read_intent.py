@@ -8,7 +8,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.others_files import NotReadError, not_read, one_reading
 from gputui.launching.argument_vector import program_name
 from gputui.launching.container_command import ContainerCommand, gives_devices, read_container
-from gputui.launching.container_launch import InsideContainer, numbered_inside, started_inside
+from gputui.launching.container_launch import numbered_inside, started_inside
 from gputui.launching.daemonizers import daemonizer_in
 from gputui.launching.host_environment import READING, HostEnvironment, ThisHost
 from gputui.launching.intent import (
@@ -138,7 +138,7 @@ def _of_script(command: Sequence[str], context: CommandContext) -> Intent:
 
 def _of_container(container: ContainerCommand, context: CommandContext) -> Intent:
     """The devices that a container is to be given, and how many the command in it needs."""
-    inside = replace(context, host_environment=InsideContainer(), depth=context.depth + 1)
+    inside = replace(context, host_environment=HostEnvironment(), depth=context.depth + 1)
     own, typed = started_inside(container)
     inner = _intent_of((*own, *typed), inside.with_variables(container.environment))
     asked = next(filter(None, (container.asked(vendor) for vendor in context.vendors)), None)

@@ -1,8 +1,8 @@
 """The intent of a script: what the commands that it starts say, each read like one that was typed.
 
 What a script says literally counts like an option of the line, and cannot be rewritten. What it says only
-perhaps, in a branch or a function, is a default. What cannot be told is a doubt, with file and line: it
-matters only where the command is not confined to its devices.
+perhaps, in a branch or a function, is a default. What cannot be told is not known: the kernel keeps a
+confined command to its devices (confine.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.others_files import NotReadError, go_on
-from gputui.launching.container_launch import InsideContainer
+from gputui.inventory.others_files import NotReadError, go_on, not_read
+from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import (
     CommandContext,
     DeviceCount,
@@ -42,29 +42,26 @@ ReadCommand = Callable[[Sequence[str], CommandContext], Intent]
 def shell_intent(script: StartedScript, context: CommandContext, read: ReadCommand) -> Intent:
     """What a shell script says of devices."""
     lists = [visibility.variable for visibility in context.visibilities if visibility.variable]
-    commands, left_at = read_shell(script.text, script.arguments, context.environ, context.lists)
+    commands, whole = read_shell(script.text, script.arguments, context.environ, context.lists)
     intents, cpu_only = [], []
     for command in _unlike(commands, lists):
         try:
             go_on()
             intent = _of_command(command, script.name, context, read)
         except NotReadError:
-            left_at = min(left_at or command.line, command.line)
+            whole = False
             break
         if _may_use_devices(command.words):
             cpu_only.append(intent.devices if intent.devices and not intent.devices.listed else None)
         intents.append(intent)
-    doubts: tuple[str, ...] = ()
-    if left_at is not None or not script.whole:
-        place = f"from line {left_at} on" if left_at is not None else "to its end"
-        doubts = (f"{script.name} is not read {place}",)
+    if not (whole and script.whole):
+        not_read(script.name, "it is too long, or ends within a word")
     if cpu_only and all(cpu_only):
-        return Intent(devices=cpu_only[0], doubts=doubts)
+        return Intent(devices=cpu_only[0])
     # One command on the CPU does not make the whole script CPU only.
-    whole = beside_each_other(
+    return beside_each_other(
         replace(each, devices=None) if each.devices and not each.devices.listed else each for each in intents
     )
-    return replace(whole, doubts=(*whole.doubts, *doubts))
 
 
 def _unlike(commands: Sequence[StartedCommand], lists: Sequence[str]) -> Iterator[StartedCommand]:
@@ -87,14 +84,13 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
     context = context.with_variables(command.variables)
     if command.directory is None:
         # Which files it reads there is not known.
-        context = replace(context, host_environment=InsideContainer())
+        context = replace(context, host_environment=HostEnvironment())
     elif command.directory:
         context = replace(context, directory=os.path.join(context.directory or "", command.directory))  # noqa: PTH118
     inner = read(command.words, context).as_it_stands(behind)
-    doubts = [*inner.doubts]
     for visibility in context.visibilities:
         name = visibility.variable
-        listed, written = command.variables.get(name), command.not_known.get(name)
+        listed = command.variables.get(name)
         # (A launcher's own option counts before the variable.)
         if inner.devices is None and listed is not None:
             named = NamedDevices(
@@ -104,17 +100,12 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
                 environ=context.environ,
             )
             inner = replace(inner, devices=named)
-        elif written is not None and name not in written:
-            doubts.append(f"{place}: gputui cannot tell which devices {name} names there ({written[:60]})")
-        elif name in command.variables and listed is None and written is None:
+        elif name in command.variables and listed is None and name not in command.not_known:
             leaves = f"{name} is unset at {place}, and the command sees every device then"
             inner = replace(inner, leaves=inner.leaves or leaves)
     if not command.certain:
-        if inner.devices is not None:
-            doubts.append(f"{inner.devices.words} may override the selected devices")
         count = inner.count and replace(inner.count, firm=False, certain=False)
         inner = replace(inner, devices=None, count=count, leaves=None)
-    inner = replace(inner, doubts=tuple(doubts))
     if inner.count is None and inner.devices is None:
         unknown = _unknown_of_launcher(command, context)
         if unknown is not None:
@@ -142,24 +133,20 @@ def _unknown_of_launcher(command: StartedCommand, context: CommandContext) -> st
 
 def python_intent(script: StartedScript, context: CommandContext) -> Intent:
     """What a Python script says of devices. A list that it sets itself cannot be changed."""
-    devices, doubts, needs, trainer = None, [], None, False
+    devices, needs, trainer = None, None, False
     for vendor in context.vendors:
         variable = vendor.visibility.variable
         reading = read_python(script.text, variable, vendor.device_type)
         trainer |= reading.trainer
-        for each in reading.lists:
-            place = f"{script.name}:{each.line}"
-            if each.certain and each.text is not None:
-                listed = ",".join(vendor.visibility.entries(each.text))
-                devices = NamedDevices(f"{variable}={each.text} ({place})", listed, rewritable=False)
-            else:
-                doubts.append(f"{place} may set {variable} to other devices ({each.written})")
+        for line, text in reading.lists:
+            listed = ",".join(vendor.visibility.entries(text))
+            devices = NamedDevices(f"{variable}={text} ({script.name}:{line})", listed, rewritable=False)
         most = max(reading.uses, key=lambda use: use.needs, default=None)
         if most is not None and (needs is None or most.needs > needs.number):
             needs = DeviceCount(f"{most.written} ({script.name}:{most.line})", most.needs, firm=False)
     if not script.whole:
-        doubts.append(f"{script.name} is read in part only: it has NUL bytes, or more than 128 KiB")
-    return Intent(devices=devices, needs=needs, trainer=trainer, doubts=tuple(dict.fromkeys(doubts)))
+        not_read(script.name, "it has NUL bytes, or more than 128 KiB")
+    return Intent(devices=devices, needs=needs, trainer=trainer)
 
 
 def _may_use_devices(words: Sequence[str]) -> bool:

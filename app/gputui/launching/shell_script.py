@@ -48,7 +48,6 @@ _EXPANSION = re.compile(
 )
 _PLACE = re.compile("\0([0-9]+)\0")
 """What stands in a line for something that is not known, while it is split."""
-_TEST = re.compile(r"\[[^\]\n]{0,200}\]|\btest\s[^;&|\n]{0,200}")
 _OF_RANKS = re.compile(r"RANK|LOCALID|^SLURM_|^OMPI_|^PMI")
 """Variables that a launcher sets for each process, if not now then where the script runs."""
 _SEQUENCE = re.compile(r"\{([0-9]{1,3})\.\.([0-9]{1,3})\}")
@@ -104,27 +103,26 @@ class _Simple(NamedTuple):
 
 def read_shell(
     text: str, arguments: Sequence[str], environ: Mapping[str, str], given: Mapping[str, str] = {}
-) -> tuple[tuple[StartedCommand, ...], int | None]:
-    """The commands that a script starts, in their order; and the line from which on it is not read, None
-    where all of it is.
+) -> tuple[tuple[StartedCommand, ...], bool]:
+    """The commands that a script starts, in their order; and whether all of it is read.
 
     `arguments` are $1, $2, …; `environ` is what the script inherits; `given` are variables that it inherits
     with a value that is not known yet, though it is not empty, and what stands for that.
     """
-    commands, left_at = list[_Simple](), None
-    for each in _simple_commands(text):
-        go_on()
-        if not each.end or len(commands) >= _MOST_COMMANDS:
-            left_at = each.line
-            break
-        if each.words or each.end in ("(", ")"):
-            commands.append(each)
-    script = _Script(arguments, environ, given, text)
+    commands = list[_Simple]()
+    script, whole = _Script(arguments, environ, given), True
     try:
+        for each in _simple_commands(text):
+            go_on()
+            if not each.end or len(commands) >= _MOST_COMMANDS:
+                whole = False
+                break
+            if each.words or each.end in ("(", ")"):
+                commands.append(each)
         script.follow(commands)
     except NotReadError:
-        left_at = script.line
-    return tuple(script.commands), left_at
+        whole = False
+    return tuple(script.commands), whole
 
 
 def _simple_commands(text: str) -> Iterator[_Simple]:
@@ -167,17 +165,13 @@ class _Script:
     """What is known at one line of a script, and the commands that it has started up to there."""
 
     def __init__(
-        self, arguments: Sequence[str], environ: Mapping[str, str], given: Mapping[str, str], text: str
+        self, arguments: Sequence[str], environ: Mapping[str, str], given: Mapping[str, str]
     ) -> None:
         self.commands: list[StartedCommand] = []
         self.line = 1
         self._arguments: tuple[str, ...] | None = tuple(arguments)
         self._values = {name: Value(value) for name, value in environ.items()}
         self._values.update((name, Value(written, known=False)) for name, written in given.items())
-        self._given = given
-        tests = " ".join(_TEST.findall(text))
-        self._guarded = {name for name in given if name in tests}
-        """Variables that the script looks at: in a branch, it sets them where it inherits none."""
         self._inherited = {*environ, *given}
         self._exported = {*self._inherited}
         self._own = set(given)
@@ -284,13 +278,8 @@ class _Script:
 
     def _set(self, name: str, value: Value, unsure: bool) -> None:
         """Set a variable; one that is perhaps set to another value is not known any more."""
-        if unsure and name in self._guarded:
-            return
-        before = self._values.get(name)
-        if unsure and before is not None and not before.known and name not in self._given:
-            return
-        if unsure and before != value:
-            value = Value(value.text or f"${name}", known=False)
+        if unsure and self._values.get(name) != value:
+            value = Value(f"${name}", known=False)
         self._values[name] = value
         self._own.add(name)
 

@@ -13,13 +13,11 @@ from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.entrypoint import Entrypoint
 from gputui.launching.python_command import is_python, read_python
-from gputui.launching.shells import Shell, shell_of
-from gputui.launching.wrappers import behind_env, unwrap
+from gputui.launching.shells import shell_of
+from gputui.launching.wrappers import unwrap
 
 MOST = 1 << 17
 """Bytes of a script that are read."""
-
-_SHELL_NAMES = ("bash", "sh", "dash", "ash", "zsh", "ksh", "fish")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,48 +91,28 @@ def _joined(directory: str | None, path: str) -> str:
 def _shell(
     command: Sequence[str], host_environment: HostEnvironment, directory: str | None
 ) -> StartedScript | None:
-    shell = shell_of(command)
-    name = program_name(command)
+    shell, name = shell_of(command), program_name(command)
     if shell is None or name == "fish":
         return None
-    return _of_shell(name, shell, host_environment, directory)
-
-
-def _of_shell(
-    name: str, shell: Shell, host_environment: HostEnvironment, directory: str | None
-) -> StartedScript | None:
     if shell.command is not None:
         # (The first word behind it is $0.)
         return StartedScript("shell", f"{name} -c", shell.command, True, shell.arguments[1:])
     if shell.script is None or shell.script == "-" or "s" in shell.flags:
         return None
     beginning = host_environment.beginning(_joined(directory, shell.script), MOST)
-    if beginning is None:
-        return None
-    text, whole = beginning
-    return StartedScript("shell", shell.script, text, whole, shell.arguments)
+    return beginning and StartedScript("shell", shell.script, *beginning, shell.arguments)
 
 
 def _by_first_line(
     command: Sequence[str], host_environment: HostEnvironment, directory: str | None
 ) -> StartedScript | None:
     """`./train.sh`, whose first line names a shell, or Python."""
-    if "/" not in command[0]:
+    words = host_environment.interpreter(_joined(directory, command[0])) if "/" in command[0] else None
+    if words is None:
         return None
-    head = host_environment.beginning(_joined(directory, command[0]), 256)
-    if head is None or not head[0].startswith("#!"):
-        return None
-    words = head[0].partition("\n")[0][2:].split()
-    if words and words[0].rsplit("/", 1)[-1] == "env":
-        words = list(behind_env(words))
-    if not words:
-        return None
-    name = words[0].rsplit("/", 1)[-1]
-    if is_python((name,)):
+    if is_python(words):
         return _python(Entrypoint("script", tuple(command)), host_environment, directory)
-    if name not in _SHELL_NAMES:
-        return None
-    return _shell((name, *words[1:], *command), host_environment, directory)
+    return _shell((*words, *command), host_environment, directory)
 
 
 def _python(
@@ -152,6 +130,5 @@ def _python(
     for each in names:
         beginning = host_environment.beginning(_joined(directory, each), MOST)
         if beginning is not None:
-            text, whole = beginning
-            return StartedScript("python", each, text, whole, tuple(arguments))
+            return StartedScript("python", each, *beginning, tuple(arguments))
     return None

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.formatting import printable
@@ -24,7 +25,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.accelerate_config import configuration
 from gputui.launching.programs import program_of
-from gputui.launching.programs.program import Given, given_options, read_mapping
+from gputui.launching.programs.program import read_mapping
 from gputui.launching.programs.serving import SERVING
 from gputui.launching.programs.training import TRAINING
 from gputui.launching.shell_script import read_shell
@@ -261,56 +262,44 @@ def _of_arguments(text: str) -> dict[str, object]:
 
 
 class _Said:
-    """The words of a command, and the files that it names, which say what the words do not."""
+    """The options and keys of a command, by names with dashes; and those of the files that it names, which
+    say what the command does not."""
 
     def __init__(self, command: Sequence[str], context: CommandContext) -> None:
-        self._words = command[1:]
         self._command = command
-        launcher = recognised(command)
-        self._launcher = launcher.name
+        self._line = _options_in(command[1:])
+        self._launcher = recognised(command).name
         script = started_script(command, context.host_environment, context.directory)
         self._script = script.text if script is not None and script.kind == "python" else ""
         self._values = {**_of_arguments(self._script), **self._of_files(context)}
         self._accelerate: Mapping[str, Any] = {}
         if self._launcher == "accelerate":
-            given = self._option(("config-file",))
+            given = self._line.get("config-file")
             found = configuration(given, context.environ, context.directory, context.host_environment)
             self._accelerate = found.values if found is not None else {}
 
     def _of_files(self, context: CommandContext) -> Mapping[str, object]:
-        """What the files say at their top, by names with dashes."""
-        options = [given.value for given in self._given(("config",))]
+        """What the files say at their top."""
         plain = [
             word
-            for before, word in zip(self._command, self._words, strict=False)
+            for before, word in pairwise(self._command)
             if _FILE.fullmatch(word) and not before.startswith("-") and "=" not in word
         ]
         found: dict[str, object] = {}
-        for name in (*plain[:1], *options[-1:]):
+        for name in (*plain[:1], self._line.get("config", "")):
             path = os.path.join(context.directory or "", name)  # noqa: PTH118 - as text
             if _FILE.fullmatch(name):
                 values = read_mapping(path, context)
                 found |= {str(key).replace("_", "-"): value for key, value in values.items()}
         return found
 
-    def _given(self, names: Sequence[str]) -> Iterator[Given]:
-        yield from given_options(self._words, names, key_value=True)
-
-    def _option(self, names: Sequence[str]) -> str | None:
-        """The value of the last of the options with these names."""
-        found = [given.value for given in self._given(names)]
-        return found[-1] if found else None
-
     def text(self, names: Sequence[str]) -> str | None:
         """The value by the first name that has one: of the line, then of a file."""
-        for name in names:
-            given = self._option((name,))
-            if given and not given.startswith("-"):
-                return given
-        for name in names:
-            value = self._values.get(name)
-            if isinstance(value, str | int | float) and not isinstance(value, bool):
-                return str(value)
+        for values in (self._line, self._values):
+            for name in names:
+                value = values.get(name)
+                if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
+                    return str(value)
         return None
 
     def number(self, names: Sequence[str]) -> int | None:
@@ -319,26 +308,21 @@ class _Said:
 
     def flag(self, name: str) -> bool | None:
         """Whether a switch is on; as transformers reads it: `--bf16`, `--bf16 True`, `--no_bf16`."""
-        for place, word in reversed([*enumerate(self._words)]):
-            spelling, equals, value = word.lstrip("-").partition("=")
-            if not word.startswith("--") and not equals:
-                continue
-            spelling = spelling.replace("_", "-")
-            if spelling == f"no-{name}" and not equals:
-                return False
-            if spelling == name:
-                following = self._words[place + 1].lower() if place + 1 < len(self._words) else ""
-                return (value.lower() if equals else following) not in _FALSE
+        if name in self._line:
+            return self._line[name].lower() not in _FALSE
         stored = self._values.get(name)
         if isinstance(stored, str):
             return stored.lower() in _TRUE
         return stored if isinstance(stored, bool) else None
 
+    def said(self, *names: str) -> bool:
+        """Whether one of them is an option of the line, or a key of a file."""
+        return any(name in self._line or name in self._values for name in names)
+
     def model(self, serves: bool) -> str | None:
-        if serves and "serve" in self._words:
-            following = self._words[self._words.index("serve") + 1 :][:1]
-            if following and not following[0].startswith("-"):
-                return following[0]
+        for before, word in pairwise(self._command) if serves else ():
+            if before == "serve" and not word.startswith("-"):
+                return word
         return self.text(_MODEL)
 
     def uses_trainer(self) -> bool:
@@ -346,7 +330,7 @@ class _Said:
         library = re.search(r"\b(?:transformers|trl)\b", self._script) and "lightning" not in self._script
         if library and "Trainer" in self._script:
             return True
-        return any(name in self._values or self._has(name) for name in _TRAINER)
+        return self.said(*_TRAINER)
 
     def precision(self, loads: bool) -> Precision | None:
         """The weights' own type counts first: with that of 16 bits `--bf16` changes nothing of them.
@@ -400,18 +384,28 @@ class _Said:
     def offloads(self) -> bool:
         if self._launcher == "deepspeed" or self._accelerate.get("distributed_type") == "DEEPSPEED":
             return True
-        words = ("deepspeed", "use-deepspeed", "deepspeed-config")
-        return any(True for _ in self._given(words)) or any(word in self._values for word in words)
+        return self.said("deepspeed", "use-deepspeed", "deepspeed-config")
 
     def trains(self) -> bool:
         """Whether an option is one of training, or the script's name says that it trains."""
-        if any(name in self._values or self._has(name) for name in _TRAINS):
+        if self.said(*_TRAINS):
             return True
         names = [program_name((word,)).lower() for word in self._command if not word.startswith("-")]
         return any(re.search(r"train|finetun|\bsft|run_clm|run_mlm|dpo|grpo", name) for name in names[:4])
 
-    def _has(self, name: str) -> bool:
-        return any(
-            word.startswith("--") and word.lstrip("-").partition("=")[0].replace("_", "-") == name
-            for word in self._words
-        )
+
+def _options_in(words: Sequence[str]) -> dict[str, str]:
+    """The options and keys among the words: `--a v`, `--a=v`, `a=v`, `x.a=v`. One without a value has "", and
+    `--no-a` makes "a" false. The last one counts."""
+    found: dict[str, str] = {}
+    for word, following in zip_longest(words, words[1:], fillvalue="-"):
+        spelling, equals, value = word.partition("=")
+        name = spelling.lstrip("-+").replace("_", "-")
+        if word.startswith("-") and not equals:
+            value = "" if following.startswith("-") else following
+            found[name.removeprefix("no-")] = value if not name.startswith("no-") else "false"
+        if word.startswith("-") or equals:
+            found[name] = value
+            # (Hydra's keys are dotted.)
+            found[name.rpartition(".")[2]] = value
+    return found

@@ -27,10 +27,10 @@ class _Wrapper:
     """`operands` words of its own stand before the command (`timeout 60 …`); `verbs` are the subcommands that
     run one (`uv tool run`); `assigns`: `NAME=value` words may stand before the command; `itself` are options
     with which it starts no command of ours; `environment`: it chooses the Python environment of what it
-    starts; `sets`: the option that sets variables of the command; `drops`: the options with which it does not
-    give the command our variables, `always` where it never does; `inside`: what stands before the names of
-    variables that it hands to the command without that; `overrides`: whether it may set variables from a file
-    of its own over those that it is given; `never`: options with which it starts no command."""
+    starts; `sets`: the option that sets variables of the command; `drops`: the options with which it may keep
+    our variables from the command, or replace them, `always` where it may do so without any; `inside`: what
+    stands before the names of variables that it hands to the command without that; `never`: options with
+    which it starts no command."""
 
     options: OptionTable
     operands: int = 0
@@ -42,7 +42,6 @@ class _Wrapper:
     drops: tuple[str, ...] = ()
     always: bool = False
     inside: tuple[str, ...] = ()
-    overrides: bool = False
     never: tuple[str, ...] = ()
 
 
@@ -72,8 +71,6 @@ _UVX = option_table(
 )
 """`uvx --help` of 0.13."""
 
-_CONDA = option_table(valued="name|n prefix|p cwd log-level")
-
 _ENV = option_table(flags="ignore-environment|i|-", valued="unset|u chdir|C", last="split-string|S")
 
 _APPTAINER = option_table(
@@ -99,16 +96,55 @@ _NCU = option_table(
 )
 """Nsight Compute CLI, "Command Line Options"."""
 
+_ENVIRONMENTS = {
+    "poetry": "directory|C project|P",
+    "pdm": "project|p venv",
+    "pipenv": "",
+    "rye": "",
+    "pipx": "spec python index-url|i pip-args",
+    **dict.fromkeys(("conda", "mamba", "micromamba"), "name|n prefix|p cwd log-level"),
+}
+"""Their `run` starts a command in a Python environment of its own. Each has its options with a value."""
+
+_PLAIN = {
+    "compute-sanitizer": "tool log-file save read leak-check error-exitcode print-limit print-level"
+    " target-processes target-processes-filter filter kernel-name kernel-regex kernel-name-exclude"
+    " launch-count launch-skip max-connections mode port prefix injection-path language xml-file",
+    "valgrind": "",
+    "xvfb-run": "server-args|s server-num|n auth-file|f error-file|e wait|w",
+    "nice": "adjustment|n",
+    "ionice": "class|c classdata|n",
+    "nohup": "",
+    "setsid": "",
+    "stdbuf": "input|i output|o error|e",
+    "time": "format|f output|o",
+    "numactl": "interleave|i weighted-interleave|w preferred|p preferred-many|P membind|m cpunodebind|N"
+    " physcpubind|C",
+    "unbuffer": "",
+    "watch": "interval|n equexit|q",
+    # A job runs in the process that queued it, with its variables.
+    **dict.fromkeys(("ts", "tsp"), "L N D W O g gpus|G"),
+}
+"""The command stands behind their options. Each has its options with a value."""
+
+_ONE_OPERAND = {
+    "flock": "timeout|wait|w conflict-exit-code|E",
+    "chrt": "sched-runtime|T sched-period|P sched-deadline|D",
+    "timeout": "kill-after|k signal|s",
+    "taskset": "",
+}
+"""The same with one word of their own before the command."""
+
 WRAPPERS: dict[str, _Wrapper] = {
+    **{
+        name: _Wrapper(option_table(valued=valued), verbs=("run",), environment=True)
+        for name, valued in _ENVIRONMENTS.items()
+    },
+    **{name: _Wrapper(option_table(valued=valued)) for name, valued in _PLAIN.items()},
+    **{name: _Wrapper(option_table(valued=valued), operands=1) for name, valued in _ONE_OPERAND.items()},
     "uv": _Wrapper(_UV, verbs=("run", "tool run"), itself=_UV_STARTS_PYTHON, environment=True),
-    "poetry": _Wrapper(option_table(valued="directory|C project|P"), verbs=("run",), environment=True),
-    "pdm": _Wrapper(option_table(valued="project|p venv"), verbs=("run",), environment=True),
-    "pipenv": _Wrapper(option_table(), verbs=("run",), environment=True),
-    "rye": _Wrapper(option_table(), verbs=("run",), environment=True),
     "uvx": _Wrapper(_UVX, environment=True),
-    "pipx": _Wrapper(
-        option_table(valued="spec python index-url|i pip-args"), verbs=("run",), environment=True
-    ),
+    "pyenv": _Wrapper(option_table(), verbs=("exec",), environment=True),
     "hatch": _Wrapper(
         option_table(valued="env|e project|p data-dir cache-dir config"),
         verbs=("run", "env run"),
@@ -134,9 +170,6 @@ WRAPPERS: dict[str, _Wrapper] = {
         environment=True,
         drops=("clean-env",),
     ),
-    "conda": _Wrapper(_CONDA, verbs=("run",), environment=True),
-    "mamba": _Wrapper(_CONDA, verbs=("run",), environment=True),
-    "micromamba": _Wrapper(_CONDA, verbs=("run",), environment=True),
     "env": _Wrapper(
         _ENV,
         assigns=True,
@@ -151,6 +184,7 @@ WRAPPERS: dict[str, _Wrapper] = {
             " chdir|D chroot|R",
         ),
         assigns=True,
+        always=True,
     ),
     "doas": _Wrapper(option_table(valued="u C"), always=True),
     "systemd-run": _Wrapper(
@@ -160,6 +194,8 @@ WRAPPERS: dict[str, _Wrapper] = {
             " working-directory service-type",
         ),
         sets="setenv",
+        # (The service manager starts it.)
+        always=True,
     ),
     **dict.fromkeys(
         ("apptainer", "singularity"),
@@ -173,16 +209,8 @@ WRAPPERS: dict[str, _Wrapper] = {
             inside=("SINGULARITYENV_", "APPTAINERENV_"),
         ),
     ),
-    "nsys": _Wrapper(_NSYS, verbs=("profile", "launch"), sets="env-var"),
+    "nsys": _Wrapper(_NSYS, verbs=("profile", "launch"), sets="env-var", drops=("inherit-environment",)),
     "ncu": _Wrapper(_NCU),
-    "compute-sanitizer": _Wrapper(
-        option_table(
-            valued="tool log-file save read leak-check error-exitcode print-limit print-level"
-            " target-processes target-processes-filter filter kernel-name kernel-regex kernel-name-exclude"
-            " launch-count launch-skip max-connections mode port prefix injection-path language xml-file"
-        )
-    ),
-    "valgrind": _Wrapper(option_table()),
     "strace": _Wrapper(
         option_table(valued="trace|e output|o env|E user|u string-limit|s a b I O P S U X"), sets="env"
     ),
@@ -193,27 +221,8 @@ WRAPPERS: dict[str, _Wrapper] = {
         verbs=("stat", "record", "trace"),
     ),
     "py-spy": _Wrapper(option_table(valued="output|o format|f duration|d rate|r"), verbs=("record", "top")),
-    "xvfb-run": _Wrapper(option_table(valued="server-args|s server-num|n auth-file|f error-file|e wait|w")),
-    "dotenv": _Wrapper(option_table(valued="file|f quote|q export|e"), verbs=("run",), overrides=True),
-    "direnv": _Wrapper(option_table(), operands=1, verbs=("exec",), overrides=True),
-    "pyenv": _Wrapper(option_table(), verbs=("exec",), environment=True),
-    "flock": _Wrapper(option_table(valued="timeout|wait|w conflict-exit-code|E"), operands=1),
-    "nice": _Wrapper(option_table(valued="adjustment|n")),
-    "ionice": _Wrapper(option_table(valued="class|c classdata|n")),
-    "chrt": _Wrapper(option_table(valued="sched-runtime|T sched-period|P sched-deadline|D"), operands=1),
-    "nohup": _Wrapper(option_table()),
-    "setsid": _Wrapper(option_table()),
-    "stdbuf": _Wrapper(option_table(valued="input|i output|o error|e")),
-    "time": _Wrapper(option_table(valued="format|f output|o")),
-    "timeout": _Wrapper(option_table(valued="kill-after|k signal|s"), operands=1),
-    "taskset": _Wrapper(option_table(), operands=1),
-    "numactl": _Wrapper(
-        option_table(
-            valued="interleave|i weighted-interleave|w preferred|p preferred-many|P membind|m cpunodebind|N"
-            " physcpubind|C"
-        )
-    ),
-    "unbuffer": _Wrapper(option_table()),
+    "dotenv": _Wrapper(option_table(valued="file|f quote|q export|e"), verbs=("run",), always=True),
+    "direnv": _Wrapper(option_table(), operands=1, verbs=("exec",), always=True),
     "setpriv": _Wrapper(
         option_table(
             valued="ruid euid reuid rgid egid regid groups inh-caps ambient-caps bounding-set securebits"
@@ -221,10 +230,6 @@ WRAPPERS: dict[str, _Wrapper] = {
         ),
         drops=("reset-env",),
     ),
-    "watch": _Wrapper(option_table(valued="interval|n equexit|q")),
-    # A job runs in the process that queued it, with its variables.
-    "ts": _Wrapper(option_table(valued="L N D W O g gpus|G")),
-    "tsp": _Wrapper(option_table(valued="L N D W O g gpus|G")),
     "screen": _Wrapper(option_table(valued="S c e h p s t T Logfile"), never=("r", "x", "X", "R", "ls")),
 }
 
@@ -248,10 +253,6 @@ class WrapperCall:
     def has(self, name: str) -> bool:
         """Whether the option is given."""
         return any(option.name == name for option in self.options)
-
-    def value(self, name: str) -> str:
-        """The value of the option, the last one where it is given again; "" where it is not given."""
-        return next((option.value for option in reversed(self.options) if option.name == name), "")
 
     @property
     def chooses_environment(self) -> bool:
@@ -367,17 +368,9 @@ def _with_assignments(prefix: Sequence[str], values: Mapping[str, str | None]) -
 
 
 def _hides(call: WrapperCall, names: Collection[str]) -> bool:
-    """Whether a wrapper does not hand these variables of ours on, or may set them itself."""
+    """Whether a wrapper may not hand these variables of ours on."""
     wrapper = WRAPPERS[call.name]
-    if wrapper.overrides:
-        return not call.has("no-override")
-    if call.name == "sudo":
-        return not all(_preserves(call, name) for name in names)
-    if call.name == "nsys":
-        return call.value("inherit-environment").lower() in ("false", "0", "no")
-    # (The service manager starts it.)
-    managed = call.name == "systemd-run" and not call.has("scope")
-    return bool(names) and (wrapper.always or managed or any(map(call.has, wrapper.drops)))
+    return bool(names) and (wrapper.always or any(map(call.has, wrapper.drops)))
 
 
 def uv_starting_python(command: Sequence[str]) -> tuple[tuple[str, ...], bool] | None:
@@ -406,14 +399,6 @@ def behind_env(words: Sequence[str]) -> tuple[str, ...]:
     if "split-string" in given:
         return behind_env((*words[:1], *given.get("split-string").split(), *given.rest))
     return assignments(given.operands)[1]
-
-
-def _preserves(call: WrapperCall, variable: str) -> bool:
-    """Whether sudo is told to hand our variables on: -E, -HE, --preserve-env, or a list with ours."""
-    return any(
-        option.name == "preserve-env" and (option.glue is None or variable in option.value.split(","))
-        for option in call.options
-    )
 
 
 def _read(command: Sequence[str]) -> WrapperCall | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation
     from gputui.allocating.request import Request
     from gputui.choosing.order import Order
-    from gputui.jobs.job import Job
+    from gputui.inventory.job import Job
     from gputui.launching.intent import Intent
     from gputui.launching.launch import Launch
     from gputui.launching.launch_options import LaunchOptions

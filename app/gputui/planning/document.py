@@ -4,54 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from gputui.planning.plan import Plan, Row
+from gputui.inventory.typed_json import Record
+from gputui.planning.estimators import Estimate
+from gputui.planning.memory import Bytes
+from gputui.planning.model import Model
+from gputui.planning.plan import Plan
 
 SCHEMA = 1
+_MODEL = Record(Model, "name architecture parameters largest_layer")
+_BYTES = Record(Bytes, "weights gradients optimizer buffers activations fixed total", total=int)
+_ESTIMATE = Record(Estimate)
 
 
 def to_document(plan: Plan) -> dict[str, Any]:
     """JSON-ready values, strategies ranked."""
-    model = plan.model
     return {
         "schema": SCHEMA,
-        "model": {
-            "name": model.name,
-            "architecture": model.architecture or None,
-            "parameters": model.parameters,
-            "largest_layer": model.largest_layer,
-        },
+        "model": _MODEL.write(plan.model, architecture=plan.model.architecture or None),
         "devices": [uuid or None for uuid in plan.box.uuids],
         "memory_free_min": plan.box.memory_free_min,
-        "strategies": [_row(row) for row in plan.rows],
-        "estimators": {
-            "deepspeed": [
-                {"stage": each.stage, "offload": each.offload, "gpu": each.gpu, "cpu": each.cpu}
-                for each in plan.estimates
-            ]
-        },
+        "strategies": [
+            {
+                "name": row.name,
+                "devices": row.strategy.devices,
+                "tp": row.strategy.tensor_parallel,
+                "pp": row.strategy.pipeline_parallel,
+                "bytes": _BYTES.write(row.bytes),
+                "fits": row.fits,
+                "margin": row.margin,
+                "traffic_bytes": row.traffic.bytes,
+                "seconds": row.traffic.seconds,
+                "reason": row.reason,
+            }
+            for row in plan.rows
+        ],
+        "estimators": {"deepspeed": [_ESTIMATE.write(each) for each in plan.estimates]},
         "notices": list(plan.notices),
-    }
-
-
-def _row(row: Row) -> dict[str, Any]:
-    parts = row.bytes
-    return {
-        "name": row.name,
-        "devices": row.strategy.devices,
-        "tp": row.strategy.tensor_parallel,
-        "pp": row.strategy.pipeline_parallel,
-        "bytes": {
-            "weights": parts.weights,
-            "gradients": parts.gradients,
-            "optimizer": parts.optimizer,
-            "buffers": parts.buffers,
-            "activations": parts.activations,
-            "fixed": parts.fixed,
-            "total": parts.total,
-        },
-        "fits": row.fits,
-        "margin": row.margin,
-        "traffic_bytes": row.traffic.bytes,
-        "seconds": row.traffic.seconds,
-        "reason": row.reason,
     }

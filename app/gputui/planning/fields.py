@@ -52,10 +52,6 @@ class Fields:
             raise self._wrong(name, f"a whole number from {least} to {most}", value)
         return value
 
-    def maybe(self, *names: str) -> int | None:
-        """As `whole`, None where there is none."""
-        return self.whole(*names) if self.has(*names) else None
-
     def layers(self, *names: str, default: int) -> int:
         return self.whole(*names, default=default, most=MOST_LAYERS)
 

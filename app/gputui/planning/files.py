@@ -8,11 +8,11 @@ deepspeed/runtime/config.py (0.19.8).
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Precision
 
 if TYPE_CHECKING:
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
 YAML_NAME = "accelerate.yaml"
 JSON_NAME = "deepspeed.json"
-
-_STRATEGY = re.compile(
-    r"single|ddp|zero(?P<stage>[123])|zero(?P<offloading>[23])-offload|(?:tp(?P<tp>[2-9]|[1-9]\d{1,3})-)?fsdp2"
-    r"|pp(?P<pp>[2-9]|[1-9]\d{1,3})",
-    re.ASCII,
-)
 
 
 class RecipeError(ValueError):
@@ -38,71 +32,40 @@ class NoLauncherError(RecipeError):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A strategy with all that its files depend on. Raises RecipeError where the parts contradict each other.
+    """A strategy with all that its files depend on.
 
-    strategy       single, ddp, zero1, zero2, zero3, zero2-offload, zero3-offload, fsdp2, tpN-fsdp2, ppN
-    devices        all of them: TP groups times what shards or replicates
-    precision      bf16: weights, gradients and optimizer states in bf16; autocast: fp32 weights, bf16
-                   arithmetic; fp16: fp32 weights, fp16 arithmetic with loss scaling; fp32
+    precision      as `workload.Precision`
     checkpointing  activations are computed again in the backward pass
-    reshard        fsdp2: whether weights are given back after the forward pass (ZeRO-3) or kept (ZeRO-2)
     wrap           fsdp2: the class of a layer, several with commas; None: the model's `_no_split_modules`
     accumulation   micro-batches a step
     """
 
-    strategy: str
-    devices: int = 1
+    strategy: Strategy
     precision: Precision = "autocast"
     checkpointing: bool = False
-    reshard: bool = True
     wrap: str | None = None
     accumulation: int = 1
 
-    def __post_init__(self) -> None:
-        if _STRATEGY.fullmatch(self.strategy) is None:
-            raise RecipeError(
-                f"no strategy {self.strategy!r}: single, ddp, zero1, zero2, zero3, zero2-offload,"
-                " zero3-offload, fsdp2, tpN-fsdp2, ppN"
-            )
-        if self.devices < 1 or self.accumulation < 1:
-            raise RecipeError("devices and accumulation are 1 or more")
-        if self.strategy == "single" and self.devices != 1:
-            raise RecipeError(f"single is one device, not {self.devices}")
-        if self.devices % (self.tp * self.pp):
-            raise RecipeError(f"{self.strategy} does not divide {self.devices} devices")
-        if self.wrap is not None and not all(part.isidentifier() for part in self.wrap.split(",")):
-            raise RecipeError(f"{self.wrap!r} is no class of layers")
+    @property
+    def name(self) -> str:
+        return self.strategy.name
 
     @property
-    def tp(self) -> int:
-        """Devices that share each layer."""
-        return self._number("tp") or 1
-
-    @property
-    def pp(self) -> int:
-        """Devices among which the layers are divided."""
-        return self._number("pp") or 1
-
-    @property
-    def stage(self) -> int:
-        """ZeRO's stage where DeepSpeed trains, 0 where it does not."""
-        return self._number("stage") or self._number("offloading") or 0
+    def devices(self) -> int:
+        return self.strategy.devices
 
     @property
     def offload(self) -> Literal["none", "optimizer", "all"]:
         """What DeepSpeed keeps in the host's memory; all: optimizer states and weights."""
-        stage = self._number("offloading")
-        return "none" if stage is None else "optimizer" if stage == 2 else "all"
+        if not self.strategy.offloads:
+            return "none"
+        return "optimizer" if self.strategy.stage == 2 else "all"
 
     @property
     def fsdp(self) -> bool:
         """Whether FSDP 2 shards. (Where TP takes all devices, nothing is left to shard.)"""
-        return self.strategy.endswith("fsdp2") and (self.tp == 1 or self.devices > self.tp)
-
-    def _number(self, name: str) -> int | None:
-        match = _STRATEGY.fullmatch(self.strategy)
-        found = match[name] if match else None
-        return int(found) if found else None
+        group = self.strategy.tensor_parallel
+        return self.strategy.kind == "fsdp2" and (group == 1 or self.devices > group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +85,10 @@ class PlanFiles:
 
 
 def recipe_of(made: Plan, row: Row) -> Recipe:
-    """What the files of a row depend on. Raises RecipeError."""
-    workload, strategy = made.workload, row.strategy
+    """What the files of a row depend on."""
+    workload = made.workload
     return Recipe(
-        row.name,
-        strategy.devices,
-        workload.precision,
-        workload.checkpointing,
-        strategy.reshard,
-        made.model.wrap_class,
-        workload.accumulation,
+        row.strategy, workload.precision, workload.checkpointing, made.model.wrap_class, workload.accumulation
     )
 
 
@@ -141,19 +98,19 @@ def files_of(recipe: Recipe, started_by: str = "python") -> PlanFiles:
     `started_by` is the launcher of the command as it is: what accelerate or deepspeed starts, they go on
     starting, where they can.
     """
-    if recipe.pp > 1:
+    if not recipe.strategy.startable:
         raise NoLauncherError(
-            f"{recipe.strategy}: no launcher divides a model into a pipeline; the training program does"
+            f"{recipe.name}: no launcher divides a model into a pipeline; the training program does"
             " (Megatron-LM's --pipeline-model-parallel-size, torch.distributed.pipelining)"
         )
-    if recipe.stage and started_by == "deepspeed":
+    if recipe.strategy.stage and started_by == "deepspeed":
         texts = {JSON_NAME: deepspeed_json(recipe)}
         return PlanFiles("deepspeed", texts, notes=_notes(recipe, "deepspeed"))
-    if recipe.strategy in ("single", "ddp") and started_by != "accelerate":
-        launcher: Literal["python", "torchrun"] = "python" if recipe.strategy == "single" else "torchrun"
+    if recipe.strategy.kind in ("single", "ddp") and started_by != "accelerate":
+        launcher: Literal["python", "torchrun"] = "python" if recipe.strategy.kind == "single" else "torchrun"
         return PlanFiles(launcher, notes=_notes(recipe, launcher))
     texts = {YAML_NAME: accelerate_yaml(recipe)}
-    if recipe.stage:
+    if recipe.strategy.stage:
         texts[JSON_NAME] = deepspeed_json(recipe)
     return PlanFiles("accelerate", texts, YAML_NAME, _notes(recipe, "accelerate"))
 
@@ -199,12 +156,12 @@ def accelerate_yaml(recipe: Recipe) -> str:
     config["mixed_precision"] = _mixed_precision(recipe)
     if recipe.fsdp:
         config["fsdp_config"] = _fsdp_config(recipe)
-    if recipe.stage:
+    if recipe.strategy.stage:
         config["deepspeed_config"] = _deepspeed_config(recipe)
-    if recipe.tp > 1:
+    if recipe.strategy.tensor_parallel > 1:
         config["parallelism_config"] = {
-            "parallelism_config_tp_size": recipe.tp,
-            "parallelism_config_dp_shard_size": recipe.devices // recipe.tp,
+            "parallelism_config_tp_size": recipe.strategy.tensor_parallel,
+            "parallelism_config_dp_shard_size": recipe.devices // recipe.strategy.tensor_parallel,
             "parallelism_config_dp_replicate_size": 1,
             "parallelism_config_cp_size": 1,
         }
@@ -217,12 +174,12 @@ def deepspeed_json(recipe: Recipe) -> str:
 
     "auto" stands for what the Trainer, or accelerate, is told on its own line, and must be the same here.
     """
-    zero: dict[str, Any] = {"stage": recipe.stage}
+    zero: dict[str, Any] = {"stage": recipe.strategy.stage}
     if recipe.offload != "none":
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if recipe.offload == "all":
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
-    if recipe.stage == 3:
+    if recipe.strategy.stage == 3:
         zero["stage3_gather_16bit_weights_on_model_save"] = True
     config = {
         "train_batch_size": "auto",
@@ -238,11 +195,11 @@ def deepspeed_json(recipe: Recipe) -> str:
 
 def _title(recipe: Recipe) -> str:
     number = "1 device" if recipe.devices == 1 else f"{recipe.devices} devices"
-    return f"{recipe.strategy} on {number}, {recipe.precision}"
+    return f"{recipe.name} on {number}, {recipe.precision}"
 
 
 def _kind(recipe: Recipe) -> str:
-    if recipe.stage:
+    if recipe.strategy.stage:
         return "DEEPSPEED"
     if recipe.fsdp:
         return "FSDP"
@@ -253,14 +210,14 @@ def _mixed_precision(recipe: Recipe) -> str:
     """accelerate's word. With mixed precision FSDP 2 makes the weights fp32 (`fsdp2_prepare_model`), and so
     there is none for weights in bf16; DeepSpeed makes them bf16 itself, and keeps fp32 copies."""
     if recipe.precision == "bf16":
-        return "bf16" if recipe.stage else "no"
+        return "bf16" if recipe.strategy.stage else "no"
     return {"autocast": "bf16", "fp16": "fp16", "fp32": "no"}[recipe.precision]
 
 
 def _fsdp_config(recipe: Recipe) -> dict[str, Any]:
     config = {
         "fsdp_version": 2,
-        "fsdp_reshard_after_forward": recipe.reshard,
+        "fsdp_reshard_after_forward": recipe.strategy.reshard,
         "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
         "fsdp_transformer_layer_cls_to_wrap": recipe.wrap,
         "fsdp_state_dict_type": "SHARDED_STATE_DICT",
@@ -273,19 +230,19 @@ def _fsdp_config(recipe: Recipe) -> dict[str, Any]:
 
 def _deepspeed_config(recipe: Recipe) -> dict[str, Any]:
     config: dict[str, Any] = {
-        "zero_stage": recipe.stage,
+        "zero_stage": recipe.strategy.stage,
         "offload_optimizer_device": "none" if recipe.offload == "none" else "cpu",
         "offload_param_device": "cpu" if recipe.offload == "all" else "none",
         "gradient_accumulation_steps": recipe.accumulation,
     }
-    if recipe.stage == 3:
+    if recipe.strategy.stage == 3:
         config |= {"zero3_init_flag": True, "zero3_save_16bit_model": True}
     return config
 
 
 def _notes(recipe: Recipe, launcher: str) -> tuple[str, ...]:
     notes = []
-    if recipe.precision == "bf16" and recipe.stage:
+    if recipe.precision == "bf16" and recipe.strategy.stage:
         notes.append("DeepSpeed keeps fp32 weights and optimizer states beside the bf16 weights")
     elif recipe.precision == "bf16":
         notes.append(
@@ -308,12 +265,12 @@ def _notes(recipe: Recipe, launcher: str) -> tuple[str, ...]:
         notes.append(
             "each of the model's own _no_split_modules is a unit; a model without needs a wrap class"
         )
-    if recipe.tp > 1:
+    if recipe.strategy.tensor_parallel > 1:
         notes.append(
             'the script must load the model with tp_plan="auto" and the device mesh of its Accelerator'
             " (torch_device_mesh)"
         )
-    if recipe.stage and launcher == "accelerate":
+    if recipe.strategy.stage and launcher == "accelerate":
         notes.append(
             f"{JSON_NAME} says the same for --deepspeed of transformers' Trainer, which {YAML_NAME} replaces"
         )

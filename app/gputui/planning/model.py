@@ -56,11 +56,12 @@ class SavedBytes:
             self.per_position + other.per_position,
         )
 
-    def times(self, count: int) -> SavedBytes:
+    def times(self, count: float) -> SavedBytes:
         return SavedBytes(self.replicated * count, self.sharded * count, self.per_position * count)
 
-    def divided(self, count: int) -> SavedBytes:
-        return SavedBytes(self.replicated / count, self.sharded / count, self.per_position / count)
+
+Saved = tuple[SavedBytes, ...]
+"""By `COMPUTES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,10 @@ class Model:
     largest_layer     parameters of the largest module by itself (DeepSpeed's meaning): often the embedding
     largest_block     parameters of the largest transformer block, which FSDP gathers as one
     blocks            how many transformer blocks there are: encoder and decoder together
-    hidden, layers, heads, kv_heads, head_dim, ffn, vocabulary
+    hidden, layers, heads, kv_heads, vocabulary
                       the shape; layers of one stack. `vocabulary` is what the head predicts: 0 without a head
     capped            whether logits pass a soft cap, which keeps them once more
     tied              whether the head uses the embedding's weights
-    experts, experts_per_token
-                      0 where no layer has experts
-    family            the model type of transformers ("llama"), "" where none is known
     wrap_class        the class of the transformer block, which FSDP wraps ("LlamaDecoderLayer")
     max_positions     the longest sequence that it was made for
     sequence          the length of its sequences where its inputs decide it (the patches of an image)
@@ -99,19 +97,14 @@ class Model:
     layers: int
     heads: int
     kv_heads: int
-    head_dim: int
-    ffn: int
     vocabulary: int
     tied: bool
-    family: str
     wrap_class: str | None
     adapted: int
-    saved: tuple[SavedBytes, SavedBytes, SavedBytes]
-    saved_block: tuple[SavedBytes, SavedBytes, SavedBytes]
+    saved: Saved
+    saved_block: Saved
     counted: str = "closed form"
     capped: bool = False
-    experts: int = 0
-    experts_per_token: int = 0
     max_positions: int | None = None
     sequence: int | None = None
     notices: tuple[str, ...] = ()

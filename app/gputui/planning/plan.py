@@ -10,7 +10,7 @@ like.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.formatting import size
@@ -43,23 +43,33 @@ _BFLOAT16 = (8, 0)
 
 RemedyKind = Literal["devices", "batch", "checkpointing", "lora", "adamw8bit"]
 
+_CHANGES: dict[RemedyKind, tuple[str, str]] = {
+    "checkpointing": ("checkpointing", "checkpointing"),
+    "batch": ("batch", "batch {}"),
+    "devices": ("", "{} devices"),
+    "adamw8bit": ("optimizer", "8-bit Adam"),
+    "lora": ("lora", "LoRA of rank {}"),
+}
+"""The field of the workload that a remedy changes, and how it is called: those first that change least of the
+training."""
+
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One change by which a strategy would fit. `value`: number of devices, batch or LoRA's rank; else 1."""
+    """One change by which a strategy would fit. `value`: number of devices, else the workload's new value."""
 
     kind: RemedyKind
-    value: int
+    value: int | str
 
     @property
     def text(self) -> str:
-        return {
-            "devices": f"{self.value} devices",
-            "batch": f"batch {self.value}",
-            "checkpointing": "checkpointing",
-            "lora": f"LoRA of rank {self.value}",
-            "adamw8bit": "8-bit Adam",
-        }[self.kind]
+        return _CHANGES[self.kind][1].format(self.value)
+
+    def made_in(self, workload: Workload) -> Workload:
+        """The workload with the change; devices are none."""
+        field = _CHANGES[self.kind][0]
+        change: dict[str, Any] = {field: self.value} if field else {}
+        return replace(workload, **change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,29 +252,36 @@ def _row(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Row:
     return replace(row, outcome=_outcome(row, box, host if host_lacks else 0))
 
 
+def _offers(model: Model, workload: Workload) -> Iterator[Remedy]:
+    """The changes of a workload that make it need less: its batch 1, where it has more."""
+    if not workload.weights_only:
+        if not workload.checkpointing:
+            yield Remedy("checkpointing", True)
+        if workload.batch > 1:
+            yield Remedy("batch", 1)
+    if workload.optimizer in ("adamw", "adamw-foreach"):
+        yield Remedy("adamw8bit", "adamw8bit")
+    if not workload.lora and model.adapted:
+        yield Remedy("lora", _RANK)
+
+
 def _remedies(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Iterator[Remedy]:
     """Single changes that make it fit, those that change least of the training first."""
 
-    def fit(changed: Workload) -> bool:
-        return _fits(model, changed, strategy, box)
+    def fit(remedy: Remedy) -> bool:
+        return _fits(model, remedy.made_in(workload), strategy, box)
 
-    if not workload.weights_only:
-        if not workload.checkpointing and fit(replace(workload, checkpointing=True)):
-            yield Remedy("checkpointing", 1)
-        low, high = 0, workload.batch
+    found = {remedy.kind: remedy for remedy in _offers(model, workload) if fit(remedy)}
+    if "batch" in found:
+        low, high = 1, workload.batch
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if fit(replace(workload, batch=middle)) else (low, middle)
-        if low:
-            yield Remedy("batch", low)
-    if strategy.sharded and strategy.tensor_parallel == 1:
-        count = _more_devices(model, workload, strategy, box)
-        if count:
-            yield Remedy("devices", count)
-    if workload.optimizer in ("adamw", "adamw-foreach") and fit(replace(workload, optimizer="adamw8bit")):
-        yield Remedy("adamw8bit", 1)
-    if not workload.lora and model.adapted and fit(replace(workload, lora=_RANK)):
-        yield Remedy("lora", _RANK)
+            low, high = (middle, high) if fit(Remedy("batch", middle)) else (low, middle)
+        found["batch"] = Remedy("batch", low)
+    count = _more_devices(model, workload, strategy, box)
+    if count:
+        found["devices"] = Remedy("devices", count)
+    yield from (found[kind] for kind in _CHANGES if kind in found)
 
 
 def _together(model: Model, workload: Workload, strategy: Strategy, box: Box) -> tuple[Remedy, ...]:
@@ -272,49 +289,32 @@ def _together(model: Model, workload: Workload, strategy: Strategy, box: Box) ->
 
     As few kinds as possible, those first that change least of the training; devices beside the others.
     """
-    kinds: list[Remedy] = []
-    if not workload.weights_only:
-        if not workload.checkpointing:
-            kinds.append(Remedy("checkpointing", 1))
-        if workload.batch > 1:
-            kinds.append(Remedy("batch", 1))
-    if workload.optimizer in ("adamw", "adamw-foreach"):
-        kinds.append(Remedy("adamw8bit", 1))
-    if not workload.lora and model.adapted:
-        kinds.append(Remedy("lora", _RANK))
-    for number in range(1, len(kinds) + 1):
-        taken = kinds[:number]
-        if _fits(model, _changed(workload, taken), strategy, box):
-            for each in tuple(taken[:-1]):
+
+    def changed(remedies: Sequence[Remedy]) -> Workload:
+        made = workload
+        for remedy in remedies:
+            made = remedy.made_in(made)
+        return made
+
+    taken: list[Remedy] = []
+    for offer in _offers(model, workload):
+        taken = [*taken, offer]
+        if _fits(model, changed(taken), strategy, box):
+            for each in taken[:-1]:
                 without = [remedy for remedy in taken if remedy is not each]
-                if _fits(model, _changed(workload, without), strategy, box):
+                if _fits(model, changed(without), strategy, box):
                     taken = without
             return tuple(taken)
-        if strategy.sharded and strategy.tensor_parallel == 1:
-            count = _more_devices(model, _changed(workload, taken), strategy, box)
-            if count and count <= _FEW_TIMES * strategy.devices:
-                return (*taken, Remedy("devices", count))
+        count = _more_devices(model, changed(taken), strategy, box)
+        if count and count <= _FEW_TIMES * strategy.devices:
+            return (*taken, Remedy("devices", count))
     return ()
 
 
-def _changed(workload: Workload, remedies: Sequence[Remedy]) -> Workload:
-    """With remedies that change the workload; devices are none."""
-    for remedy in remedies:
-        if remedy.kind == "checkpointing":
-            workload = replace(workload, checkpointing=True)
-        elif remedy.kind == "batch":
-            workload = replace(workload, batch=remedy.value)
-        elif remedy.kind == "lora":
-            workload = replace(workload, lora=remedy.value)
-        elif remedy.kind == "adamw8bit":
-            workload = replace(workload, optimizer="adamw8bit")
-    return workload
-
-
 def _more_devices(model: Model, workload: Workload, strategy: Strategy, box: Box) -> int | None:
-    """The least number of devices like these on which the strategy fits."""
+    """The least number of devices like these on which the strategy fits; None where more are of no use."""
     free, fixed = box.memory_free_min, box.fixed(max(2, strategy.devices))
-    if free is None:
+    if free is None or not strategy.sharded or strategy.tensor_parallel > 1:
         return None
 
     def fit(count: int) -> bool:
@@ -441,12 +441,12 @@ def what_would_do(model: Model, workload: Workload, rows: Sequence[Row]) -> Iter
 
 def _changes(preferred: Sequence[Row]) -> Iterator[str]:
     """The least change of each kind that makes one of the rows fit; if none alone does, several together."""
-    for kind in ("checkpointing", "batch", "devices", "adamw8bit", "lora"):
+    for kind in _CHANGES:
         offered = [(remedy, row) for row in preferred for remedy in row.remedies if remedy.kind == kind]
         if offered:
-            # The largest batch, the fewest devices.
-            sign = -1 if kind == "batch" else 1
-            remedy, row = min(offered, key=lambda each: sign * each[0].value)
+            # The largest batch, the fewest devices; the others have one value.
+            best = max if kind == "batch" else min
+            remedy, row = best(offered, key=lambda each: each[0].value)
             yield f"{remedy.text} ({row.name if row.strategy.startable else 'a pipeline'})"
     if not any(row.remedies for row in preferred):
         combined = [row for row in preferred if row.together]

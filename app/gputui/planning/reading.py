@@ -282,7 +282,6 @@ def _like_llama(
         "llama", hidden=hidden, attention=heads * head_dim, kv=kv_heads * head_dim, ffn=ffn, heads=heads
     )
     embeddings = min(2 * vocabulary * hidden, parameters // 2)
-    first, second, third = (one.times(layers) for one in each)
     return Model(
         name=name,
         architecture=architecture,
@@ -294,14 +293,11 @@ def _like_llama(
         layers=layers,
         heads=heads,
         kv_heads=kv_heads,
-        head_dim=head_dim,
-        ffn=ffn,
         vocabulary=vocabulary,
         tied=tied,
-        family="",
         wrap_class=None,
         adapted=layers * (4 * hidden + 2 * (heads + kv_heads) * head_dim + 3 * (hidden + ffn)),
-        saved=(first, second, third),
+        saved=tuple(one.times(layers) for one in each),
         saved_block=each,
         counted=counted,
         notices=notices,

@@ -9,15 +9,12 @@ divides are counted by the heads.
 
 from __future__ import annotations
 
-from gputui.inventory.light_dataclasses import dataclass
-from gputui.planning.model import SavedBytes
+from typing import NamedTuple
 
-Saved = tuple[SavedBytes, SavedBytes, SavedBytes]
-"""By `model.COMPUTES`."""
+from gputui.planning.model import Saved, SavedBytes
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """Bytes for each element of what a block is wide.
 
     hidden      of the hidden size;  attention  of heads × head width;  kv  of key/value heads × head width
@@ -30,52 +27,51 @@ class Form:
     attention: float
     kv: float
     ffn: float
-    heads: float = 4.0
-    scores: float = 0.0
+    heads: float
+    scores: float
 
 
-_LLAMA = (Form(16, 4, 4, 8), Form(26, 4, 4, 8), Form(24, 8, 8, 16))
-_BERT = (Form(10, 8, 0, 4), Form(18, 8, 0, 4), Form(18, 16, 0, 8))
+_TABLE = """
+llama/mistral/mixtral/qwen2 |   16  4  4  8   4  0 |   26  4  4  8   4  0 |   24  8  8 16   4  0
+granite/smollm3             |   16  4  4  8   4  0 |   26  4  4  8   4  0 |   24  8  8 16   4  0
+qwen3/qwen3_moe             |   16 10 10  8  10  0 |   26 10 10  8  10  0 |   24 16 16 16  10  0
+qwen2_moe                   |   18  4  4  8   4  0 |   32  4  4  8   4  0 |   28  8  8 16   4  0
+gemma                       |   20  4  4  8   4  0 |   26  4  4  8   4  0 |   24  8  8 16   4  0
+gemma2                      |   36  8  0  8   4  8 |   42  8  0  8   4  8 |   40 16  0 16   4  8
+gemma3_text                 |   36 12 12  8  16  0 |   42 12 12  8  16  0 |   40 16 16 16  16  0
+phi                         |    6  4  4 10   4  0 |   14  4  4 10   4  0 |   12  8  8 20   4  0
+phi normed                  |    6  6  6 10  10  0 |   14  6  6 10  10  0 |   12 12 12 20  10  0
+phi3                        |   16  8  6  8   4  0 |   20  8  6  8   4  0 |   24 16 12 16   4  0
+falcon                      |    8  6  2  4   4  0 |   12  6  2  4   4  0 |   16 12  4  8   4  0
+falcon multi-query          |   12  6  2  4 0.5  4 |   16  6  2  4 0.5  4 |   16  8  4  8 0.5  4
+opt                         |   10  8  0  2   4  0 |   18  8  0  2   4  0 |   18 16  0  4   4  0
+gpt2                        |   10  8  0 10   4  0 | 16.5  8  0 10   4  0 |   18 16  0 20   4  0
+gpt_neox                    |   12  8  0  4   4  0 |   14  8  0  4   4  0 |   24 16  0  8   4  0
+gptj                        |    8  8  0 10   2  6 |   12  8  0 10   2  6 |    8 16  0 20   3  4
+bloom                       |    8  8  0  4   2  6 |   12  8  0  4   2  6 |   16 16  0  8   2  4
+olmo                        |   12  4  4  8   4  0 |   18  4  4  8   4  0 |   16  8  8 16   4  0
+olmo2                       |   20 12 12  8   4  0 |   26 12 12  8   4  0 |   24 16 16 16   4  0
+cohere/cohere2              |   14  4  4  8   4  0 |   22  4  4  8   4  0 |   16  8  8 16   4  0
+cohere normed               |   14 16 16  8  10  0 |   22 16 16  8  10  0 |   16 20 20 16  10  0
+bert/roberta                |   10  8  0  4   4  0 |   18  8  0  4   4  0 |   18 16  0  8   4  0
+vit                         |    8  8  0  4   4  0 |   16  8  0  4   4  0 |   16 16  0  8   4  0
+t5                          |   55 42  0 10   0 27 |   67 42  0 10   0 27 |   65 48  0 18   0 27
+t5 gated                    |   55 42  0 30   0 27 |   71 42  0 30   0 27 |   65 48  0 58   0 27
+deepseek_v2/deepseek_v3     |   18 14 10  8   4  0 |   26 12  8  8   4  0 |   24 24 16 16   4  0
+"""
+"""The fields of `Form` by model type, for each of `model.COMPUTES`: bf16 | autocast | fp32.
 
-FORMS: dict[str, tuple[Form, Form, Form]] = {
-    "llama": _LLAMA,
-    "mistral": _LLAMA,
-    "qwen2": _LLAMA,
-    "granite": _LLAMA,
-    "smollm3": _LLAMA,
-    "mixtral": _LLAMA,
-    "qwen3": (Form(16, 10, 10, 8, 10), Form(26, 10, 10, 8, 10), Form(24, 16, 16, 16, 10)),
-    "qwen2_moe": (Form(18, 4, 4, 8), Form(32, 4, 4, 8), Form(28, 8, 8, 16)),
-    "gemma": (Form(20, 4, 4, 8), Form(26, 4, 4, 8), Form(24, 8, 8, 16)),
-    "gemma2": (Form(36, 8, 0, 8, 4, 8), Form(42, 8, 0, 8, 4, 8), Form(40, 16, 0, 16, 4, 8)),
-    "gemma3_text": (Form(36, 12, 12, 8, 16), Form(42, 12, 12, 8, 16), Form(40, 16, 16, 16, 16)),
-    "phi": (Form(6, 4, 4, 10), Form(14, 4, 4, 10), Form(12, 8, 8, 20)),
-    "phi normed": (Form(6, 6, 6, 10, 10), Form(14, 6, 6, 10, 10), Form(12, 12, 12, 20, 10)),
-    "phi3": (Form(16, 8, 6, 8), Form(20, 8, 6, 8), Form(24, 16, 12, 16)),
-    "falcon": (Form(8, 6, 2, 4), Form(12, 6, 2, 4), Form(16, 12, 4, 8)),
-    # (Key/value heads that are spread over the queries' heads: kernels that keep no scores do not take them.)
-    "falcon multi-query": (
-        Form(12, 6, 2, 4, 0.5, 4),
-        Form(16, 6, 2, 4, 0.5, 4),
-        Form(16, 8, 4, 8, 0.5, 4),
-    ),
-    "opt": (Form(10, 8, 0, 2), Form(18, 8, 0, 2), Form(18, 16, 0, 4)),
-    "gpt2": (Form(10, 8, 0, 10), Form(16.5, 8, 0, 10), Form(18, 16, 0, 20)),
-    "gpt_neox": (Form(12, 8, 0, 4), Form(14, 8, 0, 4), Form(24, 16, 0, 8)),
-    "gptj": (Form(8, 8, 0, 10, 2, 6), Form(12, 8, 0, 10, 2, 6), Form(8, 16, 0, 20, 3, 4)),
-    "bloom": (Form(8, 8, 0, 4, 2, 6), Form(12, 8, 0, 4, 2, 6), Form(16, 16, 0, 8, 2, 4)),
-    "olmo": (Form(12, 4, 4, 8), Form(18, 4, 4, 8), Form(16, 8, 8, 16)),
-    "olmo2": (Form(20, 12, 12, 8), Form(26, 12, 12, 8), Form(24, 16, 16, 16)),
-    "cohere": (Form(14, 4, 4, 8), Form(22, 4, 4, 8), Form(16, 8, 8, 16)),
-    "cohere normed": (Form(14, 16, 16, 8, 10), Form(22, 16, 16, 8, 10), Form(16, 20, 20, 16, 10)),
-    "bert": _BERT,
-    "roberta": _BERT,
-    "vit": (Form(8, 8, 0, 4), Form(16, 8, 0, 4), Form(16, 16, 0, 8)),
-    # Of a block of the encoder and one of the decoder together; attention keeps scores, masks and products.
-    "t5": (Form(55, 42, 0, 10, 0, 27), Form(67, 42, 0, 10, 0, 27), Form(65, 48, 0, 18, 0, 27)),
-    "t5 gated": (Form(55, 42, 0, 30, 0, 27), Form(71, 42, 0, 30, 0, 27), Form(65, 48, 0, 58, 0, 27)),
-    # The heads' width is that of query and key; latent ranks are counted as key/value width.
-    "deepseek": (Form(18, 14, 10, 8), Form(26, 12, 8, 8), Form(24, 24, 16, 16)),
+falcon multi-query  key/value heads are spread over the queries' heads: kernels that keep no scores do not
+                    take them
+t5                  of a block of the encoder and one of the decoder together; attention keeps scores, masks
+                    and products
+deepseek            the heads' width is that of query and key; latent ranks are counted as key/value width
+"""
+
+FORMS = {
+    kind: tuple(Form(*map(float, group.split())) for group in groups)
+    for kinds, *groups in (line.split("|") for line in _TABLE.strip().splitlines())
+    for kind in kinds.strip().split("/")
 }
 
 _EXPERT_HIDDEN = (4.0, 8.0, 8.0)
@@ -98,14 +94,15 @@ def saved(
     expert_ffn: int = 0,
 ) -> Saved:
     """What one block keeps for each token. Widths in elements; `ffn` of the MLP that every token passes."""
-
-    def one(place: int) -> SavedBytes:
-        each = FORMS[form][place]
-        experts = experts_per_token * expert_ffn * _EXPERT_FFN[place]
-        return SavedBytes(
-            each.hidden * hidden + experts_per_token * hidden * _EXPERT_HIDDEN[place],
-            each.attention * attention + each.kv * kv + each.ffn * ffn + each.heads * heads + experts,
+    return tuple(
+        SavedBytes(
+            each.hidden * hidden + experts_per_token * hidden * of_hidden,
+            each.attention * attention
+            + each.kv * kv
+            + each.ffn * ffn
+            + each.heads * heads
+            + experts_per_token * expert_ffn * of_ffn,
             each.scores * heads,
         )
-
-    return one(0), one(1), one(2)
+        for each, of_hidden, of_ffn in zip(FORMS[form], _EXPERT_HIDDEN, _EXPERT_FFN, strict=True)
+    )

@@ -46,6 +46,11 @@ class Strategy:
         return grouping.unit == 1 or parts == (grouping.tensor, grouping.pipeline)
 
     @property
+    def stage(self) -> int:
+        """ZeRO's stage where DeepSpeed trains, 0 where it does not."""
+        return int(self.kind[4]) if self.deepspeed else 0
+
+    @property
     def deepspeed(self) -> bool:
         return self.kind.startswith("zero")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-# ruff: noqa: PTH123 - quick: pathlib alone takes milliseconds
-import os
+from gputui.system.root import Root
 
 _AMD, _INTEL_SAPPHIRE, _INTEL_SKYLAKE, _INTEL_BROADWELL, _POWER9 = 16.0, 22.0, 10.0, 6.0, 32.0
 """GB/s one way, NCCL's model (graph/topo.h)."""
@@ -12,14 +11,10 @@ _SKYLAKE_MODEL, _SAPPHIRE_MODEL = 85, 143
 """The first server models of each, of Intel's family 6."""
 
 
-def between_cpus(file: str | os.PathLike[str] = "/proc/cpuinfo") -> float | None:
-    """GB/s one way between two sockets of this host, as NCCL models it; None for processors it does not."""
-    try:
-        with open(file, errors="replace") as stream:
-            # The first processor is enough; a large box has hundreds.
-            text = stream.read(4096)
-    except OSError:
-        return None
+def between_cpus(root: Root) -> float | None:
+    """GB/s one way between two sockets of a machine, as NCCL models it; None for processors it does not."""
+    # The first processor is enough; a large box has hundreds.
+    text = root.text("/proc/cpuinfo", 4096) or ""
     facts: dict[str, str] = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
 
 from gputui.inventory.light_dataclasses import dataclass, field
-from gputui.system.pci_tree import FUNCTION
+from gputui.system.pci_tree import FUNCTION, PciPlace, outermost_bridge, place
 from gputui.system.root import Root, whole
 
 DRM = "/sys/class/drm"
@@ -89,11 +91,6 @@ def cards(root: Root) -> list[Card]:
     return [card for name in names[:MOST_CARDS] if (card := card_of(root, name)) is not None]
 
 
-def asleep(root: Root, card: Card) -> bool:
-    """Whether the kernel has powered it down: to read its sensors could wake it up."""
-    return root.text(f"{card.folder}/power/runtime_status", 64) == "suspended"
-
-
 _HOTTEST = 1_000_000
 """The highest temperature that is believed, m°C."""
 
@@ -129,6 +126,83 @@ class Sensors:
         """The attribute of the first of these labels that can be read: ("temp", ("edge", "junction"))."""
         channels = (self.labels.get((kind, label)) for label in labels)
         return self.number(*(f"{channel}{suffix}" for channel in channels if channel))
+
+
+class GpuFiles:
+    """One GPU's files, as every vendor's driver has them. Facts that never change are read once."""
+
+    own_bridges: frozenset[str] = frozenset()
+    """The PCI ids of the vendor's bridges that are on the card itself."""
+
+    def __init__(self, root: Root, card: Card) -> None:
+        self._root, self.card = root, card
+
+    def text(self, name: str) -> str | None:
+        """What a file of it has, None for nothing."""
+        return self._root.text(f"{self.card.folder}/{name}") or None
+
+    def number(self, name: str) -> int | None:
+        """A whole number; None also for a negative one, which stands for no answer."""
+        found = self._root.number(f"{self.card.folder}/{name}")
+        return found if found is not None and found >= 0 else None
+
+    @cached_property
+    def sensors(self) -> Sensors:
+        return Sensors(self._root, self.card)
+
+    @property
+    def asleep(self) -> bool:
+        """Whether the kernel has powered it down: to read its sensors could wake it up."""
+        return self.text("power/runtime_status") == "suspended"
+
+    def readings(self, now: float) -> dict[str, Any]:
+        """Temperature (°C), power and its limit (W), clock (MHz), at `now` in seconds; None for all of a GPU
+        that sleeps."""
+        return dict.fromkeys(SENSED) if self.asleep else self._sensed(now)
+
+    def _sensed(self, now: float) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def temperature(self, *labels: str) -> int | None:
+        """°C of the sensor with the first of these labels. (Old kernels have one sensor, without a label.)"""
+        heat = self.sensors.labelled("temp", labels)
+        if heat is None and not any(kind == "temp" for kind, _ in self.sensors.labels):
+            heat = self.sensors.number("temp1_input")
+        return None if heat is None else round(heat / 1000)
+
+    def place(self, numa_node: int | None) -> PciPlace | None:
+        """Where it hangs, None where the machine does not tell."""
+        real = self._root.real(self.card.folder)
+        return None if real is None else place(real, numa_node, self._is_own_bridge)
+
+    def _is_own_bridge(self, folder: str) -> bool:
+        ids = (self._root.number(f"{folder}/{name}", 16) for name in ("vendor", "device"))
+        return ":".join(f"{number or 0:04x}" for number in ids) in self.own_bridges
+
+    @cached_property
+    def slot(self) -> str | None:
+        """The folder that tells of the link to the slot, where the card has bridges of its own: that of the
+        outermost. Between those and the GPU there is another link, which is never slower."""
+        real = self._root.real(self.card.folder) if self.card.function is not None else None
+        return None if real is None else outermost_bridge(real, self._is_own_bridge)
+
+    @property
+    def linked(self) -> str | None:
+        """The folder that tells of its link, None where none does."""
+        return self.slot or self.card.folder
+
+    def link(self, which: str = "max") -> tuple[int | None, int | None]:
+        """Generation and lanes of the link to the slot, "current" or "max"."""
+        speed = self._root.text(f"{self.linked}/{which}_link_speed", 64) or ""
+        lanes = self._root.number(f"{self.linked}/{which}_link_width")
+        generation = _GENERATIONS.get(speed.partition(" ")[0])
+        return generation, lanes if lanes is not None and 0 < lanes <= 32 else None
+
+
+SENSED = ("temperature", "power", "power_limit", "sm_clock")
+
+_GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+"""GT/s a lane of PCIe, as the kernel writes it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from gputui.inventory.formatting import printable
 from gputui.system.root import Root
@@ -12,8 +13,10 @@ _MOST = 4 * 1024 * 1024
 """Bytes of pci.ids: 1.5 MB in 2025."""
 
 
+@lru_cache(maxsize=256)
 def name_of(root: Root, vendor: str, device: str) -> str | None:
-    """The name of a model by the four hex digits of its vendor and of its own, None where there is none."""
+    """The name of a model by the four hex digits of its vendor and of its own, None where there is none.
+    Read once a model, as the file is large."""
     text = next(filter(None, (root.text(path, _MOST) for path in _FILES)), "")
     # The vendor's line, and under it, after a tab, the device's.
     start = re.search(rf"^{re.escape(vendor)}\s", text, re.MULTILINE)

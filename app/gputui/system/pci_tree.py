@@ -10,11 +10,18 @@ import re
 from collections.abc import Callable
 
 from gputui.inventory.light_dataclasses import dataclass
+from gputui.system.root import Root
 
 FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _ONE_SWITCH = 2
 """From a port of a switch to the device in it, and from the switch's upstream port to that one."""
+
+
+def numa_nodes(root: Root) -> int:
+    """How many NUMA nodes a machine shows; 0 where that is hidden."""
+    names = root.names("/sys/devices/system/node")
+    return sum(name.startswith("node") and name[4:].isdigit() for name in names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,31 +6,29 @@ command fail.
 
 from __future__ import annotations
 
-# ruff: noqa: PTH123, PTH208 - quick: pathlib alone takes milliseconds
-import os
 import re
 from collections.abc import Sequence
 
 from gputui.inventory.link import SELF, LinkMatrix
 from gputui.inventory.topology import Nic
-from gputui.system.pci_tree import PciPlace, pci_class, place
+from gputui.system.pci_tree import PciPlace, numa_nodes, pci_class, place
+from gputui.system.root import Root
 
-_NODE = re.compile("node[0-9].*")
+_NICS = "/sys/class/infiniband"
 
 
 class Rdma:
-    """The RDMA devices under `sysfs`. What cannot be read is left out: a container may show no devices."""
+    """The RDMA devices of a machine. What cannot be read is left out: a container may show no devices."""
 
-    def __init__(self, sysfs: str | os.PathLike[str]) -> None:
-        self._sysfs = os.fspath(sysfs)
-        folder = f"{self._sysfs}/class/infiniband"
+    def __init__(self, root: Root) -> None:
+        self._root = root
         self._found = [
             (name, hung)
-            for name in sorted(_entries(folder), key=_natural)
-            if (hung := self._hung(f"{folder}/{name}/device")) is not None
+            for name in sorted(root.names(_NICS), key=_natural)
+            if (hung := self._hung(f"{_NICS}/{name}/device")) is not None
         ]
-        nodes = _entries(f"{self._sysfs}/devices/system/node")
-        self._one_node = sum(_NODE.fullmatch(name) is not None for name in nodes) <= 1
+        # (A container may mask parts of /sys.)
+        self._one_node = numa_nodes(root) <= 1
 
     def nics(self) -> tuple[Nic, ...]:
         """The network devices, in the order of their names' numbers."""
@@ -46,32 +44,17 @@ class Rdma:
 
     def _gpu(self, bus_id: str) -> PciPlace | None:
         domain, _, rest = bus_id.lower().partition(":")
-        return self._hung(f"{self._sysfs}/bus/pci/devices/{int(domain, 16):04x}:{rest}")
+        return self._hung(f"/sys/bus/pci/devices/{int(domain, 16):04x}:{rest}")
 
     def _hung(self, link: str) -> PciPlace | None:
-        try:
-            real = os.path.realpath(link, strict=True)
-        except OSError:
-            return None
-        try:
-            with open(f"{real}/numa_node") as file:
-                node = int(file.read())
-        except (OSError, ValueError):
-            node = -1
-        return place(real, node if node >= 0 else None)
+        real = self._root.real(link)
+        node = self._root.number(f"{real}/numa_node")
+        return place(real, node if node is not None and node >= 0 else None) if real else None
 
     def _word(self, one: PciPlace | None, other: PciPlace) -> str | None:
         if one is None:
             return None
         return SELF if one is other else pci_class(one, other, self._one_node)
-
-
-def _entries(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        # (A container may mask parts of /sys.)
-        return []
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -31,9 +31,6 @@ _MOST_ANSWERS = 1000
 _MOST_DEVICES = 1024
 """Of more (MIG instances that are made anew all day) those that have been gone for longest are forgotten."""
 
-_MOST_DRAWN = 512
-"""Rows of columns that are remembered, so that only the newest columns need be computed again."""
-
 
 @dataclass(slots=True)
 class Past:
@@ -80,14 +77,12 @@ class Store:
     """The past of every device by `Device.key`. Changes with each reading; views read it as `Timelines`.
 
     adopted  how often a past from elsewhere was taken over
-    drawn    columns as they were read last: by what they show, the newest one's number and their values
     unused   what `unused_since` found, by what it was asked
     """
 
     def __init__(self) -> None:
         self.devices: dict[str, Past] = {}
         self.adopted = 0
-        self.drawn: dict[tuple[object, ...], tuple[int, list[float]]] = {}
         self.unused: dict[tuple[object, ...], float] = {}
 
     def add(self, time: float, devices: Iterable[Device], pace: float = 1.0) -> None:
@@ -226,19 +221,7 @@ class Timelines:
         rings = past.rings.get(metric) if past else None
         if rings is None:
             return [nan] * span.columns
-        remembered = self.store.drawn
-        place = (key, metric, span.seconds, span.columns, peaks, self.adopted)
-        last, before = remembered.get(place, (span.last + 1, []))
-        new = span.last - last
-        own = _fitting(rings, span.seconds)
-        # All columns but those that have a part of the newest bucket are done, and come again, further left.
-        done = span.columns - 1 - ceil(own[0].width / span.step)
-        kept = before[new:done] if 0 <= new < done else []
-        found = [*kept, *_columns(own, span, len(kept), peaks)]
-        if len(remembered) >= _MOST_DRAWN:
-            remembered.clear()
-        remembered[place] = (span.last, found)
-        return found
+        return _columns(_fitting(rings, span.seconds), span, peaks)
 
 
 def _within(rings: Sequence[Ring], until: float, most: float) -> float:
@@ -254,10 +237,9 @@ def _within(rings: Sequence[Ring], until: float, most: float) -> float:
     return until
 
 
-def _columns(rings: Sequence[Ring], span: Span, start: int, peaks: bool) -> list[float]:
-    """The columns from `start` on."""
+def _columns(rings: Sequence[Ring], span: Span, peaks: bool) -> list[float]:
     ring = rings[0]
-    bounds = _bounds(span, ring.width, start)
+    bounds = _bounds(span, ring.width)
     first = bounds[0][0]
     data = ring.window(first, bounds[-1][1], peaks)
     found = [
@@ -270,17 +252,17 @@ def _columns(rings: Sequence[Ring], span: Span, start: int, peaks: bool) -> list
         before, coarse = span.columns, rings[1].width
         if ring.first is not None:
             before = span.column(ring.first * ring.width // coarse * coarse)
-        if before > start and any(value != value for value in found):
-            coarser = _columns(rings[1:], span, start, peaks)
-            for place in range(min(before, span.columns) - start):
+        if before > 0 and any(value != value for value in found):
+            coarser = _columns(rings[1:], span, peaks)
+            for place in range(min(before, span.columns)):
                 if found[place] != found[place]:
                     found[place] = coarser[place]
     return found
 
 
 @lru_cache(maxsize=16)
-def _bounds(span: Span, width: int, start: int) -> tuple[tuple[int, int], ...]:
-    return tuple(span.buckets(width, column) for column in range(start, span.columns))
+def _bounds(span: Span, width: int) -> tuple[tuple[int, int], ...]:
+    return tuple(span.buckets(width, column) for column in range(span.columns))
 
 
 def _together(values: Sequence[float], peaks: bool) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal, get_args
 
 from gputui.inventory.light_dataclasses import dataclass
@@ -20,10 +21,10 @@ class Action:
 
     group    what it is about
     id       names the handler in `screens/main.py`, and the action in a keymap
-    keys     Textual's key names, separated by commas; the first is the one that is shown
-    shown    how the key is written for people, where nobody has given it another
-    hint     a word for the key line (`views/keys.py` says when it is there)
+    keys     Textual's key names, separated by commas
     title    for the palette and the help; `about` says more
+    hint     a word for the key line (`views/keys.py` says when it is there)
+    shown    how the keys are written for people, where nobody has given others; "": the first one
     also     further words that people type to find it in the palette
     page     whether it opens a page that shows the same wherever it was opened: its key then works on every
              page where that has no other meaning
@@ -32,363 +33,252 @@ class Action:
     group: Group
     id: str
     keys: str
-    shown: str
-    hint: str
     title: str
-    about: str
+    about: str = ""
+    hint: str = ""
+    shown: str = ""
     also: str = ""
     page: bool = False
 
+
+_select, _launch, _look, _box, _program = (partial(Action, group) for group in GROUPS)
 
 _VENDOR = default_vendor()
 _FIRST, _SECOND = _VENDOR.device(0), _VENDOR.device(1)
 _NONE = f"{_VENDOR.visibility.variable}={_VENDOR.visibility.none}"
 
 ACTIONS: tuple[Action, ...] = (
-    Action(
-        "Select",
+    _select(
         "select",
         "space",
-        "space/0-9",
-        "select",
         "Select the device at the cursor",
         "or deselect it; a digit selects that GPU, 0 and then 1 MIG instance 0:1; a click does too",
+        hint="select",
+        shown="space/0-9",
     ),
-    Action(
-        "Launch",
+    _launch(
         "launch",
         "enter",
-        "⏎",
-        "run",
         "Run the command",
         "checks the devices again, closes the screen and becomes the command",
+        hint="run",
     ),
-    Action(
-        "Launch",
-        "copy",
-        "y",
-        "y",
-        "copy",
-        "Copy the launch line",
-        "to the clipboard, also over SSH and in tmux",
-    ),
-    Action(
-        "Launch",
+    _launch("copy", "y", "Copy the launch line", "to the clipboard, also over SSH and in tmux", hint="copy"),
+    _launch(
         "export",
         "Y",
-        "Y",
-        "",
         "Export the launch",
         "for fish, PowerShell, .env, docker, sbatch, accelerate, VS Code, JSON: copy or save",
     ),
-    Action(
-        "Select",
+    _select(
         "best",
         "b",
-        "b",
-        "best",
         "Select the best devices",
         "one more each time, the best connected free ones, and why, as gputui pick -n does",
+        hint="best",
     ),
-    Action("Select", "other", "B", "B", "", "Select the next best set", "of the same size, and why"),
-    Action(
-        "Select", "ask", "n", "n", "best N", "Select the best N devices", "for a job: 4, 8 tp=2 pp=2, or auto"
-    ),
-    Action(
-        "Select",
+    _select("other", "B", "Select the next best set", "of the same size, and why"),
+    _select("ask", "n", "Select the best N devices", "for a job: 4, 8 tp=2 pp=2, or auto", hint="best N"),
+    _select(
         "order",
         "o",
-        "o",
-        "order",
         "Order the selected devices",
         "best for the links, by index, fastest first, emptiest first",
+        hint="order",
     ),
-    Action(
-        "Look",
+    _look(
         "topology",
         "t",
-        "t",
-        "topology",
         "Show the topology",
         "links between devices: a matrix and a tree, to select from",
-        "nvlink numa pcie nic",
+        hint="topology",
+        also="nvlink numa pcie nic",
         page=True,
     ),
-    Action("Launch", "edit", "e", "e", "edit", "Edit the command", "with quotes as in a shell"),
-    Action(
-        "Launch",
+    _launch("edit", "e", "Edit the command", "with quotes as in a shell", hint="edit"),
+    _launch(
         "launcher",
         "l",
-        "l",
-        "launcher",
         "Change the launcher",
         "python, torchrun, accelerate, deepspeed, mpirun: how the command is started",
+        hint="launcher",
     ),
-    Action(
-        "Launch",
+    _launch(
         "launch_page",
         "L",
-        "L",
-        "launch page",
         "Show the launch page",
         "launcher, processes, variables, directory, Python; recent and saved launches",
+        hint="launch page",
         page=True,
     ),
-    Action(
-        "Launch",
+    _launch(
         "plan",
         "m",
-        "m",
-        "plan",
         "Plan: how many devices, and how",
         "does the model fit, with which parallelism; writes its files",
-        "memory parallelism fsdp ddp zero deepspeed tensor pipeline batch lora model estimate",
+        hint="plan",
+        also="memory parallelism fsdp ddp zero deepspeed tensor pipeline batch lora model estimate",
         page=True,
     ),
-    Action(
-        "Launch",
+    _launch(
         "return",
         "r",
-        "r",
-        "run & return",
         "Run the command and come back",
         "the screen returns when it ends; Ctrl-C stops the command only",
+        hint="run & return",
     ),
-    Action(
-        "Launch",
+    _launch(
         "detach",
         "d",
-        "d",
-        "detach",
         "Run the command as a job",
         "it keeps running after the screen, terminal or connection is closed",
+        hint="detach",
     ),
-    Action(
-        "Launch",
+    _launch(
         "wait",
         "w",
-        "w",
-        "wait in line",
         "Wait in line for devices",
         "first come, first served; the command starts as a job when they are free",
+        hint="wait in line",
     ),
-    Action(
-        "Box & people",
+    _box(
         "queue",
         "Q",
-        "Q",
-        "",
         "Show the queue",
         "who waits for devices, and why",
-        "waiting line claims",
+        also="waiting line claims",
         page=True,
     ),
-    Action(
-        "Box & people",
+    _box(
         "jobs",
         "D",
-        "D",
-        "jobs",
         "Show the jobs",
         "their logs and exit status; stop, clone or rerun one",
-        "log output kill background",
+        hint="jobs",
+        also="log output kill background",
         page=True,
     ),
-    Action(
-        "Launch",
+    _launch(
         "check",
         "v",
-        "v",
-        "verify",
         "Verify what the command will see",
         f"its own Python reports which GPU is {_FIRST}, {_SECOND}, …",
+        hint="verify",
     ),
-    Action(
-        "Select",
+    _select(
         "later",
         "J,shift+down",
-        "J",
-        "reorder",
         "Move the selected device later",
         f"{_FIRST} becomes {_SECOND}",
+        hint="reorder",
     ),
-    Action(
-        "Select",
-        "earlier",
-        "K,shift+up",
-        "K",
-        "",
-        "Move the selected device earlier",
-        f"{_SECOND} becomes {_FIRST}",
-    ),
-    Action("Select", "down", "down,j", "↓ j", "", "Move the cursor down", ""),
-    Action("Select", "up", "up,k", "↑ k", "", "Move the cursor up", ""),
-    Action("Select", "first", "home,g", "g", "", "Move to the first device", ""),
-    Action("Select", "last", "end,G", "G", "", "Move to the last device", ""),
-    Action(
-        "Look",
-        "sort",
-        "s",
-        "s",
-        "",
-        "Sort the devices",
-        "by index, utilization, memory, temperature, state or user",
-    ),
-    Action(
-        "Look",
-        "filter",
-        "slash",
-        "/",
-        "",
-        "Filter the devices",
-        "free, busy, a user, part of a name",
-        "search find",
-    ),
-    Action(
-        "Look",
+    _select("earlier", "K,shift+up", "Move the selected device earlier", f"{_SECOND} becomes {_FIRST}"),
+    _select("down", "down,j", "Move the cursor down", shown="↓ j"),
+    _select("up", "up,k", "Move the cursor up", shown="↑ k"),
+    _select("first", "home,g", "Move to the first device", shown="g"),
+    _select("last", "end,G", "Move to the last device", shown="G"),
+    _look("sort", "s", "Sort the devices", "by index, utilization, memory, temperature, state or user"),
+    _look("filter", "slash", "Filter the devices", "free, busy, a user, part of a name", also="search find"),
+    _look(
         "columns",
         "f",
-        "f",
-        "",
         "Change the columns",
         "show, hide and move columns of the device table",
-        "watts power memory temperature clock fan pcie bus numa throttle",
+        also="watts power memory temperature clock fan pcie bus numa throttle",
         page=True,
     ),
-    Action("Select", "clear", "x", "x", "clear", "Clear the selection", "deselect every device"),
-    Action(
-        "Select",
-        "cpu",
-        "c",
-        "c",
-        "CPU only",
-        "Use the CPU only",
-        f"run with {_NONE}; the command sees no GPU",
-    ),
-    Action(
-        "Select",
+    _select("clear", "x", "Clear the selection", "deselect every device", hint="clear"),
+    _select("cpu", "c", "Use the CPU only", f"run with {_NONE}; the command sees no GPU", hint="CPU only"),
+    _select(
         "command",
         "C",
-        "C",
-        "",
         "Select what the command asks for",
         "the devices that it names, or the best of that number",
     ),
-    Action(
-        "Launch",
-        "ids",
-        "u",
-        "u",
-        "",
-        "Name devices by UUID",
-        "or by index; UUIDs stay valid when the numbering changes",
-    ),
-    Action(
-        "Look",
+    _launch("ids", "u", "Name devices by UUID", "or by index; UUIDs stay valid when the numbering changes"),
+    _look(
         "device",
         "right,i",
-        "→ i",
-        "details",
         "Show the device page",
         "load, power, temperature, clocks, links, errors, processes",
-        "memory watts xid ecc",
+        hint="details",
+        shown="→ i",
+        also="memory watts xid ecc",
     ),
-    Action(
-        "Look",
+    _look(
         "processes",
         "p",
-        "p",
-        "processes",
         "Show the processes",
         "who runs what, on which device",
-        "kill pid memory",
+        hint="processes",
+        also="kill pid memory",
         page=True,
     ),
-    Action(
-        "Look",
+    _look(
         "timelines",
         "h",
-        "h",
-        "",
         "Show the timelines",
         "utilization, memory and power over minutes or hours",
-        "history charts graphs watts past",
+        also="history charts graphs watts past",
         page=True,
     ),
-    Action(
-        "Box & people",
+    _box(
         "people",
         "P",
-        "P",
-        "people",
         "Show the people",
         "who uses which devices, for how long, and who is idle",
+        hint="people",
         page=True,
     ),
-    Action(
-        "Box & people",
+    _box(
         "boxes",
         "O",
-        "O",
-        "",
         "Show other boxes",
         "those of the settings, over ssh: what is free where",
-        "hosts machines servers cluster remote",
+        also="hosts machines servers cluster remote",
     ),
-    Action(
-        "Box & people",
+    _box(
         "slurm",
         "S",
-        "S",
-        "",
         "Show the Slurm cluster",
         "its nodes and your jobs there; starts the command on one by srun or sbatch",
-        "nodes partitions sbatch srun scheduler",
+        also="nodes partitions sbatch srun scheduler",
     ),
-    Action(
-        "Look",
+    _look(
         "messages",
         "M",
-        "M",
-        "messages",
         "Show recent messages",
         "with their times",
-        "log notifications errors warnings",
+        hint="messages",
+        also="log notifications errors warnings",
         page=True,
     ),
-    Action(
-        "Look",
+    _look(
         "panels",
         "H",
-        "H",
-        "panels",
         "Hide and show panels",
         "processes, timelines, links, …; saved in the settings",
+        hint="panels",
         page=True,
     ),
-    Action(
-        "Look",
+    _look(
         "theme",
         "T",
-        "T",
-        "",
         "Change the theme",
         "dark, light, ansi (your terminal's own colours)",
-        "colors color dark light",
+        also="colors color dark light",
     ),
-    Action(
-        "Program",
+    _program(
         "help",
         "question_mark,f1",
-        "?",
-        "help",
         "Show all keys",
         "and what the symbols mean",
-        "help shortcuts",
+        hint="help",
+        also="help shortcuts",
     ),
-    Action("Program", "palette", "ctrl+p", "ctrl+p", "", "Search the actions", ""),
-    Action("Program", "stop", "ctrl+z", "ctrl+z", "", "Back to the shell", "fg returns"),
-    Action("Program", "quit", "q", "q", "quit", "Quit", "without starting anything", "exit close"),
+    _program("palette", "ctrl+p", "Search the actions"),
+    _program("stop", "ctrl+z", "Back to the shell", "fg returns"),
+    _program("quit", "q", "Quit", "without starting anything", hint="quit", also="exit close"),
 )
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
@@ -421,7 +311,8 @@ def written(key: str) -> str:
 def key_of(action_id: str, keymap: Mapping[str, str]) -> str:
     """The key of an action as it is written for people, with the user's own keymap."""
     own = keymap.get(action_id)
-    return written(own.split(",")[0].strip()) if own else BY_ID[action_id].shown
+    action = BY_ID[action_id]
+    return (not own and action.shown) or written((own or action.keys).split(",")[0].strip())
 
 
 def keys_of(action: Action, keymap: Mapping[str, str]) -> list[str]:

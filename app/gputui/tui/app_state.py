@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gputui.choosing.claimed_use import ClaimedUse
     from gputui.choosing.order import Order
     from gputui.choosing.pick import Constraints, PickResult
-    from gputui.inventory.job_summary import JobSummary
+    from gputui.inventory.job import Job
     from gputui.inventory.waiter import Waiter
     from gputui.launching.intent import Intent, NamedDevices
     from gputui.timeline.store import Timelines
@@ -254,7 +254,7 @@ class AppState:
         return bool(self.snapshot and self.snapshot.devices and self.screen.filter and not self.rows)
 
     @cached_property
-    def own_jobs(self) -> dict[str, JobSummary]:
+    def own_jobs(self) -> dict[str, Job]:
         """The user's own running jobs by the keys of their devices."""
         jobs = self.snapshot.jobs if self.snapshot else ()
         return {key: job for job in jobs if job.state == "running" for key in job.keys}
@@ -273,7 +273,7 @@ class AppState:
             return seconds
         return now - self.timelines.unused_since(key, since, self.rules.utilization, self.rules.memory)
 
-    def own_job_on(self, key: str) -> JobSummary | None:
+    def own_job_on(self, key: str) -> Job | None:
         """The user's own job that has the device, where nothing else needs to be said about the device."""
         return own_job_on(self.snapshot, self.verdicts[key], key) if self.snapshot else None
 

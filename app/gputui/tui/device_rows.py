@@ -12,7 +12,7 @@ from gputui.inventory.formatting import YOU, short_name
 from gputui.inventory.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from gputui.inventory.job_summary import JobSummary
+    from gputui.inventory.job import Job
 
 SORTS: tuple[str | None, ...] = (None, "utilization", "memory", "temperature", "state", "user")
 """What `ScreenSettings.sort` can be, in the order in which a key goes through them; None: the box's order."""
@@ -30,7 +30,7 @@ _STATES = tuple(GLYPHS)
 def listed(
     snapshot: Snapshot,
     verdicts: Mapping[str, Verdict],
-    jobs: Mapping[str, JobSummary],
+    jobs: Mapping[str, Job],
     sort: str | None,
     filter_text: str,
     before: Sequence[str] = (),
@@ -97,7 +97,7 @@ def user_of(device: Device, verdict: Verdict) -> str | None:
     return next((process.user for process in device.processes or () if process.user), None)
 
 
-def _matches(words: Sequence[str], device: Device, verdict: Verdict, job: JobSummary | None) -> bool:
+def _matches(words: Sequence[str], device: Device, verdict: Verdict, job: Job | None) -> bool:
     """Whether each word is a part of the device's name, its state, or somebody's name who is on it."""
     users = {process.user or "" for process in device.processes or ()} | {user_of(device, verdict) or ""}
     users |= {YOU} if any(process.own for process in device.processes or ()) else set()

@@ -17,7 +17,7 @@ from gputui.launching.host_environment import HostEnvironment
 T = TypeVar("T")
 
 
-class RememberedFiles:
+class RememberedFiles(HostEnvironment):
     """This machine as launchers see it (`HostEnvironment`): on the main thread only what other threads have
     read before.
 
@@ -26,6 +26,7 @@ class RememberedFiles:
 
     def __init__(self, host: HostEnvironment, on_missing: Callable[[], object]) -> None:
         """`on_missing` is called on the main thread when something is missing for the first time."""
+        super().__init__()
         self._host, self._on_missing = host, on_missing
         self._known: dict[Hashable, object] = {}
         self._seen: dict[str, tuple[int, ...]] = {}

@@ -14,7 +14,7 @@ from gputui.choosing.named_devices import NONE
 from gputui.inventory.device import Device
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import duration, gpus, printable
-from gputui.inventory.job_summary import signal_name
+from gputui.inventory.job import signal_name
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.intent import Intent
@@ -197,7 +197,7 @@ def as_job(
     constraints: Sequence[str] = (),
 ) -> tuple[str, bool]:
     """Start the launch as a job on the devices with these labels; what became of it, and whether it runs."""
-    from gputui.jobs.job import JobError
+    from gputui.inventory.job import JobError
     from gputui.jobs.start import start_leased_job
 
     try:
@@ -211,8 +211,8 @@ def as_job(
 def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitRequest) -> tuple[str, bool]:
     """Start a job that waits for devices; which place it has, and whether it waits."""
     from gputui.allocating.queue import waiters
+    from gputui.inventory.job import JobError
     from gputui.jobs.again import constraint_words
-    from gputui.jobs.job import JobError
     from gputui.jobs.queued import queue_job, words_of
     from gputui.tui.wait_request import place_in_line
 
@@ -235,7 +235,7 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitReques
 
 def leave_line(job_id: str, environ: Mapping[str, str]) -> str:
     """Stop a job that waits for devices; what became of it. One that has got its devices goes on."""
-    from gputui.jobs.job import JobError
+    from gputui.inventory.job import JobError
     from gputui.jobs.stop import stop
     from gputui.jobs.store import all_jobs
 

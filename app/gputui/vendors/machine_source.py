@@ -14,6 +14,7 @@ from gputui.system.root import HERE, Root
 if TYPE_CHECKING:
     from gputui.inventory.topology import Locality
     from gputui.sources.owned import Owners
+    from gputui.system.drm import GpuFiles
 
 
 class MachineSource:
@@ -59,19 +60,19 @@ class MachineSource:
             return socket.gethostname()
         return self._root.text("/proc/sys/kernel/hostname", 256) or None
 
-    def _near(
-        self, folder: str | None, node: int | None, generation: int | None = None, width: int | None = None
-    ) -> Locality:
-        """What is near the PCI device of that folder in sysfs, which is on that NUMA node."""
+    def _near(self, node: int | None, files: GpuFiles | None, folder: str | None = None) -> Locality:
+        """What is near a device on that NUMA node, by its files, or the folder of a PCI device in sysfs."""
         from gputui.inventory.topology import Locality, from_ranges
 
+        folder = files.card.folder if files else folder
         text = self._root.text(f"{folder}/local_cpulist") if folder else None
         try:
             cpus = from_ranges(text) if text else None
         except ValueError:
             cpus = None
         nodes = None if node is None else (node,)
-        return Locality(cpus, nodes, pcie_generation=generation, pcie_width=width)
+        link = files.link() if files else (None, None)
+        return Locality(cpus, nodes, pcie_generation=link[0], pcie_width=link[1])
 
     def _owned(
         self, devices: tuple[Device, ...], want: Want, among: Collection[str] | None

@@ -19,7 +19,6 @@ from gputui.vendors.box import BoxSource, sources_of
 _PRIVATE = re.compile(r"/proc/(sys/kernel/hostname|\d+/(cmdline|status|stat|cgroup))")
 """The host's name, and whose programs run."""
 _CLIENT_NAME = re.compile(rb"^drm-client-name:.*\n?", re.MULTILINE)
-_ALSO = ("/proc/cpuinfo",)
 _MOST_LINKS = 40
 _NOTHING = "no device here is read from files: `gputui record FILE` records what libraries and programs tell"
 
@@ -36,25 +35,14 @@ class Trees:
         self.folders: set[str] = set()
 
     def read(self) -> None:
-        """Have every vendor's reader read all that it reads of the machine. Raises NoSourceError where none
-        of
-        them finds devices."""
-        box = BoxSource(
-            sources_of(self.root),
-            self.root,
-            nothing=_NOTHING,
-        )
+        """Have every vendor's reader read all that it reads of the machine. Raises NoSourceError where
+        none of them finds devices."""
+        box = BoxSource(sources_of(self.root), self.root, nothing=_NOTHING)
         box.open()
         try:
             box.read(Want.ALL | Want.DETAILS | Want.HOST | Want.SPEED | Want.ORDER)
         finally:
             box.close()
-        for path in _ALSO:
-            self.root.text(path, 4096)
-        for name in self.root.names("/sys/class/infiniband"):
-            device = self.root.real(f"/sys/class/infiniband/{name}/device")
-            if device is not None:
-                self.root.number(f"{device}/numa_node")
 
     def _note(self, path: str, data: bytes | None) -> None:
         if self._anonymous and _PRIVATE.fullmatch(path):
@@ -124,8 +112,7 @@ class Trees:
 
 
 def packed_trees(root: Root, anonymous: bool, compression: str) -> tuple[bytes, int]:
-    """The archive of a machine, and how many files are in it. Raises NoSourceError where there is nothing
-    that
+    """The archive of a machine, and how many files are in it. Raises NoSourceError where nothing
     is read from files."""
     trees = Trees(root, anonymous)
     trees.read()

@@ -2,10 +2,11 @@
 
     python plan_proof.py FOLDER SPEC
 
-SPEC is JSON: {"model": a folder, a config.json or a cached hub id, "batch", "sequence", "precision",
-"checkpointing", "devices", "seconds"}. The answers are FOLDER/model.json (transformers, on the meta device),
-FOLDER/estimates.json (DeepSpeed) and FOLDER/tracked.json (torch's memory tracker under fake tensors), what
-went wrong FOLDER/PART.error. No weights are read, nothing is downloaded, no device is used.
+SPEC is JSON: {"model": a folder, a config.json or a cached hub id, "seconds"}; for a proof also {"batch",
+"sequence", "precision", "checkpointing", "devices"}. The answers are FOLDER/model.json (transformers, on the
+meta device), and of a proof FOLDER/estimates.json (DeepSpeed) and FOLDER/tracked.json (torch's memory tracker
+under fake tensors), what went wrong FOLDER/PART.error. No weights are read, nothing is downloaded, no code of
+a repository is run, no device is used.
 
 This file must run on Python 3.8 and newer. See probe.py for how it meets torch.
 """
@@ -39,7 +40,7 @@ def main() -> None:
     sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != _HERE]
     os.environ.update({"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"})
     found = _part(folder, "model", lambda: _model(spec))
-    if found is None:
+    if found is None or "batch" not in spec:
         return
     _part(folder, "estimates", lambda: _estimates(found, spec))
     _part(folder, "tracked", lambda: _tracked(spec))
@@ -61,20 +62,33 @@ def _part(folder: Path, name: str, made: Any) -> Any:
 
 
 def _model(spec: dict[str, Any]) -> dict[str, Any]:
-    """The exact count, the largest layer as DeepSpeed means it, and the classes of layers."""
+    """The exact count, the largest layer as DeepSpeed means it, and the transformer blocks."""
     torch, transformers = importlib.import_module("torch"), importlib.import_module("transformers")
     config = _config(transformers, spec)
     with torch.device("meta"):
-        model = _built(transformers, config)
-    own = [sum(each.numel() for each in module.parameters(recurse=False)) for module in model.modules()]
-    names = {type(module).__name__ for module in model.modules()}
+        model = _built(transformers, config, "batch" in spec)
+    names = set(getattr(model, "_no_split_modules", None) or ())
+    wrapped: dict[str, list[int]] = {}
+    for module in model.modules():
+        kind = type(module).__name__
+        if kind in names:
+            wrapped.setdefault(kind, []).append(sum(each.numel() for each in module.parameters()))
+    # Of several, that in which most parameters are: encoders name their embeddings as well.
+    blocks = max(wrapped, key=lambda kind: sum(wrapped[kind])) if wrapped else None
     return {
-        "versions": {"torch": str(torch.__version__), "transformers": str(transformers.__version__)},
-        "class": type(model).__name__,
+        "versions": {
+            "torch": str(getattr(torch, "__version__", "?")),
+            "transformers": str(transformers.__version__),
+        },
+        "architecture": type(model).__name__,
         # (Tied weights are one parameter.)
         "parameters": sum(each.numel() for each in model.parameters()),
-        "largest_layer": max(own),
-        "wrap": sorted(names.intersection(getattr(model, "_no_split_modules", None) or ())),
+        "largest_layer": max(
+            sum(each.numel() for each in module.parameters(recurse=False)) for module in model.modules()
+        ),
+        "wrap_class": blocks,
+        "blocks": len(wrapped[blocks]) if blocks else 0,
+        "largest_block": max(wrapped[blocks]) if blocks else 0,
     }
 
 
@@ -84,16 +98,20 @@ def _config(transformers: Any, spec: dict[str, Any]) -> Any:
     )
 
 
-def _built(transformers: Any, config: Any, **options: Any) -> Any:
-    """The model that the configuration names; a bare one with its language head."""
+def _built(transformers: Any, config: Any, headed: bool, **options: Any) -> Any:
+    """The model, of a class that its configuration names, else of the first that takes it; `headed`: not a
+    bare one, which has no loss."""
     for name in getattr(config, "architectures", None) or ():
-        kind = getattr(transformers, name, None)
-        if kind is not None and not name.endswith("Model") and hasattr(kind, "_from_config"):
+        kind: Any = getattr(transformers, name, None)
+        if hasattr(kind, "_from_config") and not (headed and name.endswith("Model")):
             return kind._from_config(config, **options)
-    for auto in (transformers.AutoModelForCausalLM, transformers.AutoModel):
-        if type(config) in auto._model_mapping:
-            return auto.from_config(config, **options)
-    raise ValueError("transformers has no model for " + type(config).__name__)
+    error = ValueError("transformers has no model for " + type(config).__name__)
+    for name in ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModel"):
+        try:
+            return getattr(transformers, name).from_config(config, **options)
+        except ValueError as refused:
+            error = refused
+    raise error
 
 
 def _estimates(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
@@ -113,19 +131,8 @@ def _estimates(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
     return {"version": str(importlib.import_module("deepspeed").__version__), "estimates": told}
 
 
-_PARTS = {
-    "Parameter": "weights",
-    "Gradient": "gradients",
-    "Optstate": "optimizer",
-    "Buffer": "buffers",
-    "Activation": "activations",
-    "Temp": "temporary",
-}
-"""What torch calls them (`_MemRefType`), and what the plan does."""
-
-
 def _tracked(spec: dict[str, Any]) -> dict[str, Any]:
-    """The peak of a training step with AdamW on one device: bytes, by what they are for."""
+    """The peak of a training step with AdamW on one device, in bytes."""
     torch, transformers = importlib.import_module("torch"), importlib.import_module("transformers")
     fake = importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode
     tracker = importlib.import_module("torch.distributed._tools.mem_tracker").MemTracker()
@@ -136,7 +143,7 @@ def _tracked(spec: dict[str, Any]) -> dict[str, Any]:
     mixed = {"autocast": torch.bfloat16, "fp16": torch.float16}.get(precision)
     with fake():
         model = _built(
-            transformers, config, dtype=torch.bfloat16 if precision == "bf16" else torch.float32
+            transformers, config, headed=True, dtype=torch.bfloat16 if precision == "bf16" else torch.float32
         ).train()
         if model.main_input_name != "input_ids":
             raise ValueError("no training step is known of a model that takes " + str(model.main_input_name))
@@ -158,8 +165,7 @@ def _tracked(spec: dict[str, Any]) -> dict[str, Any]:
             optimizer.zero_grad()
     (peak,) = tracker.get_tracker_snapshot("peak").values()
     by_name = {getattr(key, "value", key): int(value) for key, value in peak.items()}
-    parts = {ours: by_name.get(theirs, 0) for theirs, ours in _PARTS.items()}
-    return {"peak": by_name["Total"], "parts": parts, "without": without}
+    return {"peak": by_name["Total"], "without": without}
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import PurePath
 from statistics import median
 from typing import Any, Literal, NamedTuple
 
+from gputui.inventory.job import PidScope
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Identity
 from gputui.inventory.typed_json import (
@@ -30,7 +31,6 @@ from gputui.inventory.typed_json import (
     within,
 )
 from gputui.jobs.experiments.axes import label
-from gputui.jobs.job import PidScope
 from gputui.jobs.process_tree import alive, here, identity
 
 SCHEMA = 1

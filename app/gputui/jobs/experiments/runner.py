@@ -36,11 +36,11 @@ from gputui.allocating.request import Request
 from gputui.choosing.sharing import tasks_that_fit
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
+from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.experiments.log_figures import read_figures
 from gputui.jobs.experiments.record import Experiment, Run
-from gputui.jobs.job import Job, JobError
 from gputui.jobs.log_file import end_of
 from gputui.jobs.start import start_job, start_leased_job
 from gputui.jobs.stop import stop

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.job import JobError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.typed_json import DocumentError
 from gputui.jobs.experiments.record import RUNNER, Experiment, Kind, Runner, document, read
-from gputui.jobs.job import JobError
 from gputui.jobs.record_folders import (
     RecordError,
     Unreadable,

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size
-from gputui.inventory.job_summary import how_it_failed
+from gputui.inventory.job import how_it_failed
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import aligned, cut
 from gputui.jobs.experiments.record import Basis, Experiment, Run, Spread, Summary, log_of, summaries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputui.launching.argument_vector import program_name
 from gputui.launching.container_command import ENGINES, SHARED, ContainerCommand, read_container
-from gputui.launching.container_launch import PORT, CompletedContainer, complete_container, inside_changes
+from gputui.launching.container_launch import PORT, complete_container, inside_changes
 from gputui.launching.exports.form import (
     DEFAULT,
     ExportError,
@@ -15,6 +15,7 @@ from gputui.launching.exports.form import (
 )
 from gputui.launching.host_environment import ThisHost
 from gputui.launching.launch import Launch
+from gputui.launching.launchers.base import Completed
 from gputui.launching.quoting import posix
 from gputui.launching.wrappers import unwrap
 from gputui.vendors.vendor import Vendor
@@ -38,8 +39,8 @@ def to_docker(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     before, typed = _typed(launch)
     if typed is None:
         need_variable(launch, "a container counts its devices anew")
-    container = _ours(launch, options) if typed is None else _completed(launch, typed, options).container
-    line = " ".join(posix(word) for word in (*before, *container.words))
+    words = _ours(launch, options).words if typed is None else _completed(launch, typed, options).argv
+    line = " ".join(map(posix, (*before, *words)))
     if typed is None or not launch.directory:
         return line
     place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
@@ -74,7 +75,7 @@ def _ours(launch: Launch, options: ExportOptions) -> ContainerCommand:
     return container.with_devices(launch.devices, launch.vendor, variables, ("--rm", "-it", *_name(options)))
 
 
-def _completed(launch: Launch, typed: ContainerCommand, options: ExportOptions) -> CompletedContainer:
+def _completed(launch: Launch, typed: ContainerCommand, options: ExportOptions) -> Completed:
     """The user's own container with the devices. Raises ExportError where the command contradicts them."""
     if options.image != DEFAULT.image:
         raise ExportError("the command names its image itself: leave --image out")

@@ -14,7 +14,7 @@ from gputui.launching.launchers.torchrun import Torchrun
 LAUNCHERS: dict[str, Launcher] = {
     launcher.name: launcher for launcher in (Python(), Torchrun(), Accelerate(), Deepspeed(), Mpirun())
 }
-"""Every launcher by name, in the order in which the screen walks through them."""
+"""Every launcher by name, in the order of `LAUNCHER_NAMES`."""
 
 
 def recognised(command: Sequence[str]) -> Launcher:

@@ -16,15 +16,15 @@ from math import prod
 
 from gputui.choosing.grouping import Grouping
 from gputui.inventory.light_dataclasses import replace
-from gputui.launching.argument_vector import Arguments, option_table, write_options
+from gputui.launching.argument_vector import Arguments, option_table
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices, list_of
 from gputui.launching.launchers.accelerate_config import SECTIONS, Config, configuration
 from gputui.launching.launchers.base import (
     Completed,
     LauncherRequest,
-    Notices,
     ScriptLauncher,
     contradiction,
+    count_in,
     devices_text,
 )
 from gputui.launching.launchers.torchrun import gives_one_each, overriding, several
@@ -57,7 +57,7 @@ class Accelerate(ScriptLauncher):
     """`accelerate launch --num_processes=N --gpu_ids=all … train.py`."""
 
     name = "accelerate"
-    own_choice = "gpu_ids of its configuration is used, not the selected devices (--gpu_ids=all)"
+    chooses_devices = True
     options = OPTIONS
     starter = ("accelerate", "launch")
     module = _MODULE
@@ -74,22 +74,17 @@ class Accelerate(ScriptLauncher):
 
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
         given = self.given(self.split(command)[1])
-        typed = _typed_intent(given, context)
-        if "cpu" in given and "config-file" not in given:
-            # The configuration is not read then.
-            return typed
-        file = given.get("config-file") if "config-file" in given else None
-        config = configuration(file, context.environ, context.directory, context.host_environment)
-        return _intent_of_config(config).around(typed) if config is not None else typed
+        typed, config = _typed_intent(given, context), _config_of(given, context)
+        return typed if config is None else _intent_of_config(config).around(typed)
 
     def complete(self, request: LauncherRequest) -> Completed:
         starter, rest = self.split(request.command)
-        given, notices = self.given(rest), Notices()
+        given, done = self.given(rest), Completed()
         config = _config_of(given, request)
         machines = _machines(given, config, request)
         total = given.number("num-processes") or request.count * machines
-        given = _rewritten(given, request, notices, total)
-        added = _kind(given, config, request, notices, total)
+        given = _rewritten(given, request, done, total)
+        added = _kind(given, config, request, done, total)
         read = config if "--cpu" not in added or "config-file" in given else None
         spreads = "--multi_gpu" in added or ("--cpu" not in added and _spreads(given, config))
         ours = read is None or machines == 1 or "num-machines" in given
@@ -103,20 +98,20 @@ class Accelerate(ScriptLauncher):
         if "main-process-port" not in given and spreads and machines == 1:
             # Older versions stop where 29500 is taken; 0 is a free one in all.
             added.append("--main_process_port=0")
-        added += _fsdp(given, read, request, notices)
+        added += _fsdp(given, read, request, done)
         if request.logs and "log-dir" not in given:
             added += [f"--log_dir={request.logs}", *(["--tee=3"] if "tee" not in given else [])]
-        _say(given, request, notices, machines)
-        _say_of_kind(given, request, notices, spreads, machines)
+        _say(given, request, done, machines)
+        _say_of_kind(given, request, done, spreads, machines)
         if read is not None:
-            _say_of_config(read, given, request, notices, spreads, machines)
+            _say_of_config(read, given, request, done, spreads, machines)
         if machines > 1:
-            _say_of_machines(given, read, request, notices, machines)
+            _say_of_machines(given, read, request, done, machines)
         if request.one_each:
-            _show_one_each(request, notices, spreads)
-        done = notices.completed((*starter, *added, *given.words), ranked=spreads)
-        usable = read is not None and read.problem is None and not read.elsewhere
-        return replace(done, settings=read.values if read is not None and usable else None)
+            _show_one_each(request, done, spreads)
+        if read is not None and read.problem is None and not read.elsewhere:
+            done.settings = read.values
+        return done.as_argv((*starter, *added, *given.words), ranked=spreads)
 
     def lost_with_another(self, request: LauncherRequest) -> str | None:
         given = self.given(self.split(request.command)[1])
@@ -124,17 +119,17 @@ class Accelerate(ScriptLauncher):
             if name in given:
                 return f"{kind} of --{name.replace('-', '_')}"
         config = _config_of(given, request)
-        if config is None or any(name in given for name in _KINDS) or config.kind not in _LOST.values():
+        if config is None or given.named(_KINDS) or config.kind not in _LOST.values():
             return None
         return f"{config.kind} of {config.path}"
 
 
-def _config_of(given: Arguments, request: LauncherRequest) -> Config | None:
+def _config_of(given: Arguments, asked: LauncherRequest | CommandContext) -> Config | None:
     """The configuration that accelerate reads for these options."""
-    if "config-file" not in given and "cpu" in given:
-        return None
     file = given.get("config-file") if "config-file" in given else None
-    return configuration(file, request.environ, request.directory, request.host_environment)
+    if file is None and "cpu" in given:
+        return None
+    return configuration(file, asked.environ, asked.directory, asked.host_environment)
 
 
 def _machines(given: Arguments, config: Config | None, request: LauncherRequest) -> int:
@@ -146,13 +141,13 @@ def _machines(given: Arguments, config: Config | None, request: LauncherRequest)
     return config.machines
 
 
-def _rewritten(given: Arguments, request: LauncherRequest, notices: Notices, total: int) -> Arguments:
+def _rewritten(given: Arguments, request: LauncherRequest, done: Completed, total: int) -> Arguments:
     """The options without those that name other devices, or that accelerate refuses on these."""
     if "gpu-ids" in given and given.get("gpu-ids") != "all" and not _names_these(given, request):
-        notices.rewritten(write_options(given.named(("gpu-ids",))))
+        done.rewritten((given.text("gpu-ids"),))
         given = given.without(("gpu-ids",))
     if "multi-gpu" in given and total < 2:
-        notices.remark("--multi_gpu left out: accelerate refuses it with one process")
+        done.remark("--multi_gpu left out: accelerate refuses it with one process")
         given = given.without(("multi-gpu",))
     return given
 
@@ -176,7 +171,7 @@ FSDP_2_SINCE = {"accelerate": (1, 6), "torch": (2, 6)}
 """The first versions with FSDP 2."""
 
 
-def _fsdp(given: Arguments, config: Config | None, request: LauncherRequest, notices: Notices) -> list[str]:
+def _fsdp(given: Arguments, config: Config | None, request: LauncherRequest, done: Completed) -> list[str]:
     """FSDP 2 with a unit a layer, where the command says `--use_fsdp` and no more.
 
     accelerate's own default is FSDP 1 with the whole model as one unit, which is gathered whole on every
@@ -189,7 +184,7 @@ def _fsdp(given: Arguments, config: Config | None, request: LauncherRequest, not
         for key in map(str, config.section("fsdp_config") if config is not None else ())
     }
     said = {name.replace("_", "-") for name in prefixed} | {option.name for option in given.options}
-    if "fsdp-version" in said or any(name in said for name in _ONLY_FSDP_1):
+    if not said.isdisjoint(("fsdp-version", *_ONLY_FSDP_1)):
         return []
     for package, since in FSDP_2_SINCE.items():
         version = request.host_environment.version(package, request.path) if request.path else None
@@ -198,17 +193,17 @@ def _fsdp(given: Arguments, config: Config | None, request: LauncherRequest, not
     added = ["--fsdp_version=2"]
     if "fsdp-auto-wrap-policy" not in said:
         added.append("--fsdp_auto_wrap_policy=TRANSFORMER_BASED_WRAP")
-    notices.remark(f"{' '.join(added)}: accelerate's own default is FSDP 1 with the whole model in one unit")
+    done.remark(f"{' '.join(added)}: accelerate's own default is FSDP 1 with the whole model in one unit")
     return added
 
 
-def _show_one_each(request: LauncherRequest, notices: Notices, spreads: bool) -> None:
+def _show_one_each(request: LauncherRequest, done: Completed, spreads: bool) -> None:
     """Let each process see one of the devices: by torch's variable, as accelerate has no option for it."""
     if not spreads:
-        notices.warn(f"{request.vendor.one_part}, and this is one process")
-    elif _ONE_EACH not in request.environ and gives_one_each(request, notices):
-        notices.changes.append((_ONE_EACH, "1"))
-        notices.remark(f"{_ONE_EACH}=1: {request.vendor.one_part}, so each one is shown its own")
+        done.warn(f"{request.vendor.one_part}, and this is one process")
+    elif _ONE_EACH not in request.environ and gives_one_each(request, done):
+        done.changes.append((_ONE_EACH, "1"))
+        done.remark(f"{_ONE_EACH}=1: {request.vendor.one_part}, so each one is shown its own")
 
 
 _ONE_EACH = "PET_VIRTUAL_LOCAL_RANK"
@@ -219,14 +214,14 @@ _NOT_STANDARD = ("", "pdsh", "openmpi", "mvapich", "mpich", "nossh")
 
 
 def _say_of_machines(
-    given: Arguments, config: Config | None, request: LauncherRequest, notices: Notices, machines: int
+    given: Arguments, config: Config | None, request: LauncherRequest, done: Completed, machines: int
 ) -> None:
     """What there is to say where the command or its configuration is for several machines: they are kept."""
     where = (
         "--num_machines" if "num-machines" in given or config is None else f"num_machines in {config.path}"
     )
     deepspeed = "use-deepspeed" in given or (
-        config is not None and config.kind == "DEEPSPEED" and not any(name in given for name in _KINDS)
+        config is not None and config.kind == "DEEPSPEED" and not given.named(_KINDS)
     )
     own = str(config.section("deepspeed_config").get("deepspeed_multinode_launcher", "")) if config else ""
     way = given.get("deepspeed-multinode-launcher", own)
@@ -235,14 +230,14 @@ def _say_of_machines(
             f"accelerate starts deepspeed's launcher on {machines} machines, which takes the first devices of"
             " each (deepspeed_multinode_launcher: standard does not)"
         )
-        notices.asks_for_others(f"{where} {machines}", text)
+        done.asks_for_others(f"{where} {machines}", text)
     if "num-machines" in given or config is None:
         return
-    notices.remark(f"{machines} machines as {config.path} says: this is the line of one of them")
+    done.remark(f"{machines} machines as {config.path} says: this is the line of one of them")
     total = given.number("num-processes") or config.number("num_processes") or 0
     if request.devices and total > 0 and total != request.count * machines:
         here = f"num_processes {total} on {machines} machines ({config.path})"
-        notices.warn(f"{here} does not give each of {devices_text(len(request.devices))} a process here")
+        done.warn(f"{here} does not give each of {devices_text(len(request.devices))} a process here")
 
 
 _LOST = {"use-fsdp": "FSDP", "use-deepspeed": "DEEPSPEED", "use-megatron-lm": "MEGATRON_LM"}
@@ -264,23 +259,16 @@ the number of processes (accelerate/parallelism_config.py); Megatron's leave the
 
 def _typed_intent(given: Arguments, context: CommandContext) -> Intent:
     """What the options of the command say."""
-    devices = count = None
-    ids = given.get("gpu-ids", "all")
+    devices, ids = None, given.get("gpu-ids", "all")
     if "cpu" in given:
         devices = NamedDevices("--cpu", "")
     elif ids != "all":
-        words = " ".join(given.named(("gpu-ids",))[-1].words)
-        devices = NamedDevices(words, list_of(context.visibility, ids))
-    processes, machines = given.number("num-processes"), given.number("num-machines") or 1
+        devices = NamedDevices(given.text("gpu-ids"), list_of(context.visibility, ids))
     sizes = {name: given.number(name) or 1 for name in _SIZES if name in given}
-    if processes:
-        # It counts those of all machines.
-        words = " ".join(given.named(("num-processes",))[-1].words)
-        count = DeviceCount(words, max(1, processes // machines))
-    elif sizes and "use-parallelism-config" in given:
-        words = " ".join(word for option in given.named(_SIZES) for word in option.words)
-        count = DeviceCount(words, max(1, prod(sizes.values()) // machines))
-    return Intent(devices=devices, count=count, group=_group(sizes))
+    count = count_in(given, "num-processes")
+    if count is None and sizes and "use-parallelism-config" in given:
+        count = DeviceCount(given.text(*_SIZES), prod(sizes.values()))
+    return Intent(devices, _on_each(count, given.number("num-machines")), _group(sizes))
 
 
 def _intent_of_config(config: Config) -> Intent:
@@ -291,17 +279,19 @@ def _intent_of_config(config: Config) -> Intent:
     if config.gpu_ids is not None:
         listed = ",".join(part.strip() for part in config.gpu_ids.split(","))
         devices = NamedDevices(f"gpu_ids {listed} in {config.path}", listed, firm=False)
-    processes, machines = config.number("num_processes"), config.number("num_machines") or 1
-    sizes = config.sizes
-    product = prod(sizes.values())
-    if product > 1:
+    sizes, processes = config.sizes, config.number("num_processes") or 0
+    if prod(sizes.values()) > 1:
         words = " ".join(f"{name} {size}" for name, size in sizes.items())
-        count = DeviceCount(f"{words} in {config.path}", max(1, product // machines), firm=False)
-    elif processes and processes > 0:
-        text = f"num_processes {processes} in {config.path}"
-        count = DeviceCount(text, max(1, processes // machines), firm=False)
+        count = DeviceCount(f"{words} in {config.path}", prod(sizes.values()), firm=False)
+    elif processes > 0:
+        count = DeviceCount(f"num_processes {processes} in {config.path}", processes, firm=False)
     named = {name.replace("_", "-"): size for name, size in sizes.items()}
-    return Intent(devices=devices, count=count, group=_group(named))
+    return Intent(devices, _on_each(count, config.machines), _group(named))
+
+
+def _on_each(count: DeviceCount | None, machines: int | None) -> DeviceCount | None:
+    """How many processes each machine has of a number that counts those of all."""
+    return count and replace(count, number=max(1, count.number // (machines or 1)))
 
 
 def _group(sizes: Mapping[str, int]) -> Grouping | None:
@@ -312,14 +302,14 @@ def _group(sizes: Mapping[str, int]) -> Grouping | None:
 
 
 def _kind(
-    given: Arguments, config: Config | None, request: LauncherRequest, notices: Notices, total: int
+    given: Arguments, config: Config | None, request: LauncherRequest, done: Completed, total: int
 ) -> list[str]:
     """The option that says which kind of run it is, where neither the command nor the configuration does."""
-    if any(name in given for name in _KINDS):
+    if given.named(_KINDS):
         return []
     if not request.devices:
         if config is not None and "config-file" not in given:
-            notices.remark(f"--cpu: accelerate does not read {config.path} then")
+            done.remark(f"--cpu: accelerate does not read {config.path} then")
         return ["--cpu"]
     if total < 2:
         return []
@@ -328,92 +318,85 @@ def _kind(
     if config.problem is not None or config.elsewhere:
         return []
     if config.kind in _SPREADING and config.kind != "MULTI_GPU":
-        notices.remark(f"{config.kind} as {config.path} says")
+        done.remark(f"{config.kind} as {config.path} says")
     return ["--multi_gpu"] if config.kind == "NO" else []
 
 
 def _spreads(given: Arguments, config: Config | None) -> bool:
     """Whether accelerate will start through torch's launcher."""
-    if any(name in given for name in _KINDS):
-        return not any(name in given for name in _NOT_SPREADING)
+    if given.named(_KINDS):
+        return not given.named(_NOT_SPREADING)
     return config is not None and config.kind in _SPREADING
 
 
-def _say(given: Arguments, request: LauncherRequest, notices: Notices, machines: int) -> None:
+def _say(given: Arguments, request: LauncherRequest, done: Completed, machines: int) -> None:
     count = len(request.devices)
     asked = given.number("num-processes") if "num-processes" in given else request.processes
     if count and asked is not None and asked != count * machines:
-        notices.warn(contradiction("--num_processes", asked, count))
+        done.warn(contradiction("--num_processes", asked, count))
     if request.numa:
-        notices.remark("accelerate has no --numa-binding; torchrun has")
-    indices = [device.index for device in request.devices]
-    if "enable-cpu-affinity" in given and count and indices != list(range(count)):
-        notices.warn(
-            "--enable_cpu_affinity pins processes by NVML index and ignores the selection:"
-            f" GPU {indices[0]}'s process gets the CPUs near GPU 0 (torchrun's --numa-binding does it right)"
-        )
+        done.remark("accelerate has no --numa-binding; torchrun has")
 
 
 def _say_of_kind(
-    given: Arguments, request: LauncherRequest, notices: Notices, spreads: bool, machines: int
+    given: Arguments, request: LauncherRequest, done: Completed, spreads: bool, machines: int
 ) -> None:
     asked = given.number("num-processes") or request.processes or 1
     if request.devices and "cpu" in given:
-        notices.warn("--cpu of the command leaves the selected devices unused")
+        done.warn("--cpu of the command leaves the selected devices unused")
     if not request.devices:
         kinds = [f"--{name.replace('-', '_')}" for name in _KINDS if name in given and name != "cpu"]
         if kinds:
-            notices.warn(f"the command asks for {kinds[0]}, and no device is selected")
+            done.warn(f"the command asks for {kinds[0]}, and no device is selected")
         elif asked > 1:
-            notices.warn(f"accelerate starts one process on the CPU; {asked} are asked for")
+            done.warn(f"accelerate starts one process on the CPU; {asked} are asked for")
     variables = overriding(request.environ)
     if spreads and variables:
         waiting = several(request.environ) if machines == 1 else None
         kept = waiting and "PET_NNODES" in request.typed
         then = f", and waits for {waiting} machines" if kept else ""
-        notices.warn(f"accelerate takes torchrun's defaults from {variables} in your environment{then}")
+        done.warn(f"accelerate takes torchrun's defaults from {variables} in your environment{then}")
         if waiting and not kept:
             # It has no option for it: its --num_machines=1 leaves torchrun's own default in force.
-            notices.changes.append(("PET_NNODES", None))
-            notices.remark(f"PET_NNODES={waiting} unset: accelerate would wait for {waiting} machines")
+            done.changes.append(("PET_NNODES", None))
+            done.remark(f"PET_NNODES={waiting} unset: accelerate would wait for {waiting} machines")
 
 
 def _say_of_config(
     config: Config,
     given: Arguments,
     request: LauncherRequest,
-    notices: Notices,
+    done: Completed,
     spreads: bool,
     machines: int,
 ) -> None:
     """Say where the launch line and the configuration file differ, and which of them is used."""
     if config.problem is not None:
-        notices.warn(f"{config.path}: {config.problem}")
+        done.warn(f"{config.path}: {config.problem}")
         return
     if config.elsewhere:
-        notices.warn(f"{config.path} starts on SageMaker, not on these devices")
+        done.warn(f"{config.path} starts on SageMaker, not on these devices")
         return
     if config.values.get("use_cpu") is True and request.devices and not spreads:
-        notices.warn(f"use_cpu in {config.path} leaves the selected devices unused")
-    named = any(name in given for name in _KINDS)
+        done.warn(f"use_cpu in {config.path} leaves the selected devices unused")
+    named = bool(given.named(_KINDS))
     if config.kind not in ("NO", *_SPREADING) and not named and request.devices:
-        notices.warn(f"distributed_type {config.kind} in {config.path} does not suit these devices")
+        done.warn(f"distributed_type {config.kind} in {config.path} does not suit these devices")
     kind = next((kind for name, kind in _LOST.items() if name in given), None if named else config.kind)
     for section in SECTIONS:
         counts = {"fsdp_config": kind == "FSDP", "deepspeed_config": kind == "DEEPSPEED"}.get(section, True)
         for key, meant in config.ignored(section) if counts else ():
             hint = f": did you mean {meant}?" if meant else ""
-            notices.warn(f"accelerate ignores {key} of {section} in {config.path}{hint}")
-    unlike = []
+            done.warn(f"accelerate ignores {key} of {section} in {config.path}{hint}")
+    ours = {"num_processes": request.count, "num_machines": 1} if machines == 1 else {}
+    if spreads and machines == 1:
+        ours["main_process_port"] = 0
+    unlike = [
+        f"{key} {theirs}"
+        for key, own in ours.items()
+        if (theirs := config.number(key) or 0) > 0 and theirs != own and key.replace("_", "-") not in given
+    ]
     if config.gpu_ids is not None and "gpu-ids" not in given:
-        unlike.append(f"gpu_ids {config.gpu_ids}")
-    for key, name, ours in (
-        ("num_processes", "num-processes", request.count if machines == 1 else None),
-        ("num_machines", "num-machines", 1 if machines == 1 else None),
-        ("main_process_port", "main-process-port", 0 if spreads and machines == 1 else None),
-    ):
-        theirs = config.number(key)
-        if theirs is not None and theirs > 0 and ours is not None and theirs != ours and name not in given:
-            unlike.append(f"{key} {theirs}")
+        unlike.insert(0, f"gpu_ids {config.gpu_ids}")
     if unlike:
-        notices.remark(f"the launch line overrides {', '.join(unlike)} in {config.path}")
+        done.remark(f"the launch line overrides {', '.join(unlike)} in {config.path}")

@@ -1,11 +1,11 @@
-"""What a launcher is: the protocol of all, and the base of those that start Python scripts."""
+"""What a launcher is: the base of all, and of those that start Python scripts."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from gputui.launching.launchers.entrypoint import Entrypoint, of_launcher
 from gputui.launching.python_command import started_program
 from gputui.vendors.registry import default_vendor
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Changes, Visibility
+from gputui.vendors.visibility import Visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +101,12 @@ Visible = Literal["variable", "command", "elsewhere"]
 besides; or elsewhere (a container, another machine), where ours is not seen."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Completed:
-    """The command as it will be executed, and what there is to say about it.
+    """The command as it will be executed, and what there is to say about it: collected while it is completed.
 
     warnings   about what the user gave; it is kept as it is
-    remarks    about what the launcher did of itself, and why
+    remarks    about what gputui did on its own account, and why
     own        what the user gave that asks for other devices and cannot be rewritten; its warning is among
                the warnings
     visible    where the devices are named
@@ -118,63 +118,16 @@ class Completed:
     settings   what the launcher reads from a configuration file of the user's, None for none
     """
 
-    argv: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+    warnings: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     visible: Visible = "variable"
     own: OwnDevices | None = None
-    changes: Changes = ()
+    changes: list[tuple[str, str | None]] = field(default_factory=list)
     ranked: bool = False
     refused: str | None = None
     names: bool = False
     settings: Mapping[str, Any] | None = None
-
-
-class Launcher(Protocol):
-    """Makes of the user's command one that starts on the selected devices. Pure."""
-
-    @property
-    def name(self) -> str:
-        """The word on the screen and of `--launcher`."""
-
-    def recognises(self, command: Sequence[str]) -> bool:
-        """Whether the command starts with this launcher already."""
-
-    def entrypoint(self, command: Sequence[str]) -> Entrypoint:
-        """What a command of this launcher's own starts."""
-
-    def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
-        """What a command of this launcher's own says of devices; not what the entrypoint says."""
-
-    def start(self, entrypoint: Entrypoint) -> tuple[str, ...]:
-        """A command of this launcher's own that starts the entrypoint, without options."""
-
-    def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
-        """A command of this launcher's own, started by that interpreter."""
-
-    def complete(self, request: LauncherRequest) -> Completed:
-        """The command for the devices, never doubling what the user gave.
-
-        The devices of the request win: options that name others are rewritten or left out, and a remark says
-        so. A number of processes stays as it was typed, with a warning where it is not that of the devices.
-        """
-
-    def lost_with_another(self, request: LauncherRequest) -> str | None:
-        """What a command of this launcher's own would lose if another one started the same: "FSDP of c.yaml".
-
-        None for nothing that changes the training.
-        """
-
-
-@dataclass
-class Notices:
-    """Collects warnings and remarks while a command is completed."""
-
-    warnings: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    own: OwnDevices | None = None
-    changes: list[tuple[str, str | None]] = field(default_factory=list)
-    refused: str | None = None
 
     def warn(self, text: str) -> None:
         """A sentence about what the user gave; it is kept as it is."""
@@ -188,49 +141,77 @@ class Notices:
         """A sentence about what gputui does on its own account, and why."""
         self.remarks.append(text)
 
-    def asks_for_others(
-        self,
-        words: str,
-        warning: str,
-        listed: str | None = None,
-        option: str | None = None,
-    ) -> None:
+    def asks_for_others(self, words: str, warning: str, listed: str | None = None) -> None:
         """Take down that the command asks for other devices than the selected ones (as in `OwnDevices`)."""
         self.warn(warning)
-        self.own = self.own or OwnDevices(words, warning, listed, option)
+        self.own = self.own or OwnDevices(words, warning, listed)
 
     def rewritten(self, words: Iterable[str]) -> None:
         """Say that words which name other devices are not in the line any more."""
         self.remark(f"{' '.join(words)} replaced by the selected devices")
 
-    def completed(
-        self,
-        argv: tuple[str, ...],
-        visible: Visible = "variable",
-        ranked: bool = False,
+    def as_argv(
+        self, argv: tuple[str, ...], visible: Visible = "variable", ranked: bool = False
     ) -> Completed:
-        """The command with all that was said of it."""
-        return Completed(
-            argv,
-            tuple(self.warnings),
-            tuple(self.remarks),
-            visible,
-            self.own,
-            tuple(self.changes),
-            ranked,
-            self.refused,
-        )
+        """The same with the command."""
+        self.argv, self.visible, self.ranked = argv, visible, ranked
+        return self
 
 
-class ScriptLauncher(ABC):
+class Launcher(ABC):
+    """Makes of the user's command one that starts on the selected devices. Pure.
+
+    name  the word on the screen and of `--launcher`
+    chooses_devices  whether it chooses devices itself unless told otherwise, so that only what its processes
+                     see proves anything
+    """
+
+    name: str
+    chooses_devices: bool = False
+
+    @abstractmethod
+    def recognises(self, command: Sequence[str]) -> bool:
+        """Whether the command starts with this launcher already."""
+
+    @abstractmethod
+    def entrypoint(self, command: Sequence[str]) -> Entrypoint:
+        """What a command of this launcher's own starts."""
+
+    @abstractmethod
+    def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
+        """What a command of this launcher's own says of devices; not what the entrypoint says."""
+
+    @abstractmethod
+    def start(self, entrypoint: Entrypoint) -> tuple[str, ...]:
+        """A command of this launcher's own that starts the entrypoint, without options."""
+
+    @abstractmethod
+    def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
+        """A command of this launcher's own, started by that interpreter."""
+
+    @abstractmethod
+    def complete(self, request: LauncherRequest) -> Completed:
+        """The command for the devices, never doubling what the user gave.
+
+        The devices of the request win: options that name others are rewritten or left out, and a remark says
+        so. A number of processes stays as it was typed, with a warning where it is not that of the devices.
+        """
+
+    def lost_with_another(self, request: LauncherRequest) -> str | None:
+        """What a command of this launcher's own would lose if another one started the same: "FSDP of c.yaml".
+
+        None for nothing that changes the training.
+        """
+        return None
+
+
+class ScriptLauncher(Launcher):
     """A launcher of Python scripts: its options, then a script, a module or another program.
 
     options    its options; among them "module" and "no-python", which say that no script follows
     starter    the launcher by its own name
     module     the same as a Python module: an interpreter that was named has the user's torch
     as_module  the option that says that a module follows;  as_program: that another program does
-    own_choice how it chooses devices itself unless told otherwise, so that only what its processes see proves
-               anything; "" where it hands the environment on
     """
 
     options: OptionTable
@@ -238,11 +219,6 @@ class ScriptLauncher(ABC):
     module: str
     as_module: str = "--module"
     as_program: str = "--no_python"
-    own_choice: str = ""
-
-    @abstractmethod
-    def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
-        """What a command of this launcher's own says of devices."""
 
     @abstractmethod
     def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -251,9 +227,6 @@ class ScriptLauncher(ABC):
     def given(self, words: Sequence[str], starter: Sequence[str] = ()) -> Arguments:
         """The words behind the starter, read: the launcher's options, and the script with its own."""
         return read_options(words, self.options)
-
-    def lost_with_another(self, request: LauncherRequest) -> str | None:
-        return None
 
     def recognises(self, command: Sequence[str]) -> bool:
         return bool(self.split(command)[0])

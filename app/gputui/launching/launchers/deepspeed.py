@@ -1,6 +1,6 @@
 """DeepSpeed's own launcher (deepspeed/launcher/runner.py and launch.py, 0.19.8).
 
-It has two stages. The first one finds machines and devices: since 0.15.2 it sorts them; UUIDs and MIG
+It has two stages. The first one finds machines and devices, and sorts them (0.15.2 and newer); UUIDs and MIG
 instances are a ValueError (#5278); an empty list of visible devices does not mean none; `--include` and the
 like make it ignore the list. The second one starts the processes, on whatever `--world_info` says, in that
 order. So: ascending indices by `--include`, without the variable; everything else by the second stage, which
@@ -17,13 +17,13 @@ import binascii
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.argument_vector import Arguments, Option, option_table, read_options, write_options
 from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
-from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, ScriptLauncher, count_in
+from gputui.launching.launchers.base import Completed, LauncherRequest, ScriptLauncher, count_in
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.python_command import started_program
 
@@ -66,14 +66,12 @@ _SAID_ANYWAY = (*_DEVICES, "hostfile", "master-addr")
 HOSTFILE = "/job/hostfile"
 """Read of itself where it exists; its machines then count, and neither variable nor `--include localhost`."""
 
-SORTS_SINCE = (0, 15, 2)
-
 
 class Deepspeed(ScriptLauncher):
     """`deepspeed --include=localhost:0,2 --master_port=P train.py`, or its second stage."""
 
     name = "deepspeed"
-    own_choice = "it sorts the devices, and uses all if none is selected"
+    chooses_devices = True
     options = OPTIONS
     starter = ("deepspeed",)
     module = _MODULE
@@ -95,71 +93,64 @@ class Deepspeed(ScriptLauncher):
         world = _world(given.get("world-info")) if "world-info" in given else None
         if world is not None:
             listed = [entry for entries in world.values() for entry in entries]
-            words = " ".join(write_options(given.named(("world-info",))))
-            return Intent(devices=NamedDevices(words, ",".join(listed)))
-        hostfile = _hostfile(given, context.directory, context.host_environment)
-        host = hostfile.host if hostfile is not None else None
-        words = " ".join(write_options(given.named(("include",))))
-        included = _included(given.get("include"), context.host_environment.names())
-        if included is not None:
-            return Intent(devices=NamedDevices(words, ",".join(map(str, included))))
-        if re.fullmatch(r"(localhost|127\.0\.0\.1):.+", given.get("include")):
+            return Intent(devices=NamedDevices(given.text("world-info"), ",".join(listed)))
+        names = context.host_environment.names()
+        include = given.get("include")
+        included, left_out = _included(include, names), _included(given.get("exclude"), names)
+        if included is None and re.fullmatch(r"(localhost|127\.0\.0\.1):.+", include):
             # Not a list: to be refused, as deepspeed does.
-            return Intent(devices=NamedDevices(words, given.get("include").partition(":")[2]))
-        left_out = _included(given.get("exclude"), context.host_environment.names())
+            return Intent(devices=NamedDevices(given.text("include"), include.partition(":")[2]))
+        if included is not None:
+            return Intent(devices=NamedDevices(given.text("include"), ",".join(map(str, included))))
         if left_out is not None:
-            words = " ".join(write_options(given.named(("exclude",))))
-            return Intent(excluded=NamedDevices(words, ",".join(map(str, left_out))))
+            return Intent(excluded=NamedDevices(given.text("exclude"), ",".join(map(str, left_out))))
         count = count_in(given, "num-gpus")
-        count = count and replace(count, takes_first=True)
-        if count is None and hostfile is not None and host is not None and not given.named(_DEVICES):
-            slots = (hostfile.slots or {})[host]
-            if slots:
-                count = DeviceCount(f"slots={slots} in {hostfile.path}", slots, False, takes_first=True)
-        return Intent(count=count)
+        hostfile = _hostfile(given, context.directory, context.host_environment)
+        if count is None and hostfile is not None and hostfile.slots_here and not given.named(_DEVICES):
+            slots = hostfile.slots_here
+            count = DeviceCount(f"slots={slots} in {hostfile.path}", slots, False)
+        return Intent(count=count and replace(count, takes_first=True))
 
     def complete(self, request: LauncherRequest) -> Completed:
         starter, rest = self.split(request.command)
-        given, notices = self.given(rest, starter), Notices()
+        given, done = self.given(rest, starter), Completed()
         if request.processes not in (None, len(request.devices)):
-            notices.warn(f"deepspeed starts one process per device; {request.processes} were asked for")
+            done.warn(f"deepspeed starts one process per device; {request.processes} were asked for")
         if request.numa:
-            notices.remark("deepspeed has no --numa-binding (--bind_cores_to_rank is its own)")
+            done.remark("deepspeed has no --numa-binding (--bind_cores_to_rank is its own)")
         if request.one_each:
-            notices.refuse(
+            done.refuse(
                 f"{request.vendor.one_part}, and deepspeed shows every process the same list: select one of"
                 " them, or use --launcher torchrun, which gives no --local_rank"
             )
         if given.table is SECOND_OPTIONS:
-            return _second_completed(starter, given, request, notices)
+            return _second_completed(starter, given, request, done)
         hostfile = _hostfile(given, request.directory, request.host_environment)
         own = given.named(_DEVICES)
-        if _elsewhere(given, own, hostfile, request, notices):
+        if _elsewhere(given, own, hostfile, request, done):
             added = _logs(given, request)
-            return notices.completed((*starter, *added, *rest), "command")
+            return done.as_argv((*starter, *added, *rest), "command")
         if own and not _names_exactly(own, request):
-            notices.rewritten(write_options(own))
+            done.rewritten(write_options(own))
             given, own = given.without(_DEVICES), ()
-        if hostfile is not None and "hostfile" in given and hostfile.host is not None:
-            notices.remark(
-                f"{' '.join(write_options(given.named(('hostfile',))))} left out: this machine is meant"
-            )
+        if hostfile is not None and "hostfile" in given and hostfile.slots_here is not None:
+            done.remark(f"{given.text('hostfile')} left out: this machine is meant")
             given = given.without(("hostfile",))
         reason = None if own else _against(request)
         if reason is not None or request.one_each:
-            return self._by_second_stage(starter, given, reason, request, notices)
+            return self._by_second_stage(starter, given, reason, request, done)
         added = []
         if not own:
             added.append(f"--include=localhost:{','.join(map(str, _numbers(request)))}")
             variable = request.visibility.variable
             ignores = f"; it ignores {variable} then" if variable else ""
-            notices.remark(f"deepspeed is given the devices by --include{ignores}")
-        added += _port(given, request, notices)
+            done.remark(f"deepspeed is given the devices by --include{ignores}")
+        added += _port(given, request, done)
         if "hostfile" not in given and request.host_environment.is_file(HOSTFILE):
             added.append("--hostfile=/dev/null")
-            notices.remark(f"{HOSTFILE} would override the devices: --hostfile=/dev/null")
+            done.remark(f"{HOSTFILE} would override the devices: --hostfile=/dev/null")
         added += _logs(given, request)
-        return notices.completed((*starter, *added, *given.words), "command")
+        return done.as_argv((*starter, *added, *given.words), "command")
 
     def _by_second_stage(
         self,
@@ -167,25 +158,25 @@ class Deepspeed(ScriptLauncher):
         given: Arguments,
         reason: str | None,
         request: LauncherRequest,
-        notices: Notices,
+        done: Completed,
     ) -> Completed:
         """The command that the first stage would start, on the devices in their order."""
         if reason is not None:
-            notices.remark(f"by deepspeed's second stage: {reason}")
+            done.remark(f"by deepspeed's second stage: {reason}")
         if "autotuning" in given:
-            notices.refuse(
+            done.refuse(
                 f"--autotuning starts its runs through deepspeed's first stage, and {reason}: select GPUs in"
                 " ascending order, by index"
             )
         left = given.without((*_KEPT, *_SAID_ANYWAY)).option_words
         if left:
-            notices.remark(f"left out, as the second stage has no such options: {' '.join(left)}")
+            done.remark(f"left out, as the second stage has no such options: {' '.join(left)}")
         kept = [word for option in given.named(_KEPT) for word in _long(option)]
-        added = [*_port(given, request, notices), *_logs(given, request)]
+        added = [*_port(given, request, done), *_logs(given, request)]
         start = (*self._python(request), "-m", _SECOND)
         world = (f"--world_info={_world_info(request)}", "--master_addr=127.0.0.1")
-        done = notices.completed((*start, *world, *added, *kept, *given.rest))
-        return replace(done, names=bool(request.devices))
+        done.names = bool(request.devices)
+        return done.as_argv((*start, *world, *added, *kept, *given.rest))
 
     def _python(self, request: LauncherRequest) -> tuple[str, ...]:
         """The interpreter of the deepspeed that the command names, with its options."""
@@ -203,24 +194,25 @@ class Deepspeed(ScriptLauncher):
 
 
 def _second_completed(
-    starter: Sequence[str], given: Arguments, request: LauncherRequest, notices: Notices
+    starter: Sequence[str], given: Arguments, request: LauncherRequest, done: Completed
 ) -> Completed:
     """A command of the second stage itself, on the devices."""
     world = _world(given.get("world-info"))
     typed = given.named(("world-info",))
     if world is not None and len(world) > 1:
         text = f"{' '.join(write_options(typed))} says on which machines and devices deepspeed starts"
-        notices.asks_for_others("--world_info", text)
-        return notices.completed((*starter, *given.words), "command")
+        done.asks_for_others("--world_info", text)
+        return done.as_argv((*starter, *given.words), "command")
     added = []
     ours = [str(entry) for entry in _entries(request)]
     if world is None or list(*world.values()) != ours:
         if typed:
-            notices.rewritten(write_options(typed))
+            done.rewritten(write_options(typed))
         given = given.without(("world-info",))
         added.append(f"--world_info={_world_info(request)}")
-    added += [*_port(given, request, notices), *_logs(given, request)]
-    return replace(notices.completed((*starter, *added, *given.words)), names=bool(request.devices))
+    added += [*_port(given, request, done), *_logs(given, request)]
+    done.names = bool(request.devices)
+    return done.as_argv((*starter, *added, *given.words))
 
 
 def _entries(request: LauncherRequest) -> list[int | str]:
@@ -255,13 +247,13 @@ def _long(option: Option) -> tuple[str, ...]:
     return (f"{name}={option.value}",) if option.values else (name,)
 
 
-def _port(given: Arguments, request: LauncherRequest, notices: Notices) -> list[str]:
+def _port(given: Arguments, request: LauncherRequest, done: Completed) -> list[str]:
     """A port that nothing listens on: 29500 otherwise, without another where it is taken."""
     if "master-port" in given:
         return []
     port = request.host_environment.free_port()
     if port is None:
-        notices.warn("no TCP port is free here: deepspeed will try 29500 (--master_port PORT)")
+        done.warn("no TCP port is free here: deepspeed will try 29500 (--master_port PORT)")
         return []
     return [f"--master_port={port}"]
 
@@ -276,13 +268,12 @@ class Hostfile:
     """The file that says on which machines deepspeed starts, and how many devices each has.
 
     path   as the command has it
-    slots  by machine; None where deepspeed stops at it, or it cannot be read
-    host   the only machine in it, where that is this one; None otherwise
+    slots_here  of this machine, where it is the only one in it; None otherwise, and for a file that deepspeed
+            refuses
     """
 
     path: str
-    slots: Mapping[str, int] | None
-    host: str | None
+    slots_here: int | None
 
 
 def _hostfile(given: Arguments, directory: str | None, host_environment: HostEnvironment) -> Hostfile | None:
@@ -292,13 +283,12 @@ def _hostfile(given: Arguments, directory: str | None, host_environment: HostEnv
     if not host_environment.is_file(place):
         return None
     slots = _slots(host_environment.text(place))
-    names = [name for name in slots or () if name in host_environment.names()]
-    host = names[0] if slots is not None and len(slots) == len(names) == 1 else None
-    return Hostfile(path, slots, host)
+    here = len(slots) == 1 and slots.keys() <= set(host_environment.names())
+    return Hostfile(path, next(iter(slots.values())) if here else None)
 
 
-def _slots(text: str | None) -> dict[str, int] | None:
-    """As `_parse_hostfile` of the runner reads it; None where that raises."""
+def _slots(text: str | None) -> dict[str, int]:
+    """The devices of each machine, as `_parse_hostfile` of the runner reads it; {} where that raises."""
     slots: dict[str, int] = {}
     for line in (text or "").splitlines():
         line = line.strip()
@@ -306,9 +296,9 @@ def _slots(text: str | None) -> dict[str, int] | None:
             continue
         match = re.match(r"(\S+)\s+slots=(\d{1,9})", line)
         if match is None or match[1] in slots:
-            return None
+            return {}
         slots[match[1]] = int(match[2])
-    return slots or None
+    return slots
 
 
 def _elsewhere(
@@ -316,7 +306,7 @@ def _elsewhere(
     own: Sequence[Option],
     hostfile: Hostfile | None,
     request: LauncherRequest,
-    notices: Notices,
+    done: Completed,
 ) -> bool:
     """Whether deepspeed starts on other machines, which cannot be rewritten; and say so.
 
@@ -325,7 +315,7 @@ def _elsewhere(
     names = request.host_environment.names()
     words = " ".join(write_options(own))
     local = all(_on_this_machine(option, names) for option in own)
-    here = hostfile is None or hostfile.host is not None
+    here = hostfile is None or hostfile.slots_here is not None
     if not here and "hostfile" not in given:
         here = not own or (local and all(option.name in ("include", "exclude") for option in own))
     if here and local:
@@ -336,10 +326,10 @@ def _elsewhere(
             " count"
         )
         # (HOSTFILE is not in the command: it counts because of the command's own options.)
-        notices.asks_for_others(" ".join(write_options(given.named(("hostfile",)))) or words, text)
+        done.asks_for_others(given.text("hostfile") or words, text)
     else:
         text = f"{words} of the command means other machines; the selected devices do not count"
-        notices.asks_for_others(words, text)
+        done.asks_for_others(words, text)
     return True
 
 
@@ -365,7 +355,7 @@ def _names_exactly(own: Sequence[Option], request: LauncherRequest) -> bool:
     named = _included(option.value, ("localhost",)) if option.name == "include" else None
     if named is None:
         return False
-    return (sorted(set(named)) if _sorts(request) else named) == chosen
+    return sorted(set(named)) == chosen
 
 
 def _against(request: LauncherRequest) -> str | None:
@@ -377,7 +367,7 @@ def _against(request: LauncherRequest) -> str | None:
     if not request.by_index:
         return "the first accepts no UUIDs"
     indices = _numbers(request)
-    if indices != sorted(indices) and _sorts(request):
+    if indices != sorted(indices):
         return f"the first would sort the devices and run on {','.join(map(str, sorted(indices)))}"
     return None
 
@@ -385,12 +375,6 @@ def _against(request: LauncherRequest) -> str | None:
 def _numbers(request: LauncherRequest) -> list[int]:
     """What deepspeed writes into the vendor's variable (accelerator.visible_devices_envs)."""
     return [request.visibility.number(device) for device in request.devices]
-
-
-def _sorts(request: LauncherRequest) -> bool:
-    """Whether this deepspeed sorts the devices that it is given; where that cannot be told, it does."""
-    version = request.host_environment.version("deepspeed", request.path) if request.path else None
-    return version is None or version >= SORTS_SINCE
 
 
 def _included(text: str, names: Sequence[str]) -> list[int] | None:

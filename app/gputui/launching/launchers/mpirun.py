@@ -28,8 +28,8 @@ from gputui.launching.intent import (
 )
 from gputui.launching.launchers.base import (
     Completed,
+    Launcher,
     LauncherRequest,
-    Notices,
     contradiction,
     count_in,
     devices_text,
@@ -67,7 +67,7 @@ OPTIONS = option_table(
 )
 
 
-class Mpirun:
+class Mpirun(Launcher):
     """`mpirun -np N python train.py`: processes on this machine inherit the environment."""
 
     name = "mpirun"
@@ -115,7 +115,7 @@ class Mpirun:
     def complete(self, request: LauncherRequest) -> Completed:
         command, devices = request.command, len(request.devices)
         given = _read(command)
-        notices = Notices()
+        done = Completed()
         names = request.host_environment.names()
         machines, counts = _machines(given, names), given.named(COUNTS)
         says = counts or "pernode" in given or _per_machine(given) or _slots(given)
@@ -129,37 +129,34 @@ class Mpirun:
         # Of several programs (`mpirun -np 1 a : -np 1 b`) each has a count of its own.
         if devices and asked not in (None, devices) and ":" not in given.operands:
             several = here.words if here is not None and machines != 1 else ""
-            notices.warn(
+            done.warn(
                 f"{several} of the command asks for {asked} here, with {devices_text(devices)} selected"
                 if several
                 else contradiction("-np", asked or 0, devices)
             )
         if machines != 1:
             option = given.named((*_HOSTS, *_HOST_FILES))[0]
-            notices.warn(
+            done.warn(
                 f"{option.words[0]}: processes on other machines get other devices, by their own indices"
             )
         words = command[1:]
         if ":" in given.operands:
             everywhere = [option for part, _ in parts(command) for option in part.options]
-            _say_of_lists([o for o in everywhere if _sets_devices(o, request.visibility)], request, notices)
+            _say_of_lists([o for o in everywhere if _sets_devices(o, request.visibility)], request, done)
         else:
-            words = (*write_options(_on_devices(given.options, request, notices)), *given.rest)
+            words = (*write_options(_on_devices(given.options, request, done)), *given.rest)
         if request.one_each:
-            notices.refuse(
+            done.refuse(
                 f"{request.vendor.one_part}, and mpirun shows every process the same list: select one of"
                 " them, or use --launcher torchrun"
             )
         elif devices > 1:
-            notices.remark(
+            done.remark(
                 "every process sees all the selected devices: the program must select its own by its rank"
             )
         if request.logs:
-            notices.remark("no logs: only Open MPI has an option for them (--output-filename)")
-        return notices.completed((*command[:1], *added, *words))
-
-    def lost_with_another(self, request: LauncherRequest) -> str | None:
-        return None
+            done.remark("no logs: only Open MPI has an option for them (--output-filename)")
+        return done.as_argv((*command[:1], *added, *words))
 
 
 def _machines(given: Arguments, names: Collection[str]) -> int | None:
@@ -218,11 +215,11 @@ def _sets_devices(option: Option, visibility: Visibility) -> bool:
     )
 
 
-def _on_devices(options: Sequence[Option], request: LauncherRequest, notices: Notices) -> list[Option]:
+def _on_devices(options: Sequence[Option], request: LauncherRequest, done: Completed) -> list[Option]:
     """The options, and those that set the variables set them to the selected devices."""
     visibility = request.visibility
     ours = dict(visibility.changes(request.devices, "index" if request.by_index else "uuid"))
-    done = []
+    written = []
     for option in options:
         if _sets_devices(option, visibility):
             name, value = re.split("[= ]", option.value, maxsplit=1)
@@ -234,14 +231,14 @@ def _on_devices(options: Sequence[Option], request: LauncherRequest, notices: No
                 and visibility.names_in_order(value, request.devices)
             )
             if not same:
-                notices.rewritten(option.words)
+                done.rewritten(option.words)
                 values = (name, wanted) if len(option.values) == 2 else (f"{name}={wanted}",)
                 option = replace(option, values=values)
-        done.append(option)
-    return done
+        written.append(option)
+    return written
 
 
-def _say_of_lists(overriding: Sequence[Option], request: LauncherRequest, notices: Notices) -> None:
+def _say_of_lists(overriding: Sequence[Option], request: LauncherRequest, done: Completed) -> None:
     """Of several programs: say which options set the variables, and which of them lead to other devices."""
     for option in overriding:
         words = " ".join(option.words)
@@ -249,11 +246,11 @@ def _say_of_lists(overriding: Sequence[Option], request: LauncherRequest, notice
         name, value = re.split("[= ]", option.value, maxsplit=1)
         if name == request.visibility.variable:
             others = request.visibility.names_others(value, request.devices, request.by_index)
-            notices.asks_for_others(words, text, value) if others else notices.warn(text)
+            done.asks_for_others(words, text, value) if others else done.warn(text)
         elif (name, value) != request.visibility.order and request.by_index:
-            notices.asks_for_others(words, text)
+            done.asks_for_others(words, text)
         else:
-            notices.warn(text)
+            done.warn(text)
 
 
 def parts(command: Sequence[str]) -> Iterator[tuple[Arguments, tuple[str, ...]]]:

@@ -11,7 +11,6 @@ from gputui.launching.launch_options import Meeting
 from gputui.launching.launchers.base import (
     Completed,
     LauncherRequest,
-    Notices,
     ScriptLauncher,
     contradiction,
     count_in,
@@ -58,20 +57,20 @@ class Torchrun(ScriptLauncher):
 
     def complete(self, request: LauncherRequest) -> Completed:
         starter, rest = self.split(request.command)
-        given, notices = self.given(rest), Notices()
-        added = _where(given, request, notices)
+        given, done = self.given(rest), Completed()
+        added = _where(given, request, done)
         if "nproc-per-node" not in given:
             added.append(f"--nproc-per-node={request.count}")
-        if request.one_each and "virtual-local-rank" not in given and gives_one_each(request, notices):
+        if request.one_each and "virtual-local-rank" not in given and gives_one_each(request, done):
             added.append("--virtual-local-rank")
-            notices.remark(f"--virtual-local-rank: {request.vendor.one_part}, so each one is shown its own")
+            done.remark(f"--virtual-local-rank: {request.vendor.one_part}, so each one is shown its own")
         if request.numa and "numa-binding" not in given:
-            added += _numa(request, notices)
+            added += _numa(request, done)
         if request.logs and "log-dir" not in given:
             added.append(f"--log-dir={request.logs}")
             added += [f"--{name}=3" for name in ("redirects", "tee") if name not in given]
-        _warn(given, request, notices)
-        return notices.completed((*starter, *added, *rest), ranked=True)
+        _warn(given, request, done)
+        return done.as_argv((*starter, *added, *rest), ranked=True)
 
 
 ONE_EACH_SINCE = (2, 10)
@@ -79,18 +78,18 @@ ONE_EACH_SINCE = (2, 10)
 (torch/distributed/elastic/agent/server/local_elastic_agent.py, pytorch #166680)."""
 
 
-def gives_one_each(request: LauncherRequest, notices: Notices) -> bool:
+def gives_one_each(request: LauncherRequest, done: Completed) -> bool:
     """Whether this torch can show each process one of the devices only; where not, the launch is refused."""
     version = request.host_environment.version("torch", request.path) if request.path else None
     if version is not None and version < ONE_EACH_SINCE:
         has, needs = (".".join(map(str, each)) for each in (version, ONE_EACH_SINCE))
-        notices.refuse(
+        done.refuse(
             f"{request.vendor.one_part}: torch {has} has no --virtual-local-rank ({needs} has), by which each"
             f" process is shown one; select one of them"
         )
         return False
     for warning in request.vendor.part_warnings(request.devices, request.environ):
-        notices.warn(warning)
+        done.warn(warning)
     return True
 
 
@@ -118,7 +117,7 @@ def _rendezvous_id(request: LauncherRequest) -> str:
     return f"gputui-{zlib.crc32(chr(0).join(parts).encode(errors='surrogateescape')):08x}"
 
 
-def _where(given: Arguments, request: LauncherRequest, notices: Notices) -> list[str]:
+def _where(given: Arguments, request: LauncherRequest, done: Completed) -> list[str]:
     """The options for the rendezvous that the command does not give."""
     if request.nodes > 1:
         wanted = {
@@ -129,7 +128,7 @@ def _where(given: Arguments, request: LauncherRequest, notices: Notices) -> list
             **_agreed(request.meeting),
         }
         if request.meeting and "rdzv-conf" in given and "is_host" not in given.get("rdzv-conf", ""):
-            notices.remark(f"--rdzv-conf of the command is kept: torchrun finds out {_HOSTS}")
+            done.remark(f"--rdzv-conf of the command is kept: torchrun finds out {_HOSTS}")
         return [f"--{name}={value}" for name, value in wanted.items() if name not in given]
     own = given.without(("nnodes",)).named(RENDEZVOUS)
     added = [] if own or given.get("nnodes", "1") not in ("1", "1:1") else ["--standalone"]
@@ -137,7 +136,7 @@ def _where(given: Arguments, request: LauncherRequest, notices: Notices) -> list
     if waiting and "nnodes" not in given and (added or "standalone" in given):
         # Nobody else can come to a meeting place that only this machine knows.
         added.append("--nnodes=1")
-        notices.remark(f"--nnodes=1: torchrun would wait for the machines of PET_NNODES={waiting}")
+        done.remark(f"--nnodes=1: torchrun would wait for the machines of PET_NNODES={waiting}")
     return added
 
 
@@ -167,35 +166,31 @@ def endpoint(text: str) -> str:
     return f"{host}:{port or PORT}"
 
 
-def _numa(request: LauncherRequest, notices: Notices) -> list[str]:
+def _numa(request: LauncherRequest, done: Completed) -> list[str]:
     """`--numa-binding`, where this torch has it (2.9) and numactl is there: else a remark."""
     version = request.host_environment.version("torch", request.path) if request.path else None
     if version is not None and version < (2, 9):
-        notices.remark(f"torch {'.'.join(map(str, version))} has no --numa-binding (2.9 has)")
+        done.remark(f"torch {'.'.join(map(str, version))} has no --numa-binding (2.9 has)")
     elif request.host_environment.program("numactl", request.environ) is None:
-        notices.remark("--numa-binding needs the program numactl, which is not installed")
+        done.remark("--numa-binding needs the program numactl, which is not installed")
     elif not request.devices:
-        notices.remark("without a device there is nothing to bind processes to")
+        done.remark("without a device there is nothing to bind processes to")
     else:
         return ["--numa-binding=node"]
     return []
 
 
-def _warn(given: Arguments, request: LauncherRequest, notices: Notices) -> None:
-    count, text = len(request.devices), given.get("nproc-per-node")
-    if not count and text in ("auto", "gpu"):
-        notices.warn(f"the command asks for --nproc-per-node={text}, and there is no device to count")
-    if count and text in ("cpu", "xpu"):
-        notices.warn(f"--nproc-per-node={text} in the command does not depend on the selected devices")
+def _warn(given: Arguments, request: LauncherRequest, done: Completed) -> None:
+    count = len(request.devices)
     asked = given.number("nproc-per-node")
     if asked is None and "nproc-per-node" not in given:
         asked = request.processes
     if count and asked is not None and asked != count:
-        notices.warn(contradiction("--nproc-per-node", asked, count))
+        done.warn(contradiction("--nproc-per-node", asked, count))
     if "standalone" in given and request.nodes > 1:
-        notices.warn(f"--standalone of the command means one machine; {request.nodes} are asked for")
+        done.warn(f"--standalone of the command means one machine; {request.nodes} are asked for")
     if request.nodes > 1 and given.get("nnodes", str(request.nodes)) != str(request.nodes):
-        notices.warn(f"--nnodes={given.get('nnodes')} of the command; {request.nodes} are asked for")
+        done.warn(f"--nnodes={given.get('nnodes')} of the command; {request.nodes} are asked for")
     variables = overriding(request.environ)
     if variables:
-        notices.warn(f"torchrun takes its defaults from {variables} in your environment")
+        done.warn(f"torchrun takes its defaults from {variables} in your environment")

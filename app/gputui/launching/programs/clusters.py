@@ -39,6 +39,7 @@ CLUSTERS = (
         starts=("srun", "salloc"),
         before=_SRUN,
         elsewhere="Slurm selects the devices of the job",
+        warning="starts it on devices that Slurm selects: the selected ones do not count",
         elsewhere_by="gpus|G|gpus-per-node|gpus-per-task|gpus-per-socket|gres",
         source="srun(1), Slurm 22.05: --gpus",
     ),
@@ -68,5 +69,24 @@ CLUSTERS = (
         starts=("ssh", "kubectl exec", "kubectl run"),
         elsewhere="what it starts runs on another machine",
         source="ssh(1): only variables of SendEnv are handed on",
+    ),
+    Program(
+        # (Their `run` is read by container_command.py.)
+        name="a container engine",
+        starts=("docker", "podman", "nerdctl"),
+        warning="starts it in a container, which gets no variable (gputui export --as docker)",
+        source="docker(1)",
+    ),
+    Program(
+        name="an environment of its own",
+        starts=("tmux", "su", "runuser"),
+        warning="starts it in an environment of its own: the selected devices do not count",
+        source="tmux(1): update-environment; su(1)",
+    ),
+    Program(
+        name="tox",
+        starts=("tox",),
+        warning="hands on only the variables of its pass_env: the selected devices do not count",
+        source="tox/tox_env/api.py: pass_env",
     ),
 )

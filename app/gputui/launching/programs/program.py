@@ -17,7 +17,7 @@ from gputui.choosing.grouping import MAX_DEVICES, Grouping
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.others_files import NotReadError, not_read
-from gputui.launching.argument_vector import OptionTable, program_name, read_options, whole_number
+from gputui.launching.argument_vector import Option, OptionTable, program_name, read_options, whole_number
 from gputui.launching.configuration_text import read_values
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
 from gputui.launching.python_command import Started, is_python, started_program
@@ -105,9 +105,25 @@ class DeviceOption:
             return (prefixes[0] if prefixes else "") + listed
         return ",".join(prefixes[0] + number for number in listed.split(","))
 
-    def entries(self, value: str) -> list[str]:
-        """The entries of a list, without their prefixes."""
-        return [re.sub(f"^(?:{self.prefix})", "", entry) for entry in value.split(",") if entry]
+    def said(self, given: Option) -> NamedDevices | DeviceCount | None:
+        """What the option says by itself."""
+        value, text = _plain(given.value), " ".join(given.words)
+        if value in self.cpu:
+            return NamedDevices(text, "", self.firm)
+        entries = [re.sub(f"^(?:{self.prefix})", "", entry) for entry in value.split(",") if entry]
+        if value in self.whole or not entries:
+            return None
+        if all(entry in self.whole for entry in entries):
+            # `device=-1,-1`: two devices, whichever they are.
+            return DeviceCount(text, len(entries), self.firm, certain=self.firm)
+        if not self.firm and entries == ["0"]:
+            return DeviceCount(text, 1, firm=False, certain=False)
+        if self.number and "," not in value and not given.value.startswith("["):
+            number = whole_number(value)
+            return DeviceCount(text, number, self.firm, certain=self.firm) if number else None
+        if all(whole_number(entry) is not None or _UUID.fullmatch(entry) for entry in entries):
+            return NamedDevices(text, ",".join(entries), self.firm)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,36 +213,35 @@ class Program:
 
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
         """What the command says: its options count before its variables, and these before its files."""
-        arguments = self._arguments(command)
-        if self._is_elsewhere(arguments):
+        call = self._call(command)
+        if call.is_elsewhere:
             # (It needs nothing of this machine; whoever gives -n all the same means it.)
             return Intent(devices=NamedDevices(f"{self.name}: {self.elsewhere}", "", firm=False))
-        sizes, count = self._count(arguments, context)
+        sizes, count = call.count(context)
         group = Grouping(sizes.get("tp", 1), sizes.get("pp", 1))
-        named = self._devices_given(arguments, context) or self._devices_from(arguments, count, context)
+        named = call.devices_given(context) or call.devices_from(count, context)
         if isinstance(named, DeviceCount):
             named, count = None, named
         # (A group that spans several machines is not a group of this one's devices.)
         whole = group.unit > 1 and (count is None or group.fits(count.number))
+        spared = self.warned_without and self.warned_without in map(_name_of, call.arguments)
         return Intent(
-            devices=named or self._devices_of_files(arguments, context),
+            devices=named or call.devices_of_files(context),
             count=count,
             group=group if whole else None,
             only_indices=self.name if self.only_indices else None,
-            warnings=(f"{program_name(command)} {self.warning}",) if self._warns(arguments) else (),
+            warnings=(f"{program_name(command)} {self.warning}",) if self.warning and not spared else (),
         )
 
     def runs_elsewhere(self, command: Sequence[str]) -> bool:
         """Whether what it starts runs elsewhere, where our variables and devices have no effect."""
-        return self._is_elsewhere(self._arguments(command))
+        return self._call(command).is_elsewhere
 
     def started(self, command: Sequence[str]) -> tuple[str, ...]:
         """The launcher command that it starts, with the options meant for the launcher; () for none."""
-        return (
-            self.launches(command[self.own(command, started_program(command)) :])
-            if self.launches is not None
-            else ()
-        )
+        if self.launches is None:
+            return ()
+        return self.launches(command[self.own(command, started_program(command)) :])
 
     def with_launcher_options(self, command: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
         """The command with more options for the launcher that it starts."""
@@ -238,33 +253,37 @@ class Program:
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The command for these devices, and what was changed: options that name devices are rewritten, and
         what makes it use several is added where it gives no number."""
-        own = self.own(command, started_program(command))
-        words, remarks = list(command[own:]), []
-        if self._is_elsewhere(self._arguments(command)):
+        call = self._call(command)
+        if call.is_elsewhere:
             return tuple(command), (f"{self.name}: {self.elsewhere}",)
+        own = self.own(command, started_program(command))
+        words, remarks = list(command[own:]), list[str]()
+
+        def rewrite(given: Option, value: str, within: bool) -> None:
+            new = replace(given, values=(value,)).words
+            words[given.place : given.place + len(new)] = new
+            how = " (numbered within the selection)" if within else ""
+            remarks.append(f"{' '.join(given.words)} rewritten to {' '.join(new)}{how}")
+
         places, indices = [*range(len(devices))], [device.index for device in devices]
         either = indices if _by_index(devices, context.vendors[0]) else places
         listed = {"visible": places, "all": indices, "either": either}
         numbers = {counted: ",".join(map(str, each)) for counted, each in listed.items()}
-        for option, given in self._device_options(self._arguments(command)):
-            if given.value in option.whole or self._said(option, given) is None:
-                continue
-            if isinstance(self._said(option, given), DeviceCount) and option.number:
+        for option, given in call.device_options():
+            said = option.said(given)
+            if said is None or (isinstance(said, DeviceCount) and option.number):
                 continue
             value = option.listing(given.value, numbers[option.counted])
             if _plain(given.value) != _plain(value):
-                words[given.place : given.place + given.length] = given.written(value)
-                remarks.append(_rewritten(given, value, numbers[option.counted] == numbers["visible"]))
+                rewrite(given, value, numbers[option.counted] == numbers["visible"])
         if self.positions is not None and devices:
             for names, value in ((self.positions.first, "0"), (self.positions.step, "1")):
-                for given in self._options(words, names):
+                for given in call.options(names):
                     if given.value != value:
-                        words[given.place : given.place + given.length] = given.written(value)
-                        remarks.append(_rewritten(given, value, True))
-        arguments = self._arguments(command)
-        if self.asks and devices and not self._says_how_many(arguments) and not self.started(command):
-            sizes, count = self._count(arguments, context)
-            takes, machines = count.number if count is not None else 1, self._machines(arguments)
+                        rewrite(given, value, True)
+        if self.asks and devices and not call.says_how_many() and not self.started(command):
+            sizes, count = call.count(context)
+            takes, machines = count.number if count is not None else 1, call.machines
             # (A file may give more sizes than the one that is asked for.)
             others = takes // sizes.get("tp", 1) if sizes else 1
             if machines and takes != len(devices) and len(devices) % others == 0:
@@ -272,11 +291,11 @@ class Program:
                 added = self.asks.format(count=asked, devices=numbers["either"])
                 words = [*words, added] if self.key_value else [added, *words]
                 remarks.append(f"{added}: {self.name} would use {takes} by default")
-        if self.tells and not self._says_how_many(arguments):
+        if self.tells and not call.says_how_many():
             words.append(self.tells.format(count=len(devices)))
             remarks.append(f"{words[-1]}: {self.name} would count by itself")
-        if self._machines(arguments) != 1:
-            named = next(self._options(arguments, self.hosts)).spelling
+        if call.machines != 1:
+            named = next(call.options(self.hosts)).spelling
             remarks.append(f"{named}: processes on other machines get other devices, by their own indices")
         return (*command[:own], *words), tuple(remarks)
 
@@ -285,18 +304,17 @@ class Program:
         be a position in that, too, and mean another device."""
         indices = [device.index for device in devices]
         moved = sorted(indices) == list(range(len(indices))) != indices and _by_index(devices, vendor)
-        given = self._device_options(self._arguments(command))
-        return moved and any(option.counted == "either" for option, _ in given)
+        return moved and any(option.counted == "either" for option, _ in self._call(command).device_options())
 
     def changed_variables(
         self, command: Sequence[str], devices: int, context: CommandContext
     ) -> tuple[tuple[str, str], ...]:
         """The variable that makes it start one process per device, where the environment or a file gives
         another number. The command's own options stay as they are."""
-        arguments = self._arguments(command)
-        if not self.variables or not devices or any(self._sizes_given(arguments)):
+        call = self._call(command)
+        if not self.variables or not devices or call.sizes():
             return ()
-        _, count = self._count(arguments, context)
+        _, count = call.count(context)
         if count is None or count.number == devices:
             return ()
         return ((self.variables[0], str(devices)),)
@@ -318,206 +336,178 @@ class Program:
                 return end
         return 0
 
-    def _arguments(self, command: Sequence[str]) -> tuple[str, ...]:
-        """The words in which its options stand."""
+    def _call(self, command: Sequence[str]) -> _Call:
         arguments = tuple(command[self.own(command, started_program(command)) :])
-        return arguments if self.before is None else read_options(arguments, self.before).option_words
+        if self.before is not None:
+            arguments = read_options(arguments, self.before).option_words
+        return _Call(self, arguments)
 
-    def _is_elsewhere(self, arguments: Sequence[str]) -> bool:
-        by = self.elsewhere_by
-        return bool(self.elsewhere) and (not by or any(self._options(arguments, by)))
 
-    def _warns(self, arguments: Sequence[str]) -> bool:
-        spared = bool(self.warned_without) and self.warned_without in map(_name_of, arguments)
-        return bool(self.warning) and not spared
+Said = dict[Dimension, tuple[int, str]]
+"""Sizes that are said: the number, and the words that say it."""
 
-    def _machines(self, arguments: Sequence[str]) -> int:
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A command of a program; `arguments` are the words in which its options stand."""
+
+    program: Program
+    arguments: tuple[str, ...]
+
+    @property
+    def is_elsewhere(self) -> bool:
+        by = self.program.elsewhere_by
+        return bool(self.program.elsewhere) and (not by or any(self.options(by)))
+
+    @property
+    def machines(self) -> int:
         """How many machines take part; 0 where only a file gives the number."""
-        named = [*self._options(arguments, self.hosts)] if self.hosts else []
+        named = [*self.options(self.program.hosts)] if self.program.hosts else []
         if any("file" in given.spelling for given in named):
             return 0
         hosts = {host.partition(":")[0] for given in named for host in given.value.split(",")}
         return max(1, len(hosts - _THIS_MACHINE) + bool(hosts & _THIS_MACHINE))
 
-    def _says_how_many(self, arguments: Sequence[str]) -> bool:
+    def says_how_many(self) -> bool:
         """Whether any option for the number of devices, or for devices, is given, whatever its value."""
-        given = [*self._device_options(arguments)]
-        return bool(given) or any(any(self._given_of(arguments, size)) for size in self.sizes)
+        return any(self.device_options()) or any(any(self._given_of(size)) for size in self.program.sizes)
 
-    def _count(
-        self, arguments: Sequence[str], context: CommandContext
-    ) -> tuple[dict[Dimension, int], DeviceCount | None]:
+    def count(self, context: CommandContext) -> tuple[dict[Dimension, int], DeviceCount | None]:
         """The sizes, and the number of devices that they make; None where they say none."""
-        typed = _by_dimension(self._sizes_given(arguments))
+        program, typed = self.program, self.sizes()
         firm = bool(typed)
-        if not typed:
-            typed = _by_dimension(self._variables_given(context))
-            firm = any(name in context.typed for name in self.variables)
+        for name in program.variables if not typed else ():
+            if number := whole_number(context.environ.get(name, "")):
+                typed["processes"] = number, f"{name}={number}"
+                firm = name in context.typed
         # What the line does not say, a file may.
-        given = _by_dimension(self._sizes_of_files(arguments, context)) | typed
+        given = self._sizes_of_files(context) | typed
         sizes = {dimension: number for dimension, (number, _) in given.items()}
-        machines = self._machines(arguments)
-        total = self.total(sizes) if sizes and machines else 0
-        total = total // machines if machines and total % machines == 0 else 0
-        if total > 0:
-            return sizes, DeviceCount(" ".join(words for _, words in given.values()), total, firm)
-        usual = (
-            self.usual(arguments) if self.usual is not None and not self._says_how_many(arguments) else None
-        )
-        return sizes, usual
+        machines = self.machines
+        total = program.total(sizes) if sizes and machines else 0
+        if total > 0 and total % machines == 0:
+            return sizes, DeviceCount(" ".join(words for _, words in given.values()), total // machines, firm)
+        said = program.usual is None or self.says_how_many()
+        return sizes, None if said or program.usual is None else program.usual(self.arguments)
 
-    def _given_of(self, arguments: Sequence[str], size: Size) -> Iterator[tuple[int | None, str]]:
-        """Each place that gives a size: its number, None where that is none ("auto"), and its words."""
-        if size.flag:
-            names = size.options.split("|")
-            yield from ((1, word) for word in arguments if _name_of(word) in names and word.startswith("--"))
-        elif size.inside:
-            for given in self._options(arguments, size.inside):
-                # `a=1,b=2`, or followed by more words of that kind, or JSON.
-                values = " ".join((given.value, *_operands(arguments[given.place + given.length :])))
-                for name in size.options.split("|"):
-                    pattern = rf"(?:^|[\s,{{\"])({name.replace('-', '[-_]')}\"?\s*[=:]\s*([0-9]+))"
-                    for match in re.finditer(pattern, values):
-                        yield whole_number(match[2]), match[1]
-        else:
-            for given in self._options(arguments, size.options):
-                yield whole_number(given.value), given.text
-
-    def _sizes_given(self, arguments: Sequence[str]) -> Iterator[tuple[Dimension, int, str]]:
-        """The sizes of the command line: dimension, number, words. The last of an option counts."""
-        for size in self.sizes:
-            for number, words in [*self._given_of(arguments, size)][-1:]:
+    def sizes(self) -> Said:
+        """The sizes of the command line. The last of an option counts."""
+        found: Said = {}
+        for size in self.program.sizes:
+            for number, words in [*self._given_of(size)][-1:]:
                 if number:
-                    yield size.dimension, number, words
+                    found[size.dimension] = number, words
+        return found
 
-    def _variables_given(self, context: CommandContext) -> Iterator[tuple[Dimension, int, str]]:
-        for name in self.variables:
-            number = whole_number(context.environ.get(name, ""))
-            if number:
-                yield "processes", number, f"{name}={number}"
+    def _given_of(self, size: Size) -> Iterator[tuple[int | None, str]]:
+        """Each place that gives a size: its number, None where that is none ("auto"), and its words."""
+        names = size.options.split("|")
+        if size.flag:
+            yield from (
+                (1, word) for word in self.arguments if _name_of(word) in names and word.startswith("--")
+            )
+        for given in self.options(size.inside or size.options) if not size.flag else ():
+            if not size.inside:
+                yield whole_number(given.value), " ".join(given.words)
+                continue
+            # `a=1,b=2`, or followed by more words of that kind, or JSON.
+            following = takewhile(
+                lambda word: not word.startswith("-"), self.arguments[given.place + len(given.words) :]
+            )
+            values = " ".join((given.value, *following))
+            for name in names:
+                pattern = rf"(?:^|[\s,{{\"])({name.replace('-', '[-_]')}\"?\s*[=:]\s*([0-9]+))"
+                for match in re.finditer(pattern, values):
+                    yield whole_number(match[2]), match[1]
 
     def _read_files(
-        self, arguments: Sequence[str], context: CommandContext
+        self, context: CommandContext
     ) -> Iterator[tuple[ConfigurationFile, str, Mapping[str, object]]]:
         """Its configuration files: the row, the name as given, what it says."""
-        for file in self.files:
-            names = [given.value for given in self._options(arguments, file.options)] if file.options else []
-            if not file.options:
-                names = [word for word in arguments if re.fullmatch(r"[^-].*\.(ya?ml|json)", word)][:1]
+        for file in self.program.files:
+            if file.options:
+                names = [given.value for given in self.options(file.options)]
+            else:
+                names = [word for word in self.arguments if re.fullmatch(r"[^-].*\.(ya?ml|json)", word)][:1]
             for name in names[-1:]:
                 path = os.path.join(context.directory or "", name)  # noqa: PTH118
                 yield file, name, read_mapping(path, context)
 
-    def _sizes_of_files(
-        self, arguments: Sequence[str], context: CommandContext
-    ) -> Iterator[tuple[Dimension, int, str]]:
-        for file, name, values in self._read_files(arguments, context):
+    def _sizes_of_files(self, context: CommandContext) -> Said:
+        found: Said = {}
+        for file, name, values in self._read_files(context):
             for key, dimension in file.keys.items():
                 number = _inner(values, key)
-                if isinstance(number, int) and not isinstance(number, bool) and number > 0:
-                    yield dimension, number, f"{key} {number} of {name}"
-            for variable in self.variables if file.variables else ():
+                if type(number) is int and number > 0:
+                    found[dimension] = number, f"{key} {number} of {name}"
+            for variable in self.program.variables if file.variables else ():
                 number = whole_number(str(_inner(values, f"{file.variables}.{variable}")))
                 if number and variable not in context.environ:
-                    yield "processes", number, f"{variable} {number} of {name}"
+                    found["processes"] = number, f"{variable} {number} of {name}"
+        return found
 
-    def _devices_of_files(self, arguments: Sequence[str], context: CommandContext) -> NamedDevices | None:
+    def devices_of_files(self, context: CommandContext) -> NamedDevices | None:
         """The list of devices among the variables of a configuration file: a default."""
         variable = context.visibility.variable
-        for file, name, values in self._read_files(arguments, context):
+        for file, name, values in self._read_files(context):
             listed = _inner(values, f"{file.variables}.{variable}") if file.variables and variable else None
             if listed is not None and variable not in context.environ:
                 entries = context.visibility.entries(str(listed))
                 return NamedDevices(f"{variable} {listed} of {name}", ",".join(entries), firm=False)
         return None
 
-    def _devices_given(
-        self, arguments: Sequence[str], context: CommandContext
-    ) -> NamedDevices | DeviceCount | None:
+    def devices_given(self, context: CommandContext) -> NamedDevices | DeviceCount | None:
         """The devices that the last of its options names, or the number of them."""
         found: NamedDevices | DeviceCount | None = None
-        for option, given in self._device_options(arguments):
-            said = self._said(option, given)
-            if said is not None and isinstance(said, NamedDevices) and option.counted != "all":
+        for option, given in self.device_options():
+            said = option.said(given)
+            if isinstance(said, NamedDevices) and option.counted != "all":
                 said = replace(_among_visible(said, context), visible=option.counted == "visible")
-            found = said if said is not None else found
+            found = said or found
         return found
 
-    def _said(self, option: DeviceOption, given: Given) -> NamedDevices | DeviceCount | None:
-        """What an option says by itself."""
-        value = _plain(given.value)
-        if value in option.cpu:
-            return NamedDevices(given.text, "", option.firm)
-        entries = option.entries(value)
-        if value in option.whole or not entries:
-            return None
-        if all(entry in option.whole for entry in entries):
-            # `device=-1,-1`: two devices, whichever they are.
-            return DeviceCount(given.text, len(entries), option.firm, certain=option.firm)
-        if not option.firm and entries == ["0"]:
-            return DeviceCount(given.text, 1, firm=False, certain=False)
-        if option.number and "," not in value and not given.value.startswith("["):
-            number = whole_number(value)
-            return DeviceCount(given.text, number, option.firm, certain=option.firm) if number else None
-        if all(whole_number(entry) is not None or _UUID.fullmatch(entry) for entry in entries):
-            return NamedDevices(given.text, ",".join(entries), option.firm)
-        return None
-
-    def _devices_from(
-        self, arguments: Sequence[str], count: DeviceCount | None, context: CommandContext
-    ) -> NamedDevices | None:
+    def devices_from(self, count: DeviceCount | None, context: CommandContext) -> NamedDevices | None:
         """The devices that a first position and a step name."""
-        if self.positions is None:
+        positions = self.program.positions
+        if positions is None:
             return None
-        first = [*self._options(arguments, self.positions.first)][-1:]
-        step = [*self._options(arguments, self.positions.step)][-1:]
-        if not first and not step:
-            return None
+        first, step = ([*self.options(names)][-1:] for names in (positions.first, positions.step))
         begin = whole_number(first[0].value) if first else 0
         by = whole_number(step[0].value) if step else 1
-        if begin is None or not by:
-            return None
         number = count.number if count is not None else 1
-        if number > MAX_DEVICES:
+        if not (first or step) or begin is None or not by or number > MAX_DEVICES:
             return None
-        words = " ".join(given.text for given in (*first, *step))
+        words = " ".join(word for given in (*first, *step) for word in given.words)
         listed = ",".join(str(begin + place * by) for place in range(number))
         return _among_visible(NamedDevices(words, listed), context)
 
-    def _device_options(self, arguments: Sequence[str]) -> Iterator[tuple[DeviceOption, Given]]:
-        for option in self.devices:
-            for given in self._options(arguments, option.options):
+    def device_options(self) -> Iterator[tuple[DeviceOption, Option]]:
+        for option in self.program.devices:
+            for given in self.options(option.options):
                 yield option, given
 
-    def _options(self, arguments: Sequence[str], names: str) -> Iterator[Given]:
-        known = [name for each in self._all_options() for name in each.split("|")]
-        if self.behind_dashes:
+    def options(self, names: str) -> Iterator[Option]:
+        """The options with these names, in their order."""
+        program, arguments = self.program, self.arguments
+        if program.behind_dashes:
             # (Its launcher's options stand there.)
-            arguments = ["" if word == "--" else word for word in arguments]
-        yield from given_options(arguments, names.split("|"), known, self.key_value, self.abbreviations)
+            arguments = tuple("" if word == "--" else word for word in arguments)
+        known = [name for each in self._all_options() for name in each.split("|")]
+        return given_options(arguments, names.split("|"), known, program.key_value, program.abbreviations)
 
     def _all_options(self) -> Iterator[str]:
-        yield from (size.inside or size.options for size in self.sizes)
-        yield from (option.options for option in self.devices)
-        yield from (file.options for file in self.files if file.options)
-        yield from (names for names in (self.hosts, self.elsewhere_by) if names)
-        if self.positions is not None:
-            yield from (self.positions.first, self.positions.step)
+        program = self.program
+        yield from (size.inside or size.options for size in program.sizes)
+        yield from (option.options for option in program.devices)
+        yield from (file.options for file in program.files if file.options)
+        yield from filter(None, (program.hosts, program.elsewhere_by))
+        if program.positions is not None:
+            yield from (program.positions.first, program.positions.step)
 
 
 def _by_index(devices: Sequence[Device], vendor: Vendor) -> bool:
     """Whether a program that counts either way is told indices: what it reads besides is CUDA's list."""
     return vendor.runtime == "CUDA" and not any(device.parent for device in devices)
-
-
-def _rewritten(given: Given, value: str, within: bool) -> str:
-    """That an option names the selected devices now."""
-    how = " (numbered within the selection)" if within else ""
-    return f"{given.text} rewritten to {' '.join(given.written(value))}{how}"
-
-
-def _by_dimension(said: Iterator[tuple[Dimension, int, str]]) -> dict[Dimension, tuple[int, str]]:
-    return {dimension: (number, words) for dimension, number, words in said}
 
 
 _THIS_MACHINE = {"localhost", "127.0.0.1"}
@@ -543,42 +533,13 @@ def _plain(value: str) -> str:
     return re.sub(r"[\s\[\]()'\"]", "", value)
 
 
-def _operands(words: Sequence[str]) -> Iterator[str]:
-    """The words up to the next option."""
-    return takewhile(lambda word: not word.startswith("-"), words)
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """An option among the arguments: `length` words from `place` on.
-
-    before  what stands before the value in its word ("--tp=", "-n", "device="); "" where the value is a word
-            of its own, behind the spelling
-    """
-
-    spelling: str
-    value: str
-    place: int
-    length: int
-    before: str
-
-    @property
-    def text(self) -> str:
-        """As it was typed."""
-        return " ".join(self.written(self.value))
-
-    def written(self, value: str) -> tuple[str, ...]:
-        """Its words with another value."""
-        return (f"{self.before}{value}",) if self.length == 1 else (self.spelling, value)
-
-
 def given_options(
     arguments: Sequence[str],
     names: Sequence[str],
     known: Sequence[str] = (),
     key_value: bool = False,
     abbreviations: bool = False,
-) -> Iterator[Given]:
+) -> Iterator[Option]:
     """The options of these names, wherever they stand among the arguments, as argparse would find them.
 
     Only up to a "--". `known` are all names that the program has, by which abbreviations are told apart.
@@ -586,42 +547,29 @@ def given_options(
     for place, word in enumerate(arguments):
         if word == "--":
             return
-        if key_value:
-            key, equals, value = word.lstrip("-+").partition("=")
-            plain = key.replace("_", "-")
-            # (Hydra's keys are dotted: `hardware.num_gpus=4`.)
-            if equals and (plain in names or (len(plain) > 1 and plain.rpartition(".")[2] in names)):
-                yield Given(key, value, place, 1, word[: len(word) - len(value)])
-                continue
-        if not word.startswith("-") or word == "-":
-            continue
         spelling, equals, value = word.partition("=")
-        name = _listed_name(spelling, names, known, abbreviations)
-        if name is not None and not (equals and key_value):
+        name = _name_of(word)
+        if abbreviations and name not in names and word.startswith("--"):
+            like = [each for each in known if each.startswith(name)]
+            name = like[0] if len(like) == 1 else name
+        # (Hydra's keys are dotted: `hardware.num_gpus=4`.)
+        key = spelling.lstrip("-+").replace("_", "-")
+        if key_value and equals and (key in names or (len(key) > 1 and key.rpartition(".")[2] in names)):
+            yield Option(key, spelling, (value,), "=", place)
+        elif not word.startswith("-") or word == "-":
+            continue
+        elif name in names and not (equals and key_value):
             if equals:
-                yield Given(spelling, value, place, 1, f"{spelling}=")
+                yield Option(name, spelling, (value,), "=", place)
             elif place + 1 < len(arguments):
-                yield Given(spelling, arguments[place + 1], place, 2, "")
-        elif not word.startswith("--") and len(word) > 2 and word[1] in names and word[2:].isdigit():
+                yield Option(name, spelling, (arguments[place + 1],), None, place)
+        elif not word.startswith("--") and word[1] in names and word[2:].isdigit():
             # A short option with its value glued to it: -n4.
-            yield Given(word[:2], word[2:], place, 1, word[:2])
+            yield Option(word[1], word[:2], (word[2:],), "", place)
 
 
 def _name_of(word: str) -> str:
     return word.partition("=")[0].lstrip("-").replace("_", "-")
-
-
-def _listed_name(
-    spelling: str, names: Sequence[str], known: Sequence[str], abbreviations: bool
-) -> str | None:
-    name = _name_of(spelling)
-    if name in names:
-        return name
-    if abbreviations and spelling.startswith("--"):
-        like = [each for each in known if each.startswith(name)]
-        if len(like) == 1 and like[0] in names:
-            return like[0]
-    return None
 
 
 def read_mapping(path: str, context: CommandContext) -> Mapping[str, object]:

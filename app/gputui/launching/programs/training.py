@@ -48,7 +48,7 @@ def _picked(arguments: Sequence[str], valued: Sequence[str], flags: Sequence[str
     places = {given.place: given for given in given_options(words, valued)}
     for place, word in enumerate(words):
         if place in places:
-            yield from words[place : place + places[place].length]
+            yield from places[place].words
         elif word.startswith("--") and word[2:].replace("_", "-") in flags:
             yield word
 
@@ -79,7 +79,7 @@ def _trl(arguments: Sequence[str]) -> tuple[str, ...]:
         if not given.value.endswith((".yaml", ".yml", ".json")) and "/" not in given.value:
             # One of its own, which is not ours to read.
             return ()
-        words[given.place : given.place + given.length] = ("--config_file", given.value)
+        words[given.place : given.place + len(given.words)] = ("--config_file", given.value)
     return ("accelerate", "launch", *_picked(words, _ACCELERATE, _ACCELERATE_FLAGS), "trl.py")
 
 
@@ -88,7 +88,7 @@ def _trl_usual(arguments: Sequence[str]) -> DeviceCount | None:
     own = next((given for given in given_options(arguments, ("accelerate-config",))), None)
     if own is None or _trl(arguments):
         return None
-    return DeviceCount(f"{own.text} (num_processes: 8)", 8, firm=False)
+    return DeviceCount(f"{' '.join(own.words)} (num_processes: 8)", 8, firm=False)
 
 
 def _verl_usual(_arguments: Sequence[str]) -> DeviceCount:

@@ -11,7 +11,7 @@ import random
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.formatting import YOU
-from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Host, Snapshot
@@ -111,21 +111,22 @@ def _waiters(box: Box, elapsed: float, opened: float) -> tuple[Waiter, ...]:
     return tuple(sorted(found, key=lambda waiter: waiter.place))
 
 
-def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> JobSummary:
+def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> Job:
     runs = job.ended is None
     began = opened - job.ran - (job.ended or 0.0)
     log = job.logs[: (_LOGGED + int(elapsed // 3)) % len(job.logs) + 1] if runs else job.logs
-    return JobSummary(
+    return Job(
         id=job.id,
-        title=job.title,
+        name=job.title,
+        line=job.title,
+        argv=tuple(job.title.split()),
         state="running" if runs else "failed" if job.status else "done",
-        keys=tuple(map(box.key, job.devices)),
+        devices=tuple(JobDevice(int(label), box.key(label), None) for label in job.devices),
         created=began,
         started=began,
         ended=None if job.ended is None else opened - job.ended,
         status=job.status,
         tail=log[-_TAIL:],
-        last_line=log[-1],
         peak_memory=job.peak * MIB,
         peak_process_memory=None if job.ram is None else job.ram * MIB,
     )

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 from gputui.inventory.device import Apart, Device, FaultKind
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix
+from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix, each_pair
 from gputui.inventory.process import Kind
 from gputui.inventory.topology import Locality
 
@@ -46,9 +47,9 @@ class Gpu:
     name: str
     memory: int
     bus: str
-    capability: str
-    power_limit: float | None
     clock: int
+    capability: str = ""
+    power_limit: float | None = None
     numa: int | None = None
     cores: int | None = None
     generation: int = 4
@@ -90,8 +91,8 @@ class Task:
     user: str
     command: str
     pid: int
-    memory: int | None
     load: int
+    memory: int | None = None
     swing: int = 6
     age: float = 3600.0
     kind: Kind = "compute"
@@ -162,9 +163,9 @@ class Box:
     about: str
     host: str
     driver: str
-    cuda: str | None
     gpus: tuple[Gpu, ...]
     links: LinkMatrix
+    cuda: str | None = None
     tasks: tuple[Task, ...] = ()
     vendor: str = "nvidia"
     uuid_digits: int | None = None
@@ -220,35 +221,13 @@ class Box:
 
 def uniform(count: int, word: str | None) -> LinkMatrix:
     """Every pair joined in the same way."""
-    return sockets((count,), inside=word, across=word)
+    return sockets((count,), word)
 
 
-def sockets(sizes: Iterable[int], inside: str | None, across: str | None) -> LinkMatrix:
-    """Consecutive groups of `sizes` devices, joined `inside` a group and `across` groups."""
-    group = [place for place, size in enumerate(sizes) for _ in range(size)]
-    return tuple(
-        tuple(SELF if i == j else inside if a == b else across for j, b in enumerate(group))
-        for i, a in enumerate(group)
-    )
-
-
-def weights(sizes: Iterable[int], inside: int, across: int) -> NumberMatrix:
-    """As `sockets`, of the kernel's weights."""
-    group = [place for place, size in enumerate(sizes) for _ in range(size)]
-    return tuple(
-        tuple(0 if i == j else inside if a == b else across for j, b in enumerate(group))
-        for i, a in enumerate(group)
-    )
-
-
-def bridged(links: LinkMatrix, word: str, *pairs: tuple[int, int]) -> LinkMatrix:
-    """The same box with NVLink bridges over some pairs."""
-    cells = [list(row) for row in links]
-    for i, j in pairs:
-        cells[i][j] = cells[j][i] = word
-    return tuple(tuple(row) for row in cells)
-
-
-def rows(text: str) -> LinkMatrix:
-    """A matrix as `nvidia-smi topo -m` prints its device cells: one row a line."""
-    return tuple(tuple(line.split()) for line in text.strip().splitlines())
+def sockets(
+    groups: Iterable[int], inside: Any, across: Any = None, own: Any = SELF
+) -> tuple[tuple[Any, ...], ...]:
+    """Consecutive groups of so many devices, joined `inside` a group and `across` groups: by words, or by the
+    kernel's weights. `own` is the diagonal."""
+    group = [place for place, size in enumerate(groups) for _ in range(size)]
+    return each_pair(len(group), lambda i, j: inside if group[i] == group[j] else across, own)

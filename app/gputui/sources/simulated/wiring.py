@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix, PeerMatrix, direct_links
+from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix, direct_links, each_pair
 from gputui.inventory.topology import Locality, Nic, Topology
 from gputui.sources.simulated.spec import Box, Gpu
 
@@ -37,14 +37,12 @@ def wired(box: Box, failed: tuple[int, ...] = ()) -> Wired:
         owners.extend([index] * (1 + parts))
         rows.extend([None if index in failed else index, *[None] * parts])
 
-    def each_pair(fact: Callable[[int, int], str | None]) -> LinkMatrix:
-        return tuple(
-            tuple(
-                SELF if a == b else fact(i, j) if i is not None and j is not None else None
-                for b, j in enumerate(rows)
-            )
-            for a, i in enumerate(rows)
-        )
+    def of_gpus(fact: Callable[[int, int], str | None]) -> LinkMatrix:
+        def cell(a: int, b: int) -> str | None:
+            i, j = rows[a], rows[b]
+            return None if i is None or j is None else fact(i, j)
+
+        return each_pair(len(rows), cell)
 
     nic_rows = [*rows, *range(len(box.gpus), len(box.nic_links))]
     nic_links = tuple(
@@ -52,9 +50,9 @@ def wired(box: Box, failed: tuple[int, ...] = ()) -> Wired:
         for row in nic_rows
     )
     return Wired(
-        each_pair(lambda i, j: box.links[i][j]),
-        each_pair(lambda i, j: _pcie(box, i, j)),
-        each_pair(lambda i, j: _peer(box, i, j)),
+        of_gpus(lambda i, j: box.links[i][j]),
+        of_gpus(lambda i, j: _pcie(box, i, j)),
+        of_gpus(lambda i, j: _peer(box, i, j)),
         Topology(
             localities=tuple(
                 Locality() if owner in failed else _locality(box, box.gpus[owner], owner) for owner in owners
@@ -62,9 +60,7 @@ def wired(box: Box, failed: tuple[int, ...] = ()) -> Wired:
             nics=tuple(Nic(name) for name in box.nics),
             nic_links=nic_links if box.nics else (),
         ),
-        weights=tuple(
-            tuple(0 if i == j else w for j, w in enumerate(row)) for i, row in enumerate(box.weights)
-        ),
+        weights=box.weights,
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gputui.jobs.of_boxes import BoxJob, JobsOfBoxes
+from gputui.inventory.job import Job
+from gputui.jobs.of_boxes import JobsOfBoxes
 from gputui.jobs.on_box import follow_words, line, stop_there
 from gputui.jobs.queued import this_gputui
 from gputui.launching.launch import Launch
@@ -26,22 +27,22 @@ class BoxJobsController:
             self._view.show_message(f"{label}: these jobs are simulated", "warn")
         return bool(label)
 
-    def follow(self, job: BoxJob) -> None:
+    def follow(self, job: Job) -> None:
         """Follow its log in this terminal."""
         if self._simulated():
             return
-        words = follow_words(job.name)
+        words = follow_words(job.address)
         ended = self._launch.lend_terminal(Launch(this_gputui(words)), line(words))
         if ended is not None:
             # (It ends by Ctrl-C, mostly: that is no news.)
             self._view.show_message(None if ended.how else ended.text, "lost")
 
-    def stop(self, job: BoxJob, boxes: JobsOfBoxes) -> None:
+    def stop(self, job: Job, boxes: JobsOfBoxes) -> None:
         """Stop it, and ask its box again; what became of it is shown."""
         if self._simulated():
             return
         app = self._view.app
-        self._view.show_message(f"stopping {job.name} …", passing=True)
+        self._view.show_message(f"stopping {job.address} …", passing=True)
 
         def told(text: str, good: bool) -> None:
             boxes.ask_now(job.box)
@@ -49,6 +50,6 @@ class BoxJobsController:
             self._view.redraw_page()
 
         def work() -> None:
-            app.call_later(told, *stop_there(job.name, self._environ))
+            app.call_later(told, *stop_there(job.address, self._environ))
 
         in_background("stop a job of another box", work)

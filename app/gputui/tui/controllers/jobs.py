@@ -11,7 +11,7 @@ from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.selection import Selection
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import gpus
-from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
@@ -24,8 +24,8 @@ from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation
+    from gputui.inventory.job import Job
     from gputui.jobs.again import Again
-    from gputui.jobs.job import Job
     from gputui.launching.launch import Launch
 
 _PATIENCE = 5.0
@@ -95,7 +95,7 @@ class JobsController:
         told = f"the command of job {job.id} is on the launch line"
         return f"{told}; {lacks}" if lacks else told
 
-    def clone_example(self, job: JobSummary) -> str:
+    def clone_example(self, job: Job) -> str:
         """Put the command of a demo's job on the launch line, where it is not started either."""
         command = split(job.title)
         options = LaunchOptions(command)
@@ -190,8 +190,8 @@ class JobsController:
         from gputui.allocating.errors import RequestError
         from gputui.cli.common import WrongCallError
         from gputui.cli.experiment_call import prepared
+        from gputui.inventory.job import JobError
         from gputui.jobs.again import again
-        from gputui.jobs.job import JobError
         from gputui.jobs.queued import call_job
         from gputui.launching.launch_options import words_of
         from gputui.launching.start import StartError

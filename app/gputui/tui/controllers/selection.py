@@ -23,17 +23,6 @@ AUTO = "auto"
 BEST_PROMPT = "number of devices: 4, 8 tp=2 pp=2, or auto (as the model needs)   (⏎ accept, esc cancel)"
 
 
-def count_error(line: str) -> str | None:
-    """What is wrong with a line like "4", "8 tp=2 pp=2" or "auto", None for nothing."""
-    if line.strip() == AUTO:
-        return None
-    try:
-        parse_request(line)
-    except GroupingError as error:
-        return str(error)
-    return None
-
-
 class SelectionController:
     """Changes the selection, its order and the cursor of the app state that `view` shows.
 
@@ -258,7 +247,10 @@ class SelectionController:
                 self._show(*self._view.app_state.select_best(*parse_request(line)))
 
         def error_in(line: str) -> str | None:
-            return refused() or count_error(line)
+            why = refused()
+            if why is None and line.strip() != AUTO:
+                parse_request(line)  # raises GroupingError
+            return why
 
         prompt = refused() or BEST_PROMPT
         self._view.open(LineScreen(prompt, placeholder="how many", check=error_in, replaces=True), answered)

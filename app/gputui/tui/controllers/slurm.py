@@ -16,14 +16,14 @@ from gputui.launching.launch import Launch
 from gputui.launching.shell_words import assignments, command_line, split
 from gputui.launching.slurm_launch import SlurmError
 from gputui.launching.start import StartError
-from gputui.sources.simulated.cluster import SIMULATED
+from gputui.sources.simulated.boxes import simulated_cluster
 from gputui.sources.slurm.cluster import Cluster
+from gputui.sources.slurm.places import Place
 from gputui.sources.slurm.read import Slurm
 from gputui.sources.source import NoSourceError
 from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 from gputui.tui.outcome import Outcome
-from gputui.tui.views.slurm import Place
 from gputui.vendors.registry import default_vendor
 
 Form = Literal["srun", "sbatch"]
@@ -69,7 +69,11 @@ class SlurmController:
         app = self.view.app
         label = self.view.app_state.label
         if label:
-            told(SIMULATED if label.startswith("demo ") else f"{label}: a recording knows no Slurm cluster")
+            told(
+                simulated_cluster()
+                if label.startswith("demo ")
+                else f"{label}: a recording knows no Slurm cluster"
+            )
             return
 
         def work() -> None:

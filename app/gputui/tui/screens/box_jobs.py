@@ -6,12 +6,13 @@ import threading
 import time
 from collections.abc import Hashable, Sequence
 
-from gputui.jobs.of_boxes import BoxJob, BoxJobs, JobsOfBoxes
+from gputui.inventory.job import Job
+from gputui.jobs.of_boxes import BoxJobs, JobsOfBoxes
 from gputui.jobs.stop import GRACE
 from gputui.tui.controllers.box_jobs import BoxJobsController
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, shown
-from gputui.tui.views.box_jobs import Row, box_lines, facts_lines, headline, job_rows, log_lines
+from gputui.tui.views.box_jobs import Row, box_lines, facts_lines, headline_of_boxes, job_rows, log_lines
 from gputui.tui.views.text import Line
 
 _LEAST_LOG = 4
@@ -68,8 +69,7 @@ class BoxJobsScreen(ListPage):
         room = max(1, min(len(self._rows), height // 2 if job else height - 1))
         about = about[: max(0, height - 1 - room - _LEAST_LOG)]
         listing = self.window([row.line for row in self._rows], range(len(self._rows)), room, above=1)
-        hidden = self.top, len(self._rows) - self.top - len(listing)
-        lines = [headline(self._states, hidden, width), *listing, *about]
+        lines = [headline_of_boxes(self._states, self.beyond, width), *listing, *about]
         left = height - len(lines)
         if job is None or left < 2:
             return lines
@@ -82,10 +82,10 @@ class BoxJobsScreen(ListPage):
     # The row at the cursor, as it was painted last: that is what a key was meant for
 
     @property
-    def _job(self) -> BoxJob | None:
+    def _job(self) -> Job | None:
         box = self._box
         id = self.key[1] if isinstance(self.key, tuple) else ""
-        return next((job for job in (box.jobs or ()) if job.summary.id == id), None) if box else None
+        return next((job for job in (box.jobs or ()) if job.id == id), None) if box else None
 
     @property
     def _box(self) -> BoxJobs | None:
@@ -113,11 +113,11 @@ class BoxJobsScreen(ListPage):
         job = self._job
         if job is None:
             return
-        if job.summary.over:
-            self.show_message(f"job {job.name} has ended already")
-        elif self.confirmed("stop") == job.name:
+        if job.over:
+            self.show_message(f"job {job.address} has ended already")
+        elif self.confirmed("stop") == job.address:
             self._controller.stop(job, self._boxes)
             self.draw()
         else:
             grace = f"SIGTERM, and SIGKILL after {GRACE:.0f} s"
-            self.ask_again("stop", job.name, f"press S again to stop {job.name}: {grace}")
+            self.ask_again("stop", job.address, f"press S again to stop {job.address}: {grace}")

@@ -109,8 +109,7 @@ class BoxesScreen(ListPage):
             place += row.key is not None
             places.append(place if row.key is not None else None)
         visible = self.window([row.line for row in self._rows], places, room, above=1)
-        hidden_rows = self.top, len(self._rows) - self.top - len(visible)
-        head = headline(self._all, self._only_free, hidden_rows, width)
+        head = headline(self._all, self._only_free, self.beyond, width)
         return [head, *(clip(line, width) for line in visible)]
 
     def notes(self, width: int) -> list[Line]:

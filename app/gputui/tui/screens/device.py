@@ -11,7 +11,7 @@ from gputui.tui.screens.process_list import ProcessListPage, part_shown
 from gputui.tui.views.device import device_facts
 from gputui.tui.views.processes import Listing, listed
 from gputui.tui.views.text import Line, clip, title
-from gputui.tui.views.timelines import USUAL_ZOOM, ZOOMS, device_timeline, zoom_name
+from gputui.tui.views.timelines import USUAL_ZOOM, ZOOMS, device_charts, zoom_name
 
 _LEAST_ROWS = 4
 """Rows of processes that the facts leave room for: on a smaller screen, all of the page scrolls."""
@@ -86,9 +86,8 @@ class DeviceScreen(ProcessListPage):
         """In what room facts and processes leave."""
         if room < _LEAST_TIMELINE:
             return []
-        drawn = device_timeline(
-            self.view.app_state, self._key, width, min(room, _MOST_TIMELINE) - 1, self._zoom
-        )
+        height = min(room, _MOST_TIMELINE) - 1
+        drawn, _ = device_charts(self.view.app_state, self._key, width, height, self._zoom)
         return [title("timelines", width, f"last {zoom_name(self._zoom)}"), *drawn] if drawn else []
 
     def _scrolled(self, above: list[Line], listing: Listing, height: int) -> list[Line]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from gputui.inventory.job import JobError
 from gputui.jobs.experiments import store
 from gputui.jobs.experiments.record import Experiment
 from gputui.jobs.experiments.runner import as_it_stands
 from gputui.jobs.experiments.store import Kept
 from gputui.jobs.experiments.table import lines as as_text
-from gputui.jobs.job import JobError
 from gputui.jobs.store import stored
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown

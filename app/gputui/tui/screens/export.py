@@ -56,14 +56,10 @@ class ExportScreen(ListPage):
     def lines(self, width: int, height: int) -> list[Line]:
         listing = [
             clip(
-                (
-                    ("▸" if place == self.cursor else " ", "cursor"),
-                    (f" {name:<11}", "strong"),
-                    (form.about, "dim"),
-                ),
+                ((f"  {name:<11}", "strong"), (form.about, "dim")),
                 width,
             )
-            for place, (name, form) in enumerate(FORMS.items())
+            for name, form in FORMS.items()
         ]
         list_room = max(1, min(len(listing), height - _LEAST_TEXT - 2))
         visible = self.window(listing, range(len(listing)), list_room, above=1)

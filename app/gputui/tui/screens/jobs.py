@@ -8,10 +8,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from textual import events
 from textual.app import App
 
-from gputui.inventory.job_summary import JobSummary
-from gputui.jobs.job import Job, JobError
+from gputui.inventory.job import Job, JobError
+from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.log import Tail
-from gputui.jobs.source import of_this_program, place, summary_of
+from gputui.jobs.source import of_this_program, place
 from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.store import Stored, forget, stored
 from gputui.tui.app_state import AppState
@@ -26,7 +26,6 @@ from gputui.tui.views.jobs import (
     headline,
     listed,
     log,
-    on_devices,
     pieces_of,
     unclaimed_uses_of,
 )
@@ -85,7 +84,7 @@ class JobsScreen(ListPage):
         self._trouble = ""
         self._records: dict[str, Job] = {}
         self._known: set[str] = set()
-        self._jobs: tuple[JobSummary, ...] = ()
+        self._jobs: tuple[Job, ...] = ()
         self._tail: tuple[str, Tail] | None = None
         self._wraps = True
         self._back = 0
@@ -118,7 +117,7 @@ class JobsScreen(ListPage):
         self._controller.looked_at = self.key if self.cursor else None
 
     @property
-    def _current(self) -> JobSummary | None:
+    def _current(self) -> Job | None:
         """The job under the cursor, as it was painted last."""
         return self._jobs[self.cursor] if self._jobs else None
 
@@ -131,25 +130,26 @@ class JobsScreen(ListPage):
             self.show_message(self.view.app_state.not_of_this_machine("jobs"))
         return self._records.get(summary.id)
 
-    def _example(self) -> JobSummary | None:
+    def _example(self) -> Job | None:
         """The job under the cursor where it is one of a demo's box, None for another."""
         job, demo = self._current, self.view.app_state.label.startswith("demo")
         return job if demo and job is not None and job.id not in self._records else None
 
     def lines(self, width: int, height: int) -> list[Line]:
         jobs, job, app_state = self._jobs, self._current, self.view.app_state
-        head = headline(jobs, 0 if app_state.label else len(self._stored.unreadable), width)
+        unreadable = 0 if app_state.label else len(self._stored.unreadable)
+        more = [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
         if self._trouble and not jobs:
-            return [head, *(((f" {piece}", "warn"),) for piece in wrap(self._trouble, width - 2))]
-        on = {each.id: on_devices(each, app_state.snapshot, self._records.get(each.id)) for each in jobs}
+            said = wrap(self._trouble, width - 2)
+            return [headline(jobs, width), *(((f" {piece}", "warn"),) for piece in said)]
         now = app_state.snapshot.time if app_state.label and app_state.snapshot else time.time()
-        listing = listed(jobs, self.cursor, width, now, unclaimed_uses_of(app_state), on)
+        listing = listed(jobs, width, now, app_state.snapshot, unclaimed_uses_of(app_state))
         room = max(1, min(len(listing), height // 3))
-        lines = [head, *self.window(listing, range(len(jobs)), room, above=1)]
+        visible = self.window(listing, range(len(jobs)), room, above=1)
+        lines = [headline(jobs, width, more=more, end=self.beyond), *visible]
         if job is None:
             return lines
-        record = self._records.get(job.id)
-        facts = facts_of(job, record.line if record else job.title, now, width)
+        facts = facts_of(job, now, width)
         if len(lines) + len(facts) + _LEAST_LOG <= height:
             lines += [title(f"job {job.id}", width), *facts]
         devices = devices_of(job, app_state, width, _MOST_DEVICES)
@@ -161,14 +161,14 @@ class JobsScreen(ListPage):
             # What is being read stays below its rule while the log grows, and where it gets less room.
             self._back += max(0, len(pieces) - self._pieces) + before - self._room
         self._pieces = len(pieces) if self._back else None
-        visible, self._back = log(pieces, self._room, self._back)
+        tail, self._back = log(pieces, self._room, self._back)
         follows = "f: follow" if self._back else "" if job.over else "following"
-        return [*lines, title(f"log of {job.id}", width, follows), *visible]
+        return [*lines, title(f"log of {job.id}", width, follows), *tail]
 
-    def _log(self, job: JobSummary) -> Sequence[str]:
+    def _log(self, job: Job) -> Sequence[str]:
         record = self._records.get(job.id)
         if record is None:
-            return job.tail or ((job.last_line,) if job.last_line else ())
+            return job.tail
         if self._tail is None or self._tail[0] != job.id:
             # Another job, at the end of its log.
             self._tail = (job.id, Tail(record.log, _COLUMNS, _MOST_LOG))
@@ -309,8 +309,6 @@ class JobsScreen(ListPage):
             self._copy_text(job.line)
 
 
-def _as_shown(job: Job, seen: JobSummary | None) -> JobSummary:
+def _as_shown(job: Job, seen: Job | None) -> Job:
     """A job as its record is now, with what the readings have seen of it."""
-    if seen is None:
-        return summary_of(job)
-    return summary_of(job, seen.tail, seen.peak_memory)
+    return replace(job, tail=seen.tail, peak_memory=seen.peak_memory) if seen else job

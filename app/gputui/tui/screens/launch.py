@@ -23,7 +23,7 @@ from gputui.launching.history import (
     with_launch,
 )
 from gputui.launching.history_file import change, load
-from gputui.launching.launch_options import OptionError
+from gputui.tui.app_state import AppState
 from gputui.tui.layout import LaunchRoom
 from gputui.tui.main_view import MainView
 from gputui.tui.option_rows import Row, cleared, pressed, rows, typed
@@ -94,10 +94,10 @@ class LaunchScreen(ListPage):
 
     def lines(self, width: int, height: int) -> list[Line]:
         if self._lists_launches:
-            listing, items = remembered(self._launches, self.cursor, width, time.time())
+            listing, items = remembered(self._launches, width, time.time())
             listing = listing or no_launches(width, self._load_error)
         else:
-            listing, items = settings(self._rows, self.cursor, width)
+            listing, items = settings(self._rows, width)
         room = max(1, height - 1)
         visible = self.window(listing, items, room, above=1)
         below = max(0, len(listing) - self.top - room)
@@ -155,20 +155,16 @@ class LaunchScreen(ListPage):
             self.action_change()
             return
 
-        def error_in(line: str) -> str | None:
-            try:
-                typed(self.view.app_state, row, line)
-            except OptionError as error:
-                return str(error)
-            return None
+        def with_line(line: str) -> AppState:
+            return typed(self.view.app_state, row, line)
 
         def answered(line: str | None) -> None:
             if line is not None:
-                self.view.set_app_state(typed(self.view.app_state, row, line))
+                self.view.set_app_state(with_line(line))
             self.draw()
 
         prompt = f"{row.label}: {row.about}   (⏎ accept, empty: default, esc cancel)"
-        self.app.push_screen(LineScreen(prompt, row.typed, check=error_in), answered)
+        self.app.push_screen(LineScreen(prompt, row.typed, check=with_line), answered)
 
     def action_default(self) -> None:
         self.view.set_app_state(cleared(self.view.app_state, self._row))
@@ -194,20 +190,15 @@ class LaunchScreen(ListPage):
             self._ask_for_name(self._launches[self.cursor])
 
     def _ask_for_name(self, each: PastLaunch) -> None:
-        def error_in(name: str) -> str | None:
-            try:
-                check_name(name.strip())
-            except KeepError as error:
-                return str(error)
-            return None
-
         def answered(name: str | None) -> None:
             if name is not None:
                 self._set_name(each, name.strip() or None)
             self.draw()
 
         prompt = "save as   (⏎ accept, empty: no name, esc cancel)"
-        self.app.push_screen(LineScreen(prompt, each.name or "", "for example: nightly", error_in), answered)
+        example = "for example: nightly"
+        line = LineScreen(prompt, each.name or "", example, lambda name: check_name(name.strip()))
+        self.app.push_screen(line, answered)
 
     def _set_name(self, each: PastLaunch, name: str | None) -> None:
         def with_name(known: Launches) -> Launches:

@@ -16,10 +16,13 @@ from gputui.tui.widgets.one_line import CommandLine, OneLine
 class LineScreen(ModalScreen[str | None]):
     """What was typed, or None when it was left with Escape.
 
-    `check` says what is wrong with a line, while it is typed; such a line is not taken. `typed` is told what
-    stands there after every key. `explain` says what Enter does with a good line, in place of the prompt.
-    `replaces`: what is typed takes the place of the first line, and after Enter of a wrong one. `rewrite`
-    makes another line of one when Tab is pressed, None for the same. `input` is what is typed in.
+    check     says what is wrong with a line, while it is typed: it returns that, or raises ValueError; such a
+              line is not taken
+    typed     is told what stands there after every key
+    explain   says what Enter does with a good line, in place of the prompt
+    replaces  what is typed takes the place of the first line, and after Enter of a wrong one
+    rewrite   makes another line of one when Tab is pressed, None for the same
+    input     what is typed in
     """
 
     CSS_PATH = "line_input.tcss"
@@ -30,7 +33,7 @@ class LineScreen(ModalScreen[str | None]):
         prompt: str,
         value: str = "",
         placeholder: str = "",
-        check: Callable[[str], str | None] | None = None,
+        check: Callable[[str], object] = lambda line: None,
         typed: Callable[[str], object] = lambda line: None,
         explain: Callable[[str], str] | None = None,
         replaces: bool = False,
@@ -39,8 +42,7 @@ class LineScreen(ModalScreen[str | None]):
     ) -> None:
         super().__init__(classes="one-line")
         self.prompt, self._value, self._placeholder = prompt, value, placeholder
-        self._typed = typed
-        self._check = check or (lambda line: None)
+        self._typed, self._check = typed, check
         self._replaces, self._rewrite, self._input = replaces, rewrite, input
         self._explain = explain or (lambda line: prompt)
 
@@ -80,7 +82,11 @@ class LineScreen(ModalScreen[str | None]):
         return self._error_in(line) or (self._explain(line) if line.strip() else self.prompt)
 
     def _error_in(self, line: str) -> str | None:
-        return self._check(line) if line.strip() else None
+        try:
+            found = self._check(line) if line.strip() else None
+        except ValueError as error:
+            return str(error)
+        return found if isinstance(found, str) else None
 
 
 def command_input(line: str) -> LineScreen:
@@ -89,10 +95,7 @@ def command_input(line: str) -> LineScreen:
     prompt, for_shell = "command   (⏎ accept, esc cancel)", "tab: bash -c '…'"
 
     def error_in(typed: str) -> str | None:
-        try:
-            split(typed)
-        except WordsError as error:
-            return str(error)
+        split(typed)  # raises WordsError
         syntax = shell_syntax(typed)
         return f"{syntax} needs a shell   ({for_shell}, or quote it)" if syntax else None
 

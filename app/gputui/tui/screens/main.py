@@ -38,7 +38,7 @@ from gputui.tui.layout import Layout, Part, has_rules, launch_room, lay_out
 from gputui.tui.message_log import Message, MessageLog
 from gputui.tui.messages import NewReading, PastFound
 from gputui.tui.outcome import Outcome
-from gputui.tui.panels import PANELS_BY_NAME, parts
+from gputui.tui.panels import parts
 from gputui.tui.remembered_files import RememberedFiles
 from gputui.tui.screens.page import Page, PageKeys
 from gputui.tui.theme import next_theme
@@ -128,8 +128,9 @@ class MainScreen(Screen[None]):
         self._in_full = False
         """Whether all details of `_detailed` are read, and not only what columns show."""
         self._on_page: tuple[str, ...] = ()
-        self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
-        self._selection_lines = SelectionStrip(id="selection")
+        self._table = DeviceTable("table", self._click_device)
+        self._keys = KeyLine("keys", self.perform)
+        self._selection_lines = SelectionStrip("selection", self.selection.to_device, self.selection.move_to)
         self._header, self._launch_lines, self._message_line = (
             Lines(id=name) for name in ("header", "launch", "message")
         )
@@ -141,7 +142,7 @@ class MainScreen(Screen[None]):
         self._not_saved: str | None = None
         self._list = Container(id="list")
         self._history, self._lists, self._bottom = (
-            PanelColumn(id=name) for name in ("history", "lists", "bottom")
+            PanelColumn(name, self.perform) for name in ("history", "lists", "bottom")
         )
 
     def compose(self) -> ComposeResult:
@@ -248,23 +249,9 @@ class MainScreen(Screen[None]):
         if not self.forget_digits():
             self.selection.end_filter()
 
-    def on_device_table_clicked(self, message: DeviceTable.Clicked) -> None:
+    def _click_device(self, key: str) -> None:
         self.selection.finish_digits()
-        self.selection.click(message.key)
-
-    def on_selection_strip_clicked(self, message: SelectionStrip.Clicked) -> None:
-        self.selection.to_device(message.key)
-
-    def on_selection_strip_moved(self, message: SelectionStrip.Moved) -> None:
-        self.selection.move_to(message.key, message.place)
-
-    def on_panel_column_clicked(self, message: PanelColumn.Clicked) -> None:
-        action = PANELS_BY_NAME[message.name].action
-        if action:
-            self.perform(action)
-
-    def on_key_line_pressed(self, message: KeyLine.Pressed) -> None:
-        self.perform(message.action_id)
+        self.selection.click(key)
 
     def _next_theme(self) -> None:
         self.set_theme(next_theme(self.app.theme))

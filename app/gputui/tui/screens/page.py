@@ -219,6 +219,8 @@ class ListPage(Page):
         self.cursor = 0
         self.key: Hashable | None = None
         self.top = 0
+        self.beyond = ""
+        """How many lines are above and below those that `window` has found, "▲ 3 ▼ 12"; "" for none."""
         self._items: list[int | None] = []
 
     @abstractmethod
@@ -260,6 +262,8 @@ class ListPage(Page):
         first, last = (own[0], own[-1]) if own else (0, 0)
         # All of an item where that fits, its first line in any case.
         self.top = window(window(self.top, last, room, len(lines)), first, room, len(lines))
+        hidden = (("▲", self.top), ("▼", len(lines) - self.top - room))
+        self.beyond = " ".join(f"{mark} {count}" for mark, count in hidden if count > 0)
         self.lay_out(items[self.top : self.top + room], above)
         return self.pointed(lines[self.top : self.top + room], above)
 

@@ -163,7 +163,7 @@ class PlanScreen(ListPage):
         head += between
         columns = view_of_plan.columns_of(made, width)
         head.append(view_of_plan.table_heading(made, columns, width))
-        listing = view_of_plan.rows(made, self.cursor, columns, width)
+        listing = view_of_plan.rows(made, columns, width)
         room = max(_LEAST_ROWS, min(len(listing), height - len(head) - _LEAST_DETAIL))
         visible = self.window(listing, range(len(listing)), room, above=len(head))
         starts, problem = self._start_of(row)
@@ -235,28 +235,21 @@ class PlanScreen(ListPage):
                 self._controller.read_model(line.strip(), self.view.redraw_page)
             self.draw()
 
-        prompt = "model   (⏎ accept, esc cancel)"
         example = "a folder, a config.json, a cached hub id, or a size: 8B"
-        self.app.push_screen(
-            LineScreen(prompt, self._request.name, example, error_in, replaces=True), answered
-        )
+        self._ask("model   (⏎ accept, esc cancel)", self._request.name, error_in, answered, example)
 
     def action_type(self, name: str) -> None:
         """Type a whole number: the batch, the sequence, the steps of accumulation."""
 
-        def error_in(line: str) -> str | None:
-            try:
-                _ = self._request.having(**{name: _whole(line)}).workload
-            except (PlanningError, ValueError) as error:
-                return str(error)
-            return None
+        def having(line: str) -> PlanRequest:
+            return self._request.having(**{name: _whole(line)})
 
         def answered(line: str | None) -> None:
             if line and line.strip():
-                self._set(self._request.having(**{name: _whole(line)}))
+                self._set(having(line))
 
         now = str(getattr(self._request.workload, name))
-        self._ask(f"{name}   (⏎ accept, esc cancel)", now, error_in, answered)
+        self._ask(f"{name}   (⏎ accept, esc cancel)", now, lambda line: having(line).workload, answered)
 
     def action_count(self) -> None:
         """Type how many devices, or that it be as many as the model needs."""
@@ -265,11 +258,7 @@ class PlanScreen(ListPage):
         def error_in(line: str) -> str | None:
             if "auto".startswith(line.strip()):
                 return None if line.strip() == "auto" else "a number, or auto"
-            try:
-                number = _whole(line)
-            except ValueError as error:
-                return str(error)
-            return None if 1 <= number <= most else f"from 1 to {most}, or auto"
+            return None if 1 <= _whole(line) <= most else f"from 1 to {most}, or auto"
 
         def answered(line: str | None) -> None:
             if line and line.strip() == "auto":
@@ -284,10 +273,11 @@ class PlanScreen(ListPage):
         self,
         prompt: str,
         value: str,
-        error_in: Callable[[str], str | None],
+        check: Callable[[str], object],
         answered: Callable[[str | None], None],
+        example: str = "",
     ) -> None:
-        self.app.push_screen(LineScreen(prompt, value, check=error_in, replaces=True), answered)
+        self.app.push_screen(LineScreen(prompt, value, example, check, replaces=True), answered)
 
     def _fewest(self) -> None:
         """As few devices as hold it; where none do, say so."""

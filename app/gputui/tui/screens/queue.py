@@ -45,10 +45,7 @@ class QueueScreen(ListPage):
         listing, items = listed(self._found, self.view.app_state, width)
         self._room = max(1, height - 1)
         visible = self.window(listing, items, self._room, above=1)
-        above, below = self.top, len(listing) - self.top - len(visible)
-        hidden_lines = [f"{mark} {count}" for mark, count in (("▲", above), ("▼", below)) if count > 0]
-        end = f"  {' '.join(hidden_lines)} more" if hidden_lines else ""
-        return [headline(self._found, width, end), *visible]
+        return [headline(self._found, width, self.beyond), *visible]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self._waiter is not None if action == "leave" else super().check_action(action, parameters)

@@ -7,10 +7,11 @@ from collections.abc import Hashable, Sequence
 
 from gputui.launching.launch import Launch
 from gputui.sources.slurm.cluster import Cluster
+from gputui.sources.slurm.places import Place, places_of
 from gputui.tui.controllers.slurm import Form, SlurmController
 from gputui.tui.screens.line_input import LineScreen, command_input
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
-from gputui.tui.views.slurm import Place, headline, job_lines, launch_lines, place_lines, places_of
+from gputui.tui.views.slurm import headline, job_lines, launch_lines, place_lines
 from gputui.tui.views.text import Line, wrap
 
 _EVERY = 10.0
@@ -182,7 +183,8 @@ class SlurmScreen(ListPage):
         return next((place for place in self._places() if place.key == self.key), None)
 
     def _places(self) -> tuple[Place, ...]:
-        return places_of(self._cluster, self._only_free) if self._cluster is not None else ()
+        every = places_of(self._cluster) if self._cluster is not None else ()
+        return tuple(each for each in every if each.most and (each.free or not self._only_free))
 
     def _launch(self, place: Place, form: Form) -> tuple[Launch | str, tuple[str, ...]]:
         assert self._cluster is not None

@@ -7,9 +7,9 @@ from time import localtime, strftime
 from typing import NamedTuple
 
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.of_boxes import BoxJob, BoxJobs, LogEnd
-from gputui.tui.views.jobs import facts_of, listed, log, pieces_of
+from gputui.inventory.job import Job
+from gputui.jobs.of_boxes import BoxJobs, LogEnd
+from gputui.tui.views.jobs import facts_of, headline, listed, log, pieces_of
 from gputui.tui.views.text import Line, clip, fit, title, wrap
 
 _WIDEST = 20
@@ -23,27 +23,19 @@ class Row(NamedTuple):
     line: Line
 
 
-def headline(boxes: Sequence[BoxJobs], hidden: tuple[int, int], width: int) -> Line:
-    """The rule at the top; `hidden` are the numbers of lines above and below what is seen."""
-    jobs = [job.summary for box in boxes for job in box.jobs or ()]
-    waiting = sum(job.state == "waiting" for job in jobs)
-    running = sum(not job.over for job in jobs) - waiting
-    counts = [f"{running} of {len(jobs)} running"] if jobs else []
-    counts += [f"{waiting} waiting"] if waiting else []
+def headline_of_boxes(boxes: Sequence[BoxJobs], end: str, width: int) -> Line:
+    """The rule at the top, with something at its end."""
     asking = sum(box.jobs is None and box.error is None for box in boxes)
-    counts += [f"asking {asking} of {len(boxes)} boxes"] if asking else []
-    tail = ", ".join(counts)
-    more = " ".join(f"{mark} {count}" for mark, count in zip("▲▼", hidden, strict=True) if count > 0)
-    return title("jobs of other boxes", width, f"{tail}  {more}" if more else tail)
+    more = [f"asking {asking} of {len(boxes)} boxes"] if asking else []
+    jobs = [job for box in boxes for job in box.jobs or ()]
+    return headline(jobs, width, "jobs of other boxes", more, end)
 
 
 def job_rows(boxes: Sequence[BoxJobs], now: float, width: int) -> list[Row]:
     """The rows, box by box, those that have jobs first; `now` is seconds since the epoch."""
     boxes = sorted(boxes, key=_place)
-    every = [job for box in boxes for job in box.jobs or ()]
-    shown = [replace(job.summary, id=_name(job)) for job in every]
-    on = {_name(job): _on(job) for job in every}
-    lines = iter(listed(shown, None, width, now, None, on) if shown else ())
+    jobs = [job for box in boxes for job in box.jobs or ()]
+    lines = iter(listed(jobs, width, now) if jobs else ())
     names = min(_WIDEST, max((len(box.alias) for box in boxes), default=0))
     rows: list[Row] = []
     for box in boxes:
@@ -53,26 +45,13 @@ def job_rows(boxes: Sequence[BoxJobs], now: float, width: int) -> list[Row]:
             text, style = facts
             line = ((f"  {fit(box.alias, names)}  ", ""), (text, style))
             rows.append(Row((box.alias, ""), clip(line, width)))
-        rows += [Row((box.alias, job.summary.id), next(lines)) for job in box.jobs or ()]
+        rows += [Row((box.alias, job.id), next(lines)) for job in box.jobs or ()]
     return rows
 
 
 def _place(box: BoxJobs) -> int:
     """Jobs, then what is wrong, then what is not known yet, then nothing."""
     return 0 if box.jobs else 1 if box.error is not None else 2 if box.jobs is None else 3
-
-
-def _name(job: BoxJob) -> str:
-    """BOX:ID, as short as a column must be."""
-    box = job.box if len(job.box) <= _WIDEST else f"{job.box[: _WIDEST - 1]}…"
-    return f"{box}:{job.summary.id}"
-
-
-def _on(job: BoxJob) -> str:
-    """What a job runs on."""
-    if job.summary.state == "waiting":
-        return "in line"
-    return f"GPU {printable(job.devices)}" if job.devices else "CPU"
 
 
 def _facts(box: BoxJobs) -> tuple[str, str] | None:
@@ -94,10 +73,10 @@ def _not_asked(box: BoxJobs) -> str:
     return f"cannot be asked, jobs as of {strftime('%H:%M:%S', localtime(box.since))}"
 
 
-def facts_lines(job: BoxJob, now: float, width: int) -> list[Line]:
+def facts_lines(job: Job, now: float, width: int) -> list[Line]:
     """What was started, of a job that has ended how and when, and where."""
     where = [clip(((f" in {printable(job.directory)}", "dim"),), width)] if job.directory else []
-    return [title(f"job {job.name}", width), *facts_of(job.summary, job.line, now, width), *where]
+    return [title(f"job {job.address}", width), *facts_of(job, now, width), *where]
 
 
 def box_lines(box: BoxJobs, width: int) -> list[Line]:
@@ -108,15 +87,15 @@ def box_lines(box: BoxJobs, width: int) -> list[Line]:
     return [((f" {piece}", "warn"),) for piece in wrap(printable(words), width - 2)]
 
 
-def log_lines(job: BoxJob, end: LogEnd | None, width: int, height: int) -> list[Line]:
+def log_lines(job: Job, end: LogEnd | None, width: int, height: int) -> list[Line]:
     """The end of a log below its rule, in so many lines."""
-    hint = "" if job.summary.over else "⏎ follows it"
-    rule = title(f"end of the log of {job.name}", width, hint)
+    hint = "" if job.over else "⏎ follows it"
+    rule = title(f"end of the log of {job.address}", width, hint)
     if end is None:
         return [rule, ((" reading …", "dim"),)]
     if end.error is not None:
         return [rule, clip(((f" {printable(end.error)}", "lost"),), width)]
     if not end.lines:
-        return [rule, ((" nothing yet" if not job.summary.over else " nothing", "dim"),)]
+        return [rule, ((" nothing yet" if not job.over else " nothing", "dim"),)]
     visible, _ = log(pieces_of(end.lines, width), max(1, height - 1), 0)
     return [rule, *visible]

@@ -9,16 +9,18 @@ from typing import NamedTuple
 
 from gputui.choosing.verdict import GLYPHS, Verdict
 from gputui.choosing.verdict_text import brief
+from gputui.inventory.columns import Column
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, printable, short_name, size
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.channel import BoxState
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import strip
-from gputui.tui.views.text import Line, Span, clip, fit, place_mark, title, width_of, wrap
+from gputui.tui.views.text import Line, clip, fit, table_lines, title, width_of, wrap
 
 _STATE_LOOKS = {"live": "free", "connecting": "dim", "stale": "warn", "dead": "lost"}
-_WIDEST = 20
+_WIDEST = 22
 """The column of names at most."""
 _SINCE = len("stale since 12:00:00")
 _UNKNOWN_STATE = f"{GLYPHS['unknown']} unknown"
@@ -38,6 +40,11 @@ class ShownBox:
         return self if state is self.state else replace(self, state=state)
 
     @property
+    def live(self) -> bool:
+        """Whether it is known now."""
+        return self.state.state == "live"
+
+    @property
     def snapshot(self) -> Snapshot | None:
         """Its last reading."""
         return self.state.reading.snapshot if self.state.reading else None
@@ -45,18 +52,16 @@ class ShownBox:
     @property
     def free(self) -> int:
         """How many of its devices are free, as far as that is known now."""
-        if self.state.state != "live":
+        if not self.live:
             return 0
         return sum(verdict.state == "free" for verdict in self.verdicts.values())
 
 
-def headline(shown: Sequence[ShownBox], only_free: bool, hidden: tuple[int, int], width: int) -> Line:
-    """The rule at the top; `hidden` are the numbers of lines above and below what is seen."""
+def headline(shown: Sequence[ShownBox], only_free: bool, end: str, width: int) -> Line:
+    """The rule at the top, with something at its end."""
     free = sum(box.free for box in shown)
     tail = f"{free} free on {sum(box.free > 0 for box in shown)} of {len(shown)}"
-    more = " ".join(f"{mark} {count}" for mark, count in zip("▲▼", hidden, strict=True) if count > 0)
-    tail = f"{tail}  {more}" if more else tail
-    return title("boxes with free devices" if only_free else "boxes", width, tail)
+    return title("boxes with free devices" if only_free else "boxes", width, tail, end)
 
 
 class Row(NamedTuple):
@@ -71,37 +76,81 @@ def box_rows(
     shown: Sequence[ShownBox], unfolded: frozenset[str], rank: Callable[[str, str], int | None]
 ) -> list[Row]:
     """The rows; `rank` says which place of the selection a device of a box has."""
-    # (Below one that is unfolded the marks of the devices are seen.)
-    folded = {box.state.alias: _selected(box, rank) for box in shown if box.state.alias not in unfolded}
-    columns = _Columns(
-        min(_WIDEST, max((len(box.state.alias) for box in shown), default=0)),
-        max((len(_free(box)) for box in shown), default=0),
-        max(map(len, folded.values()), default=0),
-        max((len(_yours(box)) for box in shown), default=0),
-    )
     rows: list[Row] = []
-    for box in shown:
+    for box, line in zip(shown, table_lines(_box_columns(unfolded, rank), shown), strict=True):
         alias = box.state.alias
-        rows.append(Row((alias, ""), _summary(box, alias in unfolded, columns, folded.get(alias, ""))))
-        if alias in unfolded:
-            rows += _devices(box, rank)
+        rows.append(Row((alias, ""), line))
+        if alias in unfolded and box.snapshot is not None:
+            devices = box.snapshot.devices
+            lines = table_lines(_device_columns(box, box.snapshot, rank), devices, before="   ")
+            rows += [Row((alias, device.key), line) for device, line in zip(devices, lines, strict=True)]
+            rows += [Row(None, ((f"     {printable(error)}", "dim"),)) for error in box.snapshot.errors]
     return rows
 
 
-class _Columns(NamedTuple):
-    """The cells of the columns of the boxes; 0 for one that no box needs."""
+def _box_columns(
+    unfolded: frozenset[str], rank: Callable[[str, str], int | None]
+) -> tuple[Column[ShownBox], ...]:
+    def name(box: ShownBox) -> str:
+        return f"{'-' if box.state.alias in unfolded else '+'} {box.state.alias}"
 
-    name: int
-    free: int
-    selected: int
-    yours: int
+    def selected(box: ShownBox) -> str:
+        # (Below one that is unfolded the marks of the devices are seen.)
+        alias = box.state.alias
+        devices = box.snapshot.devices if box.snapshot and alias not in unfolded else ()
+        count = sum(rank(alias, device.key) is not None for device in devices)
+        return f"[{count}]" if count else ""
+
+    return (
+        Column("BOX", name, most=_WIDEST),
+        Column("FREE", _free, lambda box: "free" if box.free else "dim", right=True),
+        Column("SELECTED", selected, "slot"),
+        Column(
+            "YOURS",
+            lambda box: f"{box.mine} yours" if box.mine else "",
+            lambda box: "" if box.live else "dim",
+        ),
+        Column("WHAT", _what, lambda box: "" if box.live else _STATE_LOOKS[box.state.state]),
+    )
 
 
-def _selected(box: ShownBox, rank: Callable[[str, str], int | None]) -> str:
-    """How many devices of a box are selected, "[2]"; "" for none."""
-    devices = box.snapshot.devices if box.snapshot else ()
-    count = sum(rank(box.state.alias, device.key) is not None for device in devices)
-    return f"[{count}]" if count else ""
+def _tone(box: ShownBox) -> str:
+    return "" if box.live else "dim"
+
+
+def _what(box: ShownBox) -> str:
+    """Its devices; of one that is not live, since when and why."""
+    if box.live and box.snapshot is not None:
+        return box.snapshot.models
+    since = f" since {strftime('%H:%M:%S', localtime(box.state.since))}" if box.state.error else ""
+    return f"{fit(box.state.state + since, _SINCE)}  {_brief_error(box.state)}".rstrip()
+
+
+def _device_columns(
+    box: ShownBox, snapshot: Snapshot, rank: Callable[[str, str], int | None]
+) -> tuple[Column[Device], ...]:
+    tone = _tone(box)
+
+    def place(device: Device) -> str:
+        found = rank(box.state.alias, device.key)
+        return "" if found is None else f"[{found + 1}]"
+
+    def memory(device: Device) -> str:
+        used, total = snapshot.memory(device)
+        return UNKNOWN if used is None or total is None else f"{size(used)} of {size(total)}"
+
+    def state(device: Device) -> str:
+        verdict = box.verdicts[device.key]
+        return f"{GLYPHS[verdict.state]} {brief(verdict, snapshot.time)}" if box.live else _UNKNOWN_STATE
+
+    return (
+        Column("", lambda device: f"{place(device):>4}", "slot"),
+        Column("#", snapshot.label, tone, right=True),
+        Column("NAME", lambda device: short_name(device.name or "?"), tone, least=18, most=18),
+        Column("UTIL", lambda d: UNKNOWN if d.utilization is None else f"{d.utilization}%", tone, True, 4),
+        Column("MEMORY", memory, tone, right=True, least=15),
+        Column("STATE", state, lambda device: box.verdicts[device.key].state if box.live else "dim"),
+    )
 
 
 def launch_lines(
@@ -171,56 +220,5 @@ def _free(box: ShownBox) -> str:
     """How many devices are free; of a box that is not live nobody knows."""
     if box.snapshot is None:
         return ""
-    free = f"{box.free}" if box.state.state == "live" else "?"
+    free = f"{box.free}" if box.live else "?"
     return f"{free} of {len(box.verdicts)} free"
-
-
-def _yours(box: ShownBox) -> str:
-    return f"{box.mine} yours" if box.mine else ""
-
-
-def _summary(box: ShownBox, unfolded: bool, columns: _Columns, selected: str) -> Line:
-    state, snapshot = box.state, box.snapshot
-    known = state.state == "live"
-    mark = f"  {fit(selected, columns.selected)}" if columns.selected else ""
-    yours = f"  {fit(_yours(box), columns.yours)}" if columns.yours else ""
-    facts: tuple[Span, ...]
-    if known and snapshot is not None:
-        facts = ((snapshot.models, ""),)
-    else:
-        since = f" since {strftime('%H:%M:%S', localtime(state.since))}" if state.error else ""
-        error = _brief_error(state)
-        look = _STATE_LOOKS[state.state]
-        facts = (fit(f"{state.state}{since}", _SINCE), look), (f"  {error}" if error else "", "dim")
-    return (
-        (f" {'-' if unfolded else '+'} {fit(state.alias, columns.name)}  ", ""),
-        (fit(_free(box), columns.free, right=True), "free" if box.free else "dim"),
-        (mark, "slot"),
-        (f"{yours}  ", "" if known else "dim"),
-        *facts,
-    )
-
-
-def _devices(box: ShownBox, rank: Callable[[str, str], int | None]) -> list[Row]:
-    snapshot, alias = box.snapshot, box.state.alias
-    if snapshot is None:
-        return []
-    known = box.state.state == "live"
-    rows: list[Row] = []
-    for device in snapshot.devices:
-        verdict = box.verdicts[device.key]
-        used, total = snapshot.memory(device)
-        memory = UNKNOWN if used is None or total is None else f"{size(used)} of {size(total)}"
-        load = UNKNOWN if device.utilization is None else f"{device.utilization}%"
-        name = fit(short_name(device.name or "?"), 18)
-        facts = f"{snapshot.label(device):>3}  {name} {load:>4}  {memory:>15}  "
-        words = f"{GLYPHS[verdict.state]} {brief(verdict, snapshot.time)}" if known else _UNKNOWN_STATE
-        mark = place_mark(rank(alias, device.key))
-        spans = (
-            (" ", ""),
-            *mark,
-            (facts, "" if known else "dim"),
-            (words, verdict.state if known else "dim"),
-        )
-        rows.append(Row((alias, device.key), spans))
-    return [*rows, *(Row(None, ((f"     {printable(error)}", "dim"),)) for error in snapshot.errors)]

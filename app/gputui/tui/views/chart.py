@@ -31,13 +31,7 @@ def chart(
 ) -> list[Line]:
     """`tall` lines of a chart from 0 to `full`, the newest column at the right. Where another one is just
     above (`close`), an eighth of a line stays free between them."""
-    most = tall * 8 - close
-    # A figure that is known has a base line at least; an unknown one has none.
-    scale = most / full
-    values = timelines.values(key, metric, span)
-    levels = [0 if value != value else int(value * scale + 0.5) or 1 for value in values]
-    if max(levels) > most:
-        levels = [min(level, most) for level in levels]
+    levels = _levels(timelines.values(key, metric, span), tall * 8 - close, full)
     style = _STYLES[metric]
     marked = span.column(cursor) if cursor is not None else -1
     rows: list[Line] = []
@@ -62,13 +56,10 @@ def outlined(
 ) -> list[Line]:
     """As `chart`, with a bright edge over a dim body, dotted lines at 50 and 100 %, and a dim mark at the
     highest value of a column where that is well above its mean."""
-    most = tall * 8
-
-    def levels(peaks: bool) -> list[int]:
-        scaled = timelines.values(key, metric, span, peaks)
-        return [0 if v != v else min(most, int(v * most / full + 0.5) or 1) for v in scaled]
-
-    columns = list(zip(levels(False), levels(True), strict=True))
+    means, peaks = (
+        _levels(timelines.values(key, metric, span, peaks), tall * 8, full) for peaks in (False, True)
+    )
+    columns = list(zip(means, peaks, strict=True))
     dotted = {tall - 1, half_line(tall)} if tall > 2 else set()
     marked = span.column(cursor) if cursor is not None else -1
 
@@ -93,6 +84,12 @@ def outlined(
         runs = groupby(cells, key=lambda each: each[1])
         rows.append(tuple(("".join(text for text, _ in run), style) for style, run in runs))
     return rows
+
+
+def _levels(values: Sequence[float], most: int, full: float) -> list[int]:
+    """The values in eighths of a line, `most` at most: what is known has a base line, what is not has 0."""
+    scale = most / full
+    return [0 if v != v else min(most, int(v * scale + 0.5) or 1) for v in values]
 
 
 def half_line(tall: int) -> int | None:

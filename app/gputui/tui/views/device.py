@@ -9,7 +9,7 @@ from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.device_facts import Fact, Group, fact_groups, facts_elsewhere
 from gputui.inventory.formatting import UNKNOWN, duration, printable, short_bus_id
-from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.job import Job
 from gputui.tui.app_state import AppState
 from gputui.tui.views.table import state_of
 from gputui.tui.views.text import Line, bar, clip, fit, title, width_of, wrap
@@ -85,7 +85,7 @@ def _panel_groups(app_state: AppState, device: Device) -> tuple[Group, ...]:
 _WITH_OWN_JOB = {"busy": "busy with", "claimed": "claimed by"}
 
 
-def _job_in_state(app_state: AppState, device: Device) -> JobSummary | None:
+def _job_in_state(app_state: AppState, device: Device) -> Job | None:
     """One's own job, where that is all there is to say of the device's state."""
     return app_state.own_job_on(device.key) if app_state.verdicts[device.key].state in _WITH_OWN_JOB else None
 
@@ -96,7 +96,7 @@ def _state(app_state: AppState, device: Device) -> str:
     job = _job_in_state(app_state, device)
     if job is None:
         return state_and_reason(verdict, now)
-    age = "" if job.started is None else f", {duration(now - job.started)}"
+    age = "" if job.began is None else f", {duration(now - job.began)}"
     return printable(f"{_WITH_OWN_JOB[verdict.state]} your job {job.id}{age}: {job.title}")
 
 
@@ -159,7 +159,7 @@ def _notes(app_state: AppState, device: Device) -> list[str]:
         notes.append(f"its last line: {told.last_line}")
     for job in snapshot.jobs:
         if device.key in job.keys and job.ended is None and job is not told:
-            age = "" if job.started is None else f" for {duration(snapshot.time - job.started)}"
+            age = "" if job.began is None else f" for {duration(snapshot.time - job.began)}"
             last = f", its last line: {job.last_line}" if job.last_line else ""
             notes.append(f"▶ your job {job.id}{age}: {job.title}{last}")
     return list(map(printable, notes))

@@ -11,7 +11,7 @@ from gputui.tui.actions import Action, in_groups, key_of, written
 from gputui.tui.views.columns import SHARED, SHARED_SHORT
 from gputui.tui.views.matrix import SIGNS
 from gputui.tui.views.table import OWN_JOB
-from gputui.tui.views.text import Line, Span, clip, fit, title, width_of, wrap
+from gputui.tui.views.text import Line, Span, clip, fit, padded, title, width_of, wrap
 
 MEANINGS: dict[State, str] = {
     "free": "nobody uses it",
@@ -52,11 +52,12 @@ def help_lines(
     """
     columns = 2 if width >= _TWO_COLUMNS else 1
     room = width // columns - (columns - 1)
-    sections = [
-        [title(name, room), *(line for row in rows for line in _whole(row, room)), ()]
-        for name, rows in _sections(keymap, words.lower().split(), of_page, there)
-        if rows
-    ]
+    wanted = words.lower().split()
+    sections: list[list[Line]] = []
+    for name, rows in _sections(keymap, of_page, there):
+        found = [row for row in rows if _has(row, name, wanted)]
+        if found:
+            sections.append([title(name, room), *(line for row in found for line in _whole(row, room)), ()])
     if not sections:
         return [(("  nothing matches", "dim"),)]
     if columns == 1:
@@ -66,52 +67,38 @@ def help_lines(
     while sections and len(left) + len(sections[0]) / 2 <= half:
         left += sections.pop(0)
     right = [line for section in sections for line in section]
-    return [
-        (*_padded(one, room), ("  ", ""), *other) for one, other in zip_longest(left, right, fillvalue=())
-    ]
+    return [(*padded(one, room), ("  ", ""), *other) for one, other in zip_longest(left, right, fillvalue=())]
 
 
 def _sections(
-    keymap: Mapping[str, str],
-    words: list[str],
-    of_page: Sequence[tuple[str, str]],
-    there: Collection[str] | None,
+    keymap: Mapping[str, str], of_page: Sequence[tuple[str, str]], there: Collection[str] | None
 ) -> Iterator[tuple[str, list[Line]]]:
-    yield (
-        "This page",
-        [
-            ((f"  {fit(keys, _KEYS)}", "key"), (meaning, "strong"))
-            for keys, meaning in of_page
-            if all(word in f"{keys} {meaning} this page".lower() for word in words)
-        ],
-    )
-    found = [(group, [a for a in actions if _has(words, a, keymap, group)]) for group, actions in in_groups()]
-    if there is not None:
-        here = [action for _, actions in found for action in actions if action.id in there]
-        taken = {key for keys, _ in of_page for key in keys.split()}
-        yield "As on the main screen", [_row(action, keymap, taken) for action in here]
-    for group, actions in found:
-        if there is None:
+    yield "This page", [((f"  {fit(keys, _KEYS)}", "key"), (meaning, "strong")) for keys, meaning in of_page]
+    if there is None:
+        for group, actions in in_groups():
             yield group, [_row(action, keymap) for action in actions]
-        else:
-            elsewhere = (action for action in actions if action.id not in there)
-            yield f"On the main screen: {group}", [_greyed(_row(action, keymap)) for action in elsewhere]
-    states = [(glyph, state, f"{state:<8} {MEANINGS.get(state, '')}") for state, glyph in GLYPHS.items()]
-    shared = (f"{SHARED_SHORT}{SHARED}", "", "memory that GPU and host share: the RAM in use, by anybody")
-    rows = [
+    else:
+        taken = {key for keys, _ in of_page for key in keys.split()}
+        in_order = [action for _, actions in in_groups() for action in actions]
+        yield "As on the main screen", [_row(a, keymap, taken) for a in in_order if a.id in there]
+        for group, actions in in_groups():
+            rows = [_row(action, keymap) for action in actions if action.id not in there]
+            yield f"On the main screen: {group}", [tuple((text, "dim") for text, _ in row) for row in rows]
+    signs = [
         ("[1]", "slot", "selected; the command sees [1] as its first device"),
         ("▸", "cursor", "the cursor"),
         (OWN_JOB, "load", "your own job runs on it"),
+        *((glyph, state, f"{state:<8} {MEANINGS[state]}") for state, glyph in GLYPHS.items()),
+        (f"{SHARED_SHORT}{SHARED}", "", "memory that GPU and host share: the RAM in use, by anybody"),
+        *((*SIGNS[word], meaning) for word, meaning in LINKS),
     ]
-    signs = [*rows, *states, shared, *((SIGNS[word][0], SIGNS[word][1], meaning) for word, meaning in LINKS)]
-    yield (
-        "Signs",
-        [
-            ((f"  {fit(sign, _KEYS)}", style), (meaning, ""))
-            for sign, style, meaning in signs
-            if all(word in f"signs {meaning}".lower() for word in words)
-        ],
-    )
+    yield "Signs", [((f"  {fit(sign, _KEYS)}", style), (meaning, "")) for sign, style, meaning in signs]
+
+
+def _has(row: Line, section: str, words: Sequence[str]) -> bool:
+    """Whether all these words are in a row or in the name of its section."""
+    text = "".join(text for text, _ in (*row, (section, ""))).lower()
+    return all(word in text for word in words)
 
 
 def _row(action: Action, keymap: Mapping[str, str], taken: Collection[str] = ()) -> Line:
@@ -121,10 +108,6 @@ def _row(action: Action, keymap: Mapping[str, str], taken: Collection[str] = ())
     if action.about:
         spans.append((f"  {action.about}", "dim"))
     return tuple(spans)
-
-
-def _greyed(row: Line) -> Line:
-    return tuple((text, "dim") for text, _ in row)
 
 
 def _whole(row: Line, width: int) -> list[Line]:
@@ -145,12 +128,3 @@ def _keys(action: Action, keymap: Mapping[str, str]) -> str:
     shown = key_of(action.id, keymap)
     every = [written(key) for key in action.keys.split(",")]
     return " ".join([shown, *(key for key in every if key not in (shown, *re.split("[ /]", shown)))])
-
-
-def _has(words: list[str], action: Action, keymap: Mapping[str, str], group: str) -> bool:
-    text = f"{_keys(action, keymap)} {action.title} {action.about} {group}".lower()
-    return all(word in text for word in words)
-
-
-def _padded(line: Line, width: int) -> Line:
-    return (*line, (" " * max(0, width - width_of(line)), ""))

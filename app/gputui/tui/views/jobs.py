@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from rich.cells import cell_len, chop_cells
 
 from gputui.choosing.claimed_use import ClaimedUse
-from gputui.choosing.queue_outlook import wants
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.inventory.formatting import duration, gpus, peak_size, printable, size
-from gputui.inventory.job_summary import JobSummary, signal_name
+from gputui.inventory.job import Job, signal_name
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.jobs.job import Job
+from gputui.jobs.columns import how_long, job_columns, labels_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.columns import Columns
 from gputui.tui.views.table import row
-from gputui.tui.views.text import Line, clip, fit, hanging, title, wrap, wrapped_where_free
-
-SIGNS: dict[str, tuple[str, str]] = {
-    "starting": ("…", "dim"),
-    "waiting": ("◷", "warn"),
-    "running": ("▶", "free"),
-    "done": ("✓", "dim"),
-    "failed": ("✕", "lost"),
-    "stopped": ("■", "warn"),
-    "ended": ("?", "unknown"),
-    "elsewhere": ("↗", "dim"),
-}
-"""A glyph and a style for each state; the word stands beside it."""
+from gputui.tui.views.text import (
+    Line,
+    clip,
+    fit,
+    hanging,
+    table_lines,
+    title,
+    wrap,
+    wrapped_where_free,
+)
 
 _NONE = (
     " no jobs: d on the main screen or gputui run --detach starts one",
@@ -42,77 +39,43 @@ _LOG_LINES = 4
 
 _WITH_LOG = 100
 """Cells from which on a line ends with the last line of the log."""
-_LONGEST_TITLE = 40
 _LINES_OF_LAUNCH = 2
 """Lines of a launch line on the jobs page: `y` copies all of it."""
 _MOST_ENDED = 3
 """Jobs of the panel that have ended."""
 
 
-def headline(jobs: Sequence[JobSummary], unreadable: int, width: int, text: str = "jobs") -> Line:
-    """The rule at the top: how many run, and how many records cannot be read (`gputui jobs` says why)."""
+def headline(
+    jobs: Sequence[Job], width: int, text: str = "jobs", more: Sequence[str] = (), end: str = ""
+) -> Line:
+    """The rule at the top: how many run and wait, what is said behind that, and at its end."""
     waiting = sum(job.state == "waiting" for job in jobs)
     running = sum(not job.over for job in jobs) - waiting
     counts = [f"{running} of {len(jobs)} running"] if jobs else []
     counts += [f"{waiting} waiting"] if waiting else []
-    counts += [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
-    return title(text, width, ", ".join(counts))
+    return title(text, width, ", ".join([*counts, *more]), end)
 
 
 def listed(
-    jobs: Sequence[JobSummary],
-    cursor: int | None,
+    jobs: Sequence[Job],
     width: int,
     now: float,
-    unclaimed: Mapping[str, str] | None = None,
-    devices: Mapping[str, str] | None = None,
+    snapshot: Snapshot | None = None,
+    uses: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Line]:
-    """A line a job; `cursor` None for a list without one. Two texts by the job's id: `unclaimed`, what some
-    claimed and run on (`unclaimed_uses_of`); `devices`, what they run on (`on_devices`)."""
+    """A line a job; `uses` as in `job_columns`. With room, the peak memory and the last line of the log."""
     if not jobs:
         return [clip(((words, "dim"),), width) for words in _NONE]
-    return [clip(row, width) for row in _rows(jobs, cursor, width, now, unclaimed, devices or {})]
+    return [clip(line, width) for line in _rows(jobs, width, now, snapshot, uses)]
 
 
 def _rows(
-    jobs: Sequence[JobSummary],
-    cursor: int | None,
-    width: int,
-    now: float,
-    unclaimed: Mapping[str, str] | None,
-    devices: Mapping[str, str],
+    jobs: Sequence[Job], width: int, now: float, snapshot: Snapshot | None, uses: Mapping[str, str]
 ) -> list[Line]:
     """The same as long as they are."""
-    wide = max(len(job.id) for job in jobs)
-    titles = [printable(job.title) for job in jobs]
-    with_peak = width >= _WITH_PEAK and any(job.peak_memory is not None for job in jobs)
-    with_log = width >= _WITH_LOG and any(job.last_line for job in jobs)
-    title_width = min(_LONGEST_TITLE, max(map(cell_len, titles))) if with_log else 0
-    on = [devices.get(job.id, "–") for job in jobs]
-    on_width = min(16, max(map(len, on)))
-    state_width = max(len(_state(job)) for job in jobs)
-    ages = [how_long(job, now) for job in jobs]
-    age_width = max(map(len, ages))
-    lines: list[Line] = []
-    for place, (job, name) in enumerate(zip(jobs, titles, strict=True)):
-        sign, style = SIGNS.get(job.state, ("?", "unknown"))
-        at_cursor = place == cursor
-        spans = [
-            ("▸" if at_cursor else " ", "cursor"),
-            (f" {fit(job.id, wide)}  ", "strong"),
-            (f"{sign} {fit(_state(job), state_width)}", style),
-            (f"  {fit(ages[place], age_width, right=True)}  ", "dim"),
-            (f"{fit(on[place], on_width)}  ", ""),
-        ]
-        if with_peak:
-            peak = "" if job.peak_memory is None else f"peak {size(job.peak_memory)}"
-            spans.append((f"{fit(peak, 11)} ", "dim"))
-        spans.append((f"{use} " if (use := (unclaimed or {}).get(job.id)) else "", "warn"))
-        spans.append((fit(name, title_width) if title_width else name, "strong" if at_cursor else ""))
-        if with_log:
-            spans.append((f"  {printable(job.last_line or '')}", "dim"))
-        lines.append(tuple(spans))
-    return lines
+    names = f"id outcome ran on{' peak' * (width >= _WITH_PEAK)} use title"
+    log = " log" if width >= _WITH_LOG and any(job.last_line for job in jobs) else ""
+    return table_lines(job_columns(names + log, now, snapshot, uses), jobs, before="  ")
 
 
 def unclaimed_uses_of(app_state: AppState) -> dict[str, str]:
@@ -127,46 +90,6 @@ def _unclaimed_uses(app_state: AppState) -> list[ClaimedUse]:
     return [use for use in app_state.unclaimed_uses if use.own]
 
 
-def on_devices(job: JobSummary, snapshot: Snapshot | None, record: Job | None = None) -> str:
-    """What a job runs on, or waits for: "GPU 4,5", "for 2 GPUs", "for GPU 4,5", "CPU". `record` names devices
-    that are not in the snapshot."""
-    if job.waits is not None:
-        line = next((w for w in snapshot.waiters if w.ours and w.job == job.id), None) if snapshot else None
-        if line is not None and line.devices is not None:
-            return f"for {wants(line, snapshot)}"
-        return f"for {job.waits} GPU" + ("s" if job.waits > 1 else "")
-    if not job.keys:
-        return "CPU"
-    known = {device.uuid: device.index for device in record.devices} if record else {}
-    return f"GPU {','.join(_label(key, snapshot, known) for key in job.keys)}"
-
-
-def _in_words(job: JobSummary, snapshot: Snapshot) -> str:
-    """What a job runs on, for a sentence."""
-    return gpus([_label(key, snapshot, {}) for key in job.keys]) if job.keys else "the CPU"
-
-
-def _label(key: str, snapshot: Snapshot | None, known: Mapping[str, int]) -> str:
-    device = snapshot.by_key.get(key) if snapshot else None
-    if device is not None and snapshot is not None:
-        return snapshot.label(device)
-    # The index of a MIG instance is one within its GPU.
-    return printable(key[:9]) if key.startswith("MIG-") or key not in known else str(known[key])
-
-
-def _state(job: JobSummary) -> str:
-    if job.state == "failed" and job.signal is not None:
-        return signal_name(job.signal)
-    return f"status {job.status}" if job.state == "failed" and job.status is not None else job.state
-
-
-def how_long(job: JobSummary, now: float) -> str:
-    """How long it has run, or ran; one that waits: has waited."""
-    begin = job.created if job.waits is not None else job.started or job.created
-    end = job.ended if job.over else now
-    return "–" if end is None or begin is None else duration(max(0.0, end - begin))
-
-
 def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
     """What has become of jobs between two snapshots, a sentence each, and whether it is good: a job that
     waited has started, a job has ended."""
@@ -179,13 +102,14 @@ def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
         if job.over:
             if not was.over if was else (job.ended or 0.0) >= before.time:
                 found.append((f"job {job.id} {_ended(job)}", job.state == "done"))
-        elif was is not None and was.waits is not None and job.waits is None:
+        elif was is not None and was.in_line_for is not None and job.in_line_for is None:
             waited = how_long(was, now.time)
-            found.append((f"job {job.id} has started on {_in_words(job, now)} after waiting {waited}", True))
+            where = gpus(labels_of(job, now)) if job.devices else "the CPU"
+            found.append((f"job {job.id} has started on {where} after waiting {waited}", True))
     return found
 
 
-def _ended(job: JobSummary) -> str:
+def _ended(job: Job) -> str:
     if job.state == "stopped":
         how = "was stopped"
     elif job.signal is not None:
@@ -195,9 +119,9 @@ def _ended(job: JobSummary) -> str:
     return f"{how} after {how_long(job, 0.0)}"
 
 
-def facts_of(job: JobSummary, line: str, now: float, width: int) -> list[Line]:
+def facts_of(job: Job, now: float, width: int) -> list[Line]:
     """What was started, by its launch line, and of a job that has ended: how, when, and with which peaks."""
-    pieces = wrap(f"$ {printable(line)}", width - 2)
+    pieces = wrap(f"$ {printable(job.line)}", width - 2)
     if len(pieces) > _LINES_OF_LAUNCH:
         rest = " ".join(pieces[_LINES_OF_LAUNCH - 1 :])
         pieces = [*pieces[: _LINES_OF_LAUNCH - 1], fit(rest, width - 2)]
@@ -207,7 +131,7 @@ def facts_of(job: JobSummary, line: str, now: float, width: int) -> list[Line]:
     return lines
 
 
-def _end_of(job: JobSummary, now: float) -> str:
+def _end_of(job: Job, now: float) -> str:
     """ "ended with status 1 after 3m, 5m ago; peak memory: 76.1G on a GPU, 5.7G RAM in its largest …"."""
     ago = "" if job.ended is None else f", {duration(now - job.ended)} ago"
     peaks = [] if job.peak_memory is None else [f"{size(job.peak_memory)} on a GPU"]
@@ -218,7 +142,7 @@ def _end_of(job: JobSummary, now: float) -> str:
     )
 
 
-def devices_of(job: JobSummary, app_state: AppState, width: int, most: int) -> list[Line]:
+def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Line]:
     """What the job's devices do now, as far as they are this box's; those that it has not claimed last."""
     if app_state.snapshot is None or not job.keys or job.over:
         return []
@@ -281,7 +205,7 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         jobs = jobs[: room - 1 if room > 2 else room]
         hidden = len(snapshot.jobs) - len(jobs) if room > 2 else 0
     rows = _rows_of_panel(app_state, snapshot, jobs, width)
-    head = headline(snapshot.jobs, 0, width, "your jobs")
+    head = headline(snapshot.jobs, width, "your jobs")
     lines = [head, *wrapped_where_free(rows, width, room - bool(hidden) - _kept_for(tail))]
     if hidden:
         lines.append(((f"   … {hidden} more: D", "dim"),))
@@ -292,26 +216,23 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     return lines
 
 
-def _rows_of_panel(
-    app_state: AppState, snapshot: Snapshot, jobs: Sequence[JobSummary], width: int
-) -> list[Line]:
-    on = {job.id: on_devices(job, snapshot) for job in jobs}
-    return _rows(jobs, None, width, snapshot.time, unclaimed_uses_of(app_state), on)
+def _rows_of_panel(app_state: AppState, snapshot: Snapshot, jobs: Sequence[Job], width: int) -> list[Line]:
+    return _rows(jobs, width, snapshot.time, snapshot, unclaimed_uses_of(app_state))
 
 
-def _in_panel(snapshot: Snapshot) -> tuple[JobSummary, ...]:
+def _in_panel(snapshot: Snapshot) -> tuple[Job, ...]:
     """Those that have not ended, and the last ones that have."""
     current = [job for job in snapshot.jobs if not job.over]
     return (*current, *[job for job in snapshot.jobs if job.over][:_MOST_ENDED])
 
 
-def _tail(snapshot: Snapshot) -> JobSummary | None:
+def _tail(snapshot: Snapshot) -> Job | None:
     """The job whose log is shown: one that runs, else the first one that has a log."""
     found = sorted(_in_panel(snapshot), key=lambda job: job.state != "running")
     return next((job for job in found if job.tail), None)
 
 
-def _kept_for(tail: JobSummary | None) -> int:
+def _kept_for(tail: Job | None) -> int:
     """Lines of the end of a log, with its rule, that come before anything above it is wrapped."""
     return 1 + min(_LOG_LINES, len(tail.tail)) if tail else 0
 

@@ -82,7 +82,7 @@ def _key(name: str, app_state: AppState) -> str:
     if name == "later":
         return f"{key_of('later', keymap)}/{key_of('earlier', keymap)}"
     if name == "select":
-        return f"{key_of('select', keymap)}/0-9" if name in keymap else BY_ID[name].shown
+        return f"{key_of(name, keymap).removesuffix('/0-9')}/0-9"
     return key_of(name, keymap)
 
 

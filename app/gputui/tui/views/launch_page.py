@@ -22,7 +22,7 @@ _BEFORE_VALUE, _BEFORE_NAME = 18, 6
 """Cells of a row beside its value or variable, up to its explanation."""
 
 
-def settings(rows: Sequence[Row], cursor: int, width: int) -> tuple[list[Line], list[int | None]]:
+def settings(rows: Sequence[Row], width: int) -> tuple[list[Line], list[int | None]]:
     """The rows with a rule before the variables, and for every line the row that it shows."""
     lines: list[Line] = []
     places: list[int | None] = []
@@ -31,7 +31,7 @@ def settings(rows: Sequence[Row], cursor: int, width: int) -> tuple[list[Line], 
         if row.variable and (place == 0 or not rows[place - 1].variable):
             lines.append(title("environment", width))
             places.append(None)
-        lines.append(clip(_row(row, place == cursor, *cells), width))
+        lines.append(clip(_row(row, *cells), width))
         places.append(place)
     return lines, places
 
@@ -49,20 +49,17 @@ def _cells(rows: Sequence[Row], width: int) -> tuple[int, int]:
     return column - _BEFORE_VALUE, column - _BEFORE_NAME
 
 
-def _row(row: Row, here: bool, value_cells: int, name_cells: int) -> Line:
-    point = ("▸" if here else " ", "cursor")
+def _row(row: Row, value_cells: int, name_cells: int) -> Line:
     strong = "strong" if row.given else ""
     if row.variable:
         box = ("   " if row.id == NEW else "[x]" if row.given else "[ ]", "prompt")
         shown = row.label if row.id == NEW else f"{row.label}={printable(row.value)}"
-        return (point, box, (f" {fit(shown, name_cells)}", strong), (f" {row.about}", "dim"))
+        return ((" ", ""), box, (f" {fit(shown, name_cells)}", strong), (f" {row.about}", "dim"))
     value = fit(printable(row.value), value_cells)
-    return (point, (f" {fit(row.label, _LABEL)}", "dim"), (f"{value}  ", strong), (row.about, "dim"))
+    return ((f"  {fit(row.label, _LABEL)}", "dim"), (f"{value}  ", strong), (row.about, "dim"))
 
 
-def remembered(
-    known: Sequence[PastLaunch], cursor: int, width: int, now: float
-) -> tuple[list[Line], list[int | None]]:
+def remembered(known: Sequence[PastLaunch], width: int, now: float) -> tuple[list[Line], list[int | None]]:
     """The recent launches, a line each: its name, its devices, how long ago, a launcher that was given, the
     command."""
     lines: list[Line] = []
@@ -70,19 +67,17 @@ def remembered(
     wide = min(_LONGEST_NAME, max(map(cell_len, names), default=0))
     launchers = [printable(each.options.launcher) if each.options.launcher != AUTO else "" for each in known]
     launcher_cells = max(map(len, launchers), default=0)
-    for place, (each, name, launcher) in enumerate(zip(known, names, launchers, strict=True)):
-        here = place == cursor
+    for each, name, launcher in zip(known, names, launchers, strict=True):
         devices = "CPU only" if not each.count else f"{each.count} GPU{'s' if each.count > 1 else ''}"
         ago = duration(max(0.0, now - each.when))
         command = printable(command_line(each.options.additions, each.options.command))
         lines.append(
             clip(
                 (
-                    ("▸" if here else " ", "cursor"),
-                    (f" {fit(name, wide)}" if wide else "", "prompt"),
+                    (f"  {fit(name, wide)}" if wide else " ", "prompt"),
                     (f" {fit(devices, 8)} {fit(ago, 6, right=True)} ago  ", "dim"),
                     (f"{fit(launcher, launcher_cells)}  " if launcher_cells else "", ""),
-                    (command, "strong" if here else ""),
+                    (command, ""),
                 ),
                 width,
             )

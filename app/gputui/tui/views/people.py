@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gputui.choosing.people import Person
 from gputui.choosing.verdict_text import NO_PROCESS, job_claimed_and_runs_on, remedy_of, user_name
-from gputui.inventory.formatting import duration, printable, size
+from gputui.inventory.formatting import UNKNOWN, age, duration, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, bar, clip, fit, title
@@ -65,9 +65,9 @@ def _columns(label: str, used: str, age: str, wide: int) -> Line:
 
 
 def _person(person: Person, snapshot: Snapshot, wide: int, total: int) -> list[Line]:
-    age = "–" if person.since is None else duration(snapshot.time - person.since)
+    now = snapshot.time
     full, rest = bar((person.memory or 0) / total if total else None, _BAR)
-    used = size(person.memory) if person.memory else "–"
+    used = size(person.memory) if person.memory else UNKNOWN
     labels = ",".join(snapshot.label(holding.device) for holding in person.holdings)
     count = len(person.holdings)
     lines: list[Line] = [
@@ -75,19 +75,16 @@ def _person(person: Person, snapshot: Snapshot, wide: int, total: int) -> list[L
             (f" {fit(user_name(person), wide)}  ", "strong"),
             (full, "memory"),
             (rest, "rest"),
-            (f" {used:>7}  {age:>6}  ", ""),
+            (f" {used:>7}  {age(person.since, now):>6}  ", ""),
             (f"{count} GPU{'s' if count != 1 else ''}: {labels}" if labels else "no process", "dim"),
         )
     ]
     for holding in person.holdings:
-        main = max(holding.processes, key=lambda process: process.memory or 0)
-        used = "–" if holding.memory is None else size(holding.memory)
-        age = "–" if holding.since is None else duration(snapshot.time - holding.since)
+        used = UNKNOWN if holding.memory is None else size(holding.memory)
         more = f" +{len(holding.processes) - 1}" if len(holding.processes) > 1 else ""
-        idle = holding.idle if holding in person.idle else None
-        idle_for = "" if idle is None else f"  idle for {duration(idle)}"
-        what = printable(main.command or main.note or "?")
-        head = _columns(f"GPU {snapshot.label(holding.device)}", used, age, wide)
+        idle_for = f"  idle for {duration(holding.idle or 0)}" if holding in person.idle else ""
+        what = printable(holding.main.command or holding.main.note or "?")
+        head = _columns(f"GPU {snapshot.label(holding.device)}", used, age(holding.since, now), wide)
         lines.append((*head, (idle_for, "warn"), (f"  {what}{more}", "dim")))
     lines += [((f"   {job_claimed_and_runs_on(use, snapshot)}", "warn"),) for use in person.unclaimed_uses]
     if person.claims:

@@ -143,21 +143,18 @@ def table_heading(plan: Plan, columns: Columns, width: int) -> Line:
     return clip(((words, "dim"),), width)
 
 
-def rows(plan: Plan, cursor: int, columns: Columns, width: int) -> list[Line]:
+def rows(plan: Plan, columns: Columns, width: int) -> list[Line]:
     """A line for each strategy."""
     free = plan.box.memory_free_min
     scale = free or max((row.bytes.total for row in plan.rows), default=1)
-    return [
-        clip(_row(row, place == cursor, scale, free, columns), width) for place, row in enumerate(plan.rows)
-    ]
+    return [clip(_row(row, scale, free, columns), width) for row in plan.rows]
 
 
-def _row(row: Row, here: bool, scale: int, free: int | None, columns: Columns) -> Line:
+def _row(row: Row, scale: int, free: int | None, columns: Columns) -> Line:
     sign, words, style = verdict_of(row)
     tone = "dim" if row.fits is False else ""
     spans: list[Span] = [
-        ("▸" if here else " ", "cursor"),
-        (f"{sign} ", style),
+        (f" {sign} ", style),
         (f"{fit(row.name, _NAME)}  ", "strong" if row.fits else tone),
         *stacked(row.bytes, scale, columns.bar, columns.limit, free is not None),
         (f"  {fit(size(row.bytes.total), 7, right=True)}  ", tone),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.cells import cell_len
-
 from gputui.choosing.people import idle_seconds
 from gputui.choosing.queue_outlook import (
     Occupied,
@@ -13,17 +11,25 @@ from gputui.choosing.queue_outlook import (
     Turn,
     expectation,
     in_the_way,
-    occupied_by,
+    occupied_columns,
     outlook,
-    wants,
+    turn_columns,
     who,
 )
-from gputui.inventory.formatting import duration, person, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, clip, fit, hanging, title, width_of, wrap, wrapped_where_free
+from gputui.tui.views.text import (
+    Line,
+    clip,
+    column_widths,
+    hanging,
+    table_lines,
+    title,
+    width_of,
+    wrap,
+    wrapped_where_free,
+)
 
-_MOST_USER = 12
 _LEAST_COMMAND = 6
 """Cells below which the page has no column of commands: three letters of one say nothing."""
 _NOBODY = " nobody is in line: w on the main screen waits for devices"
@@ -60,7 +66,11 @@ def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
 
 
 def _lines_of_told(told: Sequence[Occupied], snapshot: Snapshot, width: int) -> int:
-    return sum(len(hanging(row, width)) for row in _occupied(told, snapshot, commands=False))
+    return sum(len(hanging(row, width)) for row in _rows_of_told(told, snapshot))
+
+
+def _rows_of_told(told: Sequence[Occupied], snapshot: Snapshot) -> list[Line]:
+    return table_lines(occupied_columns(snapshot, commands=False), told)
 
 
 def facts_of_panel(app_state: AppState) -> object:
@@ -70,11 +80,9 @@ def facts_of_panel(app_state: AppState) -> object:
         return None
     found = outlook_of(app_state)
     reasons = [in_the_way(turn, snapshot) for turn in found.next[:1]]
-    told = [
-        (snapshot.label(each.device), *occupied_by(each, snapshot.time), each.hoarded)
-        for each in _told_in_panel(found, app_state)
-    ]
-    return _rows(found.turns, snapshot, found.turns), reasons, told, len(_listed(found, app_state))
+    told = _rows_of_told(_told_in_panel(found, app_state), snapshot)
+    rows = table_lines(turn_columns(snapshot), found.turns)
+    return rows, reasons, told, len(_listed(found, app_state))
 
 
 def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -83,7 +91,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     if snapshot is None:
         return []
     found = outlook_of(app_state)
-    lines = [headline(found, width, "  Q")]
+    lines = [headline(found, width, "Q")]
     told = _told_in_panel(found, app_state)
     # (Of a long line the first ones are shown, the rule counts all; who holds what gives way to it. In two
     # lines what is next says most.)
@@ -107,7 +115,7 @@ def _told(
     the heading then says of how many, as `every` device that is not free has a row on the page only."""
     if not told or room < 1:
         return []
-    rows = _occupied(told, snapshot, commands=False)
+    rows = _rows_of_told(told, snapshot)
     if not below and len(rows) <= room:
         return wrapped_where_free(rows, width, room)
     kept = room - 1
@@ -125,7 +133,8 @@ def _in_line(found: Outlook, shown: Sequence[Turn], snapshot: Snapshot) -> list[
         ((f" next {who(turn.waiter)}: ", "strong"), (in_the_way(turn, snapshot), ""))
         for turn in found.next[:1]
     ]
-    return [*_rows(shown, snapshot, found.turns), *reasons]
+    widths = column_widths(turn_columns(snapshot), found.turns)
+    return [*table_lines([], shown, widths=widths), *reasons]
 
 
 def headline(found: Outlook, width: int, end: str = "") -> Line:
@@ -136,7 +145,7 @@ def headline(found: Outlook, width: int, end: str = "") -> Line:
         "" if not ours else ", yours" if ours == count == 1 else f", {'all' if ours == count else ours} yours"
     )
     tail = f"{count or 'nobody'} in line{yours}"
-    return title("queue", width, tail + end)
+    return title("queue", width, tail, end)
 
 
 def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line], list[int | None]]:
@@ -145,29 +154,24 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
     snapshot = app_state.snapshot
     if snapshot is None:
         return [clip(((" no reading yet", "dim"),), width)], [None]
-    lines: list[Line] = []
-    items: list[int | None] = []
+    told: list[tuple[int | None, Line]] = []
     for place, (turn, row) in enumerate(
-        zip(found.turns, _rows(found.turns, snapshot, found.turns), strict=True)
+        zip(found.turns, table_lines(turn_columns(snapshot), found.turns), strict=True)
     ):
-        style = "dim" if turn.ahead else ""
-        reason: Line = ((f"     {in_the_way(turn, snapshot)}", style),)
-        lines += [clip(row, width), clip(reason, width)]
-        items += [place, place]
+        reason = ((f"     {in_the_way(turn, snapshot)}", "dim" if turn.ahead else ""),)
+        told += [(place, row), (place, reason)]
     if not found.turns:
-        lines.append(clip(((_NOBODY, "dim"),), width))
+        told.append((None, ((_NOBODY, "dim"),)))
     if found.occupied:
-        lines += [((" ", ""),), title("not free", width)]
-        items += [None] * (len(lines) - len(items))
-        rows = _occupied(found.occupied, snapshot)
+        told += [(None, ((" ", ""),)), (None, title("not free", width))]
+        rows = table_lines(occupied_columns(snapshot), found.occupied)
         if width - min(width_of(row[:-1]) for row in rows) < _LEAST_COMMAND:
-            rows = _occupied(found.occupied, snapshot, commands=False)
-        lines += [clip(row, width) for row in rows]
-        items += [len(found.turns) + place for place in range(len(found.occupied))]
+            rows = _rows_of_told(found.occupied, snapshot)
+        told += enumerate(rows, len(found.turns))
         # (Part of the last item: whoever goes to the end sees it.)
-        lines += [((f" {piece}", "dim"),) for piece in wrap(expectation(found.occupied), width - 2)]
-        items += [items[-1]] * (len(lines) - len(items))
-    return lines, [*items, *[None] * (len(lines) - len(items))]
+        last = told[-1][0]
+        told += [(last, ((f" {piece}", "dim"),)) for piece in wrap(expectation(found.occupied), width - 2)]
+    return [clip(line, width) for _, line in told], [item for item, _ in told]
 
 
 def _listed(found: Outlook, app_state: AppState) -> list[Occupied]:
@@ -184,42 +188,4 @@ def _told_in_panel(found: Outlook, app_state: AppState) -> list[Occupied]:
         if (each.claim and not (each.claim.own and each.claim.job))
         or each.hoarded
         or each.free_in is not None
-    ]
-
-
-def _rows(shown: Sequence[Turn], snapshot: Snapshot, among: Sequence[Turn]) -> list[Line]:
-    """A line for each in line, in columns that are wide enough for all of `among`."""
-    number = len(str(len(among)))
-    names = [person(turn.waiter.user, turn.waiter.ours) for turn in among]
-    user = min(_MOST_USER, max(map(len, names), default=0))
-    wide = max((len(wants(turn.waiter, snapshot)) for turn in among), default=0)
-    rows: list[Line] = []
-    for turn in shown:
-        waiter = turn.waiter
-        age = "–" if waiter.since is None else duration(snapshot.time - waiter.since)
-        job = f"{printable(waiter.job)}  " if waiter.job else ""
-        name, style = person(waiter.user, waiter.ours), "strong" if waiter.ours else ""
-        rows.append(
-            (
-                (f" {turn.place:>{number}}  ", "dim" if turn.ahead else "strong"),
-                (f"{fit(name, user)}  {fit(wants(waiter, snapshot), wide)}  {age:>6}  ", style),
-                (f"{job}{printable(waiter.command or '')}", "dim"),
-            )
-        )
-    return rows
-
-
-def _occupied(shown: Sequence[Occupied], snapshot: Snapshot, commands: bool = True) -> list[Line]:
-    """A line a device, in columns that are as wide as they must be; `commands`: with what runs there."""
-    cells = [(snapshot.label(each.device), *occupied_by(each, snapshot.time)) for each in shown]
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-    return [
-        (
-            (f" GPU {fit(label, widths[0])}  ", "dim"),
-            (f"{fit(user, min(_MOST_USER, widths[1]))}  {fit(memory, widths[2], right=True)}  ", ""),
-            (f"{fit(held, widths[3])}  ", "warn" if each.hoarded else ""),
-            (f"{fit(use, widths[4])}  " if commands else use, "warn" if each.hoarded else ""),
-            *([(command, "dim")] if commands else []),
-        )
-        for each, (label, user, memory, held, use, command) in zip(shown, cells, strict=True)
     ]

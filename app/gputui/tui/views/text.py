@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len, chop_cells, set_cell_size
+
+from gputui.inventory.columns import Column, T
+from gputui.inventory.formatting import UNKNOWN
 
 _HANGING = 12
 """Cells that the wrapped end of a line has below its beginning, at least; else it has the whole width."""
@@ -96,17 +99,59 @@ def wrapped_where_free(rows: Sequence[Line], width: int, room: int, last_first: 
     return [line for whole in wholes for line in whole]
 
 
+def column_widths(
+    columns: Iterable[Column[T]], rows: Sequence[T], heading: bool = False
+) -> dict[Column[T], int]:
+    """The columns with the cells that they need for these rows, and for their names with `heading`. One that
+    says nothing of any row is left out."""
+    widths: dict[Column[T], int] = {}
+    for column in columns:
+        texts = {column.text(row) for row in rows}
+        if texts - ({"", UNKNOWN} if column.optional else {""}):
+            names = [column.name] if heading else []
+            widths[column] = max(column.least, min(column.most, max(map(cell_len, [*texts, *names]))))
+    return widths
+
+
+def table_lines(
+    columns: Sequence[Column[T]],
+    rows: Sequence[T],
+    heading: bool = False,
+    before: str = " ",
+    widths: Mapping[Column[T], int] | None = None,
+) -> list[Line]:
+    """A line a row, below the names of the columns with `heading`. Two cells are between columns; the last
+    one is as long as it is.
+
+    before  stands before the first column
+    widths  the columns and their cells, where they are not those of `column_widths`
+    """
+    if widths is None:
+        widths = column_widths(columns, rows, heading)
+
+    def line(cells: Sequence[Span]) -> Line:
+        fitted = [
+            (fit(text, width, column.right) + "  ", tone)
+            for (text, tone), (column, width) in zip(cells, widths.items(), strict=True)
+        ]
+        return ((before, ""), *fitted[:-1], *cells[-1:])
+
+    every = [[(column.name, "dim") for column in widths]] if heading else []
+    every += [[(column.text(row), column.tone_of(row)) for column in widths] for row in rows]
+    return [*map(line, every)]
+
+
 def place_mark(rank: int | None) -> tuple[Span, ...]:
     """The place in the selection, "[1]", in five cells; blank for what is not selected."""
     slot = "" if rank is None else f"[{rank + 1}]"[:4]
     return (" " * (4 - len(slot)), ""), (slot, "slot"), (" ", "")
 
 
-def title(text: str, width: int, tail: str = "") -> Line:
-    """A section's rule: " ─ selected ───────────". `tail` stands at its end, as many of its parts (two spaces
-    between them) as fit."""
+def title(text: str, width: int, *tails: str) -> Line:
+    """A section's rule: " ─ selected ───────────". At its end stand as many of the `tails` as fit: parts with
+    two spaces between them, "" for none."""
     head = f" ─ {text} "
-    parts = tail.split("  ") if tail else []
+    parts = [part for tail in tails if tail for part in tail.split("  ")]
     # (What does not fit is left out whole: half a hint is none.)
     while parts and cell_len(head) + cell_len("  ".join(parts)) + 4 > width:
         parts.pop()

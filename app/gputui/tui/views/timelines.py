@@ -9,7 +9,8 @@ table, and so it has the present figures, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from functools import partial
 from math import floor, log10
 
 from gputui.inventory.device import Device
@@ -122,7 +123,7 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
     devices = charted(app_state)
     tail = [filter_in_title(app_state), f"last {zoom_name(zoom)}"]
     if len(devices) == 1:
-        lines = device_timeline(app_state, devices[0].key, width, height - 1, zoom)
+        lines = device_charts(app_state, devices[0].key, width, height - 1, zoom)[0]
     else:
         lines, frame = all_timelines(app_state, width, height - 1, zoom)
         missing = len(devices) - len(frame.shown) if frame else 0
@@ -164,180 +165,140 @@ def all_timelines(
     devices = charted(app_state, metric)
     if timelines is None or not devices:
         return [], None
-    grid = _grid(app_state, timelines, devices, width, height, zoom, metric, cursor, page)
-    taller = _taller(timelines, devices, grid)
-    lines: list[Line] = []
-    shown: list[str] = []
-    tops: list[int] = []
-    for device in devices[first:]:
-        rows = _rows_of(timelines, device, grid, taller.get(device.key, 0))
-        block = _block(app_state, timelines, device, grid, rows, device.key == current)
-        gaps = [_BLANK] * grid.gap if lines else []
-        if len(lines) + len(gaps) + len(block) > grid.room:
-            break
-        tops.append(len(lines) + len(gaps))
-        lines += gaps + block
-        shown += [""] * len(gaps) + [device.key] * len(block)
-    blank = grid.room - len(lines)
-    if blank < len(tops) and (grid.gap or grid.rows[0][1] > 1):
-        # (Fewer lines than devices are left over: the charts stay equally high, and the axis at the foot.)
-        for number in range(blank, 0, -1):
-            at = tops[number * (len(tops) - 1) // blank]
-            lines.insert(at, _BLANK)
-            shown.insert(at, "")
-    if grid.beside > 1:
-        lines.insert(0, _headings(app_state, grid, [device.key for device in devices]))
-        shown.insert(0, "")
-    lines += _feet(grid)
-    frame = Frame(
-        grid.lefts, grid.span, tuple(shown), tuple(each for charts, _ in grid.rows for each in charts)
-    )
-    return [line if line == _BLANK else padded(clip(line, width), width) for line in lines], frame
+    charts = _Charts(app_state, timelines, devices, width, height, zoom, metric, cursor, page)
+    found = charts.lines(devices[first:], current)
+    lines = [line if line == _BLANK else padded(clip(line, width), width) for line, _ in found]
+    shown = tuple(key for _, key in found[: -len(charts.feet)])
+    return lines, Frame(charts.lefts, charts.span, shown, charts.shown)
 
 
-_Rows = list[tuple[tuple[Metric, ...], int]]
-"""The charts of one device from the top down: those that stand beside each other, and their lines."""
+class _Charts:
+    """The charts of a list of devices, all of one size, above one axis; the arguments are those of
+    `all_timelines`.
 
-
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """Where the charts of a list of devices stand.
-
-    label          cells of the longest label of a device
-    beside         how many charts of one device stand beside each other; they have headings, one alone a tag
-    left, columns  cells before the first column, and the columns of each chart
-    span           the time that they show;  cursor: a moment that is marked
-    rows, gap      the charts of a device that has all of them, and the lines between two devices
-    room           lines for all devices;  marked: whether the mark of the cursor has a line
-    page           whether the figures are those of a moment, and not of the span
-    outlined       whether the charts have dotted lines at 50 and 100 %: most of a tall, idle one is blank
+    Where it is wide, the charts of one device stand beside each other, under headings; else one above the
+    other, each with a tag. Every device has as many lines; one of which less is known has higher charts.
     """
 
-    label: int
-    beside: int
-    left: int
-    columns: int
-    span: TimeSpan
-    cursor: float | None
-    rows: _Rows
-    gap: int
-    room: int
-    marked: bool
-    page: bool
-    outlined: bool = False
-
-    @property
-    def tag(self) -> int:
-        """Cells of the tag before a chart."""
-        return 0 if self.beside > 1 else _TAG + 1
-
-    @property
-    def lefts(self) -> tuple[int, ...]:
+    def __init__(
+        self,
+        app_state: AppState,
+        timelines: Timelines,
+        devices: Sequence[Device],
+        width: int,
+        height: int,
+        zoom: int,
+        metric: Metric | None,
+        cursor: float | None,
+        page: bool,
+    ) -> None:
+        self._app_state, self._timelines, self._cursor, self._page = app_state, timelines, cursor, page
+        self._keys = [device.key for device in devices]
+        self._label = max(len(_label(app_state, device)) for device in devices)
+        """Cells of the longest label of a device."""
+        known = [each for each in METRICS if any(_has_chart(timelines, d.key, each) for d in devices)]
+        known = [metric] if metric else known
+        beside = min(_beside(width, metric, _BESIDE_ON_PAGE if page else _BESIDE), len(known))
+        if not page and (height - 1) // len(devices) > _LEAST_STACKED * len(known):
+            beside = 1
+        rows = 1 if beside > 1 else len(known)
+        left = _gutter(self._label, beside)
+        columns = _columns(width, left, beside)
+        self.span = _span(timelines, columns, zoom)
+        self.lefts = tuple(left + place * (columns + _FIGURE + 2) for place in range(beside))
         """Cells before each of the charts that stand beside each other."""
-        return tuple(self.left + place * (self.columns + _FIGURE + 2) for place in range(self.beside))
-
-
-def _grid(
-    app_state: AppState,
-    timelines: Timelines,
-    devices: Sequence[Device],
-    width: int,
-    height: int,
-    zoom: int,
-    metric: Metric | None,
-    cursor: float | None,
-    page: bool,
-) -> _Grid:
-    """The grid for these devices; the arguments are those of `all_timelines`."""
-    label = max(len(_label(app_state, device)) for device in devices)
-    known = [each for each in METRICS if any(_has_chart(timelines, d.key, each) for d in devices)]
-    beside = min(_beside(width, metric, _BESIDE_ON_PAGE if page else _BESIDE), len(known))
-    stacked = page or (height - 1) // len(devices) > _LEAST_STACKED * len(known)
-    if stacked and not page:
-        beside = min(beside, 1)
-    left = _gutter(label, beside)
-    columns = _columns(width, left, beside)
-    marked = page and height >= _MARKED
-    room = height - 1 - (beside > 1) - marked
-    if stacked and metric is None and beside == 1:
-        tall = max(min(room, len(known)), room // len(devices))
-        gap = int(tall > len(known))
-        rows = _stacked(tall - gap, known)
-    else:
+        marked = page and height >= _MARKED
+        self.feet = [axis(self.span), *([mark(self.span, cursor)] if marked else [])]
+        """The axis, and the line for the mark of the cursor."""
+        self._room = height - 1 - (beside > 1) - marked
         # (No gap is needed below the last device.)
-        tall = (room + 1) // len(devices)
-        rows, gap = _layout(tall if tall > 2 else max(1, room // len(devices)), metric, known[:beside])
-    span = _span(timelines, columns, zoom)
-    outlined = not page and metric is None and rows[0][1] >= _LEAST_OUTLINED
-    return _Grid(label, beside, left, columns, span, cursor, rows, gap, room, marked, page, outlined)
+        tall = (self._room + 1) // len(devices)
+        self._gap = int(tall > (max(2, rows) if page else 2))
+        tall = tall - 1 if self._gap else self._room // len(devices)
+        self._tall = min(max(tall, min(self._room, rows) if page else 1), _MOST_ROWS * rows)
+        """Lines of a device."""
+        self.shown = tuple(known[:beside] if beside > 1 else known[: self._tall])
+        """The metrics of a device of which all are known."""
+        self._outlined = not page and metric is None and -(-self._tall // rows) >= _LEAST_OUTLINED
+        """Whether charts have dotted lines at 50 and 100 %: most of a tall, idle one is blank."""
 
+    def lines(self, devices: Sequence[Device], current: str | None) -> list[tuple[Line, str]]:
+        """The lines of as many of these devices as fit, each with the key of its device, "" for none."""
+        count = max(0, min(len(devices), (self._room + self._gap) // (self._tall + self._gap)))
+        # (Lines that are too few for all stand between them: equally high charts, the axis at the foot.)
+        blank = self._room - count * self._tall - (count - 1) * self._gap
+        if blank >= count or not (self._gap or self._tall > 1):
+            blank = 0
+        found: list[tuple[Line, str]] = []
+        for place, device in enumerate(devices[:count]):
+            if place:
+                more = place * blank // (count - 1) - (place - 1) * blank // (count - 1)
+                found += [(_BLANK, "")] * (self._gap + more)
+            found += [(line, device.key) for line in self._block(device, device.key == current)]
+        beside = len(self.lefts)
+        if beside > 1:
+            found.insert(0, (self._from_left(map(self._heading, self.shown)), ""))
+        return found + [(self._from_left([(*line, (" " * _FIGURE, ""))] * beside), "") for line in self.feet]
 
-def _block(
-    app_state: AppState, timelines: Timelines, device: Device, grid: _Grid, rows: _Rows, current: bool
-) -> list[Line]:
-    """The lines of one device, which has these `rows`."""
-    block: list[Line] = []
-    for charts, tall in rows:
-        drawn = [
-            _with_figure(app_state, timelines, device, each, grid, tall, not grid.gap) for each in charts
+    def _from_left(self, parts: Iterable[Line]) -> Line:
+        """What stands at the place of each chart, in one line."""
+        return ((" " * self.lefts[0], ""), *_joined(parts))
+
+    def _heading(self, metric: Metric) -> Line:
+        """What a chart shows, and what the figure to its right is."""
+        name = _SHARED if _tag(self._app_state, metric, self._keys) == "RAM" else metric
+        moment = "now" if self._cursor is None else _AT_CURSOR
+        figure = moment if self._page else _SUMMARIES[metric]
+        return (fit(name, self.span.columns), "dim"), (fit(figure, _FIGURE, True), "dim")
+
+    def _block(self, device: Device, current: bool) -> list[Line]:
+        """The lines of one device."""
+        rows: list[tuple[Sequence[Metric], int]] = [(self.shown, self._tall)]
+        if len(self.lefts) == 1:
+            own = [each for each in self.shown if _has_chart(self._timelines, device.key, each)]
+            own = own or [each for each in METRICS if _has_chart(self._timelines, device.key, each)][:1]
+            # (The first ones get the lines that are left over.)
+            tall, over = divmod(self._tall, len(own))
+            rows = [((each,), tall + (place < over)) for place, each in enumerate(own)]
+        block: list[Line] = []
+        for metrics, tall in rows:
+            drawn = [self._with_figure(device, each, tall) for each in metrics]
+            for place, parts in enumerate(zip(*drawn, strict=True)):
+                # A chart's tag stands at its foot, the only line that an idle chart reaches.
+                foot = place == tall - 1
+                named = foot and len(block) < tall
+                name = fit(_label(self._app_state, device) if named else "", self._label, right=True)
+                sign, style = ("▸", "cursor") if named and current else (" ", "strong")
+                tag = _tag(self._app_state, metrics[0], (device.key,)) if foot else ""
+                tagged = (fit(tag, _TAG + 1 if len(self.lefts) == 1 else 0), "dim")
+                block.append(((f"{sign} {name} ", style), tagged, *_joined(parts)))
+        return block
+
+    def _with_figure(self, device: Device, metric: Metric, tall: int) -> list[Line]:
+        """A chart before its figure; where nothing is known in the span, why."""
+        app_state, timelines, span = self._app_state, self._timelines, self.span
+        peaks = _SUMMARIES[metric] == "max"
+        known = [v for v in timelines.values(device.key, metric, span, peaks) if v == v]
+        full = timelines.full(device.key, metric)
+        if not known or full is None:
+            room = span.columns + _FIGURE
+            blank: Line = ((" " * room, ""),)
+            return [*[blank] * (tall - 1), ((fit(_why_unknown(app_state, device, metric), room), "dim"),)]
+        if self._page:
+            figure = _at_moment(app_state, device, metric, self._cursor)
+        elif _is_lost(app_state, device):
+            # (A mean of the past would look like a present one.)
+            figure = "lost"
+        else:
+            figure = _amount(metric, max(known) if peaks else sum(known) / len(known))
+        draw = outlined if self._outlined else partial(chart, close=not self._gap)
+        return [
+            (*drawn, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
+            for place, drawn in enumerate(draw(timelines, device.key, metric, span, tall, full, self._cursor))
         ]
-        for place, parts in enumerate(zip(*drawn, strict=True)):
-            # A chart's tag stands at its foot, the only line that an idle chart reaches.
-            foot = place == tall - 1
-            named = foot and len(block) < tall
-            name = fit(_label(app_state, device) if named else "", grid.label, right=True)
-            mark, style = ("▸", "cursor") if named and current else (" ", "strong")
-            tag = (fit(_tag(app_state, charts[0], (device.key,)) if foot else "", grid.tag), "dim")
-            block.append(((f"{mark} {name} ", style), tag, *_joined(parts)))
-    return block
 
 
-def _taller(timelines: Timelines, devices: Sequence[Device], grid: _Grid) -> dict[str, int]:
-    """How many lines more the first chart of each device has, by its key, where all fit and lines are left
-    over. They are equally high: lines that are too few for all stand between them, blank."""
-    used = sum(tall for device in devices for _, tall in _rows_of(timelines, device, grid))
-    left = grid.room - used - grid.gap * (len(devices) - 1)
-    return {device.key: max(0, left) // len(devices) for device in devices}
-
-
-def _rows_of(timelines: Timelines, device: Device, grid: _Grid, taller: int = 0) -> _Rows:
-    """The rows of one device, the first one so many lines `taller` than in the grid."""
-    (charts, tall), *others = _charts_of(timelines, device, grid)
-    return [(charts, min(_MOST_ROWS, tall + taller)), *others]
-
-
-def _charts_of(timelines: Timelines, device: Device, grid: _Grid) -> _Rows:
-    """The rows of the grid that have a chart of the device; else the first one with what is known of it."""
-    found = [
-        (charts, tall)
-        for charts, tall in grid.rows
-        if any(_has_chart(timelines, device.key, each) for each in charts)
-    ]
-    if found or grid.beside > 1:
-        return found or grid.rows[:1]
-    return [((next(each for each in METRICS if _has_chart(timelines, device.key, each)),), grid.rows[0][1])]
-
-
-def _headings(app_state: AppState, grid: _Grid, keys: Collection[str]) -> Line:
-    """What each of the charts side by side shows, and what the figure to its right is."""
-    moment = "now" if grid.cursor is None else _AT_CURSOR
-    names = [
-        (
-            (fit(_SHARED if _tag(app_state, each, keys) == "RAM" else each, grid.columns), "dim"),
-            (fit(moment if grid.page else _SUMMARIES[each], _FIGURE, True), "dim"),
-        )
-        for each in grid.rows[0][0]
-    ]
-    return ((" " * grid.left, ""), *_joined(names))
-
-
-def _feet(grid: _Grid) -> list[Line]:
-    """The axis below each of the charts, and the mark of the cursor."""
-    lines = [axis(grid.span), *([mark(grid.span, grid.cursor)] if grid.marked else [])]
-    return [((" " * grid.left, ""), *_joined([(*line, (" " * _FIGURE, ""))] * grid.beside)) for line in lines]
-
-
-def _joined(parts: Sequence[Line]) -> Line:
+def _joined(parts: Iterable[Line]) -> Line:
     """The parts of a line one behind the other, with a gap between them."""
     return tuple(span for place, part in enumerate(parts) for span in (*((_GAP,) if place else ()), *part))
 
@@ -369,65 +330,6 @@ def _columns(width: int, left: int, beside: int) -> int:
     return max(1, (width - left - 2 * (beside - 1)) // beside - _FIGURE)
 
 
-def _with_figure(
-    app_state: AppState,
-    timelines: Timelines,
-    device: Device,
-    metric: Metric,
-    grid: _Grid,
-    tall: int,
-    close: bool,
-) -> list[Line]:
-    """A chart before its figure; where nothing is known in the span, why. `close`: another chart is just
-    above."""
-    peaks = _SUMMARIES[metric] == "max"
-    known = [v for v in timelines.values(device.key, metric, grid.span, peaks) if v == v]
-    full = timelines.full(device.key, metric)
-    if not known or full is None:
-        blank: Line = ((" " * (grid.columns + _FIGURE), ""),)
-        why = (fit(_why_unknown(app_state, device, metric), grid.columns + _FIGURE), "dim")
-        return [*[blank] * (tall - 1), (why,)]
-    if grid.page:
-        figure = _at_moment(app_state, device, metric, grid.cursor)
-    elif _is_lost(app_state, device):
-        # (A mean of the past would look like a present one.)
-        figure = "lost"
-    else:
-        figure = _amount(metric, max(known) if peaks else sum(known) / len(known))
-    return [
-        (*drawn, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
-        for place, drawn in enumerate(
-            outlined(timelines, device.key, metric, grid.span, tall, full, grid.cursor)
-            if grid.outlined
-            else chart(timelines, device.key, metric, grid.span, tall, full, grid.cursor, close)
-        )
-    ]
-
-
-def _stacked(tall: int, metrics: Sequence[Metric]) -> _Rows:
-    """The charts of a device below each other: the first ones get the lines that are left over."""
-    each, over = divmod(max(1, tall), len(metrics))
-    heights = [min(_MOST_ROWS, each + (place < over)) for place in range(len(metrics))]
-    return [((metric,), high) for metric, high in zip(metrics, heights, strict=True) if high]
-
-
-def _layout(tall: int, metric: Metric | None, beside: Sequence[Metric]) -> tuple[_Rows, int]:
-    """The charts of a device in `tall` lines, one of which may be the gap to the next device."""
-    gap = 1 if tall > 2 else 0
-    tall = max(1, tall - gap)
-    if metric is not None:
-        return [((metric,), min(tall, _MOST_ROWS))], gap
-    if len(beside) > 1:
-        return [(tuple(beside), min(tall, _MOST_ROWS))], gap
-    if tall == 1:
-        return [(("utilization",), 1)], gap
-    if tall == 2:
-        return [(("utilization",), 1), (("memory",), 1)], gap
-    rest = min(3, tall // 3)
-    first = min(_MOST_ROWS, tall - 2 * rest)
-    return [(("utilization",), first), (("memory",), rest), (("power",), rest)], gap
-
-
 # The figures of a moment
 
 
@@ -447,25 +349,13 @@ def clock(span: TimeSpan, moment: float) -> str:
 def _at_moment(app_state: AppState, device: Device, metric: Metric, cursor: float | None) -> str:
     """A figure at the cursor; without one, now."""
     if cursor is None:
-        return _now(app_state, device, metric)
-    found = _value_at(app_state.timelines, device.key, metric, cursor)
-    return UNKNOWN if found is None else _amount(metric, found[0])
-
-
-def _now(app_state: AppState, device: Device, metric: Metric) -> str:
-    memory = app_state.snapshot.memory(device)[0] if app_state.snapshot else None
-    value = {"utilization": device.utilization, "memory": memory, "power": device.power}[metric]
-    if value is None:
-        return "lost" if _is_lost(app_state, device) else UNKNOWN
-    return _amount(metric, value)
-
-
-def _value_at(
-    timelines: Timelines | None, key: str, metric: Metric, moment: float
-) -> tuple[float, int] | None:
-    """A figure at a moment and the seconds that it is the mean of, None where it is not known. (They are not
-    a column's: its length depends on the width of the chart.)"""
-    return timelines.at(key, metric, moment) if timelines is not None else None
+        memory = app_state.snapshot.memory(device)[0] if app_state.snapshot else None
+        value = {"utilization": device.utilization, "memory": memory, "power": device.power}[metric]
+        unknown = "lost" if _is_lost(app_state, device) else UNKNOWN
+    else:
+        found = app_state.timelines.at(device.key, metric, cursor) if app_state.timelines else None
+        value, unknown = found[0] if found else None, UNKNOWN
+    return unknown if value is None else _amount(metric, value)
 
 
 def why_no_charts(app_state: AppState, device: Device | None, metric: Metric | None) -> str:
@@ -496,26 +386,23 @@ def _why_unknown(app_state: AppState, device: Device, metric: Metric) -> str:
 # One device
 
 
-def device_timeline(
-    app_state: AppState, key: str, width: int, height: int, zoom: int = USUAL_ZOOM
-) -> list[Line]:
-    """Utilization, memory and power of one device over the last `zoom` seconds (one of `ZOOMS`), and their
-    axis: at most `height` lines of `width` cells; nothing where there is no room or nothing is known."""
-    return device_charts(app_state, key, width, height, zoom)[0]
-
-
 def device_charts(
     app_state: AppState,
     key: str,
     width: int,
     height: int,
-    zoom: int,
+    zoom: int = USUAL_ZOOM,
     metric: Metric | None = None,
     cursor: float | None = None,
     page: bool = False,
 ) -> tuple[list[Line], Frame | None]:
-    """`device_timeline`, or only one metric of it, with a moment that is marked (`cursor`); on the timelines'
-    own `page` with what each figure is now, and its highest, mean and lowest value in the span."""
+    """Utilization, memory and power of one device, or only one `metric`, over the last `zoom` seconds (one of
+    `ZOOMS`), and their axis: at most `height` lines of `width` cells; nothing where there is no room or
+    nothing is known.
+
+    cursor  a moment that is marked
+    page    with what each figure is now, and its highest, mean and lowest value in the span
+    """
     timelines = app_state.timelines
     if timelines is None:
         return [], None
@@ -581,9 +468,9 @@ def read_out(app_state: AppState, device: Device, frame: Frame, moment: float) -
     also the time that these are the means of."""
     if app_state.timelines is None or app_state.snapshot is None:
         return ""
-    known = [(metric, _value_at(app_state.timelines, device.key, metric, moment)) for metric in METRICS]
-    figures = ", ".join("–" if found is None else _words(metric, found[0]) for metric, found in known)
-    seconds = max((found[1] for _, found in known if found is not None), default=0)
+    known = [(metric, app_state.timelines.at(device.key, metric, moment)) for metric in METRICS]
+    figures = ", ".join(_amount(metric, found[0], " ") if found else UNKNOWN for metric, found in known)
+    seconds = max((found[1] for _, found in known if found), default=0)
     if not seconds:
         figures = "no reading"
     elif seconds > 1:
@@ -591,16 +478,10 @@ def read_out(app_state: AppState, device: Device, frame: Frame, moment: float) -
     return f"{clock(frame.span, moment)} GPU {_label(app_state, device)}: {figures}"
 
 
-def _words(metric: Metric, value: float) -> str:
+def _amount(metric: Metric, value: float, before_unit: str = "") -> str:
     if metric == "memory":
         return size(int(value))
-    return f"{value:.0f} {'%' if metric == 'utilization' else 'W'}"
-
-
-def _amount(metric: Metric, value: float) -> str:
-    if metric == "memory":
-        return size(int(value))
-    return f"{value:.0f}{'%' if metric == 'utilization' else 'W'}"
+    return f"{value:.0f}{before_unit}{'%' if metric == 'utilization' else 'W'}"
 
 
 def _top(timelines: Timelines, key: str, metric: Metric, span: TimeSpan) -> float:

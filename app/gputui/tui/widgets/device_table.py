@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual import events
-from textual.message import Message
 
 from gputui.inventory.device import Device
 from gputui.sources.source import Want
@@ -18,17 +19,11 @@ _WHEEL = 2
 
 
 class DeviceTable(Lines):
-    """A heading and a row a device. Posts `Clicked` with the key of the device that was clicked."""
+    """A heading and a row a device. `clicked` is called with the key of a device that was clicked."""
 
-    class Clicked(Message):
-        """A device was clicked."""
-
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
-
-    def __init__(self, id: str) -> None:
+    def __init__(self, id: str, clicked: Callable[[str], object]) -> None:
         super().__init__(id=id)
+        self._clicked = clicked
         self._keys: tuple[str, ...] = ()
         self.needs = Want(0)
         """What a source has to read for the columns that are shown."""
@@ -86,4 +81,4 @@ class DeviceTable(Lines):
     def on_click(self, event: events.Click) -> None:
         place = event.y - 1
         if 0 <= place < len(self._keys):
-            self.post_message(self.Clicked(self._keys[place]))
+            self._clicked(self._keys[place])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from textual import events
-from textual import message as textual_message
 
 from gputui.tui.app_state import AppState
 from gputui.tui.views.keys import keys, next_actions
@@ -14,17 +13,11 @@ from gputui.tui.widgets.lines import Lines
 
 
 class KeyLine(Lines):
-    """The next sensible keys. Posts `Pressed` with an action that was clicked."""
+    """The next sensible keys. `perform` is called with the action of one that was clicked."""
 
-    class Pressed(textual_message.Message):
-        """A key was clicked."""
-
-        def __init__(self, action_id: str) -> None:
-            super().__init__()
-            self.action_id = action_id
-
-    def __init__(self, id: str) -> None:
+    def __init__(self, id: str, perform: Callable[[str], object]) -> None:
         super().__init__(id=id)
+        self._perform = perform
         self._places: list[tuple[int, int, str]] = []
         self._shows: object = None
 
@@ -48,4 +41,4 @@ class KeyLine(Lines):
     def on_click(self, event: events.Click) -> None:
         for begin, end, action_id in self._places:
             if begin <= event.x < end:
-                self.post_message(self.Pressed(action_id))
+                self._perform(action_id)

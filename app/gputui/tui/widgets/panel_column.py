@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual import events
-from textual.message import Message
 
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import Column
@@ -13,17 +14,11 @@ from gputui.tui.widgets.lines import Lines
 
 
 class PanelColumn(Lines):
-    """Panels below each other. Posts `Clicked` with the panel that was clicked, and the place within it."""
+    """Panels below each other. `perform` is called with the action of a panel that was clicked."""
 
-    class Clicked(Message):
-        """A panel was clicked: `x` and `y` are counted from its own corner."""
-
-        def __init__(self, name: str, x: int, y: int) -> None:
-            super().__init__()
-            self.name, self.x, self.y = name, x, y
-
-    def __init__(self, id: str) -> None:
+    def __init__(self, id: str, perform: Callable[[str], object]) -> None:
         super().__init__(id=id)
+        self._perform = perform
         self._column = Column(0)
         self._built: dict[str, tuple[object, list[Line]]] = {}
 
@@ -57,5 +52,5 @@ class PanelColumn(Lines):
         top = 0
         for name, height in self._column.heights:
             if top <= event.y < top + height:
-                self.post_message(self.Clicked(name, event.x, event.y - top))
+                self._perform(PANELS_BY_NAME[name].action)
             top += height

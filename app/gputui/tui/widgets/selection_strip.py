@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual import events
-from textual.message import Message
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.tui.app_state import AppState
@@ -15,26 +16,16 @@ from gputui.tui.widgets.lines import Lines
 class SelectionStrip(Lines):
     """A rule and the selected devices in their order.
 
-    Posts `Clicked` with the key of a device, and `Moved` when one was dropped in another place. While one is
-    dragged the strip shows the order that dropping it would make.
+    clicked  called with the key of a device that was clicked
+    moved    called with the key of a device that was dropped at another place of the order (from 0): while
+             one is dragged, the strip shows the order that dropping it would make
     """
 
-    class Clicked(Message):
-        """A device was clicked."""
-
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
-
-    class Moved(Message):
-        """A device was dropped at a place of the order, counted from 0."""
-
-        def __init__(self, key: str, place: int) -> None:
-            super().__init__()
-            self.key, self.place = key, place
-
-    def __init__(self, id: str) -> None:
+    def __init__(
+        self, id: str, clicked: Callable[[str], object], moved: Callable[[str, int], object]
+    ) -> None:
         super().__init__(id=id)
+        self._clicked, self._moved = clicked, moved
         self._app_state: AppState | None = None
         self._items: tuple[tuple[int, int, str], ...] = ()
         self._dragged: str | None = None
@@ -97,9 +88,9 @@ class SelectionStrip(Lines):
         self._let_go()
         self.draw(self._lines)
         if place != self._app_state.selection.rank(key):
-            self.post_message(self.Moved(key, place))
+            self._moved(key, place)
         else:
-            self.post_message(self.Clicked(key))
+            self._clicked(key)
 
     def _let_go(self) -> None:
         if self._dragged is not None:

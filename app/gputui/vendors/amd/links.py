@@ -8,10 +8,10 @@ come from the PCI tree, or are not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix, PeerMatrix
 from gputui.inventory.link import XGMI as XGMI_WORD
+from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix, each_pair
 from gputui.system.pci_tree import PciPlace, pci_class
 from gputui.vendors.amd.kfd import PCIE, XGMI, IoLink, Node, Topology
 
@@ -33,18 +33,20 @@ def matrices(
     A row is a GPU of the compute driver, and where it hangs on the bus; either may be None, not known.
     """
     between = [[_between(one, other, links) for other in nodes] for one in nodes]
-    pcie = [
-        [
-            _pcie(one, other, a, b, topology, links, one_numa_node)
-            for other, b in zip(nodes, places, strict=True)
-        ]
-        for one, a in zip(nodes, places, strict=True)
-    ]
-    count = range(len(nodes))
+
+    def pcie(i: int, j: int) -> str | None:
+        here, there = places[i], places[j]
+        if here is not None and there is not None and here.path != there.path:
+            return pci_class(here, there, one_numa_node)
+        one, other = nodes[i], nodes[j]
+        if one is None or other is None:
+            return None
+        near, far = cpu_node(one, topology, links), cpu_node(other, topology, links)
+        return "SYS" if near is not None and far is not None and near != far else None
 
     def word(i: int, j: int) -> str | None:
         link = between[i][j]
-        return XGMI_WORD if link is not None and link.type == XGMI else pcie[i][j]
+        return XGMI_WORD if link is not None and link.type == XGMI else pcie(i, j)
 
     def peer(i: int, j: int) -> str | None:
         link = between[i][j]
@@ -54,20 +56,16 @@ def matrices(
         # (ROCm lets a GPU read another's memory where the kernel has made a link of the two.)
         return "NS" if known else None
 
-    def weight(i: int, j: int) -> int | None:
-        link = between[i][j]
-        return None if link is None else link.weight
+    def told(name: str) -> Callable[[int, int], int | None]:
+        return lambda i, j: getattr(between[i][j], name, None)
 
-    def bandwidth(i: int, j: int) -> int | None:
-        link = between[i][j]
-        return None if link is None else link.bandwidth
-
+    count = len(nodes)
     return (
-        tuple(tuple(SELF if i == j else word(i, j) for j in count) for i in count),
-        tuple(tuple(SELF if i == j else pcie[i][j] for j in count) for i in count),
-        tuple(tuple(SELF if i == j else peer(i, j) for j in count) for i in count),
-        tuple(tuple(0 if i == j else weight(i, j) for j in count) for i in count),
-        tuple(tuple(None if i == j else bandwidth(i, j) for j in count) for i in count),
+        each_pair(count, word),
+        each_pair(count, pcie),
+        each_pair(count, peer),
+        each_pair(count, told("weight"), own=0),
+        each_pair(count, told("bandwidth"), own=None),
     )
 
 
@@ -86,22 +84,3 @@ def _between(one: Node | None, other: Node | None, links: Links) -> IoLink | Non
     return min(
         found, key=lambda link: (link.type != XGMI, link.weight or 0, -(link.bandwidth or 0)), default=None
     )
-
-
-def _pcie(
-    one: Node | None,
-    other: Node | None,
-    here: PciPlace | None,
-    there: PciPlace | None,
-    topology: Topology,
-    links: Links,
-    one_numa_node: bool,
-) -> str | None:
-    if one is not None and one is other:
-        return SELF
-    if here is not None and there is not None and here.path != there.path:
-        return pci_class(here, there, one_numa_node)
-    if one is None or other is None:
-        return None
-    near, far = cpu_node(one, topology, links), cpu_node(other, topology, links)
-    return "SYS" if near is not None and far is not None and near != far else None

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 
 from gputui.inventory.formatting import printable
-from gputui.system import pci_ids
+from gputui.system.pci_ids import name_of
 from gputui.system.root import Root
 
-_LIBDRM = ("/usr/share/libdrm/amdgpu.ids",)
+_LIBDRM = "/usr/share/libdrm/amdgpu.ids"
 _MOST = 4 * 1024 * 1024
 _MOST_NAME = 80
 
@@ -63,26 +63,16 @@ class Names:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._libdrm: dict[tuple[str, str], str] | None = None
-        self._pci_ids: dict[str, str] = {}
 
     def name(self, pci_id: str, revision: str | None, product: str | None, architecture: str | None) -> str:
         """A name for people: the card's own, else by model and revision, else by model, else its numbers."""
         device = pci_id.partition(":")[2].lower()
-        found = (
-            product
-            or (self._by_revision(device, revision.lower()) if revision else None)
-            or self._by_model(device)
-            or KNOWN.get(device)
-        )
+        by_revision = self._by_revision(device, revision.lower()) if revision and not product else None
+        found = product or by_revision or name_of(self._root, "1002", device) or KNOWN.get(device)
         return found[:_MOST_NAME] if found else " ".join(filter(None, ("AMD", pci_id, architecture)))
 
     def _by_revision(self, device: str, revision: str) -> str | None:
         if self._libdrm is None:
-            text = next(filter(None, (self._root.text(path, _MOST) for path in _LIBDRM)), "")
+            text = self._root.text(_LIBDRM, _MOST) or ""
             self._libdrm = {(d.lower(), r.lower()): printable(n.strip()) for d, r, n in _LINE.findall(text)}
         return self._libdrm.get((device, revision))
-
-    def _by_model(self, device: str) -> str | None:
-        if device not in self._pci_ids:
-            self._pci_ids[device] = pci_ids.name_of(self._root, "1002", device) or ""
-        return self._pci_ids[device] or None

@@ -17,7 +17,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import Want
 from gputui.system.drm import Card, Client, card_of, cards
-from gputui.system.pci_tree import PciPlace, long_bus_id, place
+from gputui.system.pci_tree import PciPlace, long_bus_id, numa_nodes
 from gputui.system.root import Root
 from gputui.vendors.amd import kfd
 from gputui.vendors.amd.card import AmdCard
@@ -109,7 +109,7 @@ class AmdSource(MachineSource):
             if want & (Want.LOAD | Want.VERDICT):
                 facts |= _memory(self._root, gpu) | self._load(gpu)
             if Want.SENSORS in want and gpu.card is not None and not gpu.shared_card:
-                facts |= gpu.card.readings()
+                facts |= gpu.card.readings(self._ticks())
             if facts:
                 gpu.device = replace(gpu.device, **facts)
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
@@ -201,7 +201,7 @@ class AmdSource(MachineSource):
             apart="integrated" if integrated else "no runtime",
             render=card.render,
             pci_id=card.pci_id,
-            numa_node=read.numa_node,
+            numa_node=read.number("numa_node"),
             unified=True if integrated else None,
         )
         return _Gpu(device, None, read)
@@ -230,7 +230,7 @@ class AmdSource(MachineSource):
 
     def _numa(self, node: Node, card: AmdCard | None) -> int | None:
         if card is not None and card.has_numa_node:
-            return card.numa_node
+            return card.number("numa_node")
         from gputui.vendors.amd.links import cpu_node
 
         return cpu_node(node, self._topology, {node.number: self._links_of(node)})
@@ -248,7 +248,7 @@ class AmdSource(MachineSource):
         self._named = True
         for gpu in self._gpus or ():
             card, pci_id = gpu.card, gpu.device.pci_id or "1002:?"
-            revision, product = (card.revision, card.product) if card else (None, None)
+            revision, product = (card.revision, card.text("product_name")) if card else (None, None)
             name = self._names.name(pci_id, revision, product, gpu.device.compute_capability)
             limit: dict[str, Any] = {}
             if gpu.device.max_sm_clock is None and card is not None:
@@ -310,11 +310,8 @@ class AmdSource(MachineSource):
         for gpu in gpus:
             if gpu.card is not None and gpu.card.card.function is not None:
                 # (Partitions of one GPU have one place, of which the bus tells nothing.)
-                real = self._root.real(gpu.card.card.folder)
-                numa = gpu.device.numa_node
-                gpu.place = None if real is None else place(real, numa, gpu.card.is_own_bridge)
-        nodes = self._root.names("/sys/devices/system/node")
-        one = sum(name.startswith("node") and name[4:].isdigit() for name in nodes) == 1
+                gpu.place = gpu.card.place(gpu.device.numa_node)
+        one = numa_nodes(self._root) == 1
         rows = [gpu.node for gpu in gpus]
         links = {node.number: self._links_of(node) for node in rows if node is not None}
         self._matrices = matrices(rows, [gpu.place for gpu in gpus], self._topology, links, one)
@@ -324,15 +321,8 @@ class AmdSource(MachineSource):
             return
         from gputui.system.rdma import Rdma
 
-        near: list[Locality] = []
-        for gpu in self._gpus or ():
-            folder = generation = width = None
-            if gpu.card is not None:
-                folder, link = gpu.card.card.folder, gpu.card.link()
-                generation, width = link["max_pcie_generation"], link["max_pcie_width"]
-            near.append(self._near(folder, gpu.device.numa_node, generation, width))
-        self._localities = tuple(near)
-        rdma = Rdma(self._root.path("/sys"))
+        self._localities = tuple(self._near(gpu.device.numa_node, gpu.card) for gpu in self._gpus or ())
+        rdma = Rdma(self._root)
         self._nics = rdma.nics(), rdma.links([gpu.device.pci_bus_id for gpu in self._gpus or ()])
 
     def _wiring(self) -> Any:
@@ -341,9 +331,7 @@ class AmdSource(MachineSource):
         from gputui.inventory.topology import Topology
         from gputui.system.cpu import between_cpus
 
-        return Topology(
-            self._localities, *self._nics, between_cpus=between_cpus(self._root.path("/proc/cpuinfo"))
-        )
+        return Topology(self._localities, *self._nics, between_cpus=between_cpus(self._root))
 
 
 def _is_ours(card: Card) -> bool:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.link import SELF
+from gputui.inventory.link import each_pair
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import Want
-from gputui.system.pci_tree import FUNCTION, long_bus_id, pci_class, place
+from gputui.system.pci_tree import FUNCTION, long_bus_id, numa_nodes, pci_class, place
 from gputui.system.program import Program
 from gputui.system.root import whole
 from gputui.vendors.gaudi import hl_smi
@@ -80,14 +80,13 @@ class GaudiSource(MachineSource):
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
             self._read_processes()
         devices = self._devices or ()
-        row = tuple(None for _ in devices)
         linked = bool(want & (Want.LINKS | Want.TOPOLOGY))
         return Snapshot(
             self._host(),
             self._clock(),
             self._owned(devices, want, among),
             # (Those in one machine are all joined, by links of which hl-smi prints no pairs.)
-            tuple((*row[:at], SELF, *row[at + 1 :]) for at in range(len(row))) if linked else (),
+            each_pair(len(devices), lambda i, j: None) if linked else (),
             errors=(self._trouble,) if self._trouble else (),
             pcie=self._pcie(devices) if linked else (),
             topology=self._topology(devices) if Want.TOPOLOGY in want else None,
@@ -96,19 +95,19 @@ class GaudiSource(MachineSource):
     def _topology(self, devices: tuple[Device, ...]) -> Topology:
         from gputui.inventory.topology import Topology
 
-        return Topology(tuple(self._near(_folder(device), device.numa_node) for device in devices))
+        return Topology(tuple(self._near(device.numa_node, None, _folder(device)) for device in devices))
 
     def _pcie(self, devices: tuple[Device, ...]) -> LinkMatrix:
         """The PCIe class of every pair, by where they hang."""
-        nodes = self._root.names("/sys/devices/system/node")
-        one = sum(name.startswith("node") and name[4:].isdigit() for name in nodes) == 1
+        one = numa_nodes(self._root) == 1
         reals = (self._root.real(_folder(device)) for device in devices)
         places = [place(r, d.numa_node) if r else None for r, d in zip(reals, devices, strict=True)]
-        numbered = list(enumerate(places))
-        return tuple(
-            tuple(SELF if i == j else pci_class(a, b, one) if a and b else None for j, b in numbered)
-            for i, a in numbered
-        )
+
+        def word(i: int, j: int) -> str | None:
+            here, there = places[i], places[j]
+            return pci_class(here, there, one) if here and there else None
+
+        return each_pair(len(devices), word)
 
     def _host(self) -> Host:
         version = next((row["driver_version"] for row in self._rows if "driver_version" in row), None)

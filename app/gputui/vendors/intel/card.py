@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.system.drm import Card, Sensors, asleep
+from gputui.system.drm import Card, GpuFiles
 from gputui.system.root import Root
 from gputui.vendors.intel.names import MAX
 
@@ -39,13 +39,15 @@ class _Counter:
         return self.rate
 
 
-class IntelCard:
-    """One GPU's files. Facts that never change are read once."""
+class IntelCard(GpuFiles):
+    """One GPU's files."""
+
+    own_bridges = frozenset({"8086:4fa0", "8086:4fa1", "8086:4fa4", "8086:e2ff", "8086:e2f0", "8086:e2f1"})
+    """Of Arc A and Flex, and of Battlemage (pci.ids)."""
 
     def __init__(self, root: Root, card: Card) -> None:
-        self._root, self.card = root, card
+        super().__init__(root, card)
         self._of_card = card.folder.removesuffix("/device")
-        self._sensors: Sensors | None = None
         self._energy: dict[str, _Counter] = {}
         self._idle: dict[int, _Counter] = {}
         self.tiles = self._tiles()
@@ -59,21 +61,6 @@ class IntelCard:
     def is_max(self) -> bool:
         """Whether it is a Data Center GPU Max, whose tiles are devices unless a program asks otherwise."""
         return self.card.device_id in MAX
-
-    def number(self, name: str) -> int | None:
-        """A whole number; None also for a negative one, which stands for no answer."""
-        found = self._root.number(f"{self.card.folder}/{name}")
-        return found if found is not None and found >= 0 else None
-
-    @property
-    def asleep(self) -> bool:
-        return asleep(self._root, self.card)
-
-    @property
-    def sensors(self) -> Sensors:
-        if self._sensors is None:
-            self._sensors = Sensors(self._root, self.card)
-        return self._sensors
 
     def _tiles(self) -> int:
         names = self._root.names(self.card.folder)
@@ -127,17 +114,10 @@ class IntelCard:
             return None
         return round(min(100.0, max(0.0, 100 - rate / 10)))
 
-    def readings(self, now: float) -> dict[str, Any]:
-        """Temperature (°C), power and its limit (W), clock (MHz); None for all of a GPU that sleeps."""
-        if self.asleep:
-            return dict.fromkeys(("temperature", "power", "power_limit", "sm_clock"))
-        sensors = self.sensors
-        heat = sensors.labelled("temp", ("pkg",))
-        if heat is None and not any(kind == "temp" for kind, _ in sensors.labels):
-            heat = sensors.number("temp1_input")
+    def _sensed(self, now: float) -> dict[str, Any]:
         limit = self._limit()
         return {
-            "temperature": None if heat is None else round(heat / 1000),
+            "temperature": self.temperature("pkg"),
             "power": self._power(now),
             "power_limit": None if not limit else limit / 1e6,
             "sm_clock": self.clock(),
@@ -164,26 +144,7 @@ class IntelCard:
             rates += [rate] if rate else []
         return round(rates[0] / 1e6, 3) if rates else None
 
-    def is_own_bridge(self, folder: str) -> bool:
-        """Whether a bridge of the PCI tree is on the card."""
-        ids = (self._root.number(f"{folder}/{name}", 16) for name in ("vendor", "device"))
-        return ":".join(f"{number or 0:04x}" for number in ids) in _OWN_BRIDGES
-
-    def bridge_link(self, real: str | None) -> tuple[int | None, int | None]:
-        """Generation and lanes of the slot at most. The card's own endpoint says 2.5 GT/s x1, whatever the
-        slot is: the outermost of the card's own bridges knows."""
-        found: str | None = None
-        folder = (real or "").rpartition("/")[0]
-        while folder and self.is_own_bridge(folder):
-            found, folder = folder, folder.rpartition("/")[0]
-        if found is None:
-            return None, None
-        speed = (self._root.text(f"{found}/max_link_speed", 64) or "").partition(" ")[0]
-        lanes = self._root.number(f"{found}/max_link_width")
-        return _GENERATIONS.get(speed), lanes if lanes and 0 < lanes <= 32 else None
-
-
-_OWN_BRIDGES = frozenset({"8086:4fa0", "8086:4fa1", "8086:4fa4", "8086:e2ff", "8086:e2f0", "8086:e2f1"})
-"""PCIe bridges on the card itself: of Arc A and Flex, and of Battlemage (pci.ids)."""
-
-_GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+    @property
+    def linked(self) -> str | None:
+        # (The card's own endpoint says 2.5 GT/s x1, whatever the slot is.)
+        return self.slot

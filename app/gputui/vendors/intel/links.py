@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.link import SELF, TILES, LinkMatrix, direct_links
+from gputui.inventory.link import SELF, TILES, LinkMatrix, direct_links, each_pair, strength
 from gputui.system.pci_tree import PciPlace, pci_class
 from gputui.vendors.intel.xpu_smi import Wires
 
@@ -28,8 +28,6 @@ def matrices(ends: Sequence[End], wires: Wires | None, one_numa_node: bool) -> t
     def told(one: End, other: End) -> str | None:
         if wires is None or one.number is None or other.number is None:
             return None
-        from gputui.inventory.link import strength
-
         words = [
             wires.words[rows[a]][rows[b]]
             for a in _labels(one, wires)
@@ -53,9 +51,10 @@ def matrices(ends: Sequence[End], wires: Wires | None, one_numa_node: bool) -> t
         # (Tiles of one card are joined inside of it, whoever tells.)
         return TILES if one.card == other.card else pcie(one, other) or word
 
+    count = len(ends)
     return (
-        tuple(tuple(SELF if a is b else link(a, b) for b in ends) for a in ends),
-        tuple(tuple(SELF if a is b else pcie(a, b) for b in ends) for a in ends),
+        each_pair(count, lambda i, j: link(ends[i], ends[j])),
+        each_pair(count, lambda i, j: pcie(ends[i], ends[j])),
     )
 
 

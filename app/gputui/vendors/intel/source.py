@@ -18,8 +18,8 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import Want
-from gputui.system.drm import Card, cards, clients
-from gputui.system.pci_tree import long_bus_id, place
+from gputui.system.drm import SENSED, Card, cards, clients
+from gputui.system.pci_tree import long_bus_id, numa_nodes
 from gputui.system.program import DEADLINE, Program
 from gputui.system.root import HERE, Root
 from gputui.vendors.intel import memory, names, xpu_smi
@@ -42,7 +42,6 @@ _DRIVERS = ("xe", "i915")
 _FRESH = 4.0
 """Seconds for which what xpu-smi has told of the load is kept: it takes up to a second a device."""
 
-_SENSED = ("temperature", "power", "power_limit", "sm_clock")
 _SAMPLE = 0.05
 """Seconds between two readings of the counters, where one alone is asked for (`pick`)."""
 
@@ -348,13 +347,13 @@ class IntelSource(MachineSource):
             if id(gpu) not in of_card:
                 facts = gpu.card.readings(now) if gpu.card else {}
                 missing = [
-                    n for n in _SENSED if facts.get(n) is None and (n != "power_limit" or self._by_table)
+                    n for n in SENSED if facts.get(n) is None and (n != "power_limit" or self._by_table)
                 ]
                 awake = gpu.card is None or not gpu.card.asleep
                 load = self._smi_loads(gpu) if missing and awake and not _is_integrated(gpu) else None
                 if load is not None:
                     told = (load.temperature, load.power, load.power_limit, load.clock)
-                    facts |= {n: fact for n, fact in zip(_SENSED, told, strict=True) if n in missing}
+                    facts |= {n: fact for n, fact in zip(SENSED, told, strict=True) if n in missing}
                 of_card[id(gpu)] = facts
             facts = of_card[id(gpu)]
             if unit.tile is not None:
@@ -408,28 +407,22 @@ class IntelSource(MachineSource):
         cards_of = {id(gpu): number for number, gpu in enumerate(self._gpus)}
         ends: list[End] = []
         for unit in self._units or ():
-            card, where = unit.gpu.card, None
-            real = self._root.real(card.card.folder) if card else None
-            if card is not None and real is not None:
-                where = place(real, unit.device.numa_node, card.is_own_bridge)
+            card = unit.gpu.card
+            where = card.place(unit.device.numa_node) if card else None
             ends.append(End(where, unit.gpu.number, unit.tile, cards_of[id(unit.gpu)]))
         several = sum(unit.device.apart is None for unit in self._units or ()) > 1
         wires = None
         if several and any(end.number is not None for end in ends):
             wires = xpu_smi.wires(self._ask("topology", "topology", "-m"))
-        nodes = self._root.names("/sys/devices/system/node")
-        one = sum(name.startswith("node") and name[4:].isdigit() for name in nodes) == 1
+        one = numa_nodes(self._root) == 1
         self._matrices = matrices(ends, wires, one)
 
     def _read_near(self) -> None:
         if self._localities is not None:
             return
-        near: list[Locality] = []
-        for unit in self._units or ():
-            card = unit.gpu.card
-            link = card.bridge_link(self._root.real(card.card.folder)) if card else (None, None)
-            near.append(self._near(card.card.folder if card else None, unit.device.numa_node, *link))
-        self._localities = tuple(near)
+        self._localities = tuple(
+            self._near(unit.device.numa_node, unit.gpu.card) for unit in self._units or ()
+        )
 
     def _wiring(self) -> Any:
         if self._localities is None:

@@ -126,9 +126,6 @@ def properties(text: str | None) -> dict[str, str]:
 _KEYS = {
     "Memory Physical Size": "memory_physical_size",
     "Number of Tiles": "number_of_tiles",
-    "PCI BDF Address": "pci_bdf_address",
-    "Device Name": "device_name",
-    "Driver Version": "driver_version",
 }
 
 
@@ -167,14 +164,14 @@ def load(text: str | None, total: int | None) -> Load:
     return _joined(_metrics(_rows(root, "device_level"), total), parts)
 
 
-_STATS = {
-    ("memory", "used_mib"): "MEMORY_USED",
-    ("utilization", "gpu_percent"): "GPU_UTILIZATION",
-    ("power", "gpu_power_w"): "POWER",
-    ("frequency", "gpu_frequency_mhz"): "GPU_FREQUENCY",
-    ("temperature", "gpu_core_celsius"): "GPU_CORE_TEMPERATURE",
-}
-"""What version 2 calls what version 1 calls XPUM_STATS_…"""
+_METRICS: tuple[tuple[str, tuple[str, str], str], ...] = (
+    ("MEMORY_USED", ("memory", "used_mib"), "GPU Memory Used (MiB)"),
+    ("GPU_UTILIZATION", ("utilization", "gpu_percent"), "Average % utilization of"),
+    ("POWER", ("power", "gpu_power_w"), "GPU Power (W)"),
+    ("GPU_FREQUENCY", ("frequency", "gpu_frequency_mhz"), "GPU Frequency (MHz)"),
+    ("GPU_CORE_TEMPERATURE", ("temperature", "gpu_core_celsius"), "GPU Core Temperature (C)"),
+)
+"""What version 1 calls XPUM_STATS_…, version 2, and the table for people."""
 
 _ADDED_UP = ("MEMORY_USED", "POWER")
 
@@ -182,7 +179,7 @@ _ADDED_UP = ("MEMORY_USED", "POWER")
 def _joined(whole: Mapping[str, float], parts: Mapping[int, Mapping[str, float]]) -> Load:
     """The load of a card whose metrics are given, or are its tiles' together, where every tile has one."""
     facts = dict(whole)
-    for name in _STATS.values():
+    for name, *_ in _METRICS:
         values = [part[name] for part in parts.values() if name in part]
         if name not in facts and values and len(values) == len(parts):
             facts[name] = sum(values) if name in _ADDED_UP else max(values)
@@ -201,7 +198,7 @@ def _joined(whole: Mapping[str, float], parts: Mapping[int, Mapping[str, float]]
 def _tiles_of_version_2(root: Mapping[str, Any]) -> dict[int, dict[str, float]]:
     """{"memory": {"used_mib": {"tile_0": {"current": 239.0, …}}}, "utilization": {"gpu_percent": …}, …}"""
     found: dict[int, dict[str, float]] = {}
-    for (group, name), metric in _STATS.items():
+    for metric, (group, name), _ in _METRICS:
         node = root.get(group)
         rows = node.get(name) if isinstance(node, dict) else None
         for key, row in list(rows.items())[:_MOST_TILES] if isinstance(rows, dict) else ():
@@ -231,16 +228,10 @@ def _load_of_table(text: str) -> Load:
         number = _number(value.strip().partition(";")[0])
         if bar and number is not None:
             cells.setdefault(key.strip(), number)
-    used = cells.get("GPU Memory Used (MiB)")
-    load, heat = cells.get("Average % utilization of"), cells.get("GPU Core Temperature (C)")
-    clock = cells.get("GPU Frequency (MHz)")
-    return Load(
-        memory_used=round(used * MIB) if used is not None and used > 0 else None,
-        utilization=_percent(load),
-        temperature=None if heat is None else round(heat),
-        power=cells.get("GPU Power (W)"),
-        clock=None if clock is None else round(clock),
-    )
+    facts = {metric: cells[label] for metric, _, label in _METRICS if label in cells}
+    if "MEMORY_USED" in facts:
+        facts["MEMORY_USED"] = max(0.0, facts["MEMORY_USED"] * MIB)
+    return _joined(facts, {})
 
 
 def _bytes(amount: float | None, total: int | None) -> int | None:
@@ -321,11 +312,11 @@ def overview(text: str | None) -> tuple[Row, ...] | None:
             who = Found(int(identity[1]), _text(identity[2]), function if known else None, None)
         elif facts is not None and who is not None:
             heat, power, limit = (
-                float(told[1]) if told else None
-                for told in (
-                    re.search(r"(\d{1,3})C\b", facts[1]),
-                    re.search(r"(\d{1,5}(?:\.\d+)?)W\s*/", facts[1]),
-                    re.search(r"/\s*(\d{1,5}(?:\.\d+)?)W", facts[1]),
+                _number(told[1]) if (told := re.search(pattern, facts[1])) else None
+                for pattern in (
+                    r"(\d{1,3})C\b",
+                    r"(\d{1,5}(?:\.\d+)?)W\s*/",
+                    r"/\s*(\d{1,5}(?:\.\d+)?)W",
                 )
             )
             used, total = (int(amount) * MIB if amount else None for amount in facts.group(2, 3))

@@ -17,6 +17,7 @@ from gputui.inventory.link import LinkMatrix, PeerMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoHardwareError, NoSourceError, Want
+from gputui.system.root import HERE, Root
 from gputui.vendors.nvidia.gpu import Gpu, bare, text_of, words_of
 from gputui.vendors.nvidia.patience import LITTLE_PATIENCE, PATIENCE, Part, Reader, Turn
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
 NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
 
+_FUNCTIONS = "/sys/bus/pci/devices"
 _VENDOR_ID, _DISPLAY = "0x10de", "0x03"
 """Of PCI functions in /sys: NVIDIA's, and the class of VGA and 3D controllers (pci_ids.h)."""
 
@@ -49,7 +51,7 @@ REMEDIES: dict[int, str] = {
 
 class NvmlSource:
     """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch, `ticks`
-    seconds that only grow; `sysfs` is where the kernel shows its devices. A GPU of which no call comes back
+    seconds that only grow; `root` has the kernel's files. A GPU of which no call comes back
     for `patience` seconds (None: those of patience.py) is left out until it does. `confined`: whether this
     process can open some of the devices only."""
 
@@ -57,14 +59,14 @@ class NvmlSource:
         self,
         processes: ProcessTable | None = None,
         clock: Callable[[], float] = time.time,
-        sysfs: str | os.PathLike[str] = "/sys",
+        root: Root = HERE,
         ticks: Callable[[], float] = time.monotonic,
         patience: float | None = None,
         confined: bool = False,
     ) -> None:
         self.label = ""
         self._processes = processes
-        self._clock, self._sysfs, self._ticks = clock, sysfs, ticks
+        self._clock, self._root, self._ticks = clock, root, ticks
         self._nvml: Any = None
         self._host = Host()
         self._gpus: list[Gpu] = []
@@ -82,7 +84,7 @@ class NvmlSource:
         self._order: tuple[str, ...] | None = None
         self._looked_at: frozenset[str] = frozenset()
         self._uses: dict[int, HostUse] = {}
-        self._owned: dict[str, tuple[tuple[Process, ...] | None, list[Owner]]] = {}
+        self._owned: dict[str, tuple[tuple[Process, ...], list[Owner]]] = {}
         """The processes of devices by key, with their owners, and these owners."""
 
     def open(self) -> None:
@@ -92,7 +94,7 @@ class NvmlSource:
         try:
             self._start()
         except NoSourceError as error:
-            if _shows_no_card(self._sysfs):
+            if _shows_no_card(self._root):
                 raise NoHardwareError(*error.args) from None
             raise
 
@@ -118,7 +120,10 @@ class NvmlSource:
         gpus = [] if self._refused else self._gpus[:count]
         for gpu in self._gpus[len(gpus) :]:
             gpu.close()
-        gpus += [Gpu(self._nvml, index, self._clock, self._ticks) for index in range(len(gpus), count)]
+        gpus += [
+            Gpu(self._nvml, Device(index=index, uuid=""), self._clock, self._ticks)
+            for index in range(len(gpus), count)
+        ]
         for gpu in gpus:
             gpu.renew(self._nvml)
         self._gpus, self._refused, self._order = gpus, [], None
@@ -144,19 +149,18 @@ class NvmlSource:
         if Want.NODES in want:
             self._for_each(list(self._gpus), lambda gpu: gpu.read_nodes())
         wiring = want & (Want.LINKS | Want.TOPOLOGY)
-        keys = tuple(device.key for gpu in self._gpus for device in gpu.devices)
+        keys = self._keys
         if wiring or (self._wired.links and (keys != self._wired.keys or self._wiring_is_due())):
             # Instances have come or gone, or something could not be read: the box is asked again.
             self._read_wiring(wiring or self._wired.want, keys, among)
         for gpu in self._gpus:
             gpu.keep_processes(self._processes.lives if self._processes else lambda pid: False)
-        devices = tuple(device for gpu in self._gpus for device in gpu.devices)
-        if self._wired.links and tuple(device.key for device in devices) != self._wired.keys:
+        if self._wired.links and self._keys != self._wired.keys:
             # A GPU was lost over its links, and its instances are gone with it.
-            self._read_wiring(self._wired.want, tuple(device.key for device in devices), among)
+            self._read_wiring(self._wired.want, self._keys, among)
         if Want.OWNERS in want or self._processes is not None:
             self._find_owners(want)
-            devices = tuple(device for gpu in self._gpus for device in gpu.devices)
+        devices = tuple(device for gpu in self._gpus for device in gpu.devices)
         devices = self._with_activity(devices, want, detailed)
         wired = self._wired
         return Snapshot(
@@ -169,13 +173,17 @@ class NvmlSource:
             topology=wired.topology,
         )
 
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        return tuple(device.key for gpu in self._gpus for device in gpu.devices)
+
     def _leave_out_refused(self) -> None:
         """In a confined process, without the GPUs that NVML counts and refuses (nvml.h,
         nvmlDeviceGetCount_v2): no program that we start sees them, and CUDA numbers the others only."""
         left = [gpu for gpu in self._gpus if not gpu.refused]
         if self._confined and left and len(left) < len(self._gpus) and not self._hanging:
             for place, gpu in enumerate(left):
-                gpu.count_as(place)
+                gpu.have(index=place)
             self._refused = [gpu for gpu in self._gpus if gpu.refused]
             self._gpus = left
 
@@ -225,7 +233,7 @@ class NvmlSource:
         if self._nvml is None or not self._gpus or self._is_inside:
             # (Never while a thread is inside NVML.)
             return
-        if not all(gpu.devices[0].fault for gpu in self._gpus):
+        if not all(gpu.device.fault for gpu in self._gpus):
             self._start_again = _Wait(0.0, 0.0)
         elif self._ticks() >= self._start_again.until:
             self._start_again = self._start_again.longer(self._ticks(), *_START_AGAIN)
@@ -257,7 +265,7 @@ class NvmlSource:
         if self._hanging_wiring is not None:
             return False
         wired, now = self._wired, self._ticks()
-        faults = {gpu.devices[0].key for gpu in self._gpus if gpu.devices[0].fault}
+        faults = {gpu.device.key for gpu in self._gpus if gpu.device.fault}
         back = not wired.unread <= faults and now - wired.at >= _WIRE_AGAIN[0]
         if not back and not (wired.missed and now >= self._wire_again.until):
             return False
@@ -303,33 +311,25 @@ class NvmlSource:
         """
         table = self._process_table()
         every = want & (Want.PROCESSES | Want.VERDICT) or Want.CHANGED_PROCESSES not in want
-        just_listed = {d.key for gpu in self._gpus for d in gpu.just_listed()}
-
-        def look_of(device: Device) -> Callable[[int], Owner]:
-            listed = device.key in just_listed or Want.VERDICT in want
-            if Want.OWNERS in want and (every or listed):
-                return table.owner
-            # In a list that has just been read, a pid may be another process's by now.
-            return table.still if listed else table.last
-
-        def with_owners(device: Device) -> Device:
+        owned: dict[str, tuple[tuple[Process, ...], list[Owner]]] = {}
+        for reader in (each for gpu in self._gpus for each in gpu.readers):
+            device = reader.device
             if not device.processes:
-                return device
-            look = look_of(device)
+                continue
+            listed = reader.listed or Want.VERDICT in want
+            # In a list that has just been read, a pid may be another process's by now.
+            look = table.still if listed else table.last
+            if Want.OWNERS in want and (every or listed):
+                look = table.owner
             owners = [look(process.pid) for process in device.processes]
-            before = self._owned.get(device.key)
-            if before is None or before[0] is not device.processes or before[1] != owners:
+            named, before = self._owned.get(device.key, (None, None))
+            if named is not device.processes or before != owners:
                 named = tuple(owner.named(p) for owner, p in zip(owners, device.processes, strict=True))
-                device = replace(device, processes=named)
-                self._owned[device.key] = named, owners
-            return device
-
-        for gpu in self._gpus:
-            gpu.change(with_owners)
+                reader.device = replace(device, processes=named)
+            owned[device.key] = named, owners
+        self._owned = owned
         if Want.OWNERS in want:
-            owned = [device for gpu in self._gpus for device in gpu.devices if device.processes]
-            table.forget_all_but({process.pid for device in owned for process in device.processes or ()})
-            self._owned = {device.key: self._owned[device.key] for device in owned}
+            table.forget_all_but({process.pid for named, _ in owned.values() for process in named})
 
     def _with_activity(
         self, devices: tuple[Device, ...], want: Want, among: Collection[str] | None
@@ -346,7 +346,7 @@ class NvmlSource:
             self._uses = table.uses(pids)
         if not self._looked_at:
             return devices
-        activities = {gpu.devices[0].key: gpu.activity for gpu in self._gpus}
+        activities = {gpu.device.key: gpu.activity for gpu in self._gpus}
 
         def active(process: Process, activity: Mapping[int, int] | None) -> Process:
             use = self._uses.get(process.pid)
@@ -376,15 +376,15 @@ class NvmlSource:
         """Of GPUs that are all alike the name is all that is read."""
 
         def wanted() -> list[Gpu]:
-            return [gpu for gpu in self._gpus if among is None or gpu.devices[0].key in among]
+            return [gpu for gpu in self._gpus if among is None or gpu.device.key in among]
 
         self._for_each(wanted(), lambda gpu: gpu.read_model())
-        if not one_model(gpu.devices[0] for gpu in wanted()):
+        if not one_model(gpu.device for gpu in wanted()):
             self._for_each(wanted(), lambda gpu: gpu.read_speed())
 
     def _read_order(self) -> None:
         """How CUDA numbers GPUs that are not all alike. (That does not change: CUDA is asked once.)"""
-        if one_model(gpu.devices[0] for gpu in self._gpus):
+        if one_model(gpu.device for gpu in self._gpus):
             return
         # Imported here: few boxes have several models, and subprocess alone takes milliseconds to import.
         from gputui.vendors.nvidia import device_order
@@ -392,14 +392,14 @@ class NvmlSource:
 
         if self._order is None:
             self._order = device_order.driver_order()
-        vendor = vendor_of(gpu.devices[0] for gpu in self._gpus)
-        there = {vendor.bare_uuid(gpu.devices[0].uuid): gpu for gpu in self._gpus}
+        vendor = vendor_of(gpu.device for gpu in self._gpus)
+        there = {vendor.bare_uuid(gpu.device.uuid): gpu for gpu in self._gpus}
         left_out = [gpu for uuid, gpu in there.items() if uuid not in self._order]
         if set(self._order) <= set(there) and all(gpu.handle is None for gpu in left_out):
             # (CUDA leaves out a lost GPU. Any other difference, under MPS or with MIG instances, means that
             # its numbers are not those of our list.)
             for ordinal, uuid in enumerate(self._order):
-                there[uuid].number(ordinal)
+                there[uuid].have(ordinal=ordinal)
 
     def _read_wiring(self, want: Want, keys: tuple[str, ...], among: Collection[str] | None) -> None:
         # Imported here: the first picture comes without links.
@@ -407,7 +407,7 @@ class NvmlSource:
 
         # A row for each device; only GPUs as a whole can be asked.
         rows = [gpu if place == 0 else None for gpu in self._gpus for place, _ in enumerate(gpu.devices)]
-        asked = [gpu if gpu and (among is None or gpu.devices[0].key in among) else None for gpu in rows]
+        asked = [gpu if gpu and (among is None or gpu.device.key in among) else None for gpu in rows]
         wiring, found = Wiring(self._nvml, asked), list[_Wired]()
 
         def read(wiring: Wiring) -> None:
@@ -439,7 +439,7 @@ class NvmlSource:
         topology = self._topology(wiring, rows) if whole else None
         pcie = wiring.pcie()
         # (A device that is lost has no links in the answer, and gets them when it is back.)
-        unread = frozenset(gpu.devices[0].key for gpu in self._gpus if gpu.devices[0].fault)
+        unread = frozenset(gpu.device.key for gpu in self._gpus if gpu.device.fault)
         missed = sum(gpu.missed for gpu in self._gpus) > before
         return _Wired(want, keys, links, pcie, peers, topology, missed, unread, self._ticks())
 
@@ -453,10 +453,10 @@ class NvmlSource:
         for place, gpu in enumerate(rows):
             # A MIG instance is where its GPU is, which stands before it.
             near.append(wiring.locality(place) if gpu else near[-1])
-        rdma = Rdma(self._sysfs)
-        bus_ids = [gpu.devices[0].pci_bus_id if gpu else None for gpu in rows]
+        rdma = Rdma(self._root)
+        bus_ids = [gpu.device.pci_bus_id if gpu else None for gpu in rows]
         nics, nic_links = rdma.nics(), rdma.links(bus_ids)
-        return Topology(tuple(near), nics, nic_links, between_cpus())
+        return Topology(tuple(near), nics, nic_links, between_cpus(self._root))
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,20 +514,14 @@ def _shut_down(nvml: Any) -> None:
         nvml.nvmlShutdown()
 
 
-def _shows_no_card(sysfs: str | os.PathLike[str]) -> bool:
+def _shows_no_card(root: Root) -> bool:
     """Whether the kernel lists PCI devices, and no display controller of NVIDIA's among them."""
-    from pathlib import Path
 
-    def is_card(function: Path) -> bool:
-        with contextlib.suppress(OSError, ValueError):
-            vendor, kind = ((function / name).read_text().strip() for name in ("vendor", "class"))
-            return vendor == _VENDOR_ID and kind.startswith(_DISPLAY)
-        return False
+    def is_card(function: str) -> bool:
+        vendor, kind = (root.text(f"{_FUNCTIONS}/{function}/{name}") or "" for name in ("vendor", "class"))
+        return vendor == _VENDOR_ID and kind.startswith(_DISPLAY)
 
-    try:
-        functions = list((Path(sysfs) / "bus" / "pci" / "devices").iterdir())
-    except OSError:
-        return False
+    functions = root.names(_FUNCTIONS)
     return bool(functions) and not any(map(is_card, functions))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gputui.inventory.link import SELF, LinkMatrix, PeerMatrix
+from gputui.inventory.link import LinkMatrix, PeerMatrix, each_pair
 from gputui.vendors.nvidia.gpu import (
     FUNCTION_NOT_FOUND,
     INVALID_ARGUMENT,
@@ -25,8 +25,8 @@ from gputui.vendors.nvidia.links import UNREADABLE_BUS_ID, NvLinks, matrix, pcie
 if TYPE_CHECKING:
     from gputui.inventory.topology import Locality
 
-_CPU_WORDS = 128
-"""64-bit words of CPUs that are asked for: 8192, the most that Linux is built for."""
+_CPU_WORDS, _NODE_WORDS = 128, 4
+"""64-bit words of CPUs that are asked for, 8192, the most that Linux is built for; and of NUMA nodes."""
 
 _READ, _NVLINK = 0, 2
 """nvmlGpuP2PCapsIndex_t. Written out: nvidia-ml-py has a tuple for the first of them."""
@@ -82,8 +82,7 @@ class Wiring:
 
     def unknown(self) -> tuple[tuple[str | None, ...], ...]:
         """A matrix in which nothing is known; asks nothing."""
-        places = range(len(self._gpus))
-        return tuple(tuple(SELF if i == j else None for j in places) for i in places)
+        return each_pair(len(self._gpus), lambda i, j: None)
 
     def _go_on(self) -> None:
         """Before each call, and before a GPU is marked. Raises LeftBehindError."""
@@ -118,26 +117,21 @@ class Wiring:
         from gputui.inventory.topology import Locality
 
         gpu, ends = self._gpus[place], self._ends[place]
-        if gpu is None or gpu.handle is None or gpu.devices[0].fault:
+        if gpu is None or gpu.handle is None or gpu.device.fault:
             return Locality()
         self._go_on()
-        nvml = self._nvml
-        switched = None if ends is None else ends.switched
+        nvml, ask = self._nvml, gpu.ask_in_passing
+        scope = nvml.NVML_AFFINITY_SCOPE_NODE
         try:
+            near = ask(nvml.nvmlDeviceGetCpuAffinityWithinScope, gpu.handle, _CPU_WORDS, scope)
+            memory = ask(nvml.nvmlDeviceGetMemoryAffinity, gpu.handle, _NODE_WORDS, scope)
             return Locality(
-                cpus=bits_set(
-                    gpu.ask_in_passing(
-                        nvml.nvmlDeviceGetCpuAffinityWithinScope,
-                        gpu.handle,
-                        _CPU_WORDS,
-                        nvml.NVML_AFFINITY_SCOPE_NODE,
-                    )
-                ),
-                memory_nodes=gpu.memory_nodes(),
+                cpus=None if near is None else bits_set(near),
+                memory_nodes=None if memory is None else bits_set(memory),
                 own_node=_own_node(nvml, gpu),
-                switched=switched,
-                pcie_generation=gpu.ask_in_passing(nvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu.handle),
-                pcie_width=gpu.ask_in_passing(nvml.nvmlDeviceGetMaxPcieLinkWidth, gpu.handle),
+                switched=None if ends is None else ends.switched,
+                pcie_generation=ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu.handle),
+                pcie_width=ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, gpu.handle),
             )
         except GoneError as gone:
             self._go_on()
@@ -145,13 +139,8 @@ class Wiring:
             return Locality()
 
     def _each_pair(self, fact: Any) -> tuple[tuple[str | None, ...], ...]:
-        known = [ends is not None for ends in self._ends]
-        return tuple(
-            tuple(
-                SELF if i == j else fact(i, j) if known[i] and known[j] else None for j in range(len(known))
-            )
-            for i in range(len(known))
-        )
+        ends = self._ends
+        return each_pair(len(ends), lambda i, j: None if ends[i] is None or ends[j] is None else fact(i, j))
 
     def _pair(self, function: Any, i: int, j: int, *more: Any) -> Any:
         self._go_on()
@@ -177,7 +166,7 @@ class Wiring:
 
     def _nvlinks(self, gpu: Gpu) -> NvLinks | None:
         """One GPU's NVLinks, None when it cannot be asked."""
-        device = gpu.devices[0]
+        device = gpu.device
         if gpu.handle is None or device.fault or device.parent:
             return None
         try:
@@ -191,16 +180,14 @@ class Wiring:
         """By which the other ends of its links name it; "" where it cannot be read."""
         if gpu not in self._buses:
             self._go_on()
-            known = gpu.devices[0].pci_bus_id
-            asked = self._nvml.nvmlDeviceGetPciInfo
+            found = gpu.device.pci_bus_id
             try:
-                pci = None if known or gpu.handle is None else gpu.ask_in_passing(asked, gpu.handle)
+                found = gpu.fact("pci_bus_id") if gpu.handle is not None else found
             except GoneError as gone:
                 # This one: it may be another GPU's links that are looked at.
                 self._go_on()
                 gpu.lose(gone)
-                pci = None
-            self._buses[gpu] = known or ("" if pci is None else bus_id(pci))
+            self._buses[gpu] = found or ""
         return self._buses[gpu]
 
     def _links_of(self, gpu: Gpu) -> NvLinks:
@@ -223,10 +210,7 @@ class Wiring:
 
     def _most_links(self, gpu: Gpu) -> int:
         """How many links to ask about where the driver does not tell: 40 calls in vain are too many."""
-        found = gpu.devices[0].compute_capability
-        if found is None:
-            pair = gpu.ask_in_passing(self._nvml.nvmlDeviceGetCudaComputeCapability, gpu.handle)
-            found = "{}.{}".format(*pair) if pair else None
+        found = gpu.fact("compute_capability")
         if found is None or tuple(map(int, found.split("."))) > _NEWEST_KNOWN:
             return int(self._nvml.NVML_NVLINK_MAX_LINKS)
         return _MOST_LINKS.get(found, 0)

@@ -1,8 +1,10 @@
-"""A job: a launch that runs detached from whoever started it; what its record says, and its state."""
+"""A job: a launch that runs detached from whoever started it; its state, what its record says."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal as signals
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -53,6 +55,12 @@ class JobDevice:
     uuid: Words
     name: Words | None
 
+    @property
+    def label(self) -> str:
+        """How it is called where its box is not known."""
+        # (The index of a MIG instance is one within its GPU.)
+        return self.uuid[:9] if self.uuid.startswith("MIG-") else str(self.index)
+
 
 Step = Literal["directory", "confinement", "program"]
 STEPS: tuple[Step, ...] = ("directory", "confinement", "program")
@@ -67,15 +75,21 @@ class Trouble:
     errno: int
 
 
+NOWHERE = Path(os.devnull)
+"""The folder of a job whose record is not on this machine: there is nothing in it."""
+UNKNOWN_SCOPE = PidScope("", None, None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job at the moment its record was read. Times are seconds since the epoch; None is "not known".
+    """A job as its record was read, as another box tells of it, or as a simulated box has it. All texts are
+    untrusted. Times are seconds since the epoch; None is "not known".
 
     line        the launch as it was shown
     changes     the launch's environment changes; what the rest of the environment was, is not kept
     starter     the process that started it, which may be long gone
     supervisor, command   its processes; None before they are there
-    created     when the record was made;  started: its command;  ended: its command
+    created     when the record was made, 0 for not known;  started: its command;  ended: its command
     status      the command's exit status; None also where a signal ended it
     signal      the signal that ended it
     why         why gputui itself stopped it, None where a person did;
@@ -90,21 +104,27 @@ class Job:
     confined    whether it can open its own devices only
     waits       how many devices it had to wait for, None for a job that had its devices at once;  taken: when
                 it got them (then `devices`, `line` and `changes` are what they are since)
+
+    What no record has:
+
+    box         the other box that it is a job of, as ssh calls it; None for this one
+    tail        the last lines of its log, the last one last, without escape sequences
+    peak_memory bytes: the most that its processes had on any one device while somebody watched
     """
 
     id: str
-    folder: Path
-    name: Words | None
-    line: Words
-    argv: tuple[Words, ...]
-    changes: tuple[tuple[Words, Words | None], ...]
-    directory: Words | None
-    devices: tuple[JobDevice, ...]
-    launcher: Words
-    user: Words
-    scope: PidScope
-    starter: Identity
-    created: Epoch
+    folder: Path = NOWHERE
+    name: Words | None = None
+    line: Words = ""
+    argv: tuple[Words, ...] = ()
+    changes: tuple[tuple[Words, Words | None], ...] = ()
+    directory: Words | None = None
+    devices: tuple[JobDevice, ...] = ()
+    launcher: Words = ""
+    user: Words = ""
+    scope: PidScope = UNKNOWN_SCOPE
+    starter: Identity | None = None
+    created: Epoch = 0.0
     supervisor: Identity | None = None
     command: Identity | None = None
     started: Epoch | None = None
@@ -123,7 +143,15 @@ class Job:
     confined: bool = False
     waits: int | None = None
     taken: Epoch | None = None
-    state: State
+    state: str
+    box: str | None = None
+    tail: tuple[str, ...] = ()
+    peak_memory: int | None = None
+
+    @property
+    def address(self) -> str:
+        """Its id, of a job of another box BOX:ID: as `gputui jobs` takes it."""
+        return self.id if self.box is None else f"{self.box}:{self.id}"
 
     @property
     def log(self) -> Path:
@@ -134,6 +162,16 @@ class Job:
     def over(self) -> bool:
         """Whether it has ended, however."""
         return self.state in ENDED
+
+    @property
+    def in_line_for(self) -> int | None:
+        """How many devices it waits for, None where it does not, or not any more."""
+        return self.waits if self.taken is None else None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """`Device.key` of the devices that it has, in its order; () while it waits."""
+        return () if self.in_line_for is not None else tuple(device.uuid for device in self.devices)
 
     @property
     def began(self) -> float | None:
@@ -149,6 +187,22 @@ class Job:
     def title(self) -> str:
         """How it is called where there is room for a few words: its name, else its command."""
         return self.name or shlex.join(self.argv)
+
+    @property
+    def last_line(self) -> str | None:
+        """The last line of its log."""
+        return self.tail[-1] if self.tail else None
+
+
+def how_it_failed(status: int, signal: int | None) -> str:
+    """ "status 1", or "ended by SIGKILL" of what a signal has ended."""
+    return f"status {status}" if signal is None else f"ended by {signal_name(signal)}"
+
+
+def signal_name(number: int) -> str:
+    """A signal by its name, "SIGTERM"; "signal 34" for one without a name."""
+    names = {known.value: known.name for known in signals.Signals}
+    return names.get(number, f"signal {number}")
 
 
 LOG, GIVEN, STARTED, FINISHED, STOP = "log", "job.json", "started.json", "ended.json", "stop"

@@ -1,0 +1,47 @@
+"""Columns: what is shown of a subject (jobs, those in line, claims, nodes …), one list for each subject.
+
+The command line prints a table of some of them, the screen paints them. A tone says what a text means; the
+screen has a style for each, a terminal that gets a printed table none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.text_table import aligned, cut
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """One fact of each row. All texts are printable.
+
+    name   stands above it where a table has a heading
+    text   the fact, for people: "–" for what is not known, "" where there is nothing to say
+    tone   a style of the screen ("strong", "dim", "warn", …), "" for plain
+    right  whether numbers are aligned at the right
+    least, most   cells that the screen gives it
+    optional      whether the screen leaves it out where no row has the fact
+    """
+
+    name: str
+    text: Callable[[T], str]
+    tone: str | Callable[[T], str] = ""
+    right: bool = False
+    least: int = 0
+    most: int = 1000
+    optional: bool = False
+
+    def tone_of(self, row: T) -> str:
+        """The tone of this fact of a row."""
+        return self.tone if isinstance(self.tone, str) else self.tone(row)
+
+
+def printed(columns: Sequence[Column[T]], rows: Sequence[T], width: int | None = None) -> list[str]:
+    """The names of the columns, and a line a row, cut at `width`; None for as long as they are."""
+    cells = [[column.name for column in columns], *([c.text(row) for c in columns] for row in rows)]
+    right = [place for place, column in enumerate(columns) if column.right]
+    return [cut(line, width) for line in aligned(cells, right)]

@@ -1,0 +1,137 @@
+"""What is shown of jobs wherever they are listed: on the command line, on the pages, in the panel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from gputui.choosing.queue_outlook import wants
+from gputui.inventory.columns import Column
+from gputui.inventory.formatting import UNKNOWN, duration, printable, size
+from gputui.inventory.job import Job, signal_name
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.text_table import cut
+from gputui.launching.quoting import quote
+
+SIGNS: dict[str, tuple[str, str]] = {
+    "starting": ("…", "dim"),
+    "waiting": ("◷", "warn"),
+    "running": ("▶", "free"),
+    "done": ("✓", "dim"),
+    "failed": ("✕", "lost"),
+    "stopped": ("■", "warn"),
+    "ended": ("?", "unknown"),
+    "elsewhere": ("↗", "dim"),
+}
+"""A glyph and a tone for each state; the word stands beside it."""
+_WIDEST_BOX = 20
+_LONGEST_TITLE = 40
+
+
+def job_columns(
+    names: str,
+    now: float,
+    snapshot: Snapshot | None = None,
+    uses: Mapping[str, str] = MappingProxyType({}),
+) -> list[Column[Job]]:
+    """The columns with these names, separated by spaces. `now` is seconds since the epoch.
+
+    snapshot  this box with its queue, as far as it is known: how devices are called, what is waited for
+    uses      by the id of a job: that it runs on other devices than it has claimed, `claimed_and_runs_on`
+    """
+
+    def use(job: Job) -> str:
+        return uses.get(job.id, "") if job.box is None else ""
+
+    every: dict[str, Column[Job]] = {
+        "id": Column("ID", _address, "strong"),
+        "name": Column("NAME", lambda job: printable(job.name or UNKNOWN)),
+        "devices": Column("DEVICES", lambda job: on_devices(job, snapshot).removeprefix("GPU ")),
+        "on": Column("DEVICES", lambda job: on_devices(job, snapshot), most=16),
+        "state": Column("STATE", lambda job: job.state),
+        "status": Column("STATUS", status_text),
+        "outcome": Column("STATE", _outcome, lambda job: SIGNS.get(job.state, ("?", "unknown"))[1]),
+        "ran": Column("RAN", lambda job: how_long(job, now), "dim", right=True),
+        "ended": Column(
+            "ENDED", lambda job: UNKNOWN if job.ended is None else f"{duration(now - job.ended)} ago"
+        ),
+        "peak": Column(
+            "PEAK", lambda job: "" if job.peak_memory is None else f"peak {size(job.peak_memory)}", "dim"
+        ),
+        "use": Column("USE", use, "warn"),
+        "command": Column(
+            "COMMAND",
+            lambda job: " ".join([f"({use(job)})"] * bool(use(job)) + [*_note(job), *map(quote, job.argv)]),
+        ),
+        "title": Column("NAME", lambda job: printable(job.title), most=_LONGEST_TITLE),
+        "log": Column("LOG", lambda job: printable(job.last_line or ""), "dim"),
+    }
+    return [every[name] for name in names.split()]
+
+
+def _address(job: Job) -> str:
+    return job.address if job.box is None else f"{cut(job.box, _WIDEST_BOX)}:{job.id}"
+
+
+def on_devices(job: Job, snapshot: Snapshot | None) -> str:
+    """What a job runs on, or waits for: "GPU 4,5", "for 2 GPUs", "for GPU 4,5", "CPU"."""
+    count = job.in_line_for
+    if count is not None:
+        line = next((w for w in snapshot.waiters if w.ours and w.job == job.id), None) if snapshot else None
+        if line is not None and line.devices is not None:
+            return f"for {wants(line, snapshot)}"
+        return f"for {count} GPU" + ("s" if count > 1 else "")
+    if job.state == "waiting":
+        return "in line"
+    return f"GPU {','.join(labels_of(job, snapshot))}" if job.devices else "CPU"
+
+
+def labels_of(job: Job, snapshot: Snapshot | None) -> list[str]:
+    """How its devices are called here; those that are not of this box as its record calls them."""
+    there = snapshot.by_key if snapshot and job.box is None else {}
+    return [
+        snapshot.label(there[device.uuid]) if snapshot and device.uuid in there else printable(device.label)
+        for device in job.devices
+    ]
+
+
+def status_text(job: Job) -> str:
+    """ "0", "127", "SIGTERM"; "?" of a job whose end is not known, "–" before the end."""
+    if job.signal is not None:
+        return signal_name(job.signal)
+    if job.status is not None:
+        return str(job.status)
+    return "?" if job.over else UNKNOWN
+
+
+def _outcome(job: Job) -> str:
+    """The state, in place of "failed" how; with its sign."""
+    words = job.state
+    if job.state == "failed" and (job.signal, job.status) != (None, None):
+        words = status_text(job) if job.signal is not None else f"status {job.status}"
+    return f"{SIGNS.get(job.state, ('?', ''))[0]} {words}"
+
+
+def how_long(job: Job, now: float) -> str:
+    """How long it has run, or ran; one that waits: has waited."""
+    begin = job.created if job.in_line_for is not None else job.began or job.created
+    end = job.ended if job.over else now
+    return UNKNOWN if end is None or not begin else duration(end - begin)
+
+
+def reason_of(job: Job) -> str | None:
+    """Why it could not be started, or was stopped, None where nobody decided that but a person."""
+    # (Only a job that could not be started has one.)
+    from gputui.jobs.start import why_not
+
+    return why_not(job.trouble, job) if job.trouble is not None else job.why
+
+
+def _note(job: Job) -> list[str]:
+    """What else is to be said of a job, before its command."""
+    reason = reason_of(job)
+    if reason is not None:
+        return [f"({printable(reason)})"]
+    if job.state == "elsewhere":
+        return [f"(on {printable(job.scope.host)})"]
+    return [f"({job.left} of its processes went on)"] if job.left else []
