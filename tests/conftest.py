@@ -67,8 +67,10 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """How many workers `-n auto` means."""
+def pytest_xdist_auto_num_workers() -> int | None:
+    """How many workers `-n auto` means, where the environment does not say."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     return _WORKERS_A_CORE * len(usable)
 
