@@ -940,6 +940,14 @@ def test_a_place_that_root_has_set_up_is_filled_by_nobody_else(
     assert status == 4 and "--setup" in err, "root has made none for itself"
 
 
+def _enter_mounts() -> None:
+    """Have mounts of our own from now on. As root."""
+    library = ctypes.CDLL(None, use_errno=True)
+    private = 1 << 14 | 1 << 18  # MS_REC | MS_PRIVATE
+    if library.unshare(0x20000) or library.mount(None, b"/", None, private, None):
+        raise OSError(ctypes.get_errno(), "no mounts of our own")
+
+
 def test_nobody_outside_fills_anything_for_who_has_no_number_in_a_container(
     box: Box, users: Users, set_up: Path
 ) -> None:
@@ -965,6 +973,40 @@ def test_nobody_outside_fills_anything_for_who_has_no_number_in_a_container(
     assert status == 0, inside.err
 
 
+def test_a_container_that_lacks_the_mount_of_a_user_starts_nothing_beside_his_claims(
+    box: Box, users: Users, set_up: Path
+) -> None:
+    """One that was there before root has set up a user sees an empty folder of root's."""
+    place = set_up / users.names[users.bob]
+
+    def work() -> int:
+        _enter_mounts()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "none", box.claims_folder], check=True)
+        subprocess.run(["umount", place], check=True)
+        os.setuid(users.ana)
+        return main(("run", "-q", "--gpus", "2", "--", "true"))
+
+    box.hold(2, uid=users.bob)
+    inside = box.fork(work)
+    assert inside.end() == 4 and str(place) in inside.err, inside.err
+
+
+def test_root_claims_nothing_where_a_user_s_claims_will_be_mounted(
+    box: Box, users: Users, set_up: Path
+) -> None:
+    place = set_up / users.names[users.bob]
+    subprocess.run(["umount", place], check=True)
+    status, _, err = box.call("run", "-q", "-n", "1", "--", "true")
+    assert status == 4 and str(place) in err and list(place.iterdir()) == []
+
+
+def test_the_name_of_a_user_is_no_format(box: Box, users: Users, set_up: Path) -> None:
+    """Universities have users who are called by their number."""
+    (set_up / "20231234").mkdir(mode=0o755)
+    os.chown(set_up / "20231234", users.bob, users.bob)
+    assert box.call("run", "-q", "-n", "8", "--", "true", uid=users.ana) == (0, "", "")
+
+
 def _link(place: Path) -> None:
     place.symlink_to("/etc")
 
@@ -986,6 +1028,26 @@ def test_nothing_that_was_there_before_keeps_root_from_setting_up(
         assert status == 0 and place.is_mount() and place.stat().st_uid == users.ana, err
     finally:
         subprocess.run(["umount", place], capture_output=True, check=False)
+
+
+def test_root_unmounts_nothing_that_a_link_leads_to(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made while everybody could write there, by somebody whom the system does not know (a container's)."""
+    base, disk = box.folder / "run", box.folder / "disk"
+    monkeypatch.setattr(folders, "ADMINISTRATED", str(base))
+    base.mkdir()
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "none", disk], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    (base / "link").symlink_to(disk)
+    os.lchown(base / "link", 2**30 + 7, 2**30 + 7)
+    try:
+        status, _, err = box.call("claims", "--setup", users.names[users.ana])
+        assert status == 0 and disk.is_mount(), err
+    finally:
+        for place in (disk, base / users.names[users.ana]):
+            subprocess.run(["umount", place], capture_output=True, check=False)
 
 
 def _own_older_folder(box: Box, uid: int, shut_out: int | None = None) -> Path:

@@ -38,7 +38,7 @@ from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.typed_json import DocumentError
 from gputui.jobs.experiments.log_figures import read_figures
 from gputui.jobs.last_lines import lines_in
-from gputui.jobs.of_boxes import LogEnd, jobs_told
+from gputui.jobs.of_boxes import jobs_told
 from gputui.jobs.process_tree import here
 from gputui.planning.box import box_of
 from gputui.planning.document import to_document
@@ -60,6 +60,7 @@ from gputui.system.namespaces import pid_namespace
 from gputui.system.record_locks import END, lock
 from gputui.system.users import user_name
 from gputui.tui.views import box_jobs
+from gputui.tui.views import jobs as jobs_view
 from gputui.vendors.nvidia.vendor import VENDOR
 
 
@@ -281,7 +282,7 @@ def _jobs(files: tuple[bytes, bytes, bytes]) -> None:
             if data:
                 (job / name).write_bytes(data)
         (job / "log").write_bytes(b"\x1b[2Jlog\n")
-        with mock.patch.object(jobs_cli, "_box", lambda jobs: None):
+        with mock.patch.object(jobs_cli, "_box", lambda jobs: Snapshot(Host(), 0.0, ())):
             for words in ((), ("--json",), ("show", "k3f9"), ("show", "k3f9", "--command")):
                 call("jobs", *words)
             call("jobs", "log", "k3f9")
@@ -678,11 +679,13 @@ def _jobs_of_box(given: tuple[bytes, bytes]) -> None:
     now = 1_750_000_000.0
     told = jobs_told(Answer("gpu1", 0, given[0], "", None, "run"), now)
     assert (told.jobs is None) == (told.error is not None) and (told.error is None or plain(told.error))
-    shown = [row.line for row in box_jobs.job_rows([told], now, 80)] + box_jobs.box_lines(told, 80)
+    shown = box_jobs.job_rows([told], now, 80) + box_jobs.box_lines(told, 80)
+    assert len(box_jobs.row_keys([told])) == len(box_jobs.job_rows([told], now, 80))
     for job in told.jobs or ():
         assert job.id.isalnum()
-        shown += box_jobs.facts_lines(job, now, 80)
-        shown += box_jobs.log_lines(job, LogEnd(job.address, lines_in(given[1])), 80, 10)
+        shown += jobs_view.facts_of(job, now, 80)
+        pieces = jobs_view.pieces_of(lines_in(given[1]), 80)
+        shown += jobs_view.log(pieces, 10, 0)[0]
     assert all(plain(text) for line in shown for text, _ in line)
 
 

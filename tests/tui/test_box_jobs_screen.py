@@ -11,8 +11,8 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.of_boxes import BoxJobs, JobsOfBoxes, LogEnd
 from gputui.launching.launch import Launch
 from gputui.sources.hosts.ssh import Way
-from gputui.tui.controllers import box_jobs
-from gputui.tui.controllers.box_jobs import BoxJobsController
+from gputui.tui.controllers import boxes as box_calls
+from gputui.tui.controllers.boxes import BoxCalls
 from gputui.tui.screens.box_jobs import BoxJobsScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.page import page_keys
@@ -55,7 +55,6 @@ def job(box: str, id: str, state: str = "running", title: str = "train", **more:
         "line": f"torchrun {title}.py",
         "directory": "/home/ana/x",
         "started": OPENED - 600,
-        "ended": ended,
     }
     devices = () if state == "waiting" else tuple(JobDevice(n, f"GPU-{n}", None) for n in range(2))
     return Job(box=box, id=id, name=title, state=state, devices=devices, ended=ended, **{**given, **more})  # type: ignore[arg-type]
@@ -74,7 +73,7 @@ BOXES = (
 
 def opened(s: Session, *states: BoxJobs) -> Told:
     told = Told(*states)
-    controller = BoxJobsController(s.main, s.main.launch, dict(s.main.app_state.environ))
+    controller = BoxCalls(s.main, s.main.launch, dict(s.main.app_state.environ))
     s.main.open(BoxJobsScreen(s.main, told, controller))
     return told
 
@@ -169,7 +168,7 @@ async def test_a_job_is_stopped_by_a_key_that_is_pressed_twice(monkeypatch: pyte
         stopped.append(name)
         return "gone: no such\x1b job", False
 
-    monkeypatch.setattr(box_jobs, "stop_there", stop)
+    monkeypatch.setattr(box_calls, "stop_there", stop)
     async with session("idle") as s:
         told = opened(s, *BOXES)
         await s.press("S", "down", "S")

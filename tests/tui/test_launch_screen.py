@@ -284,7 +284,7 @@ def test_a_row_of_a_launch_tells_the_launcher_that_was_given() -> None:
         PastLaunch(LaunchOptions(("python", "train.py", "20"), launcher=launcher), 2, NOW)
         for launcher in ("torchrun", "auto")
     ]
-    given, recognised = ("".join(text for text, _ in line) for line in remembered(known, 80, NOW)[0])
+    given, recognised = ("".join(text for text, _ in line) for line in remembered(known, 80, NOW))
     assert "torchrun" in given and "python train.py 20" in given
     assert "auto" not in recognised
 

@@ -62,7 +62,7 @@ def test_a_limit_that_somebody_has_set_is_the_total(tmp_path: Path) -> None:
 
 def test_a_missing_key_is_unknown() -> None:
     text = TEXT.replace('"Device Utilization %"=7,', "").replace(',"In use system memory"=440401920', "")
-    assert (ioreg.utilization(text), ioreg.memory_used(text)) == (None, None)
+    assert not ioreg.facts(text).keys() & {"utilization", "memory_used"}
 
 
 def test_without_a_load_it_is_not_free(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import signal
 import sys
@@ -32,6 +33,15 @@ def _running(box: Box, *words: str) -> Forked:
     until(lambda: job.over or job.out.endswith("\n"))
     assert not job.over, job.err
     return job
+
+
+def test_users_are_set_up_by_name_or_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name may be digits, and digits of another script are no number."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1)
+    monkeypatch.setattr(pwd, "getpwnam", {"7": pwd.getpwuid(0)}.__getitem__)
+    assert main(("claims", "--setup", "7")) == main(("claims", "--setup", "0")) == 0
+    for none in ("²", "x", "-1", "9" * 30):
+        assert main(("claims", "--setup", none)) == 2
 
 
 # becoming the command

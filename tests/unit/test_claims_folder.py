@@ -104,6 +104,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
         each.mkdir()
         each.chmod(0o1777)
     monkeypatch.setattr(folder, "ADMINISTRATED", str(found[0]))
+    # (As root's own, a folder there counts only if it is mounted.)
+    monkeypatch.setattr(os.path, "ismount", lambda place: Path(place).parent == found[0])
     monkeypatch.setattr(folder, "STICKY", tuple(map(str, found[1:])))
     monkeypatch.setattr(folder, "FALLBACKS", tuple(str(each / "gputui-claims") for each in found[1:]))
     return found

@@ -22,10 +22,13 @@ from hypothesis import strategies as st
 
 from gputui.inventory.device import Device
 from gputui.launching.compose import compose
-from gputui.launching.exports import ExportError, ExportOptions
+from gputui.launching.container_command import read_container
+from gputui.launching.exports import DEFAULT, ExportError, ExportOptions
 from gputui.launching.exports.docker import docker_notes, to_docker
+from gputui.launching.host_environment import ThisHost
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.wrappers import unwrap
 from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import gpu, instance
 from unit.docker_daemon import Daemon, daemon
@@ -45,7 +48,16 @@ def _launch(
     more: Changes = (),
     directory: str | None = None,
 ) -> Launch:
-    return Launch(argv, (*VENDOR.visibility.changes(devices), *more), directory, devices=devices)
+    """A launch for these devices; of a container that is typed, as it is composed for them."""
+    if read_container(unwrap(argv)[1]) is None:
+        return Launch(argv, (*VENDOR.visibility.changes(devices), *more), directory, devices=devices)
+    launch = compose(devices, LaunchOptions(argv, directory=directory), {}, ThisHost())
+    return replace(launch, changes=(*launch.changes, *more))
+
+
+def _notes(launch: Launch, options: ExportOptions = DEFAULT) -> tuple[str, ...]:
+    """What is said of a launch and of its export."""
+    return (*docker_notes(launch, options), *launch.warnings, *launch.remarks)
 
 
 TEXTS = [word for word in HOSTILE if is_text(word)]
@@ -271,12 +283,12 @@ def test_the_entrypoint_that_is_named_is_the_command() -> None:
 
 def test_a_variable_of_the_container_counts_for_the_launcher_inside() -> None:
     launch = _launch("docker", "run", "-e", "PET_NPROC_PER_NODE=3", "image", "torchrun", "t.py")
-    assert any("PET_NPROC_PER_NODE" in note for note in docker_notes(launch))
+    assert any("PET_NPROC_PER_NODE" in note for note in _notes(launch))
 
 
 def test_a_count_that_is_not_that_of_the_devices_is_said() -> None:
     launch = _launch("docker", "run", "image", "torchrun", "--nproc-per-node=4", "t.py")
-    assert any("4" in note and "2 devices" in note for note in docker_notes(launch))
+    assert any("4" in note and "2 devices" in note for note in _notes(launch))
 
 
 def test_the_devices_win_over_those_that_a_launcher_inside_names() -> None:
@@ -284,7 +296,7 @@ def test_the_devices_win_over_those_that_a_launcher_inside_names() -> None:
         launch = _launch("docker", "run", "image", "deepspeed", *options, "t.py", devices=(gpu(3), gpu(5)))
         told = shlex.split(to_docker(launch))
         assert "--include=localhost:0,1" in told and options[1] not in told
-        assert any(options[0] in note for note in docker_notes(launch))
+        assert any(options[0] in note for note in _notes(launch))
     with pytest.raises(ExportError, match="--num_nodes"):
         to_docker(_launch("docker", "run", "image", "deepspeed", "--num_nodes", "2", "t.py"))
 
@@ -397,7 +409,7 @@ UUIDS = f"{TWO.uuid},{ZERO.uuid}"
 def test_devices_that_the_command_names_give_way(option: tuple[str, ...], engine: str) -> None:
     plain = to_docker(_launch(engine, "run", "-v", "/a:/b", "image", "x"))
     assert to_docker(_launch(engine, "run", *option, "-v", "/a:/b", "image", "x")) == plain
-    said = " ".join(docker_notes(_launch(engine, "run", *option, "image", "x")))
+    said = " ".join(_notes(_launch(engine, "run", *option, "image", "x")))
     assert ("the selected devices" in said) == (UUIDS not in "".join(option)), (
         "the same in the same words is nothing to say"
     )
@@ -417,7 +429,7 @@ def test_the_capabilities_that_were_asked_for_stay(value: str, capabilities: str
     gpus = words[words.index("--gpus") + 1]
     assert sorted(next(csv.reader([gpus]))) == sorted([f"device={UUIDS}", f"capabilities={capabilities}"])
     again = _launch(*words)
-    assert to_docker(again) == line and not any("gives way" in note for note in docker_notes(again))
+    assert to_docker(again) == line and not any("gives way" in note for note in _notes(again))
 
 
 @needs_docker
@@ -443,9 +455,9 @@ def test_a_letter_that_goes_leaves_the_others_of_its_word() -> None:
     ],
     ids=" ".join,
 )
-def test_a_list_of_others_for_the_program_inside_is_refused(option: tuple[str, ...]) -> None:
-    with pytest.raises(ExportError, match="already"):
-        to_docker(_launch("docker", "run", "--rm", *option, "image", "x"))
+def test_a_list_of_others_for_the_program_inside_gives_way(option: tuple[str, ...]) -> None:
+    told = shlex.split(to_docker(_launch("docker", "run", "--rm", *option, "image", "x")))
+    assert option[-1] not in told and told.count("--gpus") == 1
 
 
 REFUSED = [
@@ -467,9 +479,9 @@ def test_what_docker_cannot_be_told_is_refused(launch: Launch, options: ExportOp
 
 
 def test_what_is_added_is_said() -> None:
-    told = " ".join(docker_notes(_launch("x"), ExportOptions()))
+    told = " ".join(_notes(_launch("x"), ExportOptions()))
     assert "IMAGE" in told and "--ipc=host" in told
-    assert docker_notes(_launch("x", devices=(ZERO,)), PYTORCH) == ()
+    assert _notes(_launch("x", devices=(ZERO,)), PYTORCH) == ()
 
 
 # The real client.

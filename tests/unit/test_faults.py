@@ -73,7 +73,7 @@ def test_the_links_of_a_gpu_that_was_lost_are_back_soon_after_it(desk: Desk) -> 
     links = desk.driver.show_box(BOXES["rtx3090"]).links
     desk.driver.error("*", 15, 1)
     for _ in range(600):
-        assert desk.read(WIRED if not desk.source._wired.links else PLAIN).links[0][1] is None
+        assert desk.read(WIRED if not desk.source._wired.parts else PLAIN).links[0][1] is None
     desk.driver.heal()
     desk.read(PLAIN)
     assert desk.read(PLAIN).links == links

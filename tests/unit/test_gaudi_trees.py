@@ -66,6 +66,14 @@ def test_a_box_written_as_files_is_read_as_the_simulated_one(
     assert set(states.values()) == {"free", "busy"}
 
 
+def test_links_stay_known_when_a_later_reading_does_not_ask_for_them(tmp_path: Path) -> None:
+    gaudi_trees.write(tmp_path, GAUDI)
+    opened = source(tmp_path)
+    first, later = opened.read(), opened.read(Want.LOAD)
+    assert later.pcie == first.pcie != ()
+    assert (later.links, later.topology) == (first.links, first.topology)
+
+
 @pytest.mark.parametrize("elapsed", [0.0, 30.0])
 def test_the_short_reading_of_pick_comes_to_the_same_choice(tmp_path: Path, elapsed: float) -> None:
     truth = gaudi_trees.write(tmp_path, GAUDI, elapsed)

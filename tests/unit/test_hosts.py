@@ -270,6 +270,25 @@ def test_copies_that_nothing_uses_any_more_go_when_another_is_sent(
     assert (cache / sent_core.digest() / "start.py").stat().st_mtime > time.time() - 3600
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts another user's process")
+def test_no_command_line_of_another_user_is_read_where_gputui_is_sent(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str
+) -> None:
+    """Its owner may have made it gigabytes long; and with it he would keep a copy there for ever."""
+    name = fresh(boxes, "neighbour")
+    home = boxes.add(name, idle, gputui=False, path=no_packages)
+    old = home / ".cache" / "gputui" / ("3" * 16)
+    old.mkdir(parents=True)
+    (old / "start.py").touch()
+    os.utime(old / "start.py", (1, 1))
+    with subprocess.Popen(
+        ["sh", "-c", "read x", str(old)], stdin=subprocess.PIPE, user=65534, group=65534, cwd="/"
+    ) as neighbour:
+        assert len(entry(call, name)["devices"]) == 2
+        neighbour.communicate()
+    assert not old.exists()
+
+
 def test_what_is_sent_needs_no_package_and_reads_settings_on_every_python(tmp_path: Path) -> None:
     zipfile.ZipFile(io.BytesIO(sent_core.zipped())).extractall(tmp_path)
     look = (

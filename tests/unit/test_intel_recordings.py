@@ -135,4 +135,3 @@ def test_version_2_tells_the_size_of_the_memory() -> None:
     (wanted,) = expected(case)["devices"]
     facts = xpu_smi.properties(answer(case, "discovery_d.txt"))
     assert xpu_smi.memory_total(facts) == wanted["memory_total"]
-    assert facts["device_name"] in wanted["name_any_of"]

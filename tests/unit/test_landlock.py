@@ -32,6 +32,12 @@ def opens(path, mode="r+b"):
         return 0
     except OSError as error:
         return error.errno
+def makes(path, of):
+    try:
+        os.mknod(path, os.stat(of).st_mode, os.stat(of).st_rdev)
+        return 0
+    except OSError as error:
+        return error.errno
 try:
     landlock["confine"](left_out)
 except OSError as error:
@@ -94,6 +100,15 @@ def test_what_is_left_out_cannot_be_opened_and_all_else_can(nodes: list[Path], u
     assert answer == str([errno.EACCES, 0, errno.EACCES, 0])
     files = "[opens('/dev/null'), opens('/etc/passwd', 'rb'), opens('/proc/self/status', 'rb')]"
     assert confined([nodes[0]], files, uid) == "[0, 0, 0]"
+
+
+@needs_landlock
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device files")
+def test_root_makes_no_other_file_of_a_device(nodes: list[Path], tmp_path: Path) -> None:
+    for folder in (tmp_path, nodes[0].parent):
+        made = folder / "another"
+        assert confined([nodes[0]], f"makes({str(made)!r}, {str(nodes[0])!r})") == str(errno.EACCES)
+        assert not made.exists()
 
 
 @needs_landlock

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import permutations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.matching import bottleneck, matching
+from gputui.choosing.order import paired
 
 Table = list[list[int]]
 
@@ -29,8 +28,8 @@ def _weakest(table: Table, way: tuple[int, ...]) -> int:
 @settings(max_examples=200, deadline=None)
 def test_the_weakest_pair_is_as_strong_as_in_the_best_of_all_pairings(table: Table) -> None:
     best = max(_weakest(table, way) for way in permutations(range(len(table))))
-    assert bottleneck(table) == best
-    found = matching(table, best)
+    weakest, found = paired(table)
+    assert weakest == best
     assert sorted(found) == list(range(len(table)))
     assert _weakest(table, found) >= best
 
@@ -39,15 +38,9 @@ def test_the_weakest_pair_is_as_strong_as_in_the_best_of_all_pairings(table: Tab
 @settings(max_examples=100, deadline=None)
 def test_straight_on_where_that_is_as_good(table: Table) -> None:
     straight = tuple(range(len(table)))
-    assert matching(table, _weakest(table, straight)) == straight
-
-
-@given(_tables())
-@settings(max_examples=50, deadline=None)
-def test_what_no_pairing_has_is_refused(table: Table) -> None:
-    with pytest.raises(ValueError):
-        matching(table, bottleneck(table) + 1)
+    weakest, found = paired(table)
+    assert (found == straight) is (_weakest(table, straight) == weakest)
 
 
 def test_a_row_makes_way_for_another() -> None:
-    assert matching([[2, 2, 0], [2, 0, 0], [0, 2, 2]], 2) == (1, 0, 2)
+    assert paired([[2, 2, 0], [2, 0, 0], [0, 2, 2]]) == (2, (1, 0, 2))

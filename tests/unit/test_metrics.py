@@ -318,6 +318,23 @@ def test_a_connection_ends_after_a_time_also_one_that_goes_on_sending(
 
 
 @pytest.mark.parametrize(
+    "line", [b"X: y\r\n", b"X-Long: " + b"y" * 60_000 + b"\r\n", b"GET /" + b"y" * 60_000]
+)
+def test_a_request_is_read_within_bounds(line: bytes) -> None:
+    """A hundred lines of 64 KB each are 6 MB of one connection, which become more in the reading."""
+    sent = 0
+    with served(lambda: "# EOF\n") as url:
+        (large,) = _connected(url, 1)
+        with large, contextlib.suppress(OSError):
+            large.sendall(b"" if line.startswith(b"GET") else b"GET /metrics HTTP/1.1\r\n")
+            while sent < 6 * 2**20:
+                sent += large.send(line)
+            large.sendall(b"\r\n")
+            assert large.recv(1) == b""
+        assert fetched(url)[0] == 200
+
+
+@pytest.mark.parametrize(
     ("host", "status"),
     [
         ("127.0.0.1", 200),

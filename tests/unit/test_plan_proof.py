@@ -17,13 +17,12 @@ from gputui.checking.plan_proof import (
     ClosedForms,
     Difference,
     PlanProof,
-    Step,
     differences,
     prove,
 )
 from gputui.launching.launch import Launch
 from gputui.planning.estimators import Estimate
-from gputui.planning.workload import Precision
+from gputui.planning.workload import Precision, Workload
 from unit.builders import gpu
 
 MODEL = {
@@ -55,7 +54,7 @@ def answered(tmp_path: Path, files: dict[str, Any], last: str = "", seconds: flo
         f'#!/bin/sh\nfor file in {answers}/*; do [ ! -e "$file" ] || cp "$file" "$2"; done\n{last}\n'
     )
     python.chmod(0o755)
-    return prove(LAUNCH, os.environ, Step("m"), python=str(python), seconds=seconds)
+    return prove(LAUNCH, os.environ, "m", Workload(), python=str(python), seconds=seconds)
 
 
 def test_all_that_is_answered_is_in_the_proof(tmp_path: Path) -> None:
@@ -138,7 +137,7 @@ def test_the_interpreter_sees_no_device_and_a_folder_by_its_whole_path(
     python.write_text('#!/bin/sh\necho "$CUDA_VISIBLE_DEVICES|$3" > seen\n')
     python.chmod(0o755)
     launch = replace(LAUNCH, changes=(("CUDA_VISIBLE_DEVICES", "3"),))
-    prove(launch, os.environ, Step("mine", batch=4), 8, python=str(python))
+    prove(launch, os.environ, "mine", Workload(batch=4), 8, python=str(python))
     visible, _, spec = (tmp_path / "seen").read_text().partition("|")
     assert visible == ""
     told = json.loads(spec)
@@ -151,7 +150,7 @@ def test_who_cancels_need_not_wait(tmp_path: Path) -> None:
     python.chmod(0o755)
     cancelled = threading.Event()
     cancelled.set()
-    assert prove(LAUNCH, os.environ, Step("m"), python=str(python), cancelled=cancelled).problems
+    assert prove(LAUNCH, os.environ, "m", Workload(), python=str(python), cancelled=cancelled).problems
 
 
 def test_differences_are_those_of_numbers_that_both_know() -> None:
@@ -190,11 +189,10 @@ TINY = {
 }
 
 
-def proved(tmp_path: Path, config: dict[str, Any], step: Step, devices: int = 2) -> PlanProof:
+def proved(tmp_path: Path, config: dict[str, Any], step: Workload, devices: int = 2) -> PlanProof:
     """The proof of the libraries that are installed here."""
     (tmp_path / "config.json").write_text(json.dumps(config))
-    step = replace(step, model=str(tmp_path))
-    return prove(LAUNCH, os.environ, step, devices, python=sys.executable)
+    return prove(LAUNCH, os.environ, str(tmp_path), step, devices, python=sys.executable)
 
 
 @needs_libraries
@@ -202,7 +200,7 @@ def proved(tmp_path: Path, config: dict[str, Any], step: Step, devices: int = 2)
 def test_a_small_model_is_counted_and_a_step_of_it_tracked(
     tmp_path: Path, precision: Precision, checkpointing: bool
 ) -> None:
-    proof = proved(tmp_path, TINY, Step("", 2, 128, precision, checkpointing))
+    proof = proved(tmp_path, TINY, Workload(2, 128, precision, checkpointing=checkpointing))
     block = 2 * H * H + 2 * H * KV + 3 * H * F + 2 * H
     count = 2 * V * H + LAYERS * block + H
     assert (proof.problems, proof.name) == ((), "LlamaForCausalLM")
@@ -228,7 +226,7 @@ def test_attention_dropout_is_left_out_and_that_is_said(tmp_path: Path) -> None:
         "vocab_size": 64,
         "n_positions": 64,
     }
-    proof = proved(tmp_path, config, Step("", 1, 32))
+    proof = proved(tmp_path, config, Workload(1, 32, "autocast"))
     assert proof.peak is not None and proof.name == "GPT2LMHeadModel"
     assert any("attn_pdrop" in remark for remark in proof.remarks)
 
@@ -243,7 +241,7 @@ def test_a_model_of_images_is_counted_and_no_step_of_it_is_tracked(tmp_path: Pat
         "num_attention_heads": 2,
         "intermediate_size": 64,
     }
-    proof = proved(tmp_path, config, Step(""))
+    proof = proved(tmp_path, config, Workload(precision="autocast"))
     assert proof.parameters and proof.peak is None
     assert proof.problems == () and proof.remarks
 
@@ -252,7 +250,7 @@ def test_a_model_of_images_is_counted_and_no_step_of_it_is_tracked(tmp_path: Pat
 def test_code_beside_a_configuration_is_not_run_and_that_is_a_problem_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     config = {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config", "AutoModel": "mine.Model"}}
-    proof = proved(tmp_path, config, Step(""))
+    proof = proved(tmp_path, config, Workload(precision="autocast"))
     assert proof.parameters is None and not (tmp_path / "ran").exists()
     (problem,) = proof.problems
     assert len(problem.splitlines()) == 1

@@ -465,3 +465,18 @@ def test_the_command_line_of_an_ancestor_is_cut_too(sleeper: Callable[..., int])
     pid = sleeper(b"x" * 100_000)
     found = processes._line(psutil.Process(pid), psutil.Process(pid).username())
     assert found and len(found[0].command) < processes.MOST_COMMAND + 10
+
+
+def test_a_command_line_that_is_empty_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose process it is can make it gigabytes long meanwhile (PR_SET_MM_MAP), which psutil would read."""
+    name = "fifteen-letters"
+    program = f"open('/proc/self/comm', 'w').write({name!r})"
+    pid = os.posix_spawn(sys.executable, [sys.executable, "-S", "-c", program], os.environ)
+    read_whole: list[int] = []
+    monkeypatch.setattr(psutil.Process, "cmdline", lambda process: read_whole.append(process.pid) or [])
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert ProcessTable(host_pids=True).owner(pid).command == name
+    finally:
+        os.waitpid(pid, 0)
+    assert pid not in read_whole

@@ -16,8 +16,7 @@ from gputui.choosing.ring_search import (
     packed,
     partitions,
     path_through,
-    strongest_chain,
-    strongest_ring,
+    strongest,
 )
 from unit.wired import best_chain, best_ring
 from unit.wired import partitions as every_partition
@@ -129,36 +128,36 @@ def test_a_way_through_all_is_found_if_there_is_one(table: Table, least: int, cl
 @settings(max_examples=80, deadline=None)
 def test_the_strongest_chain_is_the_strongest_that_is_found_by_trying(table: Table) -> None:
     everyone = range(len(table))
-    assert strongest_chain(table, everyone) == best_chain(lambda a, b: table[a][b], everyone)
+    assert strongest(table, everyone, chain=True) == best_chain(lambda a, b: table[a][b], everyone)
 
 
 def test_beyond_sixteen_a_chain_is_taken_as_it_stands() -> None:
     table = [[5 if abs(i - j) == 1 else 0 for j in range(20)] for i in range(20)]
-    assert strongest_chain(table, range(20)) == 5
-    assert strongest_chain(table, [1, 0, *range(2, 20)]) == 0
+    assert strongest(table, range(20), chain=True) == 5
+    assert strongest(table, [1, 0, *range(2, 20)], chain=True) == 0
 
 
 @given(_tables(least=2))
 @settings(max_examples=150, deadline=None)
 def test_the_strongest_ring_is_the_strongest_that_is_found_by_trying(table: Table) -> None:
     everyone = range(len(table))
-    assert strongest_ring(table, everyone) == best_ring(lambda a, b: table[a][b], everyone)
+    assert strongest(table, everyone) == best_ring(lambda a, b: table[a][b], everyone)
 
 
 @given(_tables(least=4), st.data())
 @settings(max_examples=60, deadline=None)
 def test_only_the_links_among_the_devices_asked_about_count(table: Table, data: st.DataObject) -> None:
     some = data.draw(st.permutations(range(len(table))))[:4]
-    assert strongest_ring(table, some) == best_ring(lambda a, b: table[a][b], some)
+    assert strongest(table, some) == best_ring(lambda a, b: table[a][b], some)
 
 
 def test_there_is_no_ring_of_fewer_than_two() -> None:
-    assert strongest_ring([[0]], [0]) is None
-    assert strongest_ring([[0]], []) is None
+    assert strongest([[0]], [0]) is None
+    assert strongest([[0]], []) is None
 
 
 def test_a_pair_is_a_ring_over_its_one_link() -> None:
-    assert strongest_ring([[-1, 7], [7, -1]], [0, 1]) == 7
+    assert strongest([[-1, 7], [7, -1]], [0, 1]) == 7
 
 
 def _with_a_ring(count: int, extra: int, chance: random.Random) -> tuple[Table, list[int]]:
@@ -176,9 +175,9 @@ def test_up_to_sixteen_devices_a_ring_that_is_there_is_found_and_with_a_link_les
 ) -> None:
     for seed in range(4):
         table, ring = _with_a_ring(count, 0, random.Random(seed))
-        assert strongest_ring(table, range(count)) == 1
+        assert strongest(table, range(count)) == 1
         table[ring[0]][ring[1]] = table[ring[1]][ring[0]] = 0
-        assert strongest_ring(table, range(count)) == 0
+        assert strongest(table, range(count)) == 0
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -189,7 +188,7 @@ def test_with_seventeen_devices_a_ring_that_is_claimed_is_there(seed: int) -> No
     for i in range(count):
         for j in range(i):
             table[i][j] = table[j][i] = chance.choice((0, 0, 0, 1, 1, 2))
-    found = strongest_ring(table, range(count))
+    found = strongest(table, range(count))
     assert found is not None and _reaches_all(table, found)
 
 
@@ -220,7 +219,7 @@ def test_beyond_sixteen_no_ring_is_claimed_where_some_devices_hold_too_many_part
         for j in range(i):
             apart = i in part and j in part and part[i] != part[j]
             table[i][j] = table[j][i] = 0 if apart else 1
-    assert strongest_ring(table, range(count)) == 0
+    assert strongest(table, range(count)) == 0
 
 
 @given(st.integers(17, 40), st.randoms(use_true_random=False))
@@ -236,9 +235,9 @@ def test_beyond_sixteen_a_ring_is_found_where_each_reaches_half_of_the_others(
             table[i][j] = table[j][i] = 0
             reach[i] -= 1
             reach[j] -= 1
-    assert strongest_ring(table, range(count)) == 1
+    assert strongest(table, range(count)) == 1
 
 
 def test_beyond_sixteen_the_weakest_of_all_links_is_always_there() -> None:
     table = [[0 if i == 0 or j == 0 else 5 for j in range(20)] for i in range(20)]
-    assert strongest_ring(table, range(20)) == 0
+    assert strongest(table, range(20)) == 0

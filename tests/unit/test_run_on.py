@@ -385,6 +385,18 @@ def test_what_a_box_says_of_a_job_does_nothing_to_the_terminal(remote: Remote, a
         terminal.close()
 
 
+@pytest.mark.parametrize("said", ['x1; rm -rf "$HOME"', "$(id)", "x1\nx2", "x" * 5000, ""])
+@pytest.mark.parametrize("words", [("run", "--detach", "-n", "1", "--on"), ("jobs", "rerun")])
+def test_what_is_no_id_of_a_job_is_none(
+    remote: Remote, call: Call, words: tuple[str, ...], said: str
+) -> None:
+    """Scripts make commands of what is printed, and people of what the message says."""
+    (remote.home / "bin" / "gputui").write_text(f"#!/bin/sh\nprintf '%s\\n' {shlex.quote(said)}\n")
+    place = (f"{remote.name}:x1",) if words[0] == "jobs" else (remote.name, "--", "true")
+    message = call(*words, *place).refused(3)
+    assert remote.name in message and (said == "" or said not in message)
+
+
 def test_a_log_of_a_box_that_cannot_be_written_is_one_line(remote: Remote, tmp_path: Path) -> None:
     """As is one of our own: a disk, or what may be written, is full."""
     (remote.home / "bin" / "gputui").write_text("#!/bin/sh\nhead -c 300000 /dev/zero | tr '\\0' x\n")

@@ -62,17 +62,6 @@ def _is_ours(cause: object) -> bool:
     return quantify(process.own for process in cause.processes)
 
 
-class Claimed(NamedTuple):
-    """Another job has claimed the device."""
-
-    key: str
-    error: TakenError
-
-    def text(self, snapshot: Snapshot) -> str:
-        """Which device, and who has it."""
-        return self.error.text(snapshot)
-
-
 class Queue(NamedTuple):
     """Those who wait for devices like the selected ones, the first of them first."""
 
@@ -126,7 +115,7 @@ class Allocation(NamedTuple):
     snapshot: Snapshot
     alternatives: tuple[Alternative, ...] = ()
     lease: Lease | None = None
-    conflicts: tuple[Claimed, ...] = ()
+    conflicts: tuple[TakenError, ...] = ()
     notices: tuple[Notice, ...] = ()
 
     @property
@@ -216,16 +205,15 @@ def hold(allocation: Allocation, environ: Mapping[str, str], partly: bool = Fals
 
     request = allocation.request
     keys = [device.key for device in allocation.devices]
-    if partly:
-        lease, taken = take_unclaimed(keys, environ, request.purpose, request.job)
-    else:
-        try:
+    try:
+        if partly:
+            lease, taken = take_unclaimed(keys, environ, request.purpose, request.job)
+        else:
             lease, taken = take(keys, environ, request.purpose, request.job), ()
-        except TakenError as error:
-            claimed = Claimed(error.key, error)
-            return allocation._replace(conflicts=(*allocation.conflicts, claimed))
+    except TakenError as error:
+        return allocation._replace(conflicts=(*allocation.conflicts, error))
     return allocation._replace(
         lease=lease,
-        conflicts=(*allocation.conflicts, *(Claimed(error.key, error) for error in taken)),
-        notices=(*allocation.notices, *(Notice(warning) for warning in lease.warnings)),
+        conflicts=(*allocation.conflicts, *taken),
+        notices=(*allocation.notices, *map(Notice, lease.warnings)),
     )

@@ -18,7 +18,7 @@ from gputui.choosing.verdict import Idle, Verdict, verdicts
 from gputui.choosing.verdict_text import claimed, refusal, state_and_reason
 from gputui.choosing.verdict_text import reason as reason_of
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import gpus, printable
+from gputui.inventory.formatting import devices_text, gpus, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
@@ -522,7 +522,7 @@ def _shortage(
     """Why there are too few: `avoid` has those that turned out not to be available, and why; `where` is the
     limit that they had to be within."""
     have = len(picked.devices)
-    asked = f"{constraints.count} device{'s' if constraints.count > 1 else ''} asked for"
+    asked = f"{devices_text(constraints.count)} asked for"
     box = vendors_of(snapshot.devices)
     if box and constraints.vendor is not None and constraints.vendor not in {each.name for each in box}:
         titles = " and ".join(each.title for each in box)

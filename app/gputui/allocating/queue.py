@@ -39,7 +39,7 @@ from gputui.allocating.claims.files import (
 )
 from gputui.allocating.claims.folder import MAX_FILES, Problems, older_folder, own_place
 from gputui.choosing.most_ever import can_never_start
-from gputui.inventory.formatting import person, printable
+from gputui.inventory.formatting import devices_text, person, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -101,7 +101,9 @@ def in_words(line: Sequence[Waiter]) -> str:
         how_many = "1 person is" if len(others) == 1 else f"{len(others)} are"
         said.append(f"{how_many} ahead of you in line for these: {names_in_line(others)}")
     if own:
-        named = [f"{f'{printable(w.job)}, ' if w.job else ''}{devices(w.count)}" for w in own[:_MOST_NAMED]]
+        named = [
+            f"{f'{printable(w.job)}, ' if w.job else ''}{devices_text(w.count)}" for w in own[:_MOST_NAMED]
+        ]
         more = f" and {len(own) - len(named)} more" if len(own) > len(named) else ""
         what = "job" if all(w.job for w in own) else "run"
         plural, verb = ("s", "wait") if len(own) > 1 else ("", "waits")
@@ -111,7 +113,7 @@ def in_words(line: Sequence[Waiter]) -> str:
 
 def names_in_line(line: Sequence[Waiter]) -> str:
     """The first ones of a line: "ana (4 devices), your job x3f1 (1 device) and 2 more"."""
-    named = [f"{_name(each)} ({devices(each.count)})" for each in line[:_MOST_NAMED]]
+    named = [f"{_name(each)} ({devices_text(each.count)})" for each in line[:_MOST_NAMED]]
     more = len(line) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
 
@@ -120,11 +122,6 @@ def _name(waiter: Waiter) -> str:
     if waiter.ours and waiter.job:
         return f"your job {printable(waiter.job)}"
     return person(waiter.user, waiter.ours)
-
-
-def devices(count: int) -> str:
-    """ "1 device", "4 devices"."""
-    return "1 device" if count == 1 else f"{count} devices"
 
 
 def nth(number: int) -> str:

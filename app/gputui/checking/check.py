@@ -46,7 +46,7 @@ def check(
     environment = launch.environment(environ)
     try:
         taken = route(launch, environment, python)
-    except RouteError as error:
+    except InterpreterError as error:
         return Report(devices, snapshot, launch.vendor, trouble=str(error))
     report = Report(devices, snapshot, launch.vendor, taken.argv, taken.doubt)
     names = [name for name, _ in launch.changes]
@@ -94,10 +94,6 @@ def _reported(
     return report
 
 
-class RouteError(Exception):
-    """The interpreter cannot be reached. The message is one line."""
-
-
 @dataclass(frozen=True, slots=True)
 class Route:
     """What to write before a script of ours.
@@ -114,19 +110,16 @@ class Route:
 
 
 def route(launch: Launch, environment: Mapping[str, str], python: str | None = None) -> Route:
-    """The way to the interpreter of `launch`, started with `environment`. Raises RouteError."""
+    """The way to the interpreter of `launch`, started with `environment`. Raises InterpreterError."""
     prefix, command = unwrap(launch.argv)
     launcher = recognised(command) if command else None
     if isinstance(launcher, ScriptLauncher) and launcher.chooses_devices:
         missing = missing_program(launch, environment)
         if missing is not None:
-            raise RouteError(missing)
+            raise InterpreterError(missing)
         replaced = tuple(
             name for name, value in launch.changes if name in launch.vendor.visibility.names and value is None
         )
         return Route((*prefix, *launcher.for_script(command, ())), None, launcher.name, replaced)
-    try:
-        found = interpreter(launch.argv, environment, launch.directory, python)
-    except InterpreterError as error:
-        raise RouteError(str(error)) from None
+    found = interpreter(launch.argv, environment, launch.directory, python)
     return Route(found.argv, found.doubt)

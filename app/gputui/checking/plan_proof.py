@@ -9,7 +9,6 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -24,7 +23,7 @@ from gputui.planning.estimators import Estimate
 from gputui.planning.model import Model, PlanningError
 from gputui.planning.reading import configuration, shaped
 from gputui.planning.safetensors import Count
-from gputui.planning.workload import Precision
+from gputui.planning.workload import Workload
 from gputui.system import child_process as process
 
 T = TypeVar("T")
@@ -33,17 +32,6 @@ COUNTING = 60.0
 """Seconds for counting alone: transformers from a cold network file system takes half a minute to import."""
 
 _MOST_ERROR = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A training step with AdamW on one device. `model` is a folder, a config.json or a cached hub id."""
-
-    model: str
-    batch: int = 1
-    sequence: int = 2048
-    precision: Precision = "autocast"
-    checkpointing: bool = False
 
 
 Shown = Annotated[str, Form(lambda value: printable(text(value)))]
@@ -177,7 +165,8 @@ def _numbers(side: PlanProof | ClosedForms) -> dict[str, int | None]:
 def prove(
     launch: Launch,
     environ: Mapping[str, str],
-    step: Step,
+    model: str,
+    workload: Workload,
     devices: int = 1,
     *,
     python: str | None = None,
@@ -186,9 +175,11 @@ def prove(
 ) -> PlanProof:
     """Ask the interpreter of `launch`, which sees no device then; a launch without a command: python.
 
-    `devices` is for DeepSpeed's estimates, of one machine. A step takes the tracker 5 to 60 s. Raises nothing
-    for what goes wrong in the child: the proof says it, with what was answered before. May be called on any
-    thread; takes up to `seconds`, or until `cancelled` is set.
+    `model` is a folder, a config.json or a cached hub id. Of the `workload` a step with AdamW on one device
+    is tracked, which takes 5 to 60 s. `devices` is for DeepSpeed's estimates, of one machine.
+
+    Raises nothing for what goes wrong in the child: the proof says it, with what was answered before. May be
+    called on any thread; takes up to `seconds`, or until `cancelled` is set.
     """
     environment = launch.environment(environ)
     for name, value in launch.vendor.visibility.changes(()):
@@ -200,9 +191,16 @@ def prove(
         found = interpreter(launch.argv, environment, launch.directory, python)
     except InterpreterError as error:
         return PlanProof(problems=(str(error),))
-    # A path is one here, not where the command starts.
-    model = os.path.abspath(step.model) if Path(step.model).exists() else step.model  # noqa: PTH100
-    spec = {**asdict(step), "model": model, "devices": devices, "seconds": seconds}
+    spec = {
+        # A path is one here, not where the command starts.
+        "model": os.path.abspath(model) if Path(model).exists() else model,  # noqa: PTH100
+        "batch": workload.batch,
+        "sequence": workload.sequence,
+        "precision": workload.precision,
+        "checkpointing": workload.checkpointing,
+        "devices": devices,
+        "seconds": seconds,
+    }
     with process.answers() as folder:
         argv = (*found.argv, _SCRIPT, str(folder), json.dumps(spec))
         ended = process.run(argv, environment, launch.directory, seconds, cancelled)

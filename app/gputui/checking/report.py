@@ -7,9 +7,10 @@ there may be eight alike. The only one of its vendor can be no other.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Literal
 
-from gputui.checking.answer import Seen, SeenDevice, same_bus
+from gputui.checking.answer import Framework, Seen, SeenDevice, same_bus
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
@@ -96,25 +97,28 @@ class Report:
         return sound and {each.state for each in self.comparisons} in ({"unsure"}, {"unsure", "equal"})
 
     @property
+    def _framework(self) -> Framework | None:
+        return self.seen.framework if self.seen else None
+
+    @property
     def _who(self) -> str:
-        """Who saw the devices: "torch 2.8.0+cu128", or the driver."""
-        own = self.seen.framework if self.seen else None
+        """What saw the devices: "torch 2.8.0+cu128", or the driver."""
+        own = self._framework
         return f"{own.name} {own.version}" if own and own.version else self.vendor.driver
 
     @property
     def _broken(self) -> bool:
         """A framework that cannot be imported trains nowhere, on no device either."""
-        own = self.seen.framework if self.seen else None
-        return own is not None and own.version is None
+        return self._framework is not None and self._framework.version is None
 
     @property
     def conclusion(self) -> str:
         """The check in one sentence, with the remedy where there is one."""
         if self.seen is None or self.trouble is not None:
             return f"not proved: {self.trouble or 'the interpreter did not answer'}"
-        if self._broken:
-            own = self.seen.framework
-            return f"not equal: {own.name} cannot be imported: {own.error}" if own else "not equal"
+        own = self._framework
+        if own is not None and self._broken:
+            return f"not equal: {own.name} cannot be imported: {own.error}"
         wrong = [variable for variable in self.variables if not variable.equal]
         bad = [each for each in self.comparisons if each.state != "equal"]
         if wrong and (bad or not self.devices or len(wrong) == len(self.variables)):
@@ -130,9 +134,8 @@ class Report:
         if not self.devices:
             return f"equal: {self._who} sees no device, as selected (CPU only)"
         count = len(self.devices)
-        devices = (
-            "the selected device" if count == 1 else f"the {count} selected devices, in the selected order"
-        )
+        several = f"the {count} selected devices, in the selected order"
+        devices = "the selected device" if count == 1 else several
         if self.seen.told_by_driver:
             # The framework numbers its devices as the driver does, and does not tell which they are.
             return f"equal: {self._who} sees {count}, and {self.vendor.driver} of its process {devices}"
@@ -182,20 +185,14 @@ def _changed(variable: Variable) -> str:
 def compare(chosen: Sequence[Device], seen: Sequence[SeenDevice], box: Snapshot) -> tuple[Comparison, ...]:
     """Number by number. `box` has all devices, so that a wrong one can be named."""
     compared: list[Comparison] = []
-    for number in range(max(len(chosen), len(seen))):
-        wanted = chosen[number] if number < len(chosen) else None
-        found = seen[number] if number < len(seen) else None
-        if wanted is None or found is None:
-            state: State = "missing" if found is None else "extra"
-            compared.append(Comparison(wanted, found, state, _elsewhere(wanted, found, seen, box)))
-            continue
-        same = is_same(wanted, found)
-        if same is None:
+    for wanted, found in zip_longest(chosen, seen):
+        same = is_same(wanted, found) if wanted and found else False
+        if wanted and found and same is None:
             compared.append(Comparison(wanted, found, *_by_looks(wanted, found, box)))
-        elif same:
-            compared.append(Comparison(wanted, found, "equal"))
-        else:
-            compared.append(Comparison(wanted, found, "differs", _elsewhere(wanted, found, seen, box)))
+            continue
+        state: State = "equal" if same else "differs" if wanted and found else "extra" if found else "missing"
+        why = "" if same else _elsewhere(wanted, found, seen, box)
+        compared.append(Comparison(wanted, found, state, why))
     return tuple(compared)
 
 

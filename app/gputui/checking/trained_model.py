@@ -55,15 +55,8 @@ def trained_model(
 
 def said_of(training: Training) -> dict[str, Any]:
     """The fields of a workload that a command says."""
-    said = {
-        "batch": training.batch,
-        "sequence": training.sequence,
-        "precision": training.precision,
-        "optimizer": training.optimizer,
-        "checkpointing": training.checkpointing,
-        "lora": training.lora,
-        "accumulation": training.accumulation,
-    }
+    fields = ("batch", "sequence", "precision", "optimizer", "checkpointing", "lora", "accumulation")
+    said = {name: getattr(training, name) for name in fields}
     return {name: value for name, value in said.items() if value is not None}
 
 

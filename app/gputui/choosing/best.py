@@ -26,13 +26,11 @@ class Alternative:
     """One of several sets that would do: its devices in order, and the reason in words.
 
     `weakest` is the weakest link that the grouping uses, None where it uses none or the link is not known.
-    `exact`: no set is better; otherwise it is a good one of a box too large to look at every set.
     """
 
     devices: tuple[Device, ...]
     weakest: str | None
     reason: str
-    exact: bool
 
 
 def best(
@@ -70,9 +68,9 @@ def describe_order(
     keys = [device.key for device in candidates]
     order = [keys.index(device.key) for device in devices]
     weakest = weakest_in_order(pairs, order, grouping)
-    found = RankedSet(tuple(sorted(order)), weakest, exact=False)
+    found = RankedSet(tuple(sorted(order)), weakest)
     return Alternative(
-        tuple(devices), pairs.link_of_rank(order, weakest), reason(pairs, found, grouping, named), exact=False
+        tuple(devices), pairs.link_of_rank(order, weakest), reason(pairs, found, grouping, named)
     )
 
 
@@ -84,5 +82,4 @@ def _alternative(pairs: PairScores, found: RankedSet, grouping: Grouping, first:
         devices=tuple(pairs.devices[place] for place in arrange(pairs, found, grouping)),
         weakest=pairs.link_of_rank(found.members, found.weakest),
         reason=why,
-        exact=found.exact,
     )

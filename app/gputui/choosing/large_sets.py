@@ -1,4 +1,4 @@
-"""Finds good sets in boxes with too many devices to compare every set: greedy growth, then swaps. Pure."""
+"""Finds good sets in boxes with too many devices to compare every set: greedy growth. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from gputui.choosing.pair_scores import PairScores
 
 _MAX_SEEDS = 6
 """Devices from which sets are grown: a set takes some milliseconds with 72 devices."""
-_MAX_SWAPS = 4
-"""Exchanges that improve one set."""
 _MAX_NEIGHBOURHOODS = 3
 _MAX_STARTS = 8
 """Devices from which a weak part is grown again."""
@@ -22,22 +20,15 @@ def greedy_sets(
     """Sets of `count` devices as parts of `size`, one after another; each set is grown from another device.
 
     In a `chain` only the links between consecutive devices count. Every set has the `required` places in it.
-    A set that is one ring is also returned improved.
     """
     for seed in _seeds(pairs, required):
-        if size == count:
-            grown = _grow(pairs, [seed], required, count, set(range(len(pairs))), chain)
-            yield tuple(grown)
-            if not chain:
-                yield tuple(_improved(pairs, grown, required))
-            continue
         members: list[int] = []
         rest = set(range(len(pairs)))
         strongest: int | None = None
-        for _ in range(count // size):
+        while len(members) < count:
             wanted = [i for i in required if i in rest]
             start = seed if seed in rest else wanted[0] if wanted else _next_start(pairs, rest, members)
-            part = _grow(pairs, [start], wanted, size, rest, chain)
+            part = _grow(pairs, start, wanted, size, rest, chain)
             weakest = _weakest(pairs, part, chain)
             if strongest is not None and weakest < strongest and not wanted:
                 # Perhaps too few devices are left around this start: try others.
@@ -54,7 +45,7 @@ def neighbourhoods(pairs: PairScores, size: int, required: Sequence[int]) -> Ite
     """Some sets of `size` well joined devices, ascending, each grown from another device."""
     seen: set[tuple[int, ...]] = set()
     for seed in _seeds(pairs, required):
-        near = sorted(_grow(pairs, [seed], required, size, set(range(len(pairs))), chain=False))
+        near = sorted(_grow(pairs, seed, required, size, set(range(len(pairs))), chain=False))
         if tuple(near) not in seen and len(seen) < _MAX_NEIGHBOURHOODS:
             seen.add(tuple(near))
             yield near
@@ -67,11 +58,11 @@ def _seeds(pairs: PairScores, required: Sequence[int]) -> list[int]:
 
 
 def _grow(
-    pairs: PairScores, part: list[int], required: Sequence[int], size: int, among: set[int], chain: bool
+    pairs: PairScores, start: int, required: Sequence[int], size: int, among: set[int], chain: bool
 ) -> list[int]:
-    """The part with devices of `among` added until it has `size`: each time the one whose weakest link to it
-    is best."""
-    part = [*part, *(i for i in required if i not in part and len(part) < size)][:size]
+    """A part of `size` devices of `among`, with `start` and the required ones: each time the one is added
+    whose weakest link to the part is best."""
+    part = [start, *(i for i in required if i != start)][:size]
     ends = part[-1:] if chain else part
     open_ = among - set(part)
     weakest = {v: min(pairs.rank[v][i] for i in ends) for v in open_}
@@ -106,7 +97,7 @@ def _best_part(pairs: PairScores, part: list[int], size: int, rest: set[int], ch
     starts = [
         next(i for i in alike if i in rest) for alike in pairs.interchangeable if rest.intersection(alike)
     ]
-    parts = [_grow(pairs, [start], (), size, rest, chain) for start in starts[:_MAX_STARTS]]
+    parts = [_grow(pairs, start, (), size, rest, chain) for start in starts[:_MAX_STARTS]]
     return max([part, *parts], key=lambda each: (_weakest(pairs, each, chain), pairs.score_within(each)))
 
 
@@ -121,28 +112,3 @@ def _next_start(pairs: PairScores, rest: set[int], members: Sequence[int]) -> in
             -v,
         ),
     )
-
-
-def _improved(pairs: PairScores, members: Sequence[int], required: Sequence[int]) -> list[int]:
-    """The set after exchanges of single devices that raise the sum of its scores and weaken no link below its
-    weakest one."""
-    now = list(members)
-    for _ in range(_MAX_SWAPS):
-        inside = {v: sum(pairs.score[v][i] for i in now) for v in range(len(pairs))}
-        weakest = min(pairs.rank[i][j] for i in now for j in now if i != j)
-        best: tuple[int, int, int] | None = None
-        for out in now:
-            if out in required:
-                continue
-            for other in range(len(pairs)):
-                if other in now:
-                    continue
-                gain = inside[other] - pairs.score[other][out] - inside[out]
-                if gain > 0 and (best is None or gain > best[0]):
-                    ranks = (pairs.rank[other][i] for i in now if i != out)
-                    if min(ranks, default=weakest) >= weakest:
-                        best = (gain, out, other)
-        if best is None:
-            break
-        now[now.index(best[1])] = best[2]
-    return now

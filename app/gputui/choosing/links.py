@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from gputui.choosing.ring_search import strongest_ring
+from gputui.choosing.ring_search import strongest
 from gputui.inventory.device import Device
 from gputui.inventory.link import PCIE_CLASSES, direct_links, strength
 from gputui.inventory.snapshot import Snapshot
@@ -35,7 +35,7 @@ def weakest_ring(snapshot: Snapshot, devices: Sequence[Device]) -> str | None:
     if overall is None or len(devices) < 4:
         return overall
     rank = [[strength(snapshot.link(one, other)) for other in devices] for one in devices]
-    found = strongest_ring(rank, range(len(devices)))
+    found = strongest(rank, range(len(devices)))
     words = (snapshot.link(one, other) for one, other in combinations(devices, 2))
     return next((word for word in words if strength(word) == found), None)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from gputui.choosing.pick import Constraints, available
 from gputui.choosing.verdict import Divided, Idle, Verdict
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -44,9 +45,10 @@ def can_never_start(waiter: Waiter, snapshot: Snapshot | None) -> bool:
 
 def waits_for_ever(count: int, can: int) -> str:
     """Why nobody need wait for `count` devices where only `can` would ever do."""
-    asked = "1 device" if count == 1 else f"{count} devices"
-    would = "no device here" if not can else "only 1 device here" if can == 1 else f"only {can} devices here"
-    return f"{asked} asked for, but {would} would do, even if all were free: waiting does not help"
+    would = f"only {devices_text(can)} here" if can else "no device here"
+    return (
+        f"{devices_text(count)} asked for, but {would} would do, even if all were free: waiting does not help"
+    )
 
 
 def _memory_of(device: Device, asked: int | None) -> int | None:

@@ -31,7 +31,8 @@ def devices_named(text: str, snapshot: Snapshot, vendor: str | None = None) -> t
     for entry in entries_of(text):
         device = _device_named(entry, text, snapshot, vendor)
         if device in devices:
-            raise NamingError(f"--gpus {text}: {entry} names {_label(device, snapshot)} a second time")
+            label = snapshot.label(device)
+            raise NamingError(f"--gpus {text}: {entry} names GPU {label} a second time")
         devices.append(device)
     return tuple(devices)
 
@@ -111,27 +112,23 @@ def _device_named(entry: str, text: str, snapshot: Snapshot, vendor: str | None)
     found = [device for device in _matches(entry, snapshot) if vendor in (None, device.vendor)]
     if len(found) > 1 and entry.isdigit():
         found = [device for device in found if device.apart is None] or found
+    labels = list(map(snapshot.label, found))
     if not found and not could_name(entry):
-        raise NamingError(f"--gpus {text}: {entry!r} is neither an index nor a UUID (GPU-…, MIG-…)")
-    if not found:
-        labels = ", ".join(snapshot.label(d) for d in snapshot.devices if d.index >= 0)
-        has = labels or ("no device to select" if snapshot.devices else "no devices")
-        raise NamingError(f"--gpus {text}: unknown device {entry!r}; this box has {has}")
-    if len(found) > 1 and entry.isdigit():
-        names = " and ".join(snapshot.label(d) for d in found)
-        raise NamingError(f"--gpus {text}: {entry} is the index of {names}")
-    if len(found) > 1:
-        uuids = ", ".join(d.uuid for d in found)
-        raise NamingError(f"--gpus {text}: {entry!r} is the beginning of {len(found)} UUIDs: {uuids}")
-    if found[0].index < 0:
-        raise NamingError(f"--gpus {text}: {entry} is no device that programs can be given")
-    if found[0].mig:
+        why = f"{entry!r} is neither an index nor a UUID (GPU-…, MIG-…)"
+    elif not found:
+        offered = ", ".join(snapshot.label(d) for d in snapshot.devices if d.index >= 0)
+        has = offered or ("no device to select" if snapshot.devices else "no devices")
+        why = f"unknown device {entry!r}; this box has {has}"
+    elif len(found) > 1 and entry.isdigit():
+        why = f"{entry} is the index of {' and '.join(labels)}"
+    elif len(found) > 1:
+        uuids = ", ".join(device.uuid for device in found)
+        why = f"{entry!r} is the beginning of {len(found)} UUIDs: {uuids}"
+    elif found[0].index < 0:
+        why = f"{entry} is no device that programs can be given"
+    elif found[0].mig:
         instances = ", ".join(map(snapshot.label, snapshot.instances(found[0]))) or "none"
-        raise NamingError(
-            f"--gpus {text}: GPU {found[0].index} is divided into MIG instances; name one of {instances}"
-        )
-    return found[0]
-
-
-def _label(device: Device, snapshot: Snapshot) -> str:
-    return f"GPU {snapshot.label(device)}"
+        why = f"GPU {found[0].index} is divided into MIG instances; name one of {instances}"
+    else:
+        return found[0]
+    raise NamingError(f"--gpus {text}: {why}")

@@ -7,11 +7,10 @@ pipeline are put next to each other. Where no order is better, as behind NVSwitc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import combinations, islice, pairwise
 from typing import Literal, get_args
 
 from gputui.choosing.grouping import Grouping
-from gputui.choosing.matching import bottleneck, matching
 from gputui.choosing.pair_scores import PairScores, SubsetSums
 from gputui.choosing.ring_search import (
     MAX_EXACT,
@@ -19,7 +18,7 @@ from gputui.choosing.ring_search import (
     joined,
     partitions,
     path_through,
-    strongest_ring,
+    strongest,
 )
 from gputui.choosing.sets import RankedSet
 from gputui.choosing.speed import slowness
@@ -63,11 +62,11 @@ def weakest_in_order(pairs: PairScores, order: Sequence[int], grouping: Grouping
     if grouping.independent or len(order) < 2 or not grouping.fits(len(order)):
         return None
     if grouping.tensor > 1:
-        return min(strongest_ring(pairs.rank, part) or 0 for part in _batched(tuple(order), grouping.tensor))
+        return min(strongest(pairs.rank, part) or 0 for part in _batched(tuple(order), grouping.tensor))
     if grouping.pipeline > 1:
         abreast = len(order) // grouping.pipeline
         return min(pairs.rank[a][b] for a, b in zip(order, order[abreast:], strict=False))
-    return strongest_ring(pairs.rank, order)
+    return strongest(pairs.rank, order)
 
 
 def arrange(pairs: PairScores, found: RankedSet, grouping: Grouping) -> tuple[int, ...]:
@@ -121,23 +120,18 @@ def _groups(pairs: PairScores, found: RankedSet, grouping: Grouping) -> _Group:
     assert found.weakest is not None
     if found.parts:
         plain = tuple(_batched(found.members, grouping.tensor))
-        good = all((strongest_ring(pairs.rank, part) or 0) >= found.weakest for part in plain)
+        good = all((strongest(pairs.rank, part) or 0) >= found.weakest for part in plain)
         grown = tuple(sorted(tuple(sorted(part)) for part in found.parts))
         partitions_to_try = iter([plain, grown] if good else [grown])
     else:
         partitions_to_try = _partitions(pairs, found.members, grouping.tensor, found.weakest, chain=False)
-    bound, layout = _upper_bound(pairs, found.members, grouping), _PipelineLayout(pairs, grouping.pipeline)
-    best: tuple[tuple[int, int], _Group] | None = None
-    for groups in islice(
-        partitions_to_try, _MAX_PARTITIONS if len(found.members) <= 8 else _MAX_PARTITIONS_OF_MANY
-    ):
-        weakest, order = layout.lay_out(groups)
-        key = (weakest, sum(pairs.score_within(group) for group in groups))
-        if best is None or key > best[0]:
-            best = (key, order)
-        if key >= bound:
-            break
-    return best[1] if best else found.members
+    most = _MAX_PARTITIONS if len(found.members) <= 8 else _MAX_PARTITIONS_OF_MANY
+    ways = [
+        (*_laid_out(pairs, groups, grouping.pipeline), sum(map(pairs.score_within, groups)))
+        for groups in islice(partitions_to_try, most)
+    ]
+    # The weakest link between stages decides, then the sum of the scores; of equal ones the first.
+    return max(ways, key=lambda way: (way[0], way[2]))[1] if ways else found.members
 
 
 def _batched(members: _Group, size: int) -> Iterator[_Group]:
@@ -146,44 +140,21 @@ def _batched(members: _Group, size: int) -> Iterator[_Group]:
         yield members[at : at + size]
 
 
-def _upper_bound(pairs: PairScores, members: _Group, grouping: Grouping) -> tuple[int, int]:
-    """A bound that no order of the members exceeds: as if every link used were the best one."""
-    ranks = [pairs.rank[i][j] for place, i in enumerate(members) for j in members[:place]]
-    scores = [pairs.score[i][j] for place, i in enumerate(members) for j in members[:place]]
-    inside = len(members) * (grouping.tensor - 1) // 2
-    return (max(ranks) if grouping.pipeline > 1 else 0, max(scores) * inside)
-
-
-class _PipelineLayout:
-    """Lays groups out as a pipeline.
+def _laid_out(pairs: PairScores, groups: tuple[_Group, ...], stages: int) -> tuple[int, _Group]:
+    """Groups as a pipeline: the rank of the weakest link between stages (0 with one stage), and the order.
 
     Ranks go by group within a stage, then by stage. The i-th device of a group sends to the i-th device of
     the group at the same place of the next stage.
     """
-
-    def __init__(self, pairs: PairScores, stages: int) -> None:
-        self._pairs, self._stages = pairs, stages
-        self._cache: dict[tuple[_Group, _Group], int] = {}
-
-    def lay_out(self, groups: tuple[_Group, ...]) -> tuple[int, _Group]:
-        """The rank of the weakest link between stages (0 with one stage), and the order."""
-        if self._stages == 1:
-            return 0, tuple(i for group in groups for i in group)
-        between = {
-            (a, b): self._weakest_between(groups[min(a, b)], groups[max(a, b)])
-            for a in range(len(groups))
-            for b in range(len(groups))
-            if a != b
-        }
-        least, lines = _lines(between, len(groups), self._stages)
-        chains = [_align(self._pairs, [groups[place] for place in line]) for line in lines]
-        return least, tuple(i for stage in range(self._stages) for chain in chains for i in chain[stage])
-
-    def _weakest_between(self, one: _Group, other: _Group) -> int:
-        """The rank of the weakest link between two groups whose devices are paired best."""
-        if (one, other) not in self._cache:
-            self._cache[one, other] = bottleneck([[self._pairs.rank[i][j] for j in other] for i in one])
-        return self._cache[one, other]
+    if stages == 1:
+        return 0, tuple(i for group in groups for i in group)
+    between: dict[tuple[int, int], int] = {}
+    for a, b in combinations(range(len(groups)), 2):
+        # The weakest link between two groups whose devices are paired best.
+        between[a, b] = between[b, a] = paired(_ranks_between(pairs, groups[a], groups[b]))[0]
+    least, lines = _lines(between, len(groups), stages)
+    chains = [_align(pairs, [groups[place] for place in line]) for line in lines]
+    return least, tuple(i for stage in range(stages) for chain in chains for i in chain[stage])
 
 
 def _lines(between: dict[tuple[int, int], int], count: int, stages: int) -> tuple[int, list[list[int]]]:
@@ -237,7 +208,44 @@ def _align(pairs: PairScores, chain: Sequence[_Group]) -> list[_Group]:
     """The groups of one line, each with its devices in the order that joins it best to the group before."""
     aligned = [chain[0]]
     for group in chain[1:]:
-        before = aligned[-1]
-        table = [[pairs.rank[i][j] for j in group] for i in before]
-        aligned.append(tuple(group[place] for place in matching(table, bottleneck(table))))
+        _, places = paired(_ranks_between(pairs, aligned[-1], group))
+        aligned.append(tuple(group[place] for place in places))
     return aligned
+
+
+def _ranks_between(pairs: PairScores, one: _Group, other: _Group) -> list[list[int]]:
+    return [[pairs.rank[i][j] for j in other] for i in one]
+
+
+def paired(table: Sequence[Sequence[int]]) -> tuple[int, tuple[int, ...]]:
+    """Pairs two groups so that the weakest pair is as strong as possible: its rank, and each row's column.
+
+    Row i, column j of the square table has the rank of the link from the i-th of one group to the j-th of the
+    other. Where each can stay in its place, it does.
+    """
+    straight = tuple(range(len(table)))
+    for least in sorted({value for row in table for value in row}, reverse=True):
+        if all(table[place][place] >= least for place in straight):
+            return least, straight
+        found = _perfect_matching(table, least)
+        if found is not None:
+            return least, found
+    raise ValueError("nothing to pair")
+
+
+def _perfect_matching(table: Sequence[Sequence[int]], least: int) -> tuple[int, ...] | None:
+    """A matching by augmenting paths (Kuhn), None if there is none: a row may move another one on."""
+    owner: dict[int, int] = {}
+
+    def place(row: int, tried: set[int]) -> bool:
+        for column, value in enumerate(table[row]):
+            if value >= least and column not in tried:
+                tried.add(column)
+                if column not in owner or place(owner[column], tried):
+                    owner[column] = row
+                    return True
+        return False
+
+    if not all(place(row, set()) for row in range(len(table))):
+        return None
+    return tuple(sorted(owner, key=owner.__getitem__))

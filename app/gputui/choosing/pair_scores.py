@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TypeVar
+from itertools import combinations
 
 from gputui.choosing.links import on_one_node
 from gputui.choosing.speed import memory_tiers, slowness_weights
 from gputui.inventory.device import Device, has_display
 from gputui.inventory.formatting import GIB
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.link import LinkMatrix, PeerMatrix, connected_components, direct_links, strength, worth
+from gputui.inventory.link import connected_components, direct_links, strength, worth
 from gputui.inventory.snapshot import Snapshot
 
-T = TypeVar("T")
-
-_Facts = tuple[int, int, int, int, int, int, int]
+Facts = tuple[int, int, int, int, int, int, int]
 
 _NO_PEER_ACCESS = 1000
 _UNKNOWN = -10_000
@@ -30,7 +28,6 @@ _ONE_HOP = 15
 class PairScores:
     """Numbers of `devices`, which are in the box's order; all tables go by a device's place in it.
 
-    links     the link of each pair, by nvidia-smi's word;  peers: its peer access, by NVML's word
     rank      how good a pair's link is, for comparing only: with peer access before without, then the kind of
               the link, then the number of NVLinks; an unknown link ranks last
     score     what a pair adds to the sum over a set
@@ -40,9 +37,8 @@ class PairScores:
               how it compares in free memory and in speed (`speed.py`); 0 for all where they are of one model
     """
 
+    snapshot: Snapshot
     devices: tuple[Device, ...]
-    links: LinkMatrix
-    peers: PeerMatrix
     rank: tuple[tuple[int, ...], ...]
     score: tuple[tuple[int, ...], ...]
     numa: tuple[int, ...]
@@ -57,9 +53,8 @@ class PairScores:
         # (Rounded, as a few MiB that a driver keeps on one of two equal GPUs should not decide.)
         free_gib = tuple(round((device.memory_free or 0) / GIB) for device in devices)
         return cls(
+            snapshot=snapshot,
             devices=tuple(devices),
-            links=tuple(tuple(snapshot.link(one, other) for other in devices) for one in devices),
-            peers=tuple(tuple(snapshot.peer(one, other) for other in devices) for one in devices),
             rank=tuple(tuple(_rank(snapshot, one, other) for other in devices) for one in devices),
             score=tuple(tuple(_score(snapshot, one, other) for other in devices) for one in devices),
             numa=_numa_numbers(snapshot, devices),
@@ -72,13 +67,12 @@ class PairScores:
     def subset(self, places: Sequence[int]) -> PairScores:
         """The scores of the devices at these places only."""
 
-        def square(table: Sequence[Sequence[T]]) -> tuple[tuple[T, ...], ...]:
+        def square(table: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
             return tuple(tuple(table[i][j] for j in places) for i in places)
 
         return PairScores(
+            snapshot=self.snapshot,
             devices=tuple(self.devices[i] for i in places),
-            links=square(self.links),
-            peers=square(self.peers),
             rank=square(self.rank),
             score=square(self.score),
             numa=tuple(self.numa[i] for i in places),
@@ -137,9 +131,13 @@ class PairScores:
             if k not in (i, j)
         )
 
+    def link(self, i: int, j: int) -> str | None:
+        """The link between two places, by nvidia-smi's word."""
+        return self.snapshot.link(self.devices[i], self.devices[j])
+
     def score_within(self, members: Sequence[int]) -> int:
         """The sum of the scores of the pairs among `members`."""
-        return sum(self.score[i][j] for place, i in enumerate(members) for j in members[:place])
+        return sum(self.score[i][j] for j, i in combinations(members, 2))
 
     def numa_count(self, members: Sequence[int]) -> int:
         """The number of NUMA nodes that `members` are on."""
@@ -147,25 +145,19 @@ class PairScores:
 
     def weakest(self, members: Sequence[int]) -> int | None:
         """The rank of the weakest pair among `members`, None for fewer than two."""
-        ranks = (self.rank[i][j] for place, i in enumerate(members) for j in members[:place])
-        return min(ranks, default=None)
+        return min((self.rank[i][j] for j, i in combinations(members, 2)), default=None)
 
     def link_of_rank(self, members: Sequence[int], rank: int | None) -> str | None:
         """A link of that rank among `members`, None if there is none."""
-        words = (
-            self.links[i][j]
-            for place, i in enumerate(members)
-            for j in members[:place]
-            if self.rank[i][j] == rank
-        )
-        return next(words, None)
+        pairs = ((i, j) for j, i in combinations(members, 2) if self.rank[i][j] == rank)
+        return next((self.link(*pair) for pair in pairs), None)
 
     def lacks_peer_access(self, members: Sequence[int], rank: int) -> bool:
         """Whether the driver reports that a pair of that rank among `members` has no peer access."""
         return any(
-            self.rank[i][j] == rank and self.peers[i][j] not in (None, "OK", "U")
-            for place, i in enumerate(members)
-            for j in members[:place]
+            self.snapshot.peer(self.devices[i], self.devices[j]) not in (None, "OK", "U")
+            for j, i in combinations(members, 2)
+            if self.rank[i][j] == rank
         )
 
     def score_left(self, members: Sequence[int]) -> int:
@@ -233,13 +225,11 @@ class SubsetSums:
     """
 
     def __init__(self, pairs: PairScores) -> None:
-        self._pairs = pairs
         self._half = (len(pairs) + 1) // 2
         self._low = (1 << self._half) - 1
-        bits = {node: 1 << n for n, node in enumerate(sorted(set(pairs.numa)))}
         ends = range(self._half), range(self._half, len(pairs))
         self._score = [_pairs_inside(pairs, end) for end in ends]
-        self._facts = [_facts(pairs, end, bits) for end in ends]
+        self._facts = [_facts(pairs, end) for end in ends]
         # For each device of the upper half: the score of its pairs with each subset of the lower one.
         self._across = [_subset_sums(pairs.score[i][: self._half]) for i in ends[1]]
 
@@ -252,15 +242,40 @@ class SubsetSums:
                 between += row[low]
         return self._score[0][low] + self._score[1][high] + between
 
-    def facts(self, subset: int) -> _Facts:
-        """Of a subset: the sum of degrees, the number of NUMA nodes, of whole GPUs and of free GiB, the
-        lowest memory tier, the sum of slowness weights, and the number of displays."""
-        one = self._facts[0][subset & self._low]
-        other = self._facts[1][subset >> self._half]
-        nodes = bin(one[1] | other[1]).count("1")
-        tier = min(one[4], other[4])
-        whole, memory, slowness = one[2] + other[2], one[3] + other[3], one[5] + other[5]
-        return one[0] + other[0], nodes, whole, memory, tier, slowness, one[6] + other[6]
+    def facts(self, subset: int) -> Facts:
+        """Of a subset: the sum of degrees, the NUMA nodes as bits, the number of whole GPUs and of free GiB,
+        the lowest memory tier, the sum of slowness weights, and the number of displays."""
+        return _united(self._facts[0][subset & self._low], self._facts[1][subset >> self._half])
+
+
+def _united(one: Facts, other: Facts) -> Facts:
+    """The facts of two disjoint subsets together."""
+    return (
+        one[0] + other[0],
+        one[1] | other[1],
+        one[2] + other[2],
+        one[3] + other[3],
+        min(one[4], other[4]),
+        one[5] + other[5],
+        one[6] + other[6],
+    )
+
+
+def _facts(pairs: PairScores, end: range) -> list[Facts]:
+    """For each subset of one half: as `SubsetSums.facts`."""
+    table: list[Facts] = [(0, 0, 0, 0, 0, 0, 0)]
+    for i in end:
+        of_one = (
+            pairs.degree[i],
+            1 << pairs.numa[i],
+            int(pairs.devices[i].parent is None),
+            pairs.free_gib[i],
+            pairs.memory_tier[i],
+            pairs.slowness_weight[i],
+            int(pairs.display[i]),
+        )
+        table += [_united(before, of_one) for before in table]
+    return table
 
 
 def _pairs_inside(pairs: PairScores, end: range) -> list[int]:
@@ -277,22 +292,4 @@ def _subset_sums(score: tuple[int, ...] | list[int]) -> list[int]:
     table = [0]
     for value in score:
         table += [before + value for before in table]
-    return table
-
-
-def _facts(pairs: PairScores, end: range, bits: dict[int, int]) -> list[_Facts]:
-    """For each subset of one half: as `SubsetSums.facts`, the NUMA nodes as bits."""
-    table = [(0, 0, 0, 0, 0, 0, 0)]
-    for device in end:
-        node, whole = bits[pairs.numa[device]], pairs.devices[device].parent is None
-        degree, memory = pairs.degree[device], pairs.free_gib[device]
-        tier, slowness, shown = (
-            pairs.memory_tier[device],
-            pairs.slowness_weight[device],
-            pairs.display[device],
-        )
-        table += [
-            (d + degree, n | node, w + whole, m + memory, min(t, tier), s + slowness, v + shown)
-            for d, n, w, m, t, s, v in table
-        ]
     return table

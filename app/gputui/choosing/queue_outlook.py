@@ -14,7 +14,7 @@ from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy,
 from gputui.inventory.claim import Claim
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device, Fault
-from gputui.inventory.formatting import UNKNOWN, age, duration, gpus, person, printable, size
+from gputui.inventory.formatting import UNKNOWN, age, devices_text, duration, gpus, person, printable, size
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -159,7 +159,7 @@ def wants(waiter: Waiter, snapshot: Snapshot | None) -> str:
 
 def wanted(count: int, keys: Collection[str] | None, snapshot: Snapshot | None) -> str:
     """So many of the devices with these keys (None: of any): "2 devices", "GPU 4,5", "2 of GPU 4,5,6"."""
-    any_of = "1 device" if count == 1 else f"{count} devices"
+    any_of = devices_text(count)
     if keys is None:
         return any_of
     there = [d for d in snapshot.devices if d.key in keys] if snapshot else []
@@ -216,34 +216,30 @@ def who(waiter: Waiter) -> str:
 
 def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
     """Why one in line has no devices yet, as a clause: "GPUs 4 and 5 are free, 2 more are needed"."""
-    waiter = turn.waiter
+    waiter, could = turn.waiter, len(turn.could or ())
+    never = f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
     if waiter.silent:
         return SILENT
     if can_never_start(waiter, snapshot):
-        could = len(turn.could or ())
-        return f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
+        return never
     if turn.ahead:
         first = turn.ahead[0]
         more = f" and {len(turn.ahead) - 1} more" if len(turn.ahead) > 1 else ""
         return f"after {who(first) if first.ours else printable(first.user)}{more}"
     if turn.could is None:
         return "waits for a step within its own job's devices"
-    if len(turn.could) < waiter.count:
-        could = len(turn.could)
-        return f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
-    free = gpus([*map(snapshot.label, turn.free)])
+    if could < waiter.count:
+        return never
     missing = waiter.count - len(turn.free)
+    free = f"{gpus([*map(snapshot.label, turn.free)])} {'is' if len(turn.free) == 1 else 'are'} free"
     if missing <= 0:
-        are = "is free" if len(turn.free) == 1 else "are free"
-        return f"{free} {are}: it starts soon"
-    if not turn.free and waiter.devices is not None and len(turn.could) <= _MOST_LABELS:
-        # (Others may be free, and are to be seen: what he waits for is not.)
-        wanted = [*map(snapshot.label, turn.could)]
-        return f"{gpus(wanted)} {'is' if len(wanted) == 1 else 'are'} not free"
-    if not turn.free:
-        return "no such device is free" if waiter.count == 1 else f"no device is free, {missing} are needed"
-    are = "is free" if len(turn.free) == 1 else "are free"
-    return f"{free} {are}, {missing} more {'is' if missing == 1 else 'are'} needed"
+        return f"{free}: it starts soon"
+    if turn.free:
+        return f"{free}, {missing} more {'is' if missing == 1 else 'are'} needed"
+    if waiter.devices is not None and could <= _MOST_LABELS:
+        # (Others may be free, and are shown: it waits for these.)
+        return f"{gpus([*map(snapshot.label, turn.could)])} {'is' if could == 1 else 'are'} not free"
+    return "no such device is free" if waiter.count == 1 else f"no device is free, {missing} are needed"
 
 
 def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 from gputui.choosing.grouping import Grouping
 from gputui.choosing.links import numa_nodes
 from gputui.choosing.pair_scores import PairScores
 from gputui.choosing.sets import RankedSet, comparison_key
-from gputui.inventory.link import SELF, connected_components, direct_links, family, strength
+from gputui.inventory.link import direct_links, family, joined_groups, strength
 
 _PCIE_WORDS: dict[str, str] = {
     "PIX": "behind one PCIe switch",
@@ -25,7 +26,9 @@ def reason(pairs: PairScores, found: RankedSet, grouping: Grouping, named: bool 
 
     `named`: a person has named the devices one by one, so that they are not compared with others.
     """
-    whole = [island for island in islands(pairs) if len(island) > 1]
+    # Devices that are joined by direct links (NVLink, XGMI), by their places.
+    islands = joined_groups(range(len(pairs)), lambda i, j: direct_links(pairs.link(i, j)) > 0)
+    whole = [island for island in islands if len(island) > 1]
     what, where = _what(pairs, found, whole, named), _where(pairs, found.members)
     parts = [", ".join(filter(None, (what, where)))]
     if not named and _avoids_display(pairs, found.members):
@@ -50,16 +53,7 @@ def why_behind(pairs: PairScores, grouping: Grouping, first: RankedSet, found: R
     return f"ranked lower: {difference}" if difference else "equal to the first, but with higher indices"
 
 
-def islands(pairs: PairScores) -> tuple[tuple[int, ...], ...]:
-    """The connected components of the graph of direct links (NVLink, XGMI), by devices' places.
-
-    A device without such a link is a component of its own.
-    """
-    home = connected_components(len(pairs), lambda i, j: direct_links(pairs.links[i][j]) > 0)
-    return tuple(tuple(i for i, each in enumerate(home) if each == island) for island in sorted(set(home)))
-
-
-def _what(pairs: PairScores, found: RankedSet, whole: Sequence[tuple[int, ...]], named: bool) -> str:
+def _what(pairs: PairScores, found: RankedSet, whole: Sequence[Sequence[int]], named: bool) -> str:
     members = found.members
     if len(members) == 1:
         return "" if named else _single(pairs, members[0], whole)
@@ -71,7 +65,7 @@ def _what(pairs: PairScores, found: RankedSet, whole: Sequence[tuple[int, ...]],
             return f"{_family(pairs)} pair"
         both = "both" if len(pieces) == 2 == len(whole) else str(len(pieces))
         return f"{both} {_family(pairs)} pairs"
-    words = [pairs.links[i][j] for place, i in enumerate(members) for j in members[:place]]
+    words = [pairs.link(i, j) for j, i in combinations(members, 2)]
     worst = min(words, key=strength)
     if all(map(direct_links, words)):
         return f"{'all ' if len(members) > 2 else ''}connected by {family(worst or '')}"
@@ -80,7 +74,7 @@ def _what(pairs: PairScores, found: RankedSet, whole: Sequence[tuple[int, ...]],
     return _PCIE_WORDS.get(worst, "")
 
 
-def _single(pairs: PairScores, device: int, whole: Sequence[tuple[int, ...]]) -> str:
+def _single(pairs: PairScores, device: int, whole: Sequence[Sequence[int]]) -> str:
     if len(pairs) == 1:
         return "the only one available"
     if pairs.unlike:
@@ -116,7 +110,11 @@ def _avoids_display(pairs: PairScores, members: Sequence[int]) -> bool:
 
 def _family(pairs: PairScores) -> str:
     """What the direct links of the box are called, of several kinds the weakest ones."""
-    words = (word for row in pairs.links for word in row if word and word != SELF and direct_links(word))
+    words = (
+        word
+        for pair in combinations(range(len(pairs)), 2)
+        if (word := pairs.link(*pair)) and direct_links(word)
+    )
     return family(min(words, key=strength, default="NV1"))
 
 
@@ -143,7 +141,7 @@ def _weakest(pairs: PairScores, found: RankedSet, grouping: Grouping) -> str:
     return f"weakest link{where and where + ':'} {word or 'unknown'}{access}"
 
 
-def _left(members: Sequence[int], whole: Sequence[tuple[int, ...]]) -> str:
+def _left(members: Sequence[int], whole: Sequence[Sequence[int]]) -> str:
     rest = [island for island in whole if not set(island) & set(members)]
     if not rest:
         return ""

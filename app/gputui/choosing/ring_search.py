@@ -185,41 +185,26 @@ def _union(sets: Iterable[int]) -> int:
     return found
 
 
-def strongest_ring(rank: Rank, devices: Sequence[int]) -> int | None:
-    """The rank of the weakest link of the best ring through `devices`; None for fewer than two.
+def strongest(rank: Rank, devices: Sequence[int], chain: bool = False) -> int | None:
+    """The rank of the weakest link of the best ring, or `chain`, through `devices`; None for fewer than two.
 
-    Exact for up to 16 devices. For more it is a lower bound: a better ring may exist.
+    Exact for up to 16 devices. For more a ring's is a lower bound (a better ring may exist), and a chain's
+    that of the devices as they are given.
     """
-    if len(devices) < 2:
+    count = len(devices)
+    if count < 2:
         return None
+    if chain and count > MAX_EXACT:
+        return min(rank[a][b] for a, b in pairwise(devices))
     table = [[rank[i][j] for j in devices] for i in devices]
-    levels = _levels(table)
-    if len(devices) > 2:
+    levels = sorted({table[i][j] for i in range(count) for j in range(i)}, reverse=True)
+    if not chain and count > 2:
         # A ring uses two links of each device, so that it is no better than any device's second best link.
         most = min(sorted(row[:i] + row[i + 1 :])[-2] for i, row in enumerate(table))
         levels = [level for level in levels if level <= most]
-    if len(devices) > MAX_EXACT:
+    if count > MAX_EXACT:
         return next((level for level in levels if _certainly_has_ring(table, level)), levels[-1])
-    return _strongest(table, levels, chain=False)
-
-
-def strongest_chain(rank: Rank, devices: Sequence[int]) -> int:
-    """The rank of the weakest link of the best chain through `devices`; beyond 16, as they are given."""
-    if len(devices) > MAX_EXACT:
-        return min(rank[a][b] for a, b in pairwise(devices))
-    table = [[rank[i][j] for j in devices] for i in devices]
-    return _strongest(table, _levels(table), chain=True)
-
-
-def _strongest(table: Rank, levels: Sequence[int], chain: bool) -> int:
-    """The best level at which all devices of a table are one ring, or one chain."""
-    count = len(table)
     return next(level for level in levels if joined(table, level, count, chain) >> ((1 << count) - 1) & 1)
-
-
-def _levels(table: Rank) -> list[int]:
-    """The distinct ranks of a table, the best first."""
-    return sorted({table[i][j] for i in range(len(table)) for j in range(i)}, reverse=True)
 
 
 def _certainly_has_ring(table: Rank, least: int) -> bool:

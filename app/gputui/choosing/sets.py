@@ -11,7 +11,7 @@ sets remain. Otherwise it has the best of many sets that were grown greedily and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from gputui.choosing.grouping import Grouping
@@ -22,8 +22,7 @@ from gputui.choosing.ring_search import (
     joined,
     packed,
     reversed_bits,
-    strongest_chain,
-    strongest_ring,
+    strongest,
 )
 from gputui.inventory.light_dataclasses import dataclass
 
@@ -40,13 +39,11 @@ class RankedSet:
     """A set of devices by their places in `PairScores`, ascending.
 
     weakest  the rank of the weakest link that the grouping uses, None where it uses none
-    exact    whether no set is better
     parts    the groups or chains that the set was made of, where the search knows them
     """
 
     members: tuple[int, ...]
     weakest: int | None
-    exact: bool = True
     parts: tuple[tuple[int, ...], ...] = ()
 
 
@@ -85,7 +82,7 @@ def ranked(
         yield from _by_level(pairs, count, grouping, shape, different.all())
     elif (shape is None or shape.size == count) and different.count() * count**2 <= MAX_EXACT_WORK:
         sets = map(tuple, map(bit_positions, different.all()))
-        yield from _best_first(pairs, grouping, _evaluated(pairs, shape, sets, exact=count <= MAX_EXACT))
+        yield from _best_first(pairs, grouping, _evaluated(pairs, shape, sets))
     else:
         yield from approximate(pairs, count, grouping, bit_positions(required_bits))
 
@@ -103,27 +100,30 @@ def approximate(
     shape = Shape.of(grouping, count)
     size, chain = (shape.size, shape.chain) if shape else (count, False)
     grown = greedy_sets(pairs, count, size, chain, required)
-    found = _evaluated(pairs, shape, grown, exact=False)
+    found = _evaluated(pairs, shape, grown)
     if count <= MAX_EXACT < len(pairs):
         for near in neighbourhoods(pairs, MAX_EXACT, required):
             places = [near.index(i) for i in required]
             for each in islice(ranked(pairs.subset(near), count, grouping, places), _MAX_PER_NEIGHBOURHOOD):
-                found.append(RankedSet(tuple(near[i] for i in each.members), each.weakest, False))
+                found.append(RankedSet(tuple(near[i] for i in each.members), each.weakest))
     yield from _best_first(pairs, grouping, found)
 
 
 def _best_first(pairs: PairScores, grouping: Grouping, found: list[RankedSet]) -> Iterator[RankedSet]:
     """The sets in the order of the comparison, each once."""
+
+    def key(each: RankedSet) -> Key:
+        return (
+            each.weakest or 0,
+            *comparison_key(pairs, grouping, each.members),
+            *(-i for i in each.members),
+        )
+
     seen: set[tuple[int, ...]] = set()
-    for each in sorted(found, key=lambda each: _full_key(pairs, grouping, each), reverse=True):
+    for each in sorted(found, key=key, reverse=True):
         if each.members not in seen:
             seen.add(each.members)
             yield each
-
-
-def _full_key(pairs: PairScores, grouping: Grouping, found: RankedSet) -> Key:
-    level = 0 if found.weakest is None else found.weakest
-    return (level, *comparison_key(pairs, grouping, found.members), *(-i for i in found.members))
 
 
 def comparison_key(pairs: PairScores, grouping: Grouping, members: Sequence[int]) -> Key:
@@ -193,9 +193,9 @@ def _by_level(
     pairs: PairScores, count: int, grouping: Grouping, shape: Shape | None, sets: Sequence[int]
 ) -> Iterator[RankedSet]:
     """All sets by their weakest link, the strongest first; of equal ones by the rest of the comparison."""
-    keys = _FastKeys(pairs, grouping)
+    key = _fast_key(pairs, grouping)
     if shape is None:
-        for each in sorted(sets, key=keys.of, reverse=True):
+        for each in sorted(sets, key=key, reverse=True):
             yield RankedSet(tuple(bit_positions(each)), None)
         return
     rest = list(sets)
@@ -208,44 +208,33 @@ def _by_level(
             continue
         taken = set(here)
         rest = [each for each in rest if each not in taken]
-        for each in sorted(here, key=keys.of, reverse=True):
+        for each in sorted(here, key=key, reverse=True):
             yield RankedSet(tuple(bit_positions(each)), level)
 
 
-class _FastKeys:
+def _fast_key(pairs: PairScores, grouping: Grouping) -> Callable[[int], Key]:
     """`comparison_key` for thousands of sets, given as ints; with the numbers, low ones first."""
+    sums = SubsetSums(pairs)
 
-    def __init__(self, pairs: PairScores, grouping: Grouping) -> None:
-        self._pairs, self._independent, self._sums = pairs, grouping.independent, SubsetSums(pairs)
+    def key(members: int) -> Key:
+        score = sums.score(members)
+        degrees, nodes, whole, memory, tier, slowness, shown = sums.facts(members)
+        among = (0, 0) if grouping.independent else (score, -bin(nodes).count("1"))
+        left = pairs.total - degrees + score
+        first = reversed_bits(members, len(pairs))
+        return (whole, *among, tier, -slowness, left, -shown, memory, first)
 
-    def of(self, members: int) -> Key:
-        score = self._sums.score(members)
-        degrees, nodes, whole, memory, tier, slowness, shown = self._sums.facts(members)
-        left = self._pairs.total - degrees + score
-        first = reversed_bits(members, len(self._pairs))
-        if self._independent:
-            return (whole, 0, 0, tier, -slowness, left, -shown, memory, first)
-        return (whole, score, -nodes, tier, -slowness, left, -shown, memory, first)
+    return key
 
 
-def _evaluated(
-    pairs: PairScores, shape: Shape | None, sets: Iterable[tuple[int, ...]], exact: bool
-) -> list[RankedSet]:
+def _evaluated(pairs: PairScores, shape: Shape | None, sets: Iterable[tuple[int, ...]]) -> list[RankedSet]:
     """The given sets with their weakest links. A set of several parts is given part by part."""
     found = []
     for members in dict.fromkeys(sets):
         size = shape.size if shape else 1
         parts = tuple(members[at : at + size] for at in range(0, len(members), size))
-        level = None if shape is None else min(_weakest_in_part(pairs, part, shape) for part in parts)
+        levels = (strongest(pairs.rank, part, shape.chain) or 0 for part in parts) if shape else ()
+        level = min(levels, default=None)
         several = parts if shape and size < len(members) else ()
-        found.append(RankedSet(tuple(sorted(members)), level, exact, several))
-    return found
-
-
-def _weakest_in_part(pairs: PairScores, part: Sequence[int], shape: Shape) -> int:
-    """The rank of the weakest link of a part's best ring or chain."""
-    if shape.chain:
-        return strongest_chain(pairs.rank, part)
-    found = strongest_ring(pairs.rank, part)
-    assert found is not None
+        found.append(RankedSet(tuple(sorted(members)), level, several))
     return found

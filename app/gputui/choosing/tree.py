@@ -6,14 +6,15 @@ It is derived from the PCIe class of every pair, as NVML and recordings tell not
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations, permutations
 
 from gputui.choosing.links import on_one_node
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.link import PCIE_CLASSES, connected_components, direct_links, family, strength
+from gputui.inventory.link import PCIE_CLASSES, direct_links, family, joined_groups, strength
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Nic, Topology
+from gputui.inventory.topology import Nic
 
 _JOINED_BY: tuple[tuple[str, str], ...] = (
     ("NODE", "NUMA node"),
@@ -48,14 +49,12 @@ def tree(snapshot: Snapshot, before: Classes | None = None) -> tuple[Branch, ...
     things += topology.nics if topology else ()
     words = _words(snapshot, things, before or {})
     branches = []
-    home = connected_components(len(things), lambda i, j: on_one_node(things[i], things[j], words[i][j]))
-    for first in sorted(set(home)):
-        group = [i for i, at in enumerate(home) if at == first]
-        level = _innermost(words, group, 0)
-        inside = _inside(things, words, group, level)
-        if level > 0 and len(group) > 1:
-            inside = (Branch(_JOINED_BY[level][1], inside),)
-        branches.append(Branch(_node_name([things[i] for i in group]), inside))
+    for group in joined_groups(
+        range(len(things)), lambda i, j: on_one_node(things[i], things[j], words[i][j])
+    ):
+        joined = _joined(things, words, group, 0)
+        on_node = joined.members if joined.name == _JOINED_BY[0][1] or len(group) == 1 else (joined,)
+        branches.append(Branch(_node_name([things[i] for i in group]), on_node))
     return tuple(branches)
 
 
@@ -95,52 +94,46 @@ def links_in_words(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
     words = {word for a, b in permutations(devices, 2) if (word := snapshot.link(a, b))}
     for word in sorted(filter(direct_links, words), key=strength, reverse=True):
         # (What one side of a pair tells counts: a recording may tell the two sides differently.)
-        joined = [[word in (snapshot.link(a, b), snapshot.link(b, a)) for b in devices] for a in devices]
-        home = _components(joined)
+        joined = {
+            (i, j)
+            for i, j in combinations(range(len(devices)), 2)
+            if word in (snapshot.link(devices[i], devices[j]), snapshot.link(devices[j], devices[i]))
+        }
         parts = []
-        for first in sorted(set(home)):
-            group = [i for i, at in enumerate(home) if at == first]
-            pairs = [(i, j) for i, j in combinations(group, 2) if joined[i][j]]
-            if len(group) > 2 and len(pairs) == len(group) * (len(group) - 1) // 2:
-                if len(group) == len(devices):
-                    parts.append(f"between all {len(group)} GPUs")
-                    continue
-                parts.append(f"between all of {snapshot.labels([devices[i] for i in group])}")
-            else:
+        for group in joined_groups(range(len(devices)), lambda i, j: (j, i) in joined):  # noqa: B023
+            pairs = [pair for pair in combinations(group, 2) if pair in joined]
+            if len(group) < 3 or len(pairs) < len(group) * (len(group) - 1) // 2:
                 parts += [f"{snapshot.label(devices[i])}━{snapshot.label(devices[j])}" for i, j in pairs]
+            elif len(group) == len(devices):
+                parts.append(f"between all {len(group)} GPUs")
+            else:
+                parts.append(f"between all of {snapshot.labels([devices[i] for i in group])}")
         name = family(word)
         described.append((name, "  ".join([*parts] if name == word else [f"{word} {parts[0]}", *parts[1:]])))
     return tuple(described)
 
 
-def _components(joined: Sequence[Sequence[bool]]) -> tuple[int, ...]:
-    """For each row the first row of its connected component."""
-    return connected_components(len(joined), lambda i, j: joined[i][j])
+def _joined(
+    things: Sequence[Device | Nic], words: Sequence[Sequence[str | None]], group: Sequence[int], level: int
+) -> Branch:
+    """A group that is joined at this level of `_JOINED_BY`, by the innermost one at which all of it still is;
+    in it a branch for those that are joined more closely, and the others as they are."""
 
+    def near(i: int, j: int, word: str) -> bool:
+        cell = words[i][j]
+        return cell in PCIE_CLASSES and strength(cell) >= strength(word)
 
-def _inside(
-    things: Sequence[Device | Nic],
-    words: Sequence[Sequence[str | None]],
-    group: Sequence[int],
-    level: int,
-) -> tuple[Branch | Device | Nic, ...]:
-    """The members of a group whose things are joined at this level of `_JOINED_BY`: a branch for those that
-    are joined more closely, and the others as they are."""
-    if level + 1 == len(_JOINED_BY):
-        return tuple(things[i] for i in group)
-    members: list[Branch | Device | Nic] = []
-    for cluster in _clusters(words, group, _JOINED_BY[level + 1][0]):
-        inner = _innermost(words, cluster, level + 1)
-        inside = _inside(things, words, cluster, inner)
-        members += [Branch(_JOINED_BY[inner][1], inside)] if len(cluster) > 1 else inside
-    return tuple(members)
-
-
-def _innermost(words: Sequence[Sequence[str | None]], group: Sequence[int], level: int) -> int:
-    """The innermost level, from this one on, at which the whole group is still joined."""
-    while level + 1 < len(_JOINED_BY) and len(_clusters(words, group, _JOINED_BY[level + 1][0])) == 1:
-        level += 1
-    return level
+    inside: list[list[int]] = [[i] for i in group]
+    for deeper in range(level + 1, len(_JOINED_BY)):
+        closer = joined_groups(group, partial(near, word=_JOINED_BY[deeper][0]))
+        if len(closer) > 1:
+            inside = closer
+            break
+        level = deeper
+    members = (
+        things[each[0]] if len(each) == 1 else _joined(things, words, each, level + 1) for each in inside
+    )
+    return Branch(_JOINED_BY[level][1], tuple(members))
 
 
 def _words(snapshot: Snapshot, things: Sequence[Device | Nic], before: Classes) -> list[list[str | None]]:
@@ -153,31 +146,15 @@ def _words(snapshot: Snapshot, things: Sequence[Device | Nic], before: Classes) 
             return snapshot.pcie_class(one, other) or before.get((one.key, other.key))
         if isinstance(one, Nic):
             one, other = other, one
-        return _to_nic(snapshot, topology, one, other) if topology else None
+        if topology is None or not isinstance(other, Nic):
+            return None
+        nics = topology.nics
+        row = (
+            snapshot.position[one.key] if isinstance(one, Device) else len(snapshot.devices) + nics.index(one)
+        )
+        return topology.nic_links[row][nics.index(other)]
 
     return [[word(i, j) for j in range(len(things))] for i in range(len(things))]
-
-
-def _to_nic(snapshot: Snapshot, topology: Topology, one: Device | Nic, nic: Device | Nic) -> str | None:
-    assert isinstance(nic, Nic)
-    row = (
-        snapshot.position[one.key]
-        if isinstance(one, Device)
-        else len(snapshot.devices) + topology.nics.index(one)
-    )
-    return topology.nic_links[row][topology.nics.index(nic)]
-
-
-def _clusters(words: Sequence[Sequence[str | None]], group: Sequence[int], word: str) -> list[list[int]]:
-    """The connected components of a group, where things are joined by the class `word` or closer."""
-    members = list(group)
-
-    def near(a: int, b: int) -> bool:
-        cell = words[members[a]][members[b]]
-        return cell in PCIE_CLASSES and strength(cell) >= strength(word)
-
-    home = connected_components(len(members), near)
-    return [[i for i, at in zip(members, home, strict=True) if at == first] for first in sorted(set(home))]
 
 
 def _node_name(things: Sequence[Device | Nic]) -> str:

@@ -6,6 +6,7 @@ from another's records, nor their names, whatever he writes and however many num
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import subprocess
@@ -76,16 +77,18 @@ def _remove_if_left(place: Path) -> None:
     try:
         pwd.getpwuid(place.lstat().st_uid)
     except KeyError:
-        if subprocess.run(["umount", place], capture_output=True, check=False).returncode == 0:
+        # (umount(8) would follow a link.)
+        mounted = os.path.ismount(place)
+        if mounted and not subprocess.run(["umount", place], capture_output=True, check=False).returncode:
             place.rmdir()
 
 
 def _named(name: str) -> _User:
-    try:
-        found = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
-    except (KeyError, OverflowError):
-        raise RequestError(f"there is no user {name!r}") from None
-    return _User(found.pw_name, found.pw_uid, found.pw_gid)
+    for by_number in (False, True):
+        with contextlib.suppress(KeyError, ValueError, OverflowError):
+            found = pwd.getpwuid(int(name)) if by_number else pwd.getpwnam(name)
+            return _User(found.pw_name, found.pw_uid, found.pw_gid)
+    raise RequestError(f"there is no user {name!r}")
 
 
 def _who_can_log_in() -> Iterator[_User]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gputui.inventory.device_facts import Group, fact_groups, facts_elsewhere
-from gputui.inventory.formatting import GIB, UNKNOWN, person, printable, short_name, size, without_path
+from gputui.inventory.formatting import (
+    GIB,
+    UNKNOWN,
+    number,
+    person,
+    printable,
+    short_name,
+    size,
+    without_path,
+)
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.text_table import aligned, cut
@@ -85,17 +94,13 @@ def _processes(processes: Iterable[Process]) -> list[str]:
         (
             str(process.pid),
             person(process.user or "?", process.own),
-            UNKNOWN if process.sm is None else f"{process.sm}%",
-            _size(process.memory),
-            UNKNOWN if process.host_cpu is None else f"{process.host_cpu:.0f}%",
-            _size(process.host_memory),
+            number(process.sm, "%"),
+            size(process.memory),
+            number(process.host_cpu, "%"),
+            size(process.host_memory),
             without_path(printable(process.command or process.note or "?")),
         )
         for process in processes
     ]
     heading = ("PID", "USER", "GPU", "MEMORY", "CPU", "RAM", "COMMAND")
     return aligned([heading, *rows], right=(0, 2, 3, 4, 5)) if rows else []
-
-
-def _size(amount: int | None) -> str:
-    return UNKNOWN if amount is None else size(amount)

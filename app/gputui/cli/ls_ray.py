@@ -73,7 +73,15 @@ def counts(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> Counts | N
         return None
     counted, given = sum(node.gpus for node in nodes), sum(node.given for node in nodes)
     offered = Figures(box, judged).offered
-    by_ray = sum(any(map(_of_ray, _trees(device))) for device in offered)
+    # (A process is Ray's where it, or what started it, is one of its workers.)
+    by_ray = sum(
+        any(
+            command is not None and command.startswith(_WORKER)
+            for process in device.processes or ()
+            for command in (process.command, *(each.command for each in process.ancestors))
+        )
+        for device in offered
+    )
     in_use = sum(judged[device.key].state in ("busy", "held") for device in offered)
     free = sum(_to_be_had(device, box, judged) for device in offered)
     # (Of a fraction only that there is one more device is known.)
@@ -100,15 +108,6 @@ def counts(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> Counts | N
 
 def _here(ray: Ray, box: Snapshot) -> list[RayNode]:
     return [node for node in ray.nodes if node.host is not None and node.host == box.host.name]
-
-
-def _trees(device: Device) -> list[tuple[str | None, ...]]:
-    """For each process, its command and those of what started it."""
-    return [(each.command, *(one.command for one in each.ancestors)) for each in device.processes or ()]
-
-
-def _of_ray(commands: Sequence[str | None]) -> bool:
-    return any(command is not None and command.startswith(_WORKER) for command in commands)
 
 
 def _to_be_had(device: Device, box: Snapshot, judged: Mapping[str, Verdict]) -> bool:

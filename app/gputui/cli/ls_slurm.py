@@ -84,12 +84,9 @@ def _state(index: int, node: Node, used: Collection[int] | None, jobs: Sequence[
     if index in used:
         return "busy", "a Slurm job has it"
     if not node.usable:
-        return "unknown", f"Slurm starts nothing here: {_why(node)}"
+        why = f"{node.state} ({printable(node.reason)})" if node.reason else node.state
+        return "unknown", f"Slurm starts nothing here: {why}"
     return "free", "no Slurm job has it"
-
-
-def _why(node: Node) -> str:
-    return f"{node.state} ({printable(node.reason)})" if node.reason else node.state
 
 
 def table(cluster: Cluster, width: int | None) -> str:

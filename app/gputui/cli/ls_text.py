@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
+from gputui.choosing.device_columns import device_columns
 from gputui.choosing.verdict import GLYPHS, State, Verdict
 from gputui.choosing.verdict_text import brief, for_document, reason
 from gputui.cli.common import output_width
-from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, printable, short_name
+from gputui.inventory.columns import printed
+from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.text_table import aligned, cut
+from gputui.inventory.text_table import cut
 
 _COLOURS: dict[State, int] = {
     "free": 32,
@@ -51,11 +52,12 @@ def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, col
 
     Where a reason is too long for the width, states are as brief as on the screen.
     """
-    first, *others = _aligned(snapshot, judged, _state_and_why)
+    devices = snapshot.devices
+    first, *others = printed(device_columns(snapshot, judged, _state_and_why), devices)
     if width is not None and any(len(line) + 2 > width for line in others):
-        first, *others = _aligned(snapshot, judged, brief)
+        first, *others = printed(device_columns(snapshot, judged, brief), devices)
     lines = [heading(snapshot), f"  {first}"]
-    both = [*zip(snapshot.devices, others, strict=True)]
+    both = [*zip(devices, others, strict=True)]
     both.sort(key=lambda each: each[0].apart is not None)
     for place, (device, text) in enumerate(both):
         if device.apart is not None and place > 0 and both[place - 1][0].apart is None:
@@ -77,20 +79,6 @@ def _state_and_why(verdict: Verdict, now: float) -> str:
     return f"{verdict.state:<7} {reason(verdict, now)}"
 
 
-def _aligned(
-    snapshot: Snapshot, judged: dict[str, Verdict], state: Callable[[Verdict, float], str]
-) -> list[str]:
-    rows = [
-        ("#", "NAME", "UTIL", "MEMORY", "°C", "W", "STATE"),
-        *(
-            (*_facts(snapshot, device), f"{GLYPHS[verdict.state]} {state(verdict, snapshot.time)}")
-            for device in snapshot.devices
-            for verdict in (judged[device.key],)
-        ),
-    ]
-    return aligned(rows, right=(0, 2, 3, 4, 5), least=(3, 4, 4, 12, 3, 4))
-
-
 def heading(snapshot: Snapshot) -> str:
     """ "dgx-3  8× H100 80GB HBM3  driver 550.54.15  CUDA 12.4"."""
     host = snapshot.host
@@ -101,14 +89,3 @@ def heading(snapshot: Snapshot) -> str:
         f"CUDA {printable(host.cuda)}" if host.cuda else "",
     ]
     return "  ".join(part for part in parts if part)
-
-
-def _facts(snapshot: Snapshot, device: Device) -> tuple[str, ...]:
-    util = "–" if device.utilization is None else f"{device.utilization}%"
-    if device.memory_used is None or device.memory_total is None:
-        memory = "–"
-    else:
-        memory = f"{device.memory_used / GIB:.1f}/{device.memory_total / GIB:.1f}G"
-    heat = "–" if device.temperature is None else str(device.temperature)
-    power = "–" if device.power is None else f"{device.power:.0f}"
-    return (snapshot.label(device), short_name(device.name or "?"), util, memory, heat, power)

@@ -247,8 +247,19 @@ def _tell_said(answer: Answer, quiet: bool) -> None:
 
 
 def _job_of(answer: Answer) -> str:
-    """BOX:ID of the job that a call has started."""
-    return f"{answer.alias}:{printable(answer.out.decode(errors='replace').strip())}"
+    """BOX:ID of the job that a call has started. Raises NoSourceError for what is no ID: people and scripts
+    make commands of it."""
+    job = _job_id(answer.out)
+    if job is None:
+        started = _tells_whether_it_started(answer.alias)
+        raise NoSourceError(f"{answer.alias}: its answer cannot be read; {started}")
+    return f"{answer.alias}:{job}"
+
+
+def _job_id(said: bytes) -> str | None:
+    """The ID of a job that a box has said, None where it is none."""
+    job = said.decode(errors="replace").strip()
+    return job if job.isalnum() and len(job) <= _JOB_ID else None
 
 
 def _say_how_to_come_back(jobs: Sequence[str]) -> None:
@@ -498,8 +509,7 @@ def _started(args: argparse.Namespace, boxes: Sequence[_Box], place: str, how: W
         statuses = [box.print(output) for box in boxes]
         return next((status for status in statuses if status != DONE), DONE)
     for box in boxes:
-        job = (box.line(_STARTS_WITHIN) or b"").decode(errors="replace")
-        box.job = job if 0 < len(job) <= _JOB_ID and job.isalnum() else None
+        box.job = _job_id(box.line(_STARTS_WITHIN) or b"")
         _pass_on(box.name, box.session.new_messages())
     jobs = [f"{box.name}:{box.job}" for box in boxes if box.job]
     if not args.detach and not args.quiet:

@@ -62,7 +62,8 @@ def _lines(
         main = max((each.main for each in person.holdings), key=lambda p: p.memory or 0, default=None)
         command = (main.command or main.note or "?") if main else UNKNOWN
         memory = size(person.memory) if person.memory else UNKNOWN
-        uses = _unclaimed_uses(person, snapshot)
+        # (Jobs that run on devices which they have not claimed stand before the command.)
+        uses = "".join(f"({job_claimed_and_runs_on(use, snapshot)}) " for use in person.unclaimed_uses)
         rows.append(
             (user_name(person), ",".join(labels), memory, age(person.since, now), uses + printable(command))
         )
@@ -70,11 +71,6 @@ def _lines(
         why, memory = reason(judged[device.key], now), size(device.memory_used or 0)
         rows.append((UNKNOWN, snapshot.label(device), memory, UNKNOWN, why))
     return aligned(rows)
-
-
-def _unclaimed_uses(person: Person, snapshot: Snapshot) -> str:
-    """ "(job m6u5 claimed 6,7, runs on 0,1) ", for what stands before a command."""
-    return "".join(f"({job_claimed_and_runs_on(use, snapshot)}) " for use in person.unclaimed_uses)
 
 
 def _document(found: Sequence[Person], held: Sequence[Device], snapshot: Snapshot) -> dict[str, Any]:

@@ -222,7 +222,7 @@ def _prove(
 ) -> int:
     """Show what the training's own Python says of the model; status 5 where it counts other parameters."""
     from gputui.checking.check import SECONDS
-    from gputui.checking.plan_proof import ClosedForms, Step, differences, prove
+    from gputui.checking.plan_proof import ClosedForms, differences, prove
     from gputui.inventory.text_table import aligned
     from gputui.launching.compose import compose
     from gputui.planning.memory import needed
@@ -230,13 +230,16 @@ def _prove(
     from gputui.system.environment import given_environment
 
     workload = replace(made.workload, optimizer="adamw", lora=0, accumulation=1, weights_only=False)
-    step = Step(
-        str(subject.place), workload.batch, workload.sequence, workload.precision, workload.checkpointing
-    )
     launch = compose(found.devices, options, os.environ)
     say("note: the training's Python counts the model and tracks a step, which can take a minute or two")
     proof = prove(
-        launch, given_environment(), step, len(found.devices), python=args.python, seconds=2 * SECONDS
+        launch,
+        given_environment(),
+        str(subject.place),
+        workload,
+        len(found.devices),
+        python=args.python,
+        seconds=2 * SECONDS,
     )
     closed = ClosedForms(
         made.model.parameters,

@@ -77,7 +77,7 @@ def _devices(plan: Plan, snapshot: Snapshot, devices: Sequence[Device], in_use: 
     where = " on each" if len(devices) > 1 else ""
     parts = [
         f"{len(devices)}× {', '.join(models)}",
-        f"{UNKNOWN if free is None else size(free)} {'if free' if in_use else 'free'}{where}",
+        f"{size(free)} {'if free' if in_use else 'free'}{where}",
         _links(plan),
         f"host memory {size(host)}" if host is not None else "",
         f"GPU {','.join(snapshot.label(device) for device in devices)}",

@@ -19,7 +19,7 @@ from gputui.cli.common import WrongCallError, opened, say
 from gputui.cli.request_options import AUTO, request_of
 from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import size
+from gputui.inventory.formatting import devices_text, size
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.intent import NO_INTENT, Intent
@@ -176,8 +176,7 @@ def _enough(
 
 
 def _too_few(count: int, candidates: _Candidates) -> str:
-    asked = "1 device" if count == 1 else f"{count} devices"
-    return f"{asked} asked for, this box has {len(candidates.free)} that could be planned with"
+    return f"{devices_text(count)} asked for, this box has {len(candidates.free)} that could be planned with"
 
 
 def _why_not(subject: Subject, candidates: _Candidates) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from gputui.allocating.claims.folder import unusable
 from gputui.allocating.queue import waiters
@@ -71,7 +70,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.json:
         import json
 
-        print(json.dumps(_document(snapshot)))
+        # (Whether it is a step inside a lease is for recordings.)
+        rows = waiters_document(snapshot.waiters)
+        line = [{key: value for key, value in row.items() if key != "step"} for row in rows]
+        print(json.dumps({"schema": SCHEMA, "waiters": line}))
     elif not snapshot.waiters:
         why = None if elsewhere(args) else unusable(os.environ)
         say(why or "the queue is empty; `gputui run --wait` waits for devices")
@@ -91,9 +93,3 @@ def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
         _, *held = printed(occupied_columns(snapshot), found.occupied)
         lines += ["", "not free:", *held, "", expectation(found.occupied)]
     return lines
-
-
-def _document(snapshot: Snapshot) -> dict[str, Any]:
-    # (Whether it is a step inside a lease is for recordings.)
-    rows = waiters_document(snapshot.waiters)
-    return {"schema": SCHEMA, "waiters": [{k: v for k, v in row.items() if k != "step"} for row in rows]}

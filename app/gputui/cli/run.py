@@ -34,6 +34,7 @@ from gputui.cli.launch_call import (
 )
 from gputui.cli.request_options import add_wait_option, constraints_of
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
@@ -262,10 +263,7 @@ def _queue(
     words = constraints_of(args)
     return _as_job(
         lambda: queue_job(inner, options.command, count, given_environment(), args.name, options, words),
-        lambda job: (
-            f"in line for {count} {'device' if count == 1 else 'devices'}:"
-            f" `gputui jobs log -f {job.id}` follows it"
-        ),
+        lambda job: f"in line for {devices_text(count)}: `gputui jobs log -f {job.id}` follows it",
         args.quiet,
         foreground,
     )

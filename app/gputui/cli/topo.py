@@ -93,7 +93,7 @@ def _link(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
         "devices": [one.index, other.index],
         "labels": [snapshot.label(one), snapshot.label(other)],
         "link": word,
-        "kind": _kind(word),
+        "kind": None if word is None else family(word),
         # (Nobody counts some: XGMI, MDF.)
         "count": count if is_counted(word) else None,
         "generation": None if word is None else generation(snapshot, one, other),
@@ -101,8 +101,3 @@ def _link(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
         "weight": snapshot.link_weight(one, other),
         "peer_access": snapshot.peer(one, other),
     }
-
-
-def _kind(word: str | None) -> str | None:
-    """The link's family: NVLink, XGMI, or the PCIe class itself."""
-    return None if word is None else family(word)

@@ -23,7 +23,7 @@ class Column(Generic[T]):
     text   the fact, for people: "–" for what is not known, "" where there is nothing to say
     tone   a style of the screen ("strong", "dim", "warn", …), "" for plain
     right  whether numbers are aligned at the right
-    least, most   cells that the screen gives it
+    least  cells that it has in any case;  most: that the screen gives it
     optional      whether the screen leaves it out where no row has the fact
     """
 
@@ -44,4 +44,4 @@ def printed(columns: Sequence[Column[T]], rows: Sequence[T], width: int | None =
     """The names of the columns, and a line a row, cut at `width`; None for as long as they are."""
     cells = [[column.name for column in columns], *([c.text(row) for c in columns] for row in rows)]
     right = [place for place, column in enumerate(columns) if column.right]
-    return [cut(line, width) for line in aligned(cells, right)]
+    return [cut(line, width) for line in aligned(cells, right, [column.least for column in columns])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, UNKNOWN, duration, printable, size
+from gputui.inventory.formatting import GIB, UNKNOWN, duration, number, printable, size
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.telemetry import Telemetry
@@ -55,7 +55,11 @@ def fact_groups(device: Device, now: float, names: Mapping[str, str] | None = No
         ),
         Group(
             "Memory",
-            (_memory(device), *_shared(device), _percent("bandwidth", device.memory_utilization)),
+            (
+                _memory(device),
+                *([Fact("unified", "shared with the host")] if device.unified else []),
+                _percent("bandwidth", device.memory_utilization),
+            ),
         ),
         Group(
             "Power and temperature",
@@ -121,25 +125,17 @@ def _percent(name: str, value: float | None) -> Fact:
     return Fact(name, UNKNOWN) if value is None else Fact(name, f"{value:>3.0f} %", value / 100)
 
 
-def _or_unknown(value: float | None, unit: str) -> str:
-    return UNKNOWN if value is None else f"{value:.0f} {unit}"
-
-
 def _of(value: float | None, most: float | None, unit: str) -> str:
     if value is None or most is None:
-        return _or_unknown(value, unit)
+        return number(value, f" {unit}")
     return f"{value:.0f} of {most:.0f} {unit}"
 
 
 def _memory(device: Device) -> Fact:
     used, total = device.memory_used, device.memory_total
     if used is None or not total:
-        return Fact("in use", UNKNOWN if used is None else size(used))
+        return Fact("in use", size(used))
     return Fact("in use", f"{used / GIB:.1f} of {total / GIB:.1f}G", used / total)
-
-
-def _shared(device: Device) -> tuple[Fact, ...]:
-    return (Fact("unified", "shared with the host"),) if device.unified else ()
 
 
 def _power(device: Device) -> Fact:

@@ -16,9 +16,14 @@ UNKNOWN = "–"
 _PREFIXES = ("NVIDIA GeForce ", "NVIDIA ", "Tesla ", "AMD Instinct ", "AMD Radeon ", "AMD ")
 
 
-def size(amount: int) -> str:
-    """Bytes as GiB with one decimal, "22.4G": the unit of every memory on our screens."""
-    return f"{amount / GIB:.1f}G"
+def size(amount: int | None) -> str:
+    """Bytes as GiB with one decimal, "22.4G": the unit of every memory on our screens; "–" for not known."""
+    return UNKNOWN if amount is None else f"{amount / GIB:.1f}G"
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """A number without decimals, with its unit behind it; "–" for one that is not known."""
+    return UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
 def peak_size(amount: int) -> str:
@@ -83,6 +88,11 @@ def gpus(labels: Sequence[str]) -> str:
     """
     shown = [printable(label) for label in labels]
     return f"GPUs {', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else f"GPU {''.join(shown)}"
+
+
+def devices_text(count: int) -> str:
+    """ "1 device", "2 devices"."""
+    return "1 device" if count == 1 else f"{count} devices"
 
 
 def short_bus_id(bus_id: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -109,3 +109,12 @@ def connected_components(count: int, near: Callable[[int, int], bool]) -> tuple[
                 old, new = max(first[i], first[j]), min(first[i], first[j])
                 first = [new if each == old else each for each in first]
     return tuple(first)
+
+
+def joined_groups(nodes: Sequence[int], near: Callable[[int, int], bool]) -> list[list[int]]:
+    """The connected components of some nodes, which ascend, each as the nodes in it; in the order of their
+    first ones."""
+    home = connected_components(len(nodes), lambda i, j: near(nodes[i], nodes[j]))
+    return [
+        [node for node, at in zip(nodes, home, strict=True) if at == first] for first in sorted(set(home))
+    ]

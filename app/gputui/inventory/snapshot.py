@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import short_name
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gputui.inventory.topology import Topology
     from gputui.inventory.typed_json import Moment
     from gputui.inventory.waiter import Waiter
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +218,12 @@ class Snapshot:
 
     def link_weight(self, one: Device, other: Device) -> int | None:
         """How far it is over the link of two devices by the kernel's measure, None where it does not tell."""
-        matrix = self.link_weights
-        return matrix[self.position[one.key]][self.position[other.key]] if matrix else None
+        return self._cell(self.link_weights, one, other)
 
     def link_bandwidth(self, one: Device, other: Device) -> int | None:
         """The bandwidth of the link of two devices in MB/s as the kernel has it, None where it does not
         tell."""
-        matrix = self.link_bandwidths
-        return matrix[self.position[one.key]][self.position[other.key]] if matrix else None
+        return self._cell(self.link_bandwidths, one, other)
 
-    def _cell(self, matrix: LinkMatrix, one: Device, other: Device) -> str | None:
+    def _cell(self, matrix: tuple[tuple[T, ...], ...], one: Device, other: Device) -> T | None:
         return matrix[self.position[one.key]][self.position[other.key]] if matrix else None

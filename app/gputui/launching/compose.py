@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from gputui.choosing.grouping import MAX_DEVICES
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import PCIE_CLASSES, family
 from gputui.launching.argument_vector import program_name
@@ -23,7 +24,6 @@ from gputui.launching.launchers.base import (
     Launcher,
     LauncherRequest,
     Visible,
-    devices_text,
 )
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.programs import program_of

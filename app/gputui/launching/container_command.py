@@ -125,23 +125,20 @@ class ContainerCommand:
         before = arguments.rest[: len(arguments.rest) - len(arguments.operands)]
         return replace(self, arguments=replace(arguments, rest=(*before, self.image, *inner)))
 
-    def asked(self, vendor: Vendor, box: Sequence[Device] = ()) -> GpuRequest | None:
+    def asked(self, vendor: Vendor) -> GpuRequest | None:
         """The vendor's devices that the command itself asks for; None where it asks for none.
 
-        `-e` with the vendor's list counts the devices that the container was given, in bus order; of those
-        that it was given by UUID, only the `box` knows that order.
+        `-e` with the vendor's list counts the devices that the container was given, in bus order.
         """
         given = self._given(vendor)
         listed = self.environment.get(vendor.visibility.variable)
         if listed is None:
             return given
         entries = vendor.visibility.entries(listed)
-        if not all(entry.isdigit() for entry in entries):
+        if given is None or given.count == ALL or not all(map(str.isdigit, entries)):
             return GpuRequest(None, entries, ordered=True)
-        if given is None or given.count == ALL:
-            return GpuRequest(None, entries, ordered=True)
-        inside = _in_bus_order(given.names, vendor, box)
-        if inside:
+        if given.names and all(map(str.isdigit, given.names)):
+            inside = sorted(given.names, key=int)
             named = [inside[int(entry)] for entry in entries if int(entry) < len(inside)]
             return GpuRequest(None, tuple(named), ordered=True)
         return given if given.names else GpuRequest(len(entries))
@@ -188,19 +185,6 @@ class ContainerCommand:
         if len(devices) > 1 and not self.shares_memory and SHARED not in words:
             words.append(SHARED)
         return replace(self, arguments=read_options((*words, *left.words), RUN))
-
-
-def _in_bus_order(names: Sequence[str], vendor: Vendor, box: Sequence[Device]) -> list[str]:
-    """The devices as a container counts them; [] where that cannot be told."""
-    if all(name.isdigit() for name in names):
-        return sorted(names, key=int)
-    places = {
-        name: device.index
-        for name in names
-        for device in box
-        if vendor.visibility.listed_keys(name, box) == (device.key,) and device.parent is None
-    }
-    return sorted(names, key=places.__getitem__) if places.keys() == set(names) else []
 
 
 SHARED = "--ipc=host"

@@ -7,7 +7,7 @@ were given in. So a launcher inside is completed for the devices as they are num
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
@@ -32,8 +32,6 @@ def complete_container(
     container: ContainerCommand,
     devices: Sequence[Device],
     vendor: Vendor,
-    variables: Mapping[str, str | None] | None = None,
-    before: Sequence[str] = (),
     port: int | None = PORT,
     processes: int | None = None,
     logs: str | None = None,
@@ -41,14 +39,12 @@ def complete_container(
 ) -> Completed:
     """The container on exactly `devices` in this order, with the launcher inside it completed.
 
-    `variables` are set inside besides those of the devices, `before` are more options of `run`; `port` is a
-    TCP port that is free where the container listens; the others are as in `LauncherRequest`.
+    `port` is a TCP port that is free where the container listens; the others are as in `LauncherRequest`.
     """
     own, typed_inside = started_inside(container)
     prefix, command = unwrap((*own, *typed_inside))
     launcher = recognised(command)
     environ = {name: value for name, value in container.environment.items() if value is not None}
-    environ.update((name, value) for name, value in (variables or {}).items() if value is not None)
     environ.update((name, value) for name, value in assigned(prefix) if value is not None)
     done = launcher.complete(
         LauncherRequest(
@@ -67,7 +63,7 @@ def complete_container(
     if done.visible == "command" or done.names:
         changes = vendor.visibility.changes_beside_own_list(devices)
     needed = {name: value for name, value in done.changes if value is not None}
-    given = container.with_devices(devices, vendor, {**dict(changes), **needed, **(variables or {})}, before)
+    given = container.with_devices(devices, vendor, {**dict(changes), **needed})
     ours = {option.words for option in given.options}
     typed = [each for each in container.options if gives_devices(each, vendor) and each.words not in ours]
     if typed:

@@ -276,6 +276,13 @@ class Asked:
     by_command: NamedDevices | None = None
     excluded: NamedDevices | None = None
 
+    @property
+    def number(self) -> int | None:
+        """How many devices it asks for."""
+        if self.names is None:
+            return self.count
+        return 0 if self.names == NONE else len(self.names.split(","))
+
 
 def settle(asked: Asked, intent: Intent, force: bool = False) -> Asked:
     """What to ask for where call and command are both heard. The call's own words count before a default.
@@ -300,33 +307,24 @@ def settle(asked: Asked, intent: Intent, force: bool = False) -> Asked:
         return Asked(count.number if count else None, None, group)
     if not force or (devices is not None and devices.firm and not devices.rewritable):
         _contradict(asked, intent)
-    if asked.count is not None:
-        named = devices if devices and devices.firm and devices.count == asked.count else None
-        if named is not None:
-            return Asked(None, named.names, group, named)
-        return Asked(asked.count, None, asked.group or _fitting(group, asked.count))
-    number = 0 if asked.names == NONE else len((asked.names or "").split(","))
-    return Asked(None, asked.names, asked.group or _fitting(group, number))
+    if devices and devices.firm and devices.count == asked.count:
+        return Asked(None, devices.names, group, devices)
+    return Asked(asked.count, asked.names, asked.group or _fitting(group, asked.number or 0))
 
 
 def _contradict(asked: Asked, intent: Intent) -> None:
     """Raises ContradictionError for a count or a list that is not the command's."""
     devices, count = intent.devices, intent.count
     wanted = f"-n {asked.count}" if asked.count is not None else f"--gpus {asked.names}"
-    number = asked.count
-    if asked.names is not None:
-        number = 0 if asked.names == NONE else len(asked.names.split(","))
-    other = None
-    if intent.excluded is not None and set(_entries(asked.names or "")) & set(
-        _entries(intent.excluded.listed)
-    ):
+    number, names, other = asked.number, _entries(asked.names or ""), None
+    if intent.excluded is not None and not set(names).isdisjoint(_entries(intent.excluded.listed)):
         other = intent.excluded.words
     elif devices and devices.firm:
         said = f"{devices.words} (GPU {devices.listed})" if devices.first else devices.words
-        same = devices.count == number
-        if same and asked.names is not None and _by_index(asked.names) and _by_index(devices.names):
-            same = _entries(asked.names) == _entries(devices.names)
-        other = None if same else said
+        theirs = _entries(devices.names)
+        # (A UUID may be that of a number.)
+        same = names == theirs or asked.names is None or not all(map(str.isdigit, (*names, *theirs)))
+        other = None if same and devices.count == number else said
     elif count and count.firm and count.number != number and number:
         # (Without a device, a count is of processes on the CPU.)
         other = count.words
@@ -346,10 +344,6 @@ def _counts_before(devices: NamedDevices, count: DeviceCount | None) -> bool:
 
 def _fitting(group: Grouping | None, count: int) -> Grouping | None:
     return group if group is None or group.fits(count) else None
-
-
-def _by_index(names: str) -> bool:
-    return all(entry.isascii() and entry.isdigit() for entry in _entries(names))
 
 
 def _entries(names: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from gputui.choosing.bandwidth import bandwidth
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import LinkMatrix, direct_links
 from gputui.inventory.snapshot import Snapshot
 
@@ -56,17 +56,6 @@ class Box:
         """The least free memory of the devices, which decides; None where one is not known."""
         known = [free for free in self.memory_free if free is not None]
         return min(known) if known and len(known) == len(self) else None
-
-    def first(self, count: int) -> Box:
-        """The first `count` of the devices."""
-        places = range(min(count, len(self)))
-        return replace(
-            self,
-            uuids=tuple(self.uuids[i] for i in places),
-            memory_free=tuple(self.memory_free[i] for i in places),
-            links=tuple(tuple(self.links[i][j] for j in places) for i in places),
-            bandwidths=tuple(tuple(self.bandwidths[i][j] for j in places) for i in places),
-        )
 
     def direct(self, one: int, other: int) -> bool:
         """Whether two devices are joined by NVLink or its like."""

@@ -313,7 +313,8 @@ def _mlp(family: Family, hidden: int, ffn: int, bias: bool) -> tuple[Module, ...
     return *(_linear(hidden, each, bias) for each in into), _linear(ffn, hidden, bias)
 
 
-def _saved(form: str, shape: Shape) -> Saved:
+def kept_by(form: str, shape: Shape) -> Saved:
+    """What one block of that shape keeps for backward, for each token."""
     return saved(
         form,
         hidden=shape.hidden,
@@ -415,7 +416,7 @@ def _plain_block(fields: Fields, family: Family, shape: Shape, form: str, norms:
     """All blocks of a model, with LayerNorms."""
     mlp = _mlp(family, shape.hidden, shape.ffn, _said(fields, family.mlp))
     modules = *_attention(fields, family, shape), *mlp, *(_norm(shape.hidden, True),) * norms
-    return Block(modules, _saved(form, shape), shape.layers)
+    return Block(modules, kept_by(form, shape), shape.layers)
 
 
 def _opt(fields: Fields, family: Family, kind: str) -> Model:
@@ -487,7 +488,7 @@ def _t5(fields: Fields, family: Family, kind: str) -> Model:
     attention = (*_attention(fields, family, shape), _norm(hidden))
     mlp = (*_mlp(family, hidden, shape.ffn, False), _norm(hidden))
     bias = _embedding(fields.whole("relative_attention_num_buckets", default=32), shape.heads)
-    kept = _saved(kind, shape)
+    kept = kept_by(kind, shape)
     blocks = []
     for layers, attentions in (
         (shape.layers, 1),

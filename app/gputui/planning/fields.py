@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.typed_json import DocumentError, check, few, form_of, whole
 from gputui.planning.model import PlanningError
+
+T = TypeVar("T")
 
 MOST_LAYERS = 4096
 MOST_WIDTH = 1 << 32
+
+_YES, _TEXT = form_of(bool), check(str, lambda text: len(text) <= 200, "a text")
+_LAYERS = form_of(few(int, MOST_LAYERS))
 
 
 class Fields:
@@ -25,60 +30,41 @@ class Fields:
         """Whether the field is there, and null."""
         return name in self._values and self._values[name] is None
 
-    def _value(self, names: tuple[str, ...]) -> tuple[str, Any]:
-        """The first of the names that is there, and its value; None for null and for none of them."""
-        for name in names:
-            if self._values.get(name) is not None:
-                return name, self._values[name]
-        return names[0], None
-
-    def _wrong(self, name: str, want: str, value: Any) -> PlanningError:
-        shown = "something else"
-        if isinstance(value, (int, float, str, bool)):
-            shown = printable(repr(value) if isinstance(value, str) else str(value))
-        shown = shown if len(shown) <= 40 else shown[:37] + "…"
-        return PlanningError(f"{self.source}: {name} is {shown}, {want} expected")
+    def _read(self, names: tuple[str, ...], read: Callable[[Any], T], default: T | None) -> T:
+        """The first of the names that is there; `default` where none is, or where it is null."""
+        name = next((name for name in names if self.has(name)), None)
+        if name is None:
+            if default is None:
+                raise PlanningError(f"{self.source}: {names[0]} is missing")
+            return default
+        try:
+            return read(self._values[name])
+        except DocumentError as error:
+            raise PlanningError(f"{self.source}: {error.within(name)}") from None
 
     def whole(self, *names: str, default: int | None = None, least: int = 1, most: int = MOST_WIDTH) -> int:
-        """A number from `least` to `most`; `default` where there is none, or where it is null."""
-        name, value = self._value(names)
-        if value is None:
-            if default is None:
-                raise PlanningError(f"{self.source}: {name} is missing")
-            return default
-        if type(value) is float and value.is_integer():
-            value = int(value)
-        if type(value) is not int or not least <= value <= most:
-            raise self._wrong(name, f"a whole number from {least} to {most}", value)
-        return value
+        """A number from `least` to `most`."""
+        form = whole(least, most, f"a whole number from {least} to {most}")
+
+        def read(value: Any) -> int:
+            # (10000.0 is a whole number, too.)
+            found: int = form.read(int(value) if type(value) is float and value.is_integer() else value)
+            return found
+
+        return self._read(names, read, default)
 
     def layers(self, *names: str, default: int) -> int:
         return self.whole(*names, default=default, most=MOST_LAYERS)
 
     def yes(self, name: str, default: bool) -> bool:
-        value = self._values.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self._wrong(name, "true or false", value)
-        return value
+        return self._read((name,), _YES.read, default)
 
     def text(self, name: str, default: str = "") -> str:
-        value = self._values.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, str) or len(value) > 200:
-            raise self._wrong(name, "a text", value)
-        return value
+        return self._read((name,), _TEXT.read, default)
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """A list of layers; none where it is missing."""
-        value = self._values.get(name)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or len(value) > MOST_LAYERS or any(type(n) is not int for n in value):
-            raise self._wrong(name, "a list of layers", value)
-        return tuple(value)
+        return self._read((name,), _LAYERS.read, ())
 
     def first_text(self, name: str) -> str:
         """The first of a list of texts, "" where there is none."""

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Precision
@@ -194,8 +195,7 @@ def deepspeed_json(recipe: Recipe) -> str:
 
 
 def _title(recipe: Recipe) -> str:
-    number = "1 device" if recipe.devices == 1 else f"{recipe.devices} devices"
-    return f"{recipe.name} on {number}, {recipe.precision}"
+    return f"{recipe.name} on {devices_text(recipe.devices)}, {recipe.precision}"
 
 
 def _kind(recipe: Recipe) -> str:
@@ -241,37 +241,43 @@ def _deepspeed_config(recipe: Recipe) -> dict[str, Any]:
 
 
 def _notes(recipe: Recipe, launcher: str) -> tuple[str, ...]:
-    notes = []
-    if recipe.precision == "bf16" and recipe.strategy.stage:
-        notes.append("DeepSpeed keeps fp32 weights and optimizer states beside the bf16 weights")
-    elif recipe.precision == "bf16":
-        notes.append(
+    zero, bf16, mixed = recipe.strategy.deepspeed, recipe.precision == "bf16", _mixed_precision(recipe)
+    notes = (
+        (bf16 and zero, "DeepSpeed keeps fp32 weights and optimizer states beside the bf16 weights"),
+        (
+            bf16 and not zero,
             "the script must load the model in bf16 (dtype=torch.bfloat16), without --bf16, which would keep"
-            " fp32 weights"
-        )
-    mixed = _mixed_precision(recipe)
-    if launcher != "accelerate" and mixed != "no":
-        notes.append(f"mixed precision is for the script to set (--{mixed} of transformers' Trainer)")
-    if recipe.checkpointing and recipe.fsdp:
-        notes.append("the file sets activation checkpointing: the script must not (--gradient_checkpointing)")
-    elif recipe.checkpointing:
-        notes.append("activation checkpointing is for the script to set (--gradient_checkpointing)")
-    if recipe.accumulation > 1:
-        notes.append(
+            " fp32 weights",
+        ),
+        (
+            launcher != "accelerate" and mixed != "no",
+            f"mixed precision is for the script to set (--{mixed} of transformers' Trainer)",
+        ),
+        (
+            recipe.checkpointing and recipe.fsdp,
+            "the file sets activation checkpointing: the script must not (--gradient_checkpointing)",
+        ),
+        (
+            recipe.checkpointing and not recipe.fsdp,
+            "activation checkpointing is for the script to set (--gradient_checkpointing)",
+        ),
+        (
+            recipe.accumulation > 1,
             "accumulation is for the script to set, too"
-            f" (--gradient_accumulation_steps={recipe.accumulation})"
-        )
-    if recipe.fsdp and recipe.wrap is None:
-        notes.append(
-            "each of the model's own _no_split_modules is a unit; a model without needs a wrap class"
-        )
-    if recipe.strategy.tensor_parallel > 1:
-        notes.append(
+            f" (--gradient_accumulation_steps={recipe.accumulation})",
+        ),
+        (
+            recipe.fsdp and recipe.wrap is None,
+            "each of the model's own _no_split_modules is a unit; a model without needs a wrap class",
+        ),
+        (
+            recipe.strategy.tensor_parallel > 1,
             'the script must load the model with tp_plan="auto" and the device mesh of its Accelerator'
-            " (torch_device_mesh)"
-        )
-    if recipe.strategy.stage and launcher == "accelerate":
-        notes.append(
-            f"{JSON_NAME} says the same for --deepspeed of transformers' Trainer, which {YAML_NAME} replaces"
-        )
-    return tuple(notes)
+            " (torch_device_mesh)",
+        ),
+        (
+            zero and launcher == "accelerate",
+            f"{JSON_NAME} says the same for --deepspeed of transformers' Trainer, which {YAML_NAME} replaces",
+        ),
+    )
+    return tuple(text for holds, text in notes if holds)

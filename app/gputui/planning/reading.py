@@ -13,11 +13,10 @@ from typing import Any
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.others_files import beginning, one_reading
-from gputui.planning.closed_forms import closed_form
+from gputui.planning.closed_forms import Shape, closed_form, kept_by
 from gputui.planning.fields import MOST_LAYERS, Fields
 from gputui.planning.model import Model, PlanningError
 from gputui.planning.safetensors import Count, count_file, count_index, read_json
-from gputui.planning.saved_forms import saved
 
 MOST_PARAMETERS = 10**15
 
@@ -92,18 +91,11 @@ def of_parameters(parameters: int, name: str | None = None) -> Model:
     # Llama's shapes: width 128 × depth, 12 · depth · width² parameters.
     layers = max(1, min(MOST_LAYERS, round((parameters / (12 * 128**2)) ** (1 / 3))))
     hidden = max(64, 128 * layers)
+    heads = max(1, hidden // 128)
     return _like_llama(
+        Shape(32000, hidden, layers, heads, heads, min(hidden, 128), hidden * 8 // 3, None),
+        Count(parameters, 0),
         name=name or str(parameters),
-        architecture="",
-        parameters=parameters,
-        hidden=hidden,
-        layers=layers,
-        heads=max(1, hidden // 128),
-        kv_heads=max(1, hidden // 128),
-        head_dim=min(hidden, 128),
-        ffn=hidden * 8 // 3,
-        vocabulary=32000,
-        largest=0,
         counted="given",
         notices=(
             "only the number of parameters is known: layers and activations are those of a model like Llama"
@@ -196,7 +188,7 @@ def _object(path: Path) -> dict[str, Any]:
 def _of_config(path: Path, name: str) -> Model:
     values = _object(path)
     if "weight_map" in values:
-        return _of_file(path.with_name(_INDEX), name) if path.name != _INDEX else _stored(path, name, None)
+        return _stored(path, name, None)
     if not ("model_type" in values or "architectures" in values):
         raise PlanningError(
             f"{printable(path.name)} is not the configuration of a model: it has no model_type"
@@ -235,20 +227,23 @@ def shaped(count: Count, name: str, config: dict[str, Any]) -> Model:
     if not all(fields.has(each) for each in names):
         return _unshaped(count, name, f"the shape of {printable(architecture) or 'the model'}")
     hidden, heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
-    return _like_llama(
-        name=name,
-        architecture=printable(architecture),
-        parameters=count.parameters,
+    shape = Shape(
+        vocab=fields.whole("vocab_size"),
         hidden=hidden,
         layers=fields.layers("num_hidden_layers", default=1),
         heads=heads,
-        kv_heads=fields.whole("num_key_value_heads", default=heads),
+        kv=fields.whole("num_key_value_heads", default=heads),
         head_dim=fields.whole("head_dim", default=max(1, hidden // heads)),
         ffn=fields.whole("intermediate_size"),
-        vocabulary=fields.whole("vocab_size"),
-        tied=fields.yes("tie_word_embeddings", False),
-        largest=count.largest,
+        positions=None,
+    )
+    return _like_llama(
+        shape,
+        count,
+        name=name,
+        architecture=printable(architecture),
         counted="safetensors",
+        tied=fields.yes("tie_word_embeddings", False),
         notices=(f"the activations of {printable(architecture)} are estimated like Llama's",),
     )
 
@@ -261,44 +256,37 @@ def _unshaped(count: Count, name: str, what: str) -> Model:
 
 
 def _like_llama(
+    shape: Shape,
+    count: Count,
     *,
     name: str,
-    architecture: str,
-    parameters: int,
-    hidden: int,
-    layers: int,
-    heads: int,
-    kv_heads: int,
-    head_dim: int,
-    ffn: int,
-    vocabulary: int,
-    largest: int,
     counted: str,
     notices: tuple[str, ...],
+    architecture: str = "",
     tied: bool = False,
 ) -> Model:
     """A model of known size, whose blocks keep what Llama's keep; its blocks are of equal size."""
-    each = saved(
-        "llama", hidden=hidden, attention=heads * head_dim, kv=kv_heads * head_dim, ffn=ffn, heads=heads
-    )
-    embeddings = min(2 * vocabulary * hidden, parameters // 2)
+    hidden, parameters, embedding = shape.hidden, count.parameters, shape.vocab * shape.hidden
+    blocks = parameters - min(2 * embedding, parameters // 2)
+    kept = kept_by("llama", shape)
     return Model(
         name=name,
         architecture=architecture,
         parameters=parameters,
-        largest_layer=largest or min(parameters, max(vocabulary * hidden, hidden * ffn)),
-        largest_block=max(1, (parameters - embeddings) // layers),
-        blocks=layers,
+        largest_layer=count.largest or min(parameters, max(embedding, hidden * shape.ffn)),
+        largest_block=max(1, blocks // shape.layers),
+        blocks=shape.layers,
         hidden=hidden,
-        layers=layers,
-        heads=heads,
-        kv_heads=kv_heads,
-        vocabulary=vocabulary,
+        layers=shape.layers,
+        heads=shape.heads,
+        kv_heads=shape.kv,
+        vocabulary=shape.vocab,
         tied=tied,
         wrap_class=None,
-        adapted=layers * (4 * hidden + 2 * (heads + kv_heads) * head_dim + 3 * (hidden + ffn)),
-        saved=tuple(one.times(layers) for one in each),
-        saved_block=each,
+        adapted=shape.layers
+        * (4 * hidden + 2 * (shape.attention + shape.key_values) + 3 * (hidden + shape.ffn)),
+        saved=tuple(one.times(shape.layers) for one in kept),
+        saved_block=kept,
         counted=counted,
         notices=notices,
     )

@@ -6,7 +6,6 @@ offsets; the tensors (huggingface/safetensors, README "Format").
 
 from __future__ import annotations
 
-import stat
 from math import prod
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -144,12 +143,9 @@ def _name(path: Path) -> str:
 
 def _size(path: Path) -> int:
     try:
-        found = path.stat()
+        return path.stat().st_size
     except OSError as error:
         raise PlanningError(f"{_name(path)} cannot be read: {error.strerror}") from None
-    if not stat.S_ISREG(found.st_mode):
-        raise PlanningError(f"{_name(path)} is not a file")
-    return found.st_size
 
 
 def _read(path: Path, start: int, most: int, whole: bool = False) -> bytes:

@@ -1,4 +1,4 @@
-"""A source that gives up a driver which does not answer: for whoever reads once and goes on."""
+"""A source that gives up a driver which does not answer: for calls that read once."""
 
 from __future__ import annotations
 

@@ -3,38 +3,25 @@ pids."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Process
-from gputui.system.processes import HostUse, Owner
+from gputui.system.processes import HostUse, ProcessTable
 from gputui.system.root import Root
 
 
-class Owners(Protocol):
-    """Who owns a pid (`ProcessTable`, `RootProcesses`)."""
-
-    def owner(self, pid: int) -> Owner: ...
-    def last(self, pid: int) -> Owner: ...
-    def still(self, pid: int) -> Owner: ...
-    def uses(self, pids: Collection[int]) -> dict[int, HostUse]: ...
-    def forget_all_but(self, pids: set[int]) -> None: ...
-
-
-def owners_of(root: Root) -> Owners:
+def owners_of(root: Root) -> ProcessTable:
     """Those of a machine: of this one by psutil, of a recorded one, or one that is recorded, by its /proc."""
     if root.here:
-        from gputui.system.processes import ProcessTable
-
         return ProcessTable()
     from gputui.system.root_processes import RootProcesses
 
     return RootProcesses(root)
 
 
-def with_owners(devices: Sequence[Device], owners: Owners, look_up: bool) -> tuple[Device, ...]:
+def with_owners(devices: Sequence[Device], owners: ProcessTable, look_up: bool) -> tuple[Device, ...]:
     """With users, commands and starts, looked up now, or as they were at the last look."""
     ask = owners.owner if look_up else owners.still
 
@@ -47,21 +34,33 @@ def with_owners(devices: Sequence[Device], owners: Owners, look_up: bool) -> tup
     return owned
 
 
-def with_host_use(
-    devices: Sequence[Device], owners: Owners, among: Collection[str] | None
+def host_uses(
+    devices: Iterable[Device], keys: Collection[str], owners: ProcessTable
+) -> Mapping[int, HostUse]:
+    """What the processes of the devices with these keys take of the host now."""
+    return owners.uses({process.pid for d in devices if d.key in keys for process in d.processes or ()})
+
+
+def with_uses(
+    devices: Sequence[Device],
+    keys: Collection[str],
+    uses: Mapping[int, HostUse],
+    activities: Mapping[str, Mapping[int, int] | None] | None = None,
 ) -> tuple[Device, ...]:
-    """With what the processes of these devices (None: of all) take of the host."""
+    """The devices, those with these keys with what their processes take of the host, and of the device
+    itself: percent of its time by pid, None where the driver does not tell."""
 
-    looked_at = [d for d in devices if among is None or d.key in among]
-    uses = owners.uses({process.pid for device in looked_at for process in device.processes or ()})
-
-    def used(process: Process) -> Process:
-        use = uses[process.pid]
-        return replace(process, host_cpu=use.cpu, host_memory=use.memory)
+    def used(process: Process, activity: Mapping[int, int] | None) -> Process:
+        use = uses.get(process.pid, _NO_USE)
+        sm = None if activity is None else activity.get(process.pid, 0)
+        return replace(process, sm=sm, host_cpu=use.cpu, host_memory=use.memory)
 
     return tuple(
-        replace(d, processes=tuple(map(used, d.processes)))
-        if d.processes and (among is None or d.key in among)
+        replace(d, processes=tuple(used(p, (activities or {}).get(d.key)) for p in d.processes))
+        if d.processes and d.key in keys
         else d
         for d in devices
     )
+
+
+_NO_USE = HostUse()

@@ -19,7 +19,7 @@ CHANGES_EVERY = 2
 PROCESSES_EVERY = 10
 """Seconds between two readings of all process lists, the costly part (up to 4.5 ms a call)."""
 GLANCE_EVERY = 2
-"""Seconds between two readings of what stands beside the table for who happens to look there."""
+"""Seconds between two readings of what stands beside the table, where people look now and then."""
 SENSORS_EVERY = 5
 HOST_EVERY = 2
 MODES_EVERY = 30

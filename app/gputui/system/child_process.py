@@ -42,13 +42,15 @@ class Ended:
     """How a child ended.
 
     status   as `subprocess.Popen.returncode`; None where it did not start, or was ended by us
-    output   the end of what it wrote to stdout and stderr
+    output   the end of what it wrote to stdout and stderr; or all of stdout, where that was asked for, and
+             then `errors` is the end of what it wrote to stderr
     trouble  why it did not start or was ended, None where it ended by itself
     """
 
     status: int | None
     output: str
     trouble: str | None = None
+    errors: str = ""
 
     @property
     def last_line(self) -> str:
@@ -96,9 +98,11 @@ def run(
     seconds: float = 120.0,
     cancelled: threading.Event | None = None,
     left_out: Sequence[str] = (),
+    most: int | None = None,
 ) -> Ended:
     """Run `argv` to its end, at most `seconds`; raises nothing for what the child does. `left_out` are device
-    files that it cannot open.
+    files that it cannot open. `most`: how many bytes of stdout are kept, all of them; a child that writes
+    more is ended.
 
     The child leads a session of its own: with it ends everything that it started and left in its group. May
     be called on any thread; `cancelled`, when set from another one, ends the child.
@@ -111,7 +115,7 @@ def run(
             cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT if most is None else subprocess.PIPE,
             start_new_session=True,
         )
 
@@ -124,11 +128,11 @@ def run(
         return Ended(None, "", f"{argv[0]!r} cannot be started: {reason}")
     trouble = None
     try:
-        with _Output(child) as output:
+        with _Output(child, most) as output:
             trouble = _follow(child, output, seconds, cancelled)
             _end(child, gently=trouble is not None)
             output.drain()
-            return Ended(None if trouble else child.returncode, output.text, trouble)
+            return Ended(None if trouble else child.returncode, output.text, trouble, output.errors)
     finally:
         # Also when we ourselves are interrupted (Ctrl-C, an error).
         _end(child, gently=False)
@@ -144,6 +148,8 @@ def _follow(
             return "cancelled"
         if time.monotonic() > deadline:
             return f"no answer within {seconds:g} seconds"
+        if output.is_too_much:
+            return "it prints too much"
         output.wait(_BEAT)
     return None
 
@@ -169,46 +175,61 @@ def _signal(child: subprocess.Popen[bytes], number: int) -> None:
 
 
 class _Output:
-    """What a child writes: read as it comes, so that a full pipe never stops it, and the end of it kept."""
+    """What a child writes: read as it comes, so that a full pipe never stops it. The end of it is kept; of
+    stdout `most` bytes, where that is a number."""
 
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        assert child.stdout is not None
-        self._pipe = child.stdout
+    def __init__(self, child: subprocess.Popen[bytes], most: int | None) -> None:
+        self._child, self._most = child, most
         self._selector = selectors.DefaultSelector()
-        self._kept = b""
-        self._open = True
+        self._kept = bytearray(), bytearray()
 
     def __enter__(self) -> _Output:
-        os.set_blocking(self._pipe.fileno(), False)
-        self._selector.register(self._pipe, selectors.EVENT_READ)
+        for stream, kept in zip((self._child.stdout, self._child.stderr), self._kept, strict=True):
+            if stream is not None:
+                os.set_blocking(stream.fileno(), False)
+                self._selector.register(stream, selectors.EVENT_READ, kept)
         return self
 
     def __exit__(self, *error: object) -> None:
         self._selector.close()
-        self._pipe.close()
+        for stream in (self._child.stdout, self._child.stderr):
+            if stream is not None:
+                stream.close()
 
     @property
     def text(self) -> str:
-        return self._kept.decode(errors="replace")
+        return self._kept[0].decode(errors="replace")
+
+    @property
+    def errors(self) -> str:
+        return self._kept[1].decode(errors="replace")
+
+    @property
+    def is_too_much(self) -> bool:
+        return self._most is not None and len(self._kept[0]) > self._most
 
     def wait(self, seconds: float) -> None:
         """Take what is there, or wait so long for something."""
-        if not self._open:
+        if self._selector.get_map():
+            self._take(seconds)
+        else:
             # Closed by the child, which still runs.
-            time.sleep(seconds)
-        elif self._selector.select(seconds):
-            self._take()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(seconds)
 
     def drain(self) -> None:
-        """Take what is there and do not wait: a process that has left the group may keep the pipe open."""
+        """Take what is there and do not wait: a process that has left the group may keep a pipe open."""
         for _ in range(64):
-            if not self._open or not self._selector.select(0):
+            if not self._selector.get_map() or not self._take(0):
                 return
-            self._take()
 
-    def _take(self) -> None:
-        data = os.read(self._pipe.fileno(), 65536)
-        self._open = bool(data)
-        if not data:
-            self._selector.unregister(self._pipe)
-        self._kept = (self._kept + data)[-_MOST_OUTPUT:]
+    def _take(self, seconds: float) -> bool:
+        ready = self._selector.select(seconds)
+        for key, _ in ready:
+            data = os.read(key.fd, 65536)
+            if not data:
+                self._selector.unregister(key.fileobj)
+            key.data.extend(data)
+            if self._most is None or key.data is self._kept[1]:
+                del key.data[:-_MOST_OUTPUT]
+        return bool(ready)

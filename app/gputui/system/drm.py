@@ -9,6 +9,7 @@ by its number.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -23,6 +24,7 @@ _CARD = re.compile(r"card\d{1,5}")
 _RENDER = re.compile(r"renderD\d{1,5}")
 _UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _MOST_FDS = 4096
+_SPENT = re.compile(r"drm-(engine|cycles)-(?!capacity-)(.+)")
 _OWN_MEMORY = re.compile(r"(?:vram|local)\d{0,2}")
 
 
@@ -83,6 +85,12 @@ def nodes_of(root: Root, render: str | None) -> tuple[str, ...]:
     beside = root.names(f"{DRM}/{render}/device/drm")
     found = (render, *sorted(name for name in beside if _CARD.fullmatch(name)))
     return tuple(f"/dev/dri/{name}" for name in found) if render in beside else ()
+
+
+def may_open(root: Root, render: str) -> bool:
+    """Whether programs of ours can open the hardware behind "renderD128". (It is not opened here: that would
+    wake a sleeping card.) Of most recorded machines nobody knows: they have no device files."""
+    return root.may_open(f"/dev/dri/{render}") or (root.recorded and not root.has("/dev/dri"))
 
 
 def cards(root: Root) -> list[Card]:
@@ -250,20 +258,17 @@ def _clients_of(root: Root, pid: str) -> list[Client]:
         facts = {key.strip(): value.strip() for key, value in pairs.items()}
         # (Several descriptors of one client tell the same.)
         by_id[facts["drm-pdev"].lower(), facts.get("drm-client-id", number)] = facts
-    found: dict[str, tuple[dict[str, int], dict[str, int], dict[str, int]]] = {}
+    found: dict[str, tuple[Counter[str], dict[str, Counter[str]]]] = {}
     for (function, _), facts in by_id.items():
-        memory, engines, cycles = found.setdefault(function, ({}, {}, {}))
-        for region, size in regions(facts).items():
-            memory[region] = memory.get(region, 0) + size
+        memory, spent = found.setdefault(function, (Counter(), {"engine": Counter(), "cycles": Counter()}))
+        memory.update(regions(facts))
         for key, value in facts.items():
-            if key.startswith("drm-engine-") and not key.startswith("drm-engine-capacity-"):
-                spent = whole(value.removesuffix("ns").strip()) or 0
-                engine = key.removeprefix("drm-engine-")
-                engines[engine] = engines.get(engine, 0) + spent
-            elif key.startswith("drm-cycles-"):
-                engine = key.removeprefix("drm-cycles-")
-                cycles[engine] = cycles.get(engine, 0) + (whole(value) or 0)
-    return [Client(int(pid), function, *each) for function, each in found.items()]
+            if match := _SPENT.fullmatch(key):
+                spent[match[1]][match[2]] += whole(value.removesuffix("ns").strip()) or 0
+    return [
+        Client(int(pid), function, memory, spent["engine"], spent["cycles"])
+        for function, (memory, spent) in found.items()
+    ]
 
 
 def regions(facts: Mapping[str, str]) -> dict[str, int]:

@@ -106,11 +106,7 @@ def write_private(file: Path, content: str | bytes, synced: bool = False) -> Non
     """
     data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
     _check(file.parent)
-    folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
-    try:
-        _replace(folder, file.name, data, 0o600, synced)
-    finally:
-        os.close(folder)
+    _replace(file, data, 0o600, synced)
 
 
 def write_public(file: Path, data: bytes) -> None:
@@ -119,15 +115,11 @@ def write_public(file: Path, data: bytes) -> None:
     A link there is replaced, not followed. Raises OSError, and then leaves what was there.
     """
     _check(file.parent)
-    folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
-    try:
-        _replace(folder, file.name, data, 0o644)
-    finally:
-        os.close(folder)
+    _replace(file, data, 0o644)
 
 
 def open_plain(file: Path) -> int:
-    """A descriptor of a regular file, whoever's, which is no link; never waits. Raises OSError."""
+    """A descriptor of a regular file, of any owner, which is no link; never waits. Raises OSError."""
     handle = os.open(file, os.O_RDONLY | _OLD)
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle
@@ -158,7 +150,8 @@ def open_lock(file: Path) -> int:
 @contextlib.contextmanager
 def alone(file: Path) -> Iterator[None]:
     """While no other process of our user has the lock of this file, which is made where there is none: in a
-    private folder, as whoever can read a file can lock it. Where files cannot be locked (some NFS), at once.
+    private folder, as everybody who can read a file can lock it. Where files cannot be locked (some NFS), at
+    once.
 
     Raises OSError, also where it is held for a second.
     """
@@ -204,29 +197,28 @@ def write_result(file: Path, data: bytes, private: bool = False) -> None:
         file.write_bytes(data)
         return
     file = Path(os.path.realpath(file))
-    folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
-    try:
-        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600 if private else None
-        _replace(folder, file.name, data, mode)
-    finally:
-        os.close(folder)
+    _replace(file, data, stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600 if private else None)
 
 
-def _replace(folder: int, name: str, data: bytes, mode: int | None, synced: bool = False) -> None:
-    """`mode` None is what the umask leaves."""
+def _replace(file: Path, data: bytes, mode: int | None, synced: bool = False) -> None:
+    """Write a file in one step; `mode` None is what the umask leaves."""
     # (Not with the file's own name in it: that may be as long as a name can be.)
     new = f".gputui.{os.getpid()}.{os.urandom(4).hex()}"
-    handle = os.open(new, os.O_WRONLY | _NEW, 0o666 if mode is None else 0o600, dir_fd=folder)
+    folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
     try:
-        with os.fdopen(handle, "wb") as stream:
-            if mode is not None:
-                os.fchmod(handle, mode)
-            stream.write(data)
-            if synced:
-                stream.flush()
-                os.fsync(handle)
-        os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(new, dir_fd=folder)
-        raise
+        handle = os.open(new, os.O_WRONLY | _NEW, 0o666 if mode is None else 0o600, dir_fd=folder)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                if mode is not None:
+                    os.fchmod(handle, mode)
+                stream.write(data)
+                if synced:
+                    stream.flush()
+                    os.fsync(handle)
+            os.rename(new, file.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(new, dir_fd=folder)
+            raise
+    finally:
+        os.close(folder)

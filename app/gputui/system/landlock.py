@@ -2,8 +2,9 @@
 
 What is confined cannot open the files that are left out for reading or writing, whatever it sets or reads,
 and cannot take that off again. (Linux's open for neither, access mode 3, is not refused; no driver's library
-asks for it.) Nothing else changes for it, but for what PR_SET_NO_NEW_PRIVS and Landlock themselves forbid:
-sudo and other setuid programs have no effect, and mounts cannot be changed. No root is needed.
+asks for it. Nor is a file of the same device that is elsewhere, as in the /dev of a chroot.) Nothing else
+changes for it, but for what PR_SET_NO_NEW_PRIVS and Landlock themselves forbid: sudo and other setuid
+programs have no effect, mounts cannot be changed, and root can make no device files. No root is needed.
 
 Landlock knows a list of what is allowed, downwards from a folder: here, each entry of `/`, except those on
 the way to what is left out, of which the entries are allowed one by one. So what is made later directly in
@@ -32,9 +33,10 @@ T = TypeVar("T")
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """System calls; the numbers are the same on every architecture."""
 _VERSION, _PATH_BENEATH = 1, 1
-_WRITE_FILE, _READ_FILE, _REFER = 1 << 1, 1 << 2, 1 << 13
+_WRITE_FILE, _READ_FILE, _MAKE_CHAR, _REFER = 1 << 1, 1 << 2, 1 << 6, 1 << 13
 """Rights of linux/landlock.h. REFER (to link or rename from one folder to another) is refused by every
-ruleset that does not grant it, handled or not; the first version knows no way to grant it."""
+ruleset that does not grant it, handled or not; the first version knows no way to grant it. MAKE_CHAR is
+granted nowhere: root could make another file of a device that is left out."""
 _FILE = _WRITE_FILE | _READ_FILE
 _FOLDER = _FILE | _REFER
 _NEEDED_VERSION = 2
@@ -147,7 +149,7 @@ def _restrict(rules: int) -> None:
 
 def _ruleset(left_out: Sequence[str | bytes]) -> int:
     """The descriptor of a ruleset that allows everything else. Raises LandlockError."""
-    handled = ctypes.c_uint64(_FOLDER)
+    handled = ctypes.c_uint64(_FOLDER | _MAKE_CHAR)
     rules = _call(_CREATE_RULESET, ctypes.byref(handled), ctypes.sizeof(handled), 0)
     try:
         for path, is_folder in _allowed([os.path.realpath(os.fsencode(each)) for each in left_out]):

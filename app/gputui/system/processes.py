@@ -16,6 +16,7 @@ from typing import Any
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Ancestor, Process
 from gputui.system.containers import container
+from gputui.system.file_locks import name_of
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.plain_processes import process_library
 from gputui.system.process_stat import process_stat
@@ -211,10 +212,12 @@ def _command(process: Any) -> str:
         with open(f"/proc/{process.pid}/cmdline", "rb") as file:  # noqa: PTH123
             data = file.read(MOST_COMMAND + 1)
     except OSError:
-        data = b""
-    if not data:
-        # A kernel thread, a zombie, or no Linux: psutil knows which.
+        # It has ended, or this is no Linux: psutil knows which.
         return " ".join(process.cmdline())[:MOST_COMMAND] or str(process.name())
+    if not data:
+        # A kernel thread, or a zombie. (Not psutil's name, which may read the command line again, and whole:
+        # whose process it is can have made it gigabytes long meanwhile.)
+        return name_of(process.pid) or ""
     cut = len(data) > MOST_COMMAND
     # (A character that the cut divides is left out.)
     text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(data[:MOST_COMMAND], final=not cut)

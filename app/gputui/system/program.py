@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import IO
 
 from gputui.inventory.formatting import printable
 from gputui.system.root import Root
@@ -65,91 +64,18 @@ class Program:
         path = self._where()
         if path is None or self.silent:
             return None
+        # (Milliseconds to import, and most machines have none of these programs.)
+        from gputui.system.child_process import run
+
+        ended = run((path, *words), {**os.environ, "LC_ALL": "C"}, None, self._deadline, most=self._most)
         self.trouble = None
-        began = self._clock()
-        try:
-            status, output, errors = _output((path, *words), self._deadline, self._most)
-        except OSError as error:
-            self.trouble = f"{self.name} cannot be started: {error.strerror or error}"
-            self._not_before = began + PAUSE
-            return None
-        if status is None:
-            self.trouble = f"{self.name} did not answer within {self._deadline:g} s; its facts are unknown"
+        if ended.trouble is not None:
+            self.trouble = f"{self.name}: {ended.trouble}; its facts are unknown"
             self._not_before = self._clock() + PAUSE
-            return None
-        text = output.decode(errors="replace")
-        if status != 0:
-            told = text.strip().splitlines()[:1] or errors.decode(errors="replace").strip().splitlines()[-1:]
-            words_of_it = printable(told[0])[:120] if told else ""
-            self.trouble = f"{self.name} ended with status {status}" + (f": {words_of_it}" if told else "")
-            return None
-        if not text.strip():
+        elif ended.status != 0:
+            told = ended.output.strip().splitlines()[:1] or ended.errors.strip().splitlines()[-1:]
+            words_of_it = f": {printable(told[0])[:120]}" if told else ""
+            self.trouble = f"{self.name} ended with status {ended.status}{words_of_it}"
+        elif not ended.output.strip():
             self.trouble = f"{self.name} printed nothing"
-            return None
-        return text
-
-
-_MOST_ERRORS = 8192
-"""Bytes of its error output that are kept."""
-
-
-def _output(argv: tuple[str, ...], deadline: float, most: int) -> tuple[int | None, bytes, bytes]:
-    """The status, the output and the end of the error output of a program; no status where it took too long
-    or printed too much. It is ended with all that it has started."""
-    import contextlib
-    import selectors
-    import signal
-    import subprocess
-
-    ends = time.monotonic() + deadline
-    process = subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        env={**os.environ, "LC_ALL": "C"},
-    )
-    assert process.stdout is not None and process.stderr is not None
-    parts: list[bytes] = []
-    errors, size, done = b"", 0, False
-    try:
-        with selectors.DefaultSelector() as waiting:
-            for stream in (process.stdout, process.stderr):
-                waiting.register(stream, selectors.EVENT_READ)
-            while not done and size <= most and (left := ends - time.monotonic()) > 0:
-                ready = [key.fd for key, _ in waiting.select(left)]
-                if process.stderr.fileno() in ready:
-                    said = os.read(process.stderr.fileno(), 65_536)
-                    errors = (errors + said)[-_MOST_ERRORS:]
-                    if not said:
-                        waiting.unregister(process.stderr)
-                if process.stdout.fileno() in ready:
-                    part = os.read(process.stdout.fileno(), 65_536)
-                    parts.append(part)
-                    size += len(part)
-                    # (Its error output may stay open: whoever it has left behind has it.)
-                    done = not part
-        if not done:
-            return None, b"", errors
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            status = process.wait(max(0.0, ends - time.monotonic()))
-            return status, b"".join(parts), errors + _at_once(process.stderr)
-        return None, b"", errors
-    finally:
-        # (Its children, too, may hang. The group cannot be another one before the process is waited for.)
-        if process.returncode is None:
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        process.stdout.close()
-        process.stderr.close()
-
-
-def _at_once(stream: IO[bytes]) -> bytes:
-    """What can be read without waiting."""
-    os.set_blocking(stream.fileno(), False)
-    try:
-        return os.read(stream.fileno(), _MOST_ERRORS)
-    except OSError:
-        return b""
+        return ended.output if self.trouble is None else None

@@ -1,6 +1,6 @@
 """The owners of processes of another machine, whose /proc was recorded (`--root DIR`).
 
-The same questions as to `ProcessTable`. Users are numbers, as their names are not recorded.
+Users are numbers, as their names are not recorded.
 """
 
 from __future__ import annotations
@@ -9,38 +9,28 @@ from collections.abc import Collection
 
 from gputui.inventory.process import OWNER_UNKNOWN
 from gputui.system.containers import container
-from gputui.system.processes import HostUse, Owner
+from gputui.system.processes import HostUse, Owner, ProcessTable
 from gputui.system.root import Root, whole
 
 _TICKS = 100
 """A second, on every machine that Linux runs on today (USER_HZ)."""
 
 
-class RootProcesses:
+class RootProcesses(ProcessTable):
     """Processes below a root, each looked up once."""
 
     def __init__(self, root: Root) -> None:
+        super().__init__(host_pids=True)
         self._root = root
-        self._known: dict[int, Owner] = {}
         self._booted: float | None = None
 
-    def owner(self, pid: int) -> Owner:
-        if pid not in self._known:
-            self._known[pid] = self._look(pid)
-        return self._known[pid]
-
-    def last(self, pid: int) -> Owner:
-        return self._known.get(pid, Owner())
-
-    still = last
+    def lives(self, pid: int) -> bool:
+        return pid in self._known
 
     def uses(self, pids: Collection[int]) -> dict[int, HostUse]:
-        return dict.fromkeys(pids, HostUse())
+        return {}
 
-    def forget_all_but(self, pids: set[int]) -> None:
-        self._known = {pid: owner for pid, owner in self._known.items() if pid in pids}
-
-    def _look(self, pid: int) -> Owner:
+    def _look_up(self, pid: int) -> Owner:
         status = self._root.text(f"/proc/{pid}/status")
         if status is None:
             return Owner(note=OWNER_UNKNOWN)

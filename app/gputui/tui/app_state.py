@@ -19,7 +19,7 @@ from gputui.choosing.watch import Watch, with_cooling
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus, short_name
 from gputui.inventory.light_dataclasses import dataclass, field, replace
-from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from gputui.inventory.waiter import Waiter
     from gputui.launching.intent import Intent, NamedDevices
     from gputui.timeline.store import Timelines
+
+
+_NOT_READ = Snapshot(Host(), 0.0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,24 +187,27 @@ class AppState:
         keys = [device.key for device in self.rows]
         if self.cursor in keys or self.cursor in self.selection:
             return self
-        place = self.snapshot.position.get(self.cursor or "", 0)
-        following = (key for key in keys if self.snapshot.position[key] >= place)
+        place = self.box.position.get(self.cursor or "", 0)
+        following = (key for key in keys if self.box.position[key] >= place)
         return replace(self, cursor=next(following, keys[-1] if keys else None))
 
     # The devices
 
+    @property
+    def box(self) -> Snapshot:
+        """The snapshot; before the first reading one of no devices."""
+        return self.snapshot or _NOT_READ
+
     @cached_property
     def verdicts_now(self) -> dict[str, Verdict]:
         """The verdict on every device, by key, as this one reading has it."""
-        return verdicts(self.snapshot, self.rules) if self.snapshot else {}
+        return verdicts(self.box, self.rules)
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
         """The same over the window of readings: a device that has only just become free does not count as
         free yet."""
-        if self.snapshot is None:
-            return {}
-        return with_cooling(self.verdicts_now, self.watch, self.snapshot.time, self.rules.window)
+        return with_cooling(self.verdicts_now, self.watch, self.box.time, self.rules.window)
 
     @cached_property
     def unclaimed_uses(self) -> tuple[ClaimedUse, ...]:
@@ -209,7 +215,7 @@ class AppState:
         # (The first frame needs none.)
         from gputui.choosing.claimed_use import differing
 
-        return differing(self.snapshot) if self.snapshot else ()
+        return differing(self.box)
 
     @cached_property
     def limits(self) -> Inherited | None:
@@ -222,7 +228,7 @@ class AppState:
     @cached_property
     def vendors(self) -> tuple[Vendor, ...]:
         """The vendors of all devices of the box; without devices, those that may be here."""
-        return vendors_of(self.snapshot.devices if self.snapshot else ()) or vendors_here()
+        return vendors_of(self.box.devices) or vendors_here()
 
     @cached_property
     def vendor(self) -> Vendor:
@@ -232,39 +238,32 @@ class AppState:
     @cached_property
     def selected(self) -> tuple[Device, ...]:
         """The selected devices in their order: the n-th is a program's n-th."""
-        if self.snapshot is None:
-            return ()
-        return tuple(self.snapshot.by_key[key] for key in self.selection)
+        return tuple(self.box.by_key[key] for key in self.selection) if self.snapshot else ()
 
     @cached_property
     def rows(self) -> tuple[Device, ...]:
         """The devices as they are listed: in the box's order always, unless a person sorts or filters."""
-        if self.snapshot is None:
-            return ()
         screen = self.screen
         if screen.sort is None and not screen.filter:
-            return self.snapshot.devices
-        return listed(
-            self.snapshot, self.verdicts, self.own_jobs, screen.sort, screen.filter, self.listed_before
-        )
+            return self.box.devices
+        return listed(self.box, self.verdicts, self.own_jobs, screen.sort, screen.filter, self.listed_before)
 
     @property
     def filter_hides_all(self) -> bool:
         """Whether there are devices, and the filter matches none of them."""
-        return bool(self.snapshot and self.snapshot.devices and self.screen.filter and not self.rows)
+        return bool(self.box.devices and self.screen.filter and not self.rows)
 
     @cached_property
     def own_jobs(self) -> dict[str, Job]:
         """The user's own running jobs by the keys of their devices."""
-        jobs = self.snapshot.jobs if self.snapshot else ()
-        return {key: job for job in jobs if job.state == "running" for key in job.keys}
+        return {key: job for job in self.box.jobs if job.state == "running" for key in job.keys}
 
     def seconds_in_state(self, key: str) -> float:
         """For how long the device has been in its present state, as far as that is known.
 
         Of one that was free when this program started, the timelines may know since when.
         """
-        now = self.snapshot.time if self.snapshot else 0.0
+        now = self.box.time
         seconds = self.watch.seconds_in_state(key, now)
         if seconds is None:
             return 0.0
@@ -275,22 +274,19 @@ class AppState:
 
     def own_job_on(self, key: str) -> Job | None:
         """The user's own job that has the device, where nothing else needs to be said about the device."""
-        return own_job_on(self.snapshot, self.verdicts[key], key) if self.snapshot else None
+        return own_job_on(self.box, self.verdicts[key], key)
 
     @property
     def current(self) -> Device | None:
         """The device under the cursor."""
-        if self.snapshot is None or self.cursor is None:
-            return None
-        return self.snapshot.by_key.get(self.cursor)
+        return self.box.by_key.get(self.cursor or "")
 
     def gpus_with_index(self, index: int) -> tuple[Device, ...]:
         """The GPUs with this index: of several vendors there may be several.
 
         Where devices of one vendor are selected, only that vendor's are meant: others cannot be added.
         """
-        devices = self.snapshot.devices if self.snapshot else ()
-        found = tuple(d for d in devices if d.parent is None and d.index == index)
+        found = tuple(d for d in self.box.devices if d.parent is None and d.index == index)
         ours = tuple(d for d in found if self.selected and d.vendor == self.vendor.name)
         return ours or tuple(d for d in found if d.apart is None) or found
 
@@ -313,20 +309,20 @@ class AppState:
         if device.key in self.selection:
             return self._select(self.selection.toggle(device.key)), None
         refusal = self._refusal(device)
-        if refusal or self.snapshot is None:
+        if refusal:
             return self, refusal
         verdict = self.verdicts[device.key]
         app_state = self._select(self.selection.toggle(device.key))
         if verdict.free or self.options.command or self.always_warns:
             return app_state, None
-        job, now = self.own_job_on(device.key), self.snapshot.time
+        job, now = self.own_job_on(device.key), self.box.time
         why = in_use_by(job, now) if job else state_and_reason(verdict, now)
-        return app_state, f"GPU {self.snapshot.label(device)} is {why}"
+        return app_state, f"GPU {self.box.label(device)} is {why}"
 
     def _refusal(self, device: Device) -> str | None:
         """Why the device cannot be selected at all, None when it can."""
         verdict = self.verdicts[device.key]
-        name = f"GPU {self.snapshot.label(device)}" if self.snapshot else device.key
+        name = f"GPU {self.box.label(device)}"
         if device.index < 0:
             return f"{short_name(device.name or 'this device')}: {reason(verdict, 0.0)}"
         if device.mig:
@@ -532,8 +528,7 @@ class AppState:
         """The devices that the command names, selected."""
         if not devices.listed:
             return self._select(Selection(cpu_only=True)), None
-        assert self.snapshot is not None
-        own = [device for device in self.snapshot.devices if device.vendor == self.vendor.name]
+        own = [device for device in self.box.devices if device.vendor == self.vendor.name]
         listed = self.vendor.visibility.listed(devices.listed, devices.environ, own, devices.words)
         problem = listed.unknown or listed.warning
         if problem is not None:
@@ -574,12 +569,12 @@ class AppState:
 
         The cursor goes with it, so that the next press moves the same device.
         """
-        if not self.selection.keys or self.snapshot is None:
+        if not self.selection.keys:
             return self, "nothing is selected: space or 0-9 selects"
         key = self.cursor if self.cursor in self.selection else self.selection.keys[-1]
         moved = self.selection.move(key or "", by)
         if moved == self.selection:
-            label = self.snapshot.label(self.snapshot.by_key[key or ""])
+            label = self.box.label(self.box.by_key[key or ""])
             place = "last" if by > 0 else "first"
             return replace(self, cursor=key), f"GPU {label} is already the {place} one"
         return replace(self._select(moved), cursor=key), None
@@ -595,7 +590,7 @@ class AppState:
         """The selected devices in the next order: best, fastest, emptiest, the box's own."""
         from gputui.choosing.order import ORDERS
 
-        if self.snapshot is None or len(self.selected) < 2:
+        if len(self.selected) < 2:
             return self, "an order needs two selected devices: space or 0-9 selects"
         at = ORDERS.index(self.order) + 1 if self.order else 0
         names = {"best": "best for the links", "given": "by index"}
@@ -611,10 +606,9 @@ class AppState:
         from gputui.choosing.best import best
         from gputui.choosing.order import sorted_by
 
-        assert self.snapshot is not None
-        in_box = tuple(d for d in self.snapshot.devices if d.key in self.selection)
+        in_box = tuple(d for d in self.box.devices if d.key in self.selection)
         if order == "best":
-            devices = best(self.snapshot, in_box, len(in_box), self.grouping, limit=1)[0].devices
+            devices = best(self.box, in_box, len(in_box), self.grouping, limit=1)[0].devices
         elif order == "given":
             devices = in_box
         else:
@@ -635,7 +629,7 @@ class AppState:
         from gputui.choosing.links import weakest
         from gputui.launching.compose import compose
 
-        link = weakest(self.snapshot, self.selected) if self.snapshot is not None else None
+        link = weakest(self.box, self.selected)
         options, host = self.options, self.host_environment
         return compose(self.selected, options, self.environ, host, self.vendors, link=link)
 
@@ -672,7 +666,7 @@ class AppState:
     @property
     def order_warning(self) -> str | None:
         """The warning where NCCL may get the order wrong, else None."""
-        if self.snapshot is not None and permuted_behind_switches(self.snapshot, self.selected):
+        if permuted_behind_switches(self.box, self.selected):
             key = key_of("order", self.screen.keymap)
             return (
                 "behind NVSwitches, NCCL may mix up an order that is not ascending (nccl #1906):"
@@ -683,38 +677,30 @@ class AppState:
     @property
     def in_line(self) -> tuple[Waiter, ...]:
         """Those who are ahead in line for the selected devices."""
-        if self.snapshot is None or not self.snapshot.waiters or not self.selected:
+        if not self.box.waiters or not self.selected:
             return ()
         # (The first frame mostly needs no queue.)
         from gputui.allocating.queue import wanting
 
-        keys = [device.key for device in self.selected if device.key not in self.snapshot.own_lease]
-        return wanting(self.snapshot.waiters, keys, self.snapshot) if keys else ()
-
-    def _in_line(self) -> str:
-        """The same, as the question before a launch says it."""
-        line = self.in_line
-        if not line:
-            return ""
-        from gputui.allocating.queue import in_words
-
-        return in_words(line)
+        keys = [device.key for device in self.selected if device.key not in self.box.own_lease]
+        return wanting(self.box.waiters, keys, self.box) if keys else ()
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know before starting on the selected devices: not free, order, not real."""
         found = []
         not_free = [device for device in self.selected if not self.verdicts[device.key].free]
-        if self.snapshot is not None and len(not_free) <= 2:
+        if len(not_free) <= 2:
             for device in not_free:
-                job, now = self.own_job_on(device.key), self.snapshot.time
+                job, now = self.own_job_on(device.key), self.box.time
                 what = in_use_by(job, now) if job else state_and_brief(self.verdicts[device.key], now)
-                found.append(f"GPU {self.snapshot.label(device)} is {what}")
-        elif self.snapshot is not None:
-            found.append(f"{gpus([*map(self.snapshot.label, not_free)])} are not free")
-        in_line = self._in_line()
-        if in_line:
-            found.append(in_line)
+                found.append(f"GPU {self.box.label(device)} is {what}")
+        else:
+            found.append(f"{gpus([*map(self.box.label, not_free)])} are not free")
+        if ahead := self.in_line:
+            from gputui.allocating.queue import in_words
+
+            found.append(in_words(ahead))
         if self.order_warning:
             found.append(self.order_warning)
         if self.selected and self.limits and self.limits.unknown:

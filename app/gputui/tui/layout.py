@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 from gputui.inventory.light_dataclasses import dataclass
@@ -156,13 +157,13 @@ def lay_out(
     room = max(1, height - below - 1 - header - message)
     table = min(devices + 1, room) if devices else room
     left_over = room - table
+    layout = partial(Layout, header, has_rules(height), message, table)
     if width < WIDE or not devices:
-        left = Column(width, _in_one_column(left_over, parts, kept))
-        return Layout(header, has_rules(height), message, table, left)
+        return layout(Column(width, _in_one_column(left_over, parts, kept)))
     beneath = [part for part in parts if part.place == "table"]
     side = [part for part in parts if part.place == "side"]
     if not side:
-        return Layout(header, has_rules(height), message, table, Column(width, share(left_over, beneath)))
+        return layout(Column(width, share(left_over, beneath)))
     left_width, right_width = _left_width(width), side_width(width)
     growing = [part for part in beneath if part.grows]
     if width >= VERY_WIDE and growing:
@@ -179,19 +180,13 @@ def lay_out(
             top = max(top, before.beside.lines)
         top = min(top, room - growing[0].size.least)
         if top >= table:
-            return Layout(
-                header,
-                has_rules(height),
-                message,
-                table,
+            return layout(
                 Column(left_width, share(top - table, under, kept)),
                 Column(right_width, share(top, others, kept)),
                 Column(width, share(room - top, beneath)),
             )
     left = Column(left_width, share(left_over, beneath))
-    return Layout(
-        header, has_rules(height), message, table, left, Column(right_width, share(room, side, kept))
-    )
+    return layout(left, Column(right_width, share(room, side, kept)))
 
 
 def _wanted(parts: Sequence[Part]) -> int:
@@ -228,11 +223,7 @@ def _in_one_column(room: int, parts: Sequence[Part], kept: Mapping[str, int]) ->
     if not spare or room - wanted < spare[0].size.least:
         return share(room, others, kept)
     charts = spare[0]
-    left = room - wanted - max(charts.size.least, charts.size.wants)
-    for part in others:
-        more = max(0, min(left, part.size.most - heights[part.name]))
-        heights[part.name] += more
-        left -= more
+    _give(room - wanted - _wanted([charts]), heights, {part.name: part.size.most for part in others})
     heights[charts.name] = room - sum(heights.values())
     return _lasting(room, [*others, charts], heights, kept)
 
@@ -256,24 +247,23 @@ def share(
             shown.append(part)
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())
-    half = left // 2 if any(part.grows for part in shown) else 0
-    for part in shown:
-        if not part.grows:
-            more = max(0, min(left - half, part.size.wants - part.size.least))
-            heights[part.name] += more
-            left -= more
     growing = [part for part in shown if part.grows]
-    for part in growing:
-        more = max(0, min(left, part.size.wants - part.size.least))
-        heights[part.name] += more
-        left -= more
-    for part in shown:
-        more = max(0, min(left, part.size.most - heights[part.name]))
-        heights[part.name] += more
-        left -= more
+    half = left // 2 if growing else 0
+    left = half + _give(left - half, heights, {p.name: p.size.wants for p in shown if not p.grows})
+    left = _give(left, heights, {part.name: part.size.wants for part in growing})
+    left = _give(left, heights, {part.name: part.size.most for part in shown})
     if growing:
         heights[growing[-1].name] += left
     return _lasting(room, sorted(shown, key=lambda part: part.grows), heights, kept or {})
+
+
+def _give(lines: int, heights: dict[str, int], upto: Mapping[str, int]) -> int:
+    """Give the lines to these panels in their order, to each up to a height; how many lines are left."""
+    for name, most in upto.items():
+        more = max(0, min(lines, most - heights[name]))
+        heights[name] += more
+        lines -= more
+    return lines
 
 
 def _lasting(

@@ -76,14 +76,11 @@ class ActionProvider(Provider):
             yield DiscoveryHit(command.title, command.callback, help=command.help)
 
     async def search(self, query: str) -> Hits:
-        scored = [(_score_of(query, each), each) for each in self._commands]
         matcher = self.matcher(query)
-        if not any(found for found, _ in scored):
-            scored = [(matcher.match(each.title), each) for _, each in scored]
-            for found, each in scored:
-                if found > 0:
-                    yield Hit(found, matcher.highlight(each.title), each.callback, help=each.help)
-            return
+        scored = [(_score_of(query, each), each) for each in self._commands]
+        by_words = any(found for found, _ in scored)
         for found, each in scored:
+            found = found if by_words else matcher.match(each.title)
             if found > 0:
-                yield Hit(found, each.title, each.callback, help=each.help)
+                shown = each.title if by_words else matcher.highlight(each.title)
+                yield Hit(found, shown, each.callback, help=each.help)

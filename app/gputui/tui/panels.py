@@ -89,19 +89,19 @@ def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
 
 
 def _size_of_jobs(app_state: AppState, width: int) -> Size:
-    if app_state.snapshot is None or not app_state.snapshot.jobs:
+    if not app_state.box.jobs:
         return NOTHING
     from gputui.tui.views.jobs import size_of_jobs
 
-    return Size(*size_of_jobs(app_state, app_state.snapshot, side_width(width)))
+    return Size(*size_of_jobs(app_state, app_state.box, side_width(width)))
 
 
 def _facts_of_jobs(app_state: AppState) -> object:
-    if app_state.snapshot is None or not app_state.snapshot.jobs:
+    if not app_state.box.jobs:
         return ()
     from gputui.tui.views.jobs import facts_of_jobs
 
-    return facts_of_jobs(app_state, app_state.snapshot)
+    return facts_of_jobs(app_state, app_state.box)
 
 
 def _timelines(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -125,9 +125,9 @@ def _size_of_device(app_state: AppState, width: int) -> Size:
 def _size_of_queue(app_state: AppState, width: int) -> Size:
     # (On a very wide screen it stands where its rows have room.)
     wanted, most = lines_of_panel(app_state, side_width(width) if width < VERY_WIDE else width)
-    if not wanted or app_state.snapshot is None:
+    if not wanted:
         return NOTHING
-    if app_state.snapshot.waiters:
+    if app_state.box.waiters:
         return Size(2, wanted, most)
     # (Who holds what is in the table, too: it takes no room from the processes where there is little.)
     return Size(min(3, wanted), wanted, most) if width >= WIDE else NOTHING
@@ -135,7 +135,7 @@ def _size_of_queue(app_state: AppState, width: int) -> Size:
 
 def _size_of_links(app_state: AppState, width: int) -> Size:
     gpus = len(matrix_rows(app_state))
-    if app_state.snapshot is None or not app_state.snapshot.links or not 1 < gpus <= _MOST_IN_WORDS:
+    if not app_state.box.links or not 1 < gpus <= _MOST_IN_WORDS:
         return NOTHING
     if alike(app_state):
         lines = 1 + len(alike_lines(app_state, side_width(width)))

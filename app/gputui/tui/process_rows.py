@@ -8,7 +8,7 @@ from typing import Any
 
 from gputui.choosing.verdict_text import state_and_brief, state_and_reason
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import UNKNOWN, duration, person, printable, size, without_path
+from gputui.inventory.formatting import UNKNOWN, age, person, printable, size, without_path
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
@@ -117,9 +117,9 @@ def _fold(app_state: AppState, group: Group) -> Fold:
     elif len(set(map(size, set(known)))) > 1:
         memory = f"{number} × ~{size(sum(known) // number)}"
     started = min((p.started for p in processes if p.started is not None), default=None)
-    age = UNKNOWN if started is None else duration(app_state.snapshot.time - started)
+    oldest = age(started, app_state.snapshot.time)
     label = runs(app_state, list({device.key: device for device, _ in group}.values()))
-    return Fold(replace(first, label=label, pid=f"{number} pids", memory=memory, age=age), keys)
+    return Fold(replace(first, label=label, pid=f"{number} pids", memory=memory, age=oldest), keys)
 
 
 def _all(app_state: AppState) -> Iterator[Row]:
@@ -148,8 +148,8 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
             label,
             str(process.pid),
             person(process.user or "?", process.own),
-            UNKNOWN if process.memory is None else size(process.memory),
-            UNKNOWN if process.started is None else duration(snapshot.time - process.started),
+            size(process.memory),
+            age(process.started, snapshot.time),
             printable(process.container or ""),
             printable(process.command or process.note or "?"),
             without_path(printable(process.command or process.note or "?")),
@@ -157,12 +157,13 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
             device.key,
             amount=process.memory or 0,
         )
-    used = UNKNOWN if device.memory_used is None else size(device.memory_used)
     claim = snapshot.claimed.get(device.key)
     user = person(claim.user, claim.own) if claim else UNKNOWN
     verdict, amount = app_state.verdicts[device.key], device.memory_used or 0
     what, short = state_and_reason(verdict, snapshot.time), state_and_brief(verdict, snapshot.time)
-    return Row(label, "", user, used, UNKNOWN, "", what, short, None, device.key, amount=amount)
+    return Row(
+        label, "", user, size(device.memory_used), UNKNOWN, "", what, short, None, device.key, amount=amount
+    )
 
 
 def _matches(row: Row, filter_text: str) -> bool:
@@ -173,11 +174,6 @@ def _matches(row: Row, filter_text: str) -> bool:
     names = [f"gpu {row.label}", f"gpu {row.label.split(':')[0]}"]
     names += [f"user {each.lower()}" for each in (row.user, user)]
     return not filter_text or filter_text in names or any(filter_text in text.lower() for text in texts)
-
-
-def _age(row: Row) -> float:
-    started = row.process.started if row.process else None
-    return started if started is not None else float("inf")
 
 
 def _most(fact: str) -> Callable[[Row], float]:
@@ -193,7 +189,7 @@ def _most(fact: str) -> Callable[[Row], float]:
 _ORDER: dict[str, Callable[[Row], Any]] = {
     "device": lambda row: 0,
     "memory": lambda row: -row.amount,
-    "age": _age,
+    "age": lambda row: (row.process and row.process.started) or float("inf"),
     "user": lambda row: row.user,
     "GPU": _most("sm"),
     "CPU": _most("host_cpu"),

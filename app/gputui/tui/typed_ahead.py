@@ -33,13 +33,14 @@ class TypedAhead:
     def __init__(self, app: GputuiApp) -> None:
         self._app = app
         self._waiting: deque[Typed] = deque()
-        self._started = False
+        self.started = False
+        """Whether keys are given on."""
         self._task: asyncio.Task[None] | None = None
         self._given: Typed | None = None
 
     def start(self) -> None:
         """From now on there is a screen that answers."""
-        self._started = True
+        self.started = True
         self._give_all()
 
     def stop(self) -> None:
@@ -47,11 +48,6 @@ class TypedAhead:
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
-
-    @property
-    def started(self) -> bool:
-        """Whether keys are given on."""
-        return self._started
 
     def takes(self, event: Typed) -> bool:
         """Whether this event has to wait; False for one whose turn it is."""
@@ -62,7 +58,7 @@ class TypedAhead:
         return True
 
     def _give_all(self) -> None:
-        if self._started and self._waiting and (self._task is None or self._task.done()):
+        if self.started and self._waiting and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._give())
 
     async def _give(self) -> None:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.allocating.queue import devices as in_number
 from gputui.allocating.queue import names_in_line, nth, wanting
 from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse_request
 from gputui.choosing.most_ever import most_ever, waits_for_ever
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.pick import Constraints, of_own_lease
-from gputui.inventory.formatting import gpus
+from gputui.inventory.formatting import devices_text, gpus
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -38,7 +37,7 @@ def read_wait_request(line: str, app_state: AppState) -> WaitRequest:
         if not keys:
             raise GroupingError("no devices are selected: type a number to wait for any")
         if rest.strip() not in ("", str(len(keys))):
-            raise GroupingError(f"{in_number(len(keys))} selected: these, or a number for any")
+            raise GroupingError(f"{devices_text(len(keys))} selected: these, or a number for any")
         request = WaitRequest(len(keys), keys=keys)
     else:
         try:
@@ -101,7 +100,7 @@ def place_in_line(request: WaitRequest, waiters: Sequence[Waiter], box: Snapshot
 
 def _wanted(request: WaitRequest, app_state: AppState) -> str:
     if request.keys is None:
-        return f"any {in_number(request.count)}" if request.count > 1 else "any device"
+        return f"any {devices_text(request.count)}" if request.count > 1 else "any device"
     return _selected(app_state)
 
 

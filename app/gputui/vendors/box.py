@@ -47,8 +47,8 @@ def box_below(folder: str) -> Source:
 
 
 def sources_of(root: Root) -> list[Source]:
-    """Of every vendor of whom there may be something; of this machine's at least the first, who says what is
-    missing."""
+    """Those of the vendors whose devices the machine may have. This machine has at least the first vendor's,
+    which says what is missing."""
     return [vendor.source(root) for vendor in vendors_maybe_on(root)]
 
 
@@ -103,7 +103,11 @@ class BoxSource:
         ticks = self._ticks()
         box = read[0] if len(read) == 1 else joined(read)
         if self._others is None and Want.NAMES in want:
-            self._others = self._other_cards(box)
+            # The cards that nobody reads: not for `pick`, which never offers them.
+            from gputui.vendors.other_cards import other_cards
+
+            known = {device.pci_bus_id for device in box.devices if device.pci_bus_id}
+            self._others = other_cards(self._root, known)
         if self._others:
             box = joined([box, Snapshot(Host(), box.time, self._others)])
         if self._missing is not None and all(device.apart is not None for device in box.devices):
@@ -111,23 +115,14 @@ class BoxSource:
             why = str(self._missing)
             box = replace(box, errors=(*box.errors, why), missing=why)
         if Want.HOST in want:
-            self._load = self._read_load()
+            if self._load_reader is None:
+                # Imported here: most calls do not ask.
+                from gputui.system.host_load import HostLoadReader
+
+                self._load_reader = HostLoadReader(self._root)
+            self._load = self._load_reader.read()
         host = replace(box.host, load=self._load) if self._load else box.host
         return replace(box, host=host, ticks=ticks)
-
-    def _other_cards(self, box: Snapshot) -> tuple[Device, ...]:
-        """The cards that nobody reads: not for `pick`, which never offers them."""
-        from gputui.vendors.other_cards import other_cards
-
-        return other_cards(self._root, {device.pci_bus_id for device in box.devices if device.pci_bus_id})
-
-    def _read_load(self) -> HostLoad:
-        if self._load_reader is None:
-            # Imported here: most calls do not ask.
-            from gputui.system.host_load import HostLoadReader
-
-            self._load_reader = HostLoadReader(self._root)
-        return self._load_reader.read()
 
     def close(self) -> None:
         self._others = None

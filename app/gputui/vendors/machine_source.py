@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoHardwareError, NoSourceError, Want
-from gputui.system.program import DEADLINE
+from gputui.system.program import DEADLINE, Program
 from gputui.system.root import HERE, Root
 
 if TYPE_CHECKING:
-    from gputui.inventory.topology import Locality
-    from gputui.sources.owned import Owners
+    from gputui.inventory.topology import Locality, Topology
     from gputui.system.drm import GpuFiles
+    from gputui.system.processes import ProcessTable
 
 
 class MachineSource:
@@ -32,19 +33,71 @@ class MachineSource:
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
         deadline: float = DEADLINE,
-        owners: Owners | None = None,
+        owners: ProcessTable | None = None,
     ) -> None:
         self._root, self._clock, self._ticks, self._deadline = root, clock, ticks, deadline
-        self._given_owners = self._owners = owners
+        self._given_owners = owners
         self._forget()
 
     def close(self) -> None:
-        self._owners = self._given_owners
         self._forget()
 
     def _forget(self) -> None:
         """Be as if nothing had been read yet."""
+        self._owners, self._looked_at = self._given_owners, frozenset[str]()
+        self._host = Host()
+        self._troubles: dict[str, str] = {}
+        """What is wrong with the box, by what was asked."""
+        self._done_at: dict[str, float] = {}
+        self._keys: tuple[str, ...] = ()
+        self._wired: dict[str, Any] = {}
+        """The matrices and the topology of the devices with these keys, by their fields of `Snapshot`."""
+
+    def open(self) -> None:
+        """Find the devices. Raises NoSourceError where there are none."""
         raise NotImplementedError
+
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        self.open()
+        devices = self._owned(self._read(want, among), want, among)
+        keys = tuple(device.key for device in devices)
+        if keys != self._keys:
+            self._keys, self._wired = keys, {}
+        if want & (Want.LINKS | Want.TOPOLOGY) and not self._wired:
+            self._wired = self._read_links()
+        if Want.TOPOLOGY in want and "topology" not in self._wired:
+            self._wired["topology"] = self._read_topology()
+        errors = tuple(dict.fromkeys(self._troubles.values()))
+        return Snapshot(self._host, self._clock(), devices, errors=errors, **self._wired)
+
+    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+        """The devices, of which that was read again which is wanted."""
+        raise NotImplementedError
+
+    def _read_links(self) -> dict[str, Any]:
+        """The matrices that are known, by their fields of `Snapshot`."""
+        raise NotImplementedError
+
+    def _read_topology(self) -> Topology | None:
+        return None
+
+    def _is_due(self, what: str, seconds: float = float("inf")) -> bool:
+        """Whether something is to be done that was not done in the last seconds (else: never yet); it is done
+        now."""
+        now = self._ticks()
+        due = now - self._done_at.get(what, float("-inf")) >= seconds
+        if due:
+            self._done_at[what] = now
+        return due
+
+    def _ask(self, program: Program, what: str, *words: str) -> str | None:
+        """An answer of a program. Why there is none is an error of the box, of each kind of question one."""
+        text = program.ask(*words)
+        if program.trouble is not None:
+            self._troubles[what] = program.trouble
+        elif text is not None:
+            self._troubles.pop(what, None)
+        return text
 
     def _nothing_found(self, why: str, *troubles: str | None) -> NoSourceError:
         """What to raise where there is no device. Where only files are read (another machine's, or ours to be
@@ -77,13 +130,21 @@ class MachineSource:
     def _owned(
         self, devices: tuple[Device, ...], want: Want, among: Collection[str] | None
     ) -> tuple[Device, ...]:
-        """The devices with the users of their processes, where they are wanted or were once."""
+        """The devices with the users of their processes, where they are wanted or were once, and with what
+        the processes take of the host on the devices that somebody has last looked at."""
+        if Want.DETAILS in want:
+            self._looked_at = frozenset(d.key for d in devices if among is None or d.key in among)
         if (Want.OWNERS not in want and self._owners is None) or not any(d.processes for d in devices):
             return devices
         # (Imported here: `pick` asks for no owners.)
-        from gputui.sources.owned import owners_of, with_host_use, with_owners
+        from gputui.sources.owned import host_uses, owners_of, with_owners, with_uses
 
         if self._owners is None:
             self._owners = owners_of(self._root)
         owned = with_owners(devices, self._owners, Want.OWNERS in want)
-        return with_host_use(owned, self._owners, among) if Want.DETAILS in want else owned
+        return with_uses(owned, self._looked_at, host_uses(owned, self._looked_at, self._owners))
+
+
+def left_of(total: int | None, used: int | None) -> int | None:
+    """What is not in use; None where that is not known."""
+    return None if total is None or used is None else max(0, total - used)

@@ -3,7 +3,7 @@
 Another distribution has an entry point in the group `gputui.vendors`, whose name is the vendor's and whose
 value is its instance ("acme:VENDOR"), and a name of its own that begins with `gputui-`. For that name `pick`
 looks in a fraction of a millisecond; to read the entry points of all distributions takes some 20 ms, which
-nobody pays who has no such distribution.
+only machines with such a distribution pay.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def vendors() -> tuple[Vendor, ...]:
 
 
 def vendors_maybe_on(root: Root) -> tuple[Vendor, ...]:
-    """The vendors of whom that machine may have something."""
+    """The vendors whose devices that machine may have."""
     loaded = (
         name
         for name in _BUILT_IN
@@ -93,12 +93,12 @@ def vendor_named(name: str) -> Vendor:
 
 
 def vendors_here() -> tuple[Vendor, ...]:
-    """Those of whom this machine may have devices; the first of all where it has none's."""
+    """Those whose devices this machine may have; the default vendor where there is none."""
     return vendors_maybe_on(HERE) or (default_vendor(),)
 
 
 def default_vendor() -> Vendor:
-    """The vendor of whom a call speaks that knows no device."""
+    """The vendor of calls that know no device."""
     return vendor_named(next(iter(_BUILT_IN)))
 
 
@@ -133,7 +133,7 @@ def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | Non
     keys: list[str] = []
     for vendor in vendors_of(snapshot.devices) or (default_vendor(),):
         own = tuple(device for device in snapshot.devices if device.vendor == vendor.name)
-        # (A list is not for a vendor of whom no device is offered, though its runtime may read it, too.)
+        # (A list is not for a vendor that has no device to offer, though its runtime may read it, too.)
         counts = not own or any(device.apart is None for device in own)
         limits = vendor.visibility.inherited(environ, own) if counts else None
         keys += limits.keys if limits else (device.key for device in own)

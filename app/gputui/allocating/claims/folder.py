@@ -157,12 +157,17 @@ def _place(folder: str, missing: list[str], problems: Problems, closed: bool) ->
     """The folder, if a user has made it for his records, all can read it and nobody else can write it."""
     if (facts := _facts(folder)) is None:
         return None
+    roots = closed and (facts.st_uid == 0 or is_unmapped(facts.st_uid))
+    if roots and not os.path.ismount(folder):
+        # (What root has made to mount a user's folder there, in a container that is older than the mount.)
+        missing.append(f"the claims in {folder} are not seen: it is not mounted here")
+        return None
     if facts.st_mode & 0o022 or facts.st_mode & 0o005 != 0o005:
         # (Another user hides his own claims only.)
         told = missing if facts.st_uid == os.geteuid() else problems.ignored
         told.append(f"the claims in {folder} are not read: its mode is {facts.st_mode & 0o7777:o}, not 755")
         return None
-    form = folder.rpartition("/")[2].removeprefix(_BEGINNING).partition(".")[0]
+    form = folder.rpartition("/")[2].partition(_BEGINNING)[2].partition(".")[0]
     if form.isdecimal() and len(form) < 10 and int(form) > FORMAT:
         from gputui.system.users import user_name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputui.launching.argument_vector import program_name
 from gputui.launching.container_command import ENGINES, SHARED, ContainerCommand, read_container
-from gputui.launching.container_launch import PORT, complete_container, inside_changes
+from gputui.launching.container_launch import inside_changes
 from gputui.launching.exports.form import (
     DEFAULT,
     ExportError,
@@ -13,15 +13,9 @@ from gputui.launching.exports.form import (
     need_variable,
     other_changes,
 )
-from gputui.launching.host_environment import ThisHost
 from gputui.launching.launch import Launch
-from gputui.launching.launchers.base import Completed
 from gputui.launching.quoting import posix
 from gputui.launching.wrappers import unwrap
-from gputui.vendors.vendor import Vendor
-
-_HERE = ThisHost()
-"""Asked for a free port, for a container that has no network of its own. (One, as it keeps the port.)"""
 
 
 def to_docker(launch: Launch, options: ExportOptions = DEFAULT) -> str:
@@ -39,7 +33,7 @@ def to_docker(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     before, typed = _typed(launch)
     if typed is None:
         need_variable(launch, "a container counts its devices anew")
-    words = _ours(launch, options).words if typed is None else _completed(launch, typed, options).argv
+    words = _ours(launch, options).words if typed is None else _named(launch, typed, options)
     line = " ".join(map(posix, (*before, *words)))
     if typed is None or not launch.directory:
         return line
@@ -53,9 +47,6 @@ def docker_notes(launch: Launch, options: ExportOptions = DEFAULT) -> tuple[str,
     notes = []
     if typed is None and options.image == DEFAULT.image:
         notes.append("IMAGE stands for your image (--image NAME)")
-    if typed is not None:
-        done = _completed(launch, typed, options)
-        notes += [*done.warnings, *done.remarks]
     if len(launch.devices) > 1 and (typed is None or not typed.shares_memory):
         notes.append(f"{SHARED}: a container has 64 MiB of shared memory, too little for NCCL and DataLoader")
     return tuple(notes)
@@ -75,44 +66,22 @@ def _ours(launch: Launch, options: ExportOptions) -> ContainerCommand:
     return container.with_devices(launch.devices, launch.vendor, variables, ("--rm", "-it", *_name(options)))
 
 
-def _completed(launch: Launch, typed: ContainerCommand, options: ExportOptions) -> Completed:
-    """The user's own container with the devices. Raises ExportError where the command contradicts them."""
+def _named(launch: Launch, typed: ContainerCommand, options: ExportOptions) -> tuple[str, ...]:
+    """The user's own container, which has the devices already, with a name and the other variables."""
     if options.image != DEFAULT.image:
         raise ExportError("the command names its image itself: leave --image out")
     if options.name is not None and "name" in typed.arguments:
         raise ExportError("the command names its container itself: leave --name out")
-    _agrees(launch, typed, launch.vendor)
-    done = complete_container(
-        typed,
-        launch.devices,
-        launch.vendor,
-        other_changes(launch),
-        _name(options),
-        _HERE.free_port() if typed.on_host_network else PORT,
-    )
-    if done.refused is not None:
-        raise ExportError(done.refused)
-    if done.own is not None:
-        raise ExportError(
-            f"{done.own.words} of the command asks for other devices than the container gets: leave it out"
-        )
-    return done
+    if launch.refusal is not None:
+        raise ExportError(launch.refusal)
+    values = (f"{name}={value}" for name, value in other_changes(launch).items() if value is not None)
+    variables = [word for value in values for word in ("-e", value)]
+    # (The command's own -e come later, where the last one counts.)
+    return (*typed.head, *_name(options), *variables, *typed.arguments.words)
 
 
 def _name(options: ExportOptions) -> tuple[str, ...]:
     return () if options.name is None else ("--name", options.name)
-
-
-def _agrees(launch: Launch, typed: ContainerCommand, vendor: Vendor) -> None:
-    """Raises ExportError where the command lists devices for the program inside, and they are others."""
-    variable = vendor.visibility.variable
-    listed = typed.environment.get(variable)
-    if listed is None:
-        return
-    asked = typed.asked(vendor, launch.devices)
-    names = ",".join(asked.names) if asked is not None and asked.ordered else ""
-    if not names or not vendor.visibility.names_in_order(names, launch.devices):
-        raise ExportError(f"-e {variable}={listed} of the command names devices already: leave it out")
 
 
 def _typed(launch: Launch) -> tuple[tuple[str, ...], ContainerCommand | None]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from gputui.choosing.grouping import Grouping
+from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import Arguments, option_table
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices, list_of
@@ -25,7 +26,6 @@ from gputui.launching.launchers.base import (
     ScriptLauncher,
     contradiction,
     count_in,
-    devices_text,
 )
 from gputui.launching.launchers.torchrun import gives_one_each, overriding, several
 from gputui.launching.python_command import started_program

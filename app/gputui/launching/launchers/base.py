@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.launching.argument_vector import Arguments, OptionTable, read_options, whole_number
 from gputui.launching.host_environment import HostEnvironment
@@ -265,11 +266,6 @@ def count_in(given: Arguments, *names: str) -> DeviceCount | None:
     options = given.named(names)
     number = whole_number(options[-1].value) if options else None
     return DeviceCount(" ".join(options[-1].words), number) if number else None
-
-
-def devices_text(count: int) -> str:
-    """ "1 device", "2 devices"."""
-    return "1 device" if count == 1 else f"{count} devices"
 
 
 def contradiction(flag: str, asked: int, devices: int) -> str:

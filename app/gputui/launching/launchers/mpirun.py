@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 
+from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import (
     Arguments,
@@ -32,7 +33,6 @@ from gputui.launching.launchers.base import (
     LauncherRequest,
     contradiction,
     count_in,
-    devices_text,
 )
 from gputui.launching.launchers.entrypoint import Entrypoint, of_command
 from gputui.launching.python_command import is_python
@@ -117,15 +117,11 @@ class Mpirun(Launcher):
         given = _read(command)
         done = Completed()
         names = request.host_environment.names()
-        machines, counts = _machines(given, names), given.named(COUNTS)
-        says = counts or "pernode" in given or _per_machine(given) or _slots(given)
+        machines = _machines(given, names)
+        says = given.named(COUNTS) or "pernode" in given or _per_machine(given) or _slots(given)
         added = () if says else ("-np", str(request.count))
-        asked: int | None = request.count
         here = _count_here(given, names)
-        if here is not None:
-            asked = here.number
-        elif says:
-            asked = whole_number(counts[-1].value) if counts and machines == 1 else None
+        asked = here.number if here is not None else None if says else request.count
         # Of several programs (`mpirun -np 1 a : -np 1 b`) each has a count of its own.
         if devices and asked not in (None, devices) and ":" not in given.operands:
             several = here.words if here is not None and machines != 1 else ""
@@ -197,7 +193,7 @@ def _count_here(given: Arguments, names: Collection[str]) -> DeviceCount | None:
     total = count_in(given, *COUNTS)
     if options and options[-1].name == "npernode":
         return total
-    hosts = " ".join(word for option in given.named(_HOSTS) for word in option.words)
+    hosts = given.text(*_HOSTS)
     if total is None and not options and "pernode" not in given and _slots(given):
         total = DeviceCount(hosts, _slots(given))
     if total is None or machines == 1:

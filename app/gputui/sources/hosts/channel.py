@@ -27,7 +27,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _LOOK = 0.5
 """Seconds between two looks whether the pace is another, or nobody listens any more."""
 _SOON_READ = 256 * 1024
-"""Bytes of a line that whoever looks at the box may read at once: in 14 ms. A box of 8 GPUs tells 11,000."""
+"""Bytes of a line that the screen may read at once: in 14 ms. A box of 8 GPUs tells 11,000."""
 
 
 class _Line(NamedTuple):

@@ -15,7 +15,7 @@ from gputui.sources.hosts.session import MOST_REASON
 
 
 def unreadable(error: Exception) -> str:
-    """That an answer cannot be read, for the ValueError or the RecursionError of who has tried."""
+    """The sentence for an answer that cannot be read: a ValueError or a RecursionError was raised."""
     return printable(f"its answer cannot be read: {error}")[:MOST_REASON]
 
 
@@ -30,8 +30,8 @@ class Reading:
 
 
 def read(alias: str, text: bytes, mode: Mode | None, now: float, last: Reading | None = None) -> Reading:
-    """The reading that an answer, or a line of one, is; `now` is seconds since the epoch. What is as it was
-    in the `last` one of that box is not read once more."""
+    """The reading that an answer, or a line of one, is; `now` is seconds since the epoch. Unchanged parts
+    are reused from the `last` one of that box."""
     try:
         if mode == "nvidia-smi":
             lines = text.decode(errors="replace").strip().splitlines()

@@ -47,7 +47,8 @@ def _model(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unsupported(names: list[str]) -> frozenset[str]:
-    return frozenset(each for name in names for each in _DESCRIBED["untold"].get(name, (name,)))
+    groups = _DESCRIBED["untold"]
+    return frozenset().union(*(_unsupported(groups[n]) if n in groups else (n,) for n in names))
 
 
 def _matrix(said: Any) -> tuple[tuple[Any, ...], ...]:
@@ -75,7 +76,7 @@ def _logs(job: dict[str, Any]) -> dict[str, Any]:
 
 
 _MATRIX = Annotated[Any, Form(_matrix)]
-_GPU = Record(Gpu, unsupported=Annotated[frozenset[str], Form(_unsupported)])
+_GPU = Record(Gpu, power_limit=object, unsupported=Annotated[frozenset[str], Form(_unsupported)])
 _JOB = Record(OwnJob)
 _BOX = Record(
     Box,

@@ -14,7 +14,6 @@ from gputui.inventory.telemetry import Telemetry
 from gputui.sources.simulated.motion import noise
 from gputui.sources.simulated.spec import MIB, Box, Gpu
 
-_MEMORY_CLOCKS = {"MI300X": 1300, "H100": 2619, "A100": 1593, "V100": 877, "3090": 9751, "4090": 10501}
 _SLOWDOWN, _SHUTDOWN = 92, 95
 _IDLE_MEMORY_CLOCK = 405
 _PCIE, _NVLINK = 3e9, 60e9
@@ -75,39 +74,35 @@ def _detailed(snapshot: Snapshot, box: Box, device: Device, elapsed: float) -> D
 
 
 def _telemetry(snapshot: Snapshot, box: Box, device: Device, gpu: Gpu, elapsed: float) -> Telemetry:
-    name, label = gpu.name, str(device.index)
-    busy = device.utilization or 0
-    consumer = any(word in name for word in ("GeForce", "GB10", "Laptop"))
-    stacked = any(word in name for word in ("H100", "A100", "V100", "MI300X"))
-    clock = next((mhz for word, mhz in _MEMORY_CLOCKS.items() if word in name), None)
+    label, busy, hot = str(device.index), device.utilization or 0, device.temperature
+    rests = gpu.rests and not busy
     linked = any(direct_links(snapshot.link(device, other)) for other in snapshot.devices if other != device)
-    hot = device.temperature
 
     def moved(most: float, salt: int) -> float:
         return round(most * busy / 100 * (1 + 0.15 * noise(box, label, elapsed, salt)))
 
     def percent(share: float, salt: int) -> float | None:
-        if (device.capability or (0, 0)) < (9, 0) or consumer or device.mig:
+        if device.mig:
             return None
         return round(min(100.0, max(0.0, busy * share * (1 + 0.05 * noise(box, label, elapsed, salt)))), 1)
 
     told = Telemetry(
         encoder=0,
         decoder=0,
-        memory_clock=_IDLE_MEMORY_CLOCK if clock and consumer and not busy else clock,
-        max_memory_clock=clock,
-        fan=min(100, max(0, hot - 30) * 2) if "GeForce" in name and "Laptop" not in name and hot else None,
-        memory_temperature=hot + 8 if hot and stacked else None,
+        memory_clock=_IDLE_MEMORY_CLOCK if gpu.memory_clock and rests else gpu.memory_clock,
+        max_memory_clock=gpu.memory_clock,
+        fan=min(100, max(0, hot - 30) * 2) if hot else None,
+        memory_temperature=hot + 8 if hot else None,
         slowdown_temperature=_SLOWDOWN if hot else None,
         shutdown_temperature=_SHUTDOWN if hot else None,
         throttle=device.throttled,
         performance_state=0 if busy else 8,
         persistence=True,
-        ecc_corrected=None if consumer else 2 if device.index == 1 else 0,
-        ecc_uncorrected=None if consumer else 0,
-        retired_pages=0 if "V100" in name or "MI300X" in name else None,
-        remapped_rows=None if consumer or "V100" in name or "MI300X" in name else 0,
-        pcie_generation=1 if consumer and not busy else gpu.generation,
+        ecc_corrected=2 if device.index == 1 else 0,
+        ecc_uncorrected=0,
+        retired_pages=0,
+        remapped_rows=0,
+        pcie_generation=1 if rests else gpu.generation,
         pcie_width=gpu.lanes,
         max_pcie_generation=gpu.generation,
         max_pcie_width=16,

@@ -16,7 +16,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
-from gputui.sources.simulated.spec import MIB, Box, Gpu, OwnJob, Task
+from gputui.sources.simulated.spec import MIB, Box, Gpu, OwnJob, Task, Waiting
 from gputui.sources.simulated.wiring import wired
 
 MESSAGES = {"lost": "GPU is lost", "reset": "GPU requires restart", "error": "Unknown Error"}
@@ -37,16 +37,11 @@ _FILL = 10.0
 def at(box: Box, elapsed: float, opened: float) -> Snapshot:
     """The box `elapsed` seconds after it was opened, at `opened` seconds since the epoch."""
     devices = devices_at(box, elapsed, opened)
-    wiring = wired(box, tuple(box.place(d) for d in devices if d.fault and d.parent is None))
     return Snapshot(
         host=Host(box.host, box.driver, box.cuda),
         time=opened + elapsed,
         devices=devices,
-        links=wiring.links,
-        pcie=wiring.pcie,
-        peers=wiring.peers,
-        link_weights=wiring.weights,
-        topology=wiring.topology,
+        **wired(box, tuple(box.place(d) for d in devices if d.fault and d.parent is None)),
         claims=_claims(box, elapsed, opened),
         waiters=_waiters(box, elapsed, opened),
         jobs=tuple(_job(box, job, elapsed, opened) for job in box.jobs),
@@ -89,13 +84,8 @@ def _waiters(box: Box, elapsed: float, opened: float) -> tuple[Waiter, ...]:
     """Those who are in line at this moment, in the order in which they came."""
     found = []
     for each in box.line:
-        since = -each.age
-        if each.every is not None or each.comes != float("-inf"):
-            moment = elapsed if each.every is None else elapsed % each.every
-            if not each.comes <= moment < each.leaves:
-                continue
-            since = elapsed - (moment - each.comes)
-        elif elapsed >= each.leaves:
+        since = _started(each, elapsed)
+        if since is None:
             continue
         found.append(
             Waiter(
@@ -262,8 +252,9 @@ def _load(
     return _with(device, **facts)
 
 
-def _started(task: Task, elapsed: float) -> float | None:
-    """When the task that runs now started, in seconds after opening; None when it does not run now."""
+def _started(task: Task | Waiting, elapsed: float) -> float | None:
+    """When the task that runs now started, or the waiter that is in line now came, in seconds after opening;
+    None where there is none now."""
     if task.starts == float("-inf"):
         return -task.age if -task.age <= elapsed < task.ends else None
     moment = elapsed if task.every is None else elapsed % task.every

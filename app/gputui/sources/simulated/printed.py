@@ -13,6 +13,12 @@ MOST_DIRECT = 18
 """The most NVLinks that a GPU has (Hopper, Blackwell): where its peers add up to more, switches join them."""
 
 
+_UNTOLD = frozenset(
+    ("fan", "memory_temperature", "retired_pages", "sm_active", "sm_occupancy", "tensor_active")
+)
+"""Facts of the device page that models differ in."""
+
+
 def box_of(printed: Printed, name: str) -> Box:
     """The box that the matrix describes, with idle GPUs of 80 GiB, numbered from 0."""
     count = len(printed.gpus)
@@ -32,7 +38,7 @@ def box_of(printed: Printed, name: str) -> Box:
                 power_limit=400,
                 clock=1980,
                 numa=near.memory_nodes[0] if near.memory_nodes else None,
-                unsupported=frozenset() if near.memory_nodes else frozenset({"numa_node"}),
+                unsupported=_UNTOLD if near.memory_nodes else _UNTOLD | {"numa_node"},
                 locality=near,
             )
             for index, near in enumerate(printed.localities)

@@ -30,6 +30,7 @@ class Mig:
 class Gpu:
     """A GPU as it stands idle. Memory in MiB, power in W, clock in MHz.
 
+    memory_clock  of its memory at most;  rests: it and the PCIe link go down while nobody uses the GPU
     generation    of PCIe, on 16 lanes; `lanes`: on how many of them it runs now
     locality      what is near it, where that does not follow from `numa` (32 CPUs a NUMA node, its memory)
     reserve       MiB in use with nobody on it (a desktop, the driver)
@@ -52,6 +53,8 @@ class Gpu:
     power_limit: float | None = None
     numa: int | None = None
     cores: int | None = None
+    memory_clock: int | None = None
+    rests: bool = False
     generation: int = 4
     lanes: int = 16
     locality: Locality | None = None
@@ -108,7 +111,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Somebody in line, for any devices or these. `age`, `comes`, `leaves`, `every`: when, as of a `Task`."""
+    """Somebody in line, for any devices or these. `age`, `starts`, `ends`, `every`: when, as of a `Task`."""
 
     user: str
     count: int
@@ -116,8 +119,8 @@ class Waiting:
     devices: tuple[str, ...] | None = None
     job: str | None = None
     age: float = 0.0
-    comes: float = float("-inf")
-    leaves: float = float("inf")
+    starts: float = float("-inf")
+    ends: float = float("inf")
     every: float | None = None
 
 

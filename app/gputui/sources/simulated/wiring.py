@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
-from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix, direct_links, each_pair
+from gputui.inventory.link import LinkMatrix, direct_links, each_pair
 from gputui.inventory.topology import Locality, Nic, Topology
 from gputui.sources.simulated.spec import Box, Gpu
 
 _CPUS_A_NODE = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Wired:
-    """The wiring part of a snapshot. Cells of MIG instances are None: the driver tells nothing of them."""
-
-    links: LinkMatrix
-    pcie: LinkMatrix
-    peers: PeerMatrix
-    topology: Topology
-    weights: NumberMatrix = ()
-
-
 @lru_cache(maxsize=4)
-def wired(box: Box, failed: tuple[int, ...] = ()) -> Wired:
-    """The box's wiring, a row for each device, instances included.
+def wired(box: Box, failed: tuple[int, ...] = ()) -> dict[str, Any]:
+    """The wiring part of a snapshot by its fields, a row for each device. Cells of MIG instances are None:
+    the driver tells nothing of them.
 
     Of GPUs that have `failed` nothing is known, and their instances are gone with them.
     """
@@ -49,19 +39,20 @@ def wired(box: Box, failed: tuple[int, ...] = ()) -> Wired:
         tuple(None if row is None else box.nic_links[row][column] for column in range(len(box.nics)))
         for row in nic_rows
     )
-    return Wired(
-        of_gpus(lambda i, j: box.links[i][j]),
-        of_gpus(lambda i, j: _pcie(box, i, j)),
-        of_gpus(lambda i, j: _peer(box, i, j)),
-        Topology(
-            localities=tuple(
-                Locality() if owner in failed else _locality(box, box.gpus[owner], owner) for owner in owners
-            ),
-            nics=tuple(Nic(name) for name in box.nics),
-            nic_links=nic_links if box.nics else (),
+    topology = Topology(
+        localities=tuple(
+            Locality() if owner in failed else _locality(box, box.gpus[owner], owner) for owner in owners
         ),
-        weights=box.weights,
+        nics=tuple(Nic(name) for name in box.nics),
+        nic_links=nic_links if box.nics else (),
     )
+    return {
+        "links": of_gpus(lambda i, j: box.links[i][j]),
+        "pcie": of_gpus(lambda i, j: _pcie(box, i, j)),
+        "peers": of_gpus(lambda i, j: _peer(box, i, j)),
+        "link_weights": box.weights,
+        "topology": topology,
+    }
 
 
 def _pcie(box: Box, i: int, j: int) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputui.inventory.columns import Column
-from gputui.inventory.formatting import UNKNOWN, printable
+from gputui.inventory.formatting import UNKNOWN, number, printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.topology import ranges
 from gputui.sources.slurm.cluster import Cluster, Gpus, Job, Node, Partition, free_of
@@ -111,7 +111,7 @@ JOBS: tuple[Column[Job], ...] = (
     Column("JOB", lambda job: printable(job.id), least=10),
     Column("NAME", lambda job: printable(job.name)[:32], most=20),
     Column("STATE", lambda job: printable(job.state.lower()), most=10),
-    Column("DEVICES", lambda job: UNKNOWN if job.count is None else f"{job.count} GPUs", right=True),
+    Column("DEVICES", lambda job: number(job.count, " GPUs"), right=True),
     Column("NODES", lambda job: _where(job), "dim"),
     Column("WHY", lambda job: printable(job.reason), "warn"),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gputui.inventory.topology import from_ranges
 from gputui.sources.slurm.cluster import Gpus
 
 MOST_NODES = 20_000
@@ -56,16 +57,10 @@ def node_gpus(has: str, used: str) -> tuple[Gpus, ...]:
 
 def ranges(text: str) -> tuple[int, ...]:
     """The numbers of "0-1,3"; () of "N/A" and of anything else that is none."""
-    numbers: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part.strip())
-        if match is None:
-            return ()
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last - first >= MOST_GPUS or len(numbers) > MOST_GPUS:
-            return ()
-        numbers += range(first, last + 1)
-    return tuple(numbers)
+    try:
+        return from_ranges(text)
+    except ValueError:
+        return ()
 
 
 def hosts(text: str) -> tuple[str, ...]:

@@ -11,8 +11,9 @@ from textual.screen import Screen
 from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.named_devices import short_names
 from gputui.inventory.formatting import printable
+from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.on_box import line, start_detached, words_on
+from gputui.jobs.on_box import follow_words, line, start_detached, stop_there, words_on
 from gputui.jobs.queued import this_gputui
 from gputui.launching.launch import Launch
 from gputui.sources.hosts.channel import BoxState, Channels
@@ -156,7 +157,53 @@ _LIST = "LIST"
 SELECT_FIRST = "select devices of one box first (space, 0-9, b)"
 
 
-class BoxLaunch:
+class BoxCalls:
+    """Calls of gputui about other boxes. In a demo the boxes are simulated, and nothing is done."""
+
+    def __init__(self, view: MainView, launch: LaunchController, environ: Mapping[str, str]) -> None:
+        self._view, self._launch, self._environ = view, launch, environ
+
+    def _simulated(self, what: str = "these boxes are simulated, and nothing is started") -> bool:
+        """Whether the boxes are a demo's; then that is shown."""
+        label = self._view.app_state.label
+        if label:
+            self._view.show_message(f"{label}: {what}", "warn")
+        return bool(label)
+
+    def _call(self, text: str, call: Callable[[], tuple[str, bool]], done: Callable[[bool], object]) -> None:
+        """Call in the background, and show what it says; `done` is told whether that is good."""
+        app = self._view.app
+        self._view.show_message(text, passing=True)
+
+        def told(text: str, good: bool) -> None:
+            done(good)
+            self._view.show_message(text, "" if good else "lost")
+            self._view.redraw_page()
+
+        in_background("a call about another box", lambda: app.call_later(told, *call()))
+
+    def follow(self, job: Job) -> None:
+        """Follow the log of a job in this terminal."""
+        if self._simulated("these jobs are simulated"):
+            return
+        words = follow_words(job.address)
+        ended = self._launch.lend_terminal(Launch(this_gputui(words)), line(words))
+        if ended is not None:
+            # (It ends by Ctrl-C, mostly: that is no news.)
+            self._view.show_message(None if ended.how else ended.text, "lost")
+
+    def stop(self, job: Job, boxes: JobsOfBoxes) -> None:
+        """Stop a job, and ask its box again."""
+        if self._simulated("these jobs are simulated"):
+            return
+        self._call(
+            f"stopping {job.address} …",
+            lambda: stop_there(job.address, self._environ),
+            lambda good: boxes.ask_now(job.box),
+        )
+
+
+class BoxLaunch(BoxCalls):
     """Starts the main screen's command on the selected devices of another box, by `gputui run --on`.
 
     The box picks nothing: it has the UUIDs, and refuses those that are not free when it is asked.
@@ -165,7 +212,8 @@ class BoxLaunch:
     def __init__(
         self, view: MainView, launch: LaunchController, environ: Mapping[str, str], selection: BoxSelection
     ) -> None:
-        self._view, self._launch, self._environ, self._selection = view, launch, environ, selection
+        super().__init__(view, launch, environ)
+        self._selection = selection
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -225,38 +273,22 @@ class BoxLaunch:
                 text = f"{self._selection.box}: {ended.how}" if ended.how else ended.text
                 self._view.show_message(text, "" if ended.good else "lost")
 
-    def _simulated(self) -> bool:
-        """Whether the boxes are a demo's; what is shown."""
-        label = self._view.app_state.label
-        if label:
-            self._view.show_message(f"{label}: these boxes are simulated, and nothing is started", "warn")
-        return bool(label)
-
     def _detach(self) -> None:
         words, box, keys = self.words, self._selection.box, self._selection.selected.selection
-        app = self._view.app
-        self._view.show_message(f"starting on {box} …", passing=True)
 
-        def told(text: str, good: bool) -> None:
+        def done(good: bool) -> None:
             if good and (self._selection.box, self._selection.selected.selection) == (box, keys):
                 # The devices are that job's from now on, and the next launch is for others.
                 self._selection.aim_at_selected()
                 self._selection.set_app_state(self._selection.selected.clear())
-            self._view.show_message(text, "" if good else "lost")
-            self._view.redraw_page()
 
-        def work() -> None:
-            app.call_later(told, *start_detached(words, self._environ))
-
-        in_background("start on another box", work)
+        self._call(f"starting on {box} …", lambda: start_detached(words, self._environ), done)
 
     def open_jobs(self, channels: Channels) -> None:
         """Open the page of the jobs of these boxes over theirs."""
-        from gputui.tui.controllers.box_jobs import BoxJobsController
         from gputui.tui.screens.box_jobs import BoxJobsScreen
 
-        controller = BoxJobsController(self._view, self._launch, self._environ)
-        self._view.open(BoxJobsScreen(self._view, self._jobs_of(channels), controller))
+        self._view.open(BoxJobsScreen(self._view, self._jobs_of(channels), self))
 
     def _jobs_of(self, channels: Channels) -> JobsOfBoxes:
         if self._view.app_state.label:

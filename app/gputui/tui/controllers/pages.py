@@ -6,7 +6,7 @@ Each is imported when it is first opened: all together they take 0.24 s of CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
@@ -105,13 +105,12 @@ class PageController:
 
         return Channels(hosts.boxes, Way(hosts.timeout), 1.0)
 
-    def open_slurm(self, clock: Callable[[], float], end_without_terminal: Callable[[], NoReturn]) -> None:
+    def open_slurm(self, clock: Callable[[], float]) -> None:
         from gputui.tui.controllers.slurm import SlurmController
         from gputui.tui.screens.slurm import SlurmScreen
 
         if self._slurm is None:
-            copy_text = self._launch.copy_text
-            self._slurm = SlurmController(self._view, self._environ, clock, copy_text, end_without_terminal)
+            self._slurm = SlurmController(self._view, self._environ, clock, self._launch)
         self._view.open(SlurmScreen(self._slurm))
 
     def open_timelines(self, timelines: TimelineController) -> None:
@@ -147,16 +146,21 @@ class PageController:
         self._view.open(QueueScreen(self._view, self._environ))
 
     def open_export(self) -> None:
-        if not self._view.app_state.selection.decided:
-            self._view.show_message(select_first(self._view.app_state.screen.keymap), "warn")
+        if self._undecided():
             return
         from gputui.tui.screens.export import ExportScreen
 
         self._view.open(ExportScreen(self._view, self._launch.copy_text))
 
+    def _undecided(self) -> bool:
+        """Whether nothing is selected, which then is shown."""
+        app_state = self._view.app_state
+        if not app_state.selection.decided:
+            self._view.show_message(select_first(app_state.screen.keymap), "warn")
+        return not app_state.selection.decided
+
     def open_check(self) -> None:
-        if not self._view.app_state.selection.decided:
-            self._view.show_message(select_first(self._view.app_state.screen.keymap), "warn")
+        if self._undecided():
             return
         if self._view.app_state.snapshot is None:
             self._view.show_message("no reading yet", "warn")

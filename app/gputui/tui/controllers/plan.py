@@ -137,7 +137,7 @@ class PlanController:
 
     def _select(self, found: Fewest | None, free: tuple[Device, ...]) -> None:
         app_state = self._view.app_state
-        there = app_state.snapshot.by_key if app_state.snapshot else {}
+        there = app_state.box.by_key
         if found is None:
             several = f"the {len(free)} free devices are" if len(free) != 1 else "the one free device is"
             words = f"{several} not enough" if free else "no device is free"

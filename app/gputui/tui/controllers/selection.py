@@ -53,15 +53,15 @@ class SelectionController:
         """The cursor on the device with this key, unless the filter hides it, and the device selected or
         deselected."""
         before = self._view.app_state
-        if before.snapshot is None or key not in before.snapshot.by_key:
+        if key not in before.box.by_key:
             return
         hidden = all(device.key != key for device in before.rows)
         # (Drawn once.)
         at_device = before if hidden else replace(before, cursor=key)
-        app_state, message = at_device.toggle(before.snapshot.by_key[key])
+        app_state, message = at_device.toggle(before.box.by_key[key])
         if hidden and app_state.selection != before.selection:
             done = "selected" if key in app_state.selection else "deselected"
-            what = message or f"GPU {before.snapshot.label(before.snapshot.by_key[key])} is {done}"
+            what = message or f"GPU {before.box.label(before.box.by_key[key])} is {done}"
             message = f"{what}; the filter hides it"
         self._view.set_app_state(app_state)
         self._view.show_message(message, "warn")
@@ -69,7 +69,7 @@ class SelectionController:
     def to_device(self, key: str) -> None:
         """The cursor on the device with this key."""
         app_state = self._view.app_state
-        if app_state.snapshot is not None and key in app_state.snapshot.by_key:
+        if key in app_state.box.by_key:
             self._view.set_app_state(replace(app_state, cursor=key))
 
     def move_to(self, key: str, place: int) -> None:
@@ -84,12 +84,12 @@ class SelectionController:
         A digit with which no longer index begins acts at once; another one waits for the next digit. After
         the number of a GPU with MIG instances, the next digit is the number of an instance.
         """
-        snapshot, divided = self._view.app_state.snapshot, self._divided
-        if snapshot is not None and divided is not None:
+        divided = self._divided
+        if divided is not None:
             self.forget_digits()
             self._toggle_instance(divided, digit)
             return
-        indices = [str(d.index) for d in (snapshot.devices if snapshot else ()) if d.parent is None]
+        indices = [str(d.index) for d in self._view.app_state.box.devices if d.parent is None]
         text = f"{self._digits}{digit}"
         if self._digits and not any(index.startswith(text) for index in indices):
             self.finish_digits()
@@ -141,19 +141,18 @@ class SelectionController:
         app_state = self._view.app_state
         instances = [device for device in app_state.rows if device.parent == gpu.key]
         first = next((d for d in instances if app_state.verdicts[d.key].free), next(iter(instances), None))
-        if first is None or app_state.snapshot is None:
+        if first is None:
             self.click(gpu.key)
             return
         self.to_device(first.key)
         self._divided = gpu
-        name, label = (app_state.snapshot.label(each) for each in (gpu, first))
+        name, label = (app_state.box.label(each) for each in (gpu, first))
         words = f"GPU {name} is divided into MIG instances: space selects {label}"
         self._view.show_message(f"{words}, as {gpu.index} {first.index} in one go does", passing=True)
         self._stop_timer = self.after(SECOND_DIGIT, self._digits_in_time)
 
     def _toggle_instance(self, gpu: Device, index: int) -> None:
-        snapshot = self._view.app_state.snapshot
-        assert snapshot is not None
+        snapshot = self._view.app_state.box
         found = [d for d in snapshot.devices if d.parent == gpu.key and d.index == index]
         if found:
             self.click(found[0].key)
@@ -163,8 +162,7 @@ class SelectionController:
     def _ask_which(self, index: int, found: Sequence[Device]) -> None:
         from gputui.tui.screens.line_input import LineScreen
 
-        snapshot = self._view.app_state.snapshot
-        assert snapshot is not None
+        snapshot = self._view.app_state.box
         labels = {snapshot.label(device): device.key for device in found}
         names = " or ".join(labels)
 
@@ -175,10 +173,8 @@ class SelectionController:
             return None if len(matching(line)) == 1 else f"GPU {index} is {names}: type one of them"
 
         def answered(line: str | None) -> None:
-            now = self._view.app_state.snapshot
-            device = now.by_key.get(matching(line)[0]) if now and line and line.strip() else None
-            if device is not None:
-                self.click(device.key)
+            if line and line.strip():
+                self.click(matching(line)[0])
 
         self._view.open(LineScreen(f"which GPU {index}: {names}?", check=check), answered)
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Literal, NoReturn
-
-from textual.app import App
+from typing import Literal
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.inventory.formatting import printable
@@ -22,6 +20,7 @@ from gputui.sources.slurm.places import Place
 from gputui.sources.slurm.read import Slurm
 from gputui.sources.source import NoSourceError
 from gputui.tui.background import in_background
+from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
 from gputui.tui.outcome import Outcome
 from gputui.vendors.registry import default_vendor
@@ -41,11 +40,10 @@ class SlurmController:
         view: MainView,
         environ: Mapping[str, str],
         clock: Callable[[], float],
-        copy_text: Callable[[str], None],
-        end_without_terminal: Callable[[], NoReturn],
+        launch: LaunchController,
     ) -> None:
         self.view, self._environ, self._clock = view, environ, clock
-        self.copy_text, self._end_without_terminal = copy_text, end_without_terminal
+        self._launch, self.copy_text = launch, launch.copy_text
         self._slurm: Slurm | None = None
         self._of_main = view.app_state.options
         self._selected = 0
@@ -136,16 +134,10 @@ class SlurmController:
 
     def run_and_return(self, launch: Launch) -> None:
         """Give the terminal to srun, and come back when it has ended."""
-        from gputui.tui import start_launch
-
         self._remembered()
-        app: App[object] = self.view.app
-        ended = start_launch.run_and_return(app, launch, self._environ, None, self._end_without_terminal)
-        if ended.signal is not None:
-            app.exit(Outcome(status=128 + ended.signal), return_code=128 + ended.signal)
-            return
-        self.view.show_message(ended.text, "" if ended.good else "lost", lasting=True)
-        self.view.repaint()
+        ended = self._launch.lend_terminal(launch)
+        if ended is not None:
+            self.view.show_message(ended.text, "" if ended.good else "lost", lasting=True)
 
     def submit(self, launch: Launch, done: Callable[[], object]) -> None:
         """Submit the batch job in the background; `done` is called in the app when sbatch has ended."""

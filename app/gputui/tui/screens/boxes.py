@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
+from itertools import count
 
 from textual.binding import Binding
 
@@ -102,15 +103,13 @@ class BoxesScreen(ListPage):
         self._rows = box_rows(visible, self._unfolded, self.selection.rank)
         return [row.key for row in self._rows if row.key is not None]
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        room, place = max(1, height - 1), -1
-        places: list[int | None] = []
-        for row in self._rows:
-            place += row.key is not None
-            places.append(place if row.key is not None else None)
-        visible = self.window([row.line for row in self._rows], places, room, above=1)
-        head = headline(self._all, self._only_free, self.beyond, width)
-        return [head, *(clip(line, width) for line in visible)]
+    def head(self, width: int) -> Line:
+        return headline(self._all, self._only_free, self.beyond, width)
+
+    def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
+        places = count()
+        items = [next(places) if row.key is not None else None for row in self._rows]
+        return [clip(row.line, width) for row in self._rows], items
 
     def notes(self, width: int) -> list[Line]:
         box = self._state_of(self.selection.box)

@@ -18,7 +18,7 @@ from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import Page, hidden, shown
 from gputui.tui.views.check import report_lines
-from gputui.tui.views.text import Line, clip, title, wrap
+from gputui.tui.views.text import Line, clip, prompt_lines, title, wrap
 
 _PATIENCE = 2.0
 """Seconds that the end of gputui waits for the end of a check."""
@@ -63,32 +63,20 @@ class CheckScreen(Page):
             # gputui ends: what it started is not to be left behind.
             self._thread.join(_PATIENCE)
 
-    def _work(self, what: str, work: Callable[[threading.Event], None]) -> None:
-        """Do something that takes seconds."""
+    def _work(self, what: str, work: Callable[[threading.Event], tuple[Report, Measured | None]]) -> None:
+        """Do something that takes seconds, and show what it gives."""
         cancelled = threading.Event()
         self._busy, self._began, self._cancelled = what, time.monotonic(), cancelled
         # (Once it is done this screen may be gone, and know of no application.)
-        self._later = self.app.call_later
-        self._thread = in_background("check", lambda: work(cancelled))
+        later = self.app.call_later
+
+        def run() -> None:
+            found = work(cancelled)
+            if not cancelled.is_set():
+                later(self._finish, *found)
+
+        self._thread = in_background("check", run)
         self.draw()
-
-    def _check(self, cancelled: threading.Event) -> None:
-        snapshot = self.view.app_state.snapshot
-        assert snapshot is not None  # something is selected
-        report = check(self._launch, snapshot, self._environ, cancelled=cancelled)
-        self._done(cancelled, report, None)
-
-    def _measure(self, cancelled: threading.Event) -> None:
-        snapshot, report = self.view.app_state.snapshot, self._report
-        assert snapshot is not None and report is not None  # action_measure
-        measured = measure(
-            self._launch, report, snapshot, self.view.app_state.rules, self._environ, cancelled=cancelled
-        )
-        self._done(cancelled, report, measured)
-
-    def _done(self, cancelled: threading.Event, report: Report, measured: Measured | None) -> None:
-        if not cancelled.is_set():
-            self._later(self._finish, report, measured)
 
     def _finish(self, report: Report, measured: Measured | None) -> None:
         self._report, self._measured, self._busy = report, measured, ""
@@ -100,9 +88,7 @@ class CheckScreen(Page):
         return not (self._busy and action in ("again", "measure"))
 
     def lines(self, width: int, height: int) -> list[Line]:
-        lines: list[Line] = [title("verify", width)]
-        for at, text in enumerate(wrap(self._launch.line, width - 4)):
-            lines.append(((f" {' ' if at else '$'} {text}", ""),))
+        lines = [title("verify", width), *prompt_lines(wrap(self._launch.line, width - 4))]
         if self._report is not None:
             lines += [clip(line, width) for line in report_lines(self._report, width)]
         if self._measured is not None:
@@ -114,9 +100,7 @@ class CheckScreen(Page):
         return lines[self._top : self._top + height]
 
     def _measurement(self, measured: Measured, width: int) -> list[Line]:
-        snapshot = self.view.app_state.snapshot
-        if snapshot is None:
-            return []
+        snapshot = self.view.app_state.box
         skipped = [f"{name_of(key, snapshot)} is not measured: {why}" for key, why in measured.skipped]
         texts = [*measured_lines(measured, snapshot), *skipped]
         lines: list[Line] = [(("", ""),), title("measured", width)]
@@ -130,12 +114,24 @@ class CheckScreen(Page):
 
     def action_again(self) -> None:
         self._report = self._measured = None
-        self._work("starting the command's own Python", self._check)
+        launch, box, environ = self._launch, self.view.app_state.box, self._environ
+
+        def work(cancelled: threading.Event) -> tuple[Report, None]:
+            return check(launch, box, environ, cancelled=cancelled), None
+
+        self._work("starting the command's own Python", work)
 
     def action_measure(self) -> None:
-        if self._report is not None:
-            self._measured = None
-            self._work("measuring the links", self._measure)
+        report, app_state = self._report, self.view.app_state
+        if report is None:
+            return
+        self._measured = None
+        told = self._launch, report, app_state.box, app_state.rules, self._environ
+
+        def work(cancelled: threading.Event) -> tuple[Report, Measured]:
+            return report, measure(*told, cancelled=cancelled)
+
+        self._work("measuring the links", work)
 
     def action_scroll_report(self, by: int) -> None:
         self._top = max(0, self._top + by)

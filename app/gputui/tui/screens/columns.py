@@ -57,7 +57,11 @@ class ColumnsScreen(ListPage):
         """Cells of the table on the main screen, whose columns are told of here: this page is wider."""
         return min(width, self.view.table_width)
 
-    def lines(self, width: int, height: int) -> list[Line]:
+    def head(self, width: int) -> Line:
+        usual = self.view.app_state.screen.columns is None
+        return title("columns", width, "default" if usual else "your own")
+
+    def listing(self, width: int) -> tuple[list[Line], range]:
         names = [BY_ID[str(key)] for key in self.item_keys()]
         there = {column.id for column, _ in columns_of(self.view.app_state, self._table_width(width)).shown}
         listing: list[Line] = []
@@ -75,9 +79,7 @@ class ColumnsScreen(ListPage):
                     width,
                 )
             )
-        usual = self.view.app_state.screen.columns is None
-        head = title("columns", width, "default" if usual else "your own")
-        return [head, *self.window(listing, range(len(listing)), max(1, height - 1), above=1)]
+        return listing, range(len(listing))
 
     def _keep(self, columns: tuple[str, ...] | None) -> None:
         self.view.save_screen(self.view.app_state.screen._replace(columns=columns))

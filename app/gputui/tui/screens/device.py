@@ -71,10 +71,7 @@ class DeviceScreen(ProcessListPage):
             listing = Listing(line, (), lambda first, end: [])
         charts = self._timeline(width, height - len(facts) - 2 - max(1, len(listing.items)))
         facts += charts
-        if self._charted != bool(charts):
-            self._charted = not self._charted
-            # The footer, which was drawn before, names the keys of the charts.
-            self.call_later(self.draw)
+        self._charted = bool(charts)
         room = height - len(facts) - 2
         if room < min(len(listing.items), _LEAST_ROWS):
             return self._scrolled([*facts, title("processes", width), listing.heading], listing, height)

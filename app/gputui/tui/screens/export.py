@@ -13,7 +13,7 @@ from gputui.system.files import write_result
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
-from gputui.tui.views.text import Line, clip, title, wrap
+from gputui.tui.views.text import Line, clip, title, told_lines, wrap
 
 _LEAST_TEXT = 5
 """Lines of the text that are to be seen whatever the height; the list of the forms scrolls."""
@@ -80,11 +80,9 @@ class ExportScreen(ListPage):
         """The text of the form below what there is to say about it, or why there is none."""
         text, reason = self._text()
         if text is None:
-            return [((f" {printable(piece)}", "warn"),) for piece in wrap(reason, width - 2)]
+            return told_lines(reason, "warn", width)
         notes = FORMS[self._form].notes(self._launch, DEFAULT)
-        lines: list[Line] = [
-            ((f" {printable(piece)}", "dim"),) for note in notes for piece in wrap(note, width - 2)
-        ]
+        lines = [line for note in notes for line in told_lines(note, "dim", width)]
         for row in text.split("\n"):
             indented = " " * min(len(row) - len(row.lstrip(" ")), width // 2)
             pieces = wrap(printable(row.lstrip(" ")), max(1, width - 2 - len(indented)))

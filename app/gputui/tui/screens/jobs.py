@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from textual import events
-from textual.app import App
 
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
@@ -29,7 +28,7 @@ from gputui.tui.views.jobs import (
     pieces_of,
     unclaimed_uses_of,
 )
-from gputui.tui.views.text import Line, title, wrap
+from gputui.tui.views.text import Line, title, told_lines
 
 _MOST_DEVICES = 4
 _LEAST_LOG = 5
@@ -45,7 +44,83 @@ _MOST_LOG = 96 * 1024
 """Bytes of a log that are read when one goes to its job: 50 ms of a slow machine."""
 
 
-class JobsScreen(ListPage):
+class JobsPage(ListPage):
+    """A list of jobs; below it what is known of the one at the cursor, and the end of its log."""
+
+    follows = "following"
+    """What the rule above the log says of a job that runs."""
+
+    def __init__(self, view: MainView) -> None:
+        super().__init__(view)
+        self._wraps = True
+        self._back = 0
+        """Pieces of the log below those that are shown."""
+        self._pieces: int | None = None
+        self._room = 1
+
+    @property
+    def job(self) -> Job | None:
+        """The job under the cursor, as it was painted last; None where it is on none."""
+        raise NotImplementedError
+
+    def log_of(self, job: Job) -> Sequence[str]:
+        """The last lines of its log."""
+        raise NotImplementedError
+
+    def stop(self, job: Job) -> None:
+        """Stop it, as has been asked for twice; it may have run for days."""
+        raise NotImplementedError
+
+    def actionable(self) -> Job | None:
+        """The job that keys are for; None where it is none of ours, and that is shown."""
+        return self.job
+
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch, on a demo's or a recording's box when it was read."""
+        app_state = self.view.app_state
+        return app_state.snapshot.time if app_state.label and app_state.snapshot else time.time()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        (listing, items), job = self.listing(width), self.job
+        room = max(1, min(len(listing), height // 3 if job else height - 1))
+        visible = self.window(listing, items, room, above=1)
+        lines = [self.head(width), *visible]
+        if job is None:
+            return lines
+        facts = [title(f"job {job.address}", width), *facts_of(job, self.now, width)]
+        devices = devices_of(job, self.view.app_state, width, _MOST_DEVICES)
+        if devices:
+            devices.insert(0, title(f"devices of {job.id}", width))
+        for block in (facts, devices):
+            if len(lines) + len(block) + _LEAST_LOG <= height:
+                lines += block
+        before, self._room = self._room, max(1, height - len(lines) - 1)
+        pieces = pieces_of(self.log_of(job), width, self._wraps)
+        if self._back and self._pieces is not None:
+            # What is being read stays below its rule while the log grows, and where it gets less room.
+            self._back += max(0, len(pieces) - self._pieces) + before - self._room
+        self._pieces = len(pieces) if self._back else None
+        tail, self._back = log(pieces, self._room, self._back)
+        follows = "f: follow" if self._back else "" if job.over else self.follows
+        return [*lines, title(f"log of {job.address}", width, follows), *tail]
+
+    def action_stop(self) -> None:
+        """Asked for twice: a job may have run for days."""
+        job = self.actionable()
+        if job is None:
+            return
+        if job.over:
+            self.show_message(f"job {job.address} has ended already")
+        elif self.confirmed("stop") == job.address:
+            self.stop(job)
+            self.draw()
+        else:
+            grace = f"SIGTERM, and SIGKILL after {GRACE:.0f} s"
+            self.ask_again("stop", job.address, f"press S again to stop {job.address}: {grace}")
+
+
+class JobsScreen(JobsPage):
     """`copy_text` puts a text on the clipboard, `open_experiments` opens their page over this one.
 
     On another box than this machine (a demo, a recording) the jobs are those of its snapshot, and what this
@@ -86,11 +161,6 @@ class JobsScreen(ListPage):
         self._known: set[str] = set()
         self._jobs: tuple[Job, ...] = ()
         self._tail: tuple[str, Tail] | None = None
-        self._wraps = True
-        self._back = 0
-        """Pieces of the log below those that are shown."""
-        self._pieces: int | None = None
-        self._room = 1
 
     # What is painted
 
@@ -105,7 +175,12 @@ class JobsScreen(ListPage):
         mine = [job for job in self._stored.jobs if not label or of_this_program(job)]
         self._records = {job.id: job for job in mine}
         self._known |= self._records.keys()
-        jobs = [_as_shown(job, seen.get(job.id)) for job in mine]
+        jobs = [
+            replace(job, tail=seen[job.id].tail, peak_memory=seen[job.id].peak_memory)
+            if job.id in seen
+            else job
+            for job in mine
+        ]
         if label:
             # (A job that was just removed is in the last reading still.)
             jobs += [job for job in seen.values() if job.id not in self._known]
@@ -117,13 +192,11 @@ class JobsScreen(ListPage):
         self._controller.looked_at = self.key if self.cursor else None
 
     @property
-    def _current(self) -> Job | None:
-        """The job under the cursor, as it was painted last."""
+    def job(self) -> Job | None:
         return self._jobs[self.cursor] if self._jobs else None
 
-    def _record(self) -> Job | None:
-        """The record of the job under the cursor; a message and None for one that has none."""
-        summary = self._current
+    def actionable(self) -> Job | None:
+        summary = self.job
         if summary is None:
             return None
         if summary.id not in self._records:
@@ -132,40 +205,22 @@ class JobsScreen(ListPage):
 
     def _example(self) -> Job | None:
         """The job under the cursor where it is one of a demo's box, None for another."""
-        job, demo = self._current, self.view.app_state.label.startswith("demo")
+        job, demo = self.job, self.view.app_state.label.startswith("demo")
         return job if demo and job is not None and job.id not in self._records else None
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        jobs, job, app_state = self._jobs, self._current, self.view.app_state
-        unreadable = 0 if app_state.label else len(self._stored.unreadable)
+    def head(self, width: int) -> Line:
+        unreadable = 0 if self.view.app_state.label else len(self._stored.unreadable)
         more = [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
-        if self._trouble and not jobs:
-            said = wrap(self._trouble, width - 2)
-            return [headline(jobs, width), *(((f" {piece}", "warn"),) for piece in said)]
-        now = app_state.snapshot.time if app_state.label and app_state.snapshot else time.time()
-        listing = listed(jobs, width, now, app_state.snapshot, unclaimed_uses_of(app_state))
-        room = max(1, min(len(listing), height // 3))
-        visible = self.window(listing, range(len(jobs)), room, above=1)
-        lines = [headline(jobs, width, more=more, end=self.beyond), *visible]
-        if job is None:
-            return lines
-        facts = facts_of(job, now, width)
-        if len(lines) + len(facts) + _LEAST_LOG <= height:
-            lines += [title(f"job {job.id}", width), *facts]
-        devices = devices_of(job, app_state, width, _MOST_DEVICES)
-        if devices and len(lines) + len(devices) + _LEAST_LOG <= height:
-            lines += [title(f"devices of {job.id}", width), *devices]
-        before, self._room = self._room, max(1, height - len(lines) - 1)
-        pieces = pieces_of(self._log(job), width, self._wraps)
-        if self._back and self._pieces is not None:
-            # What is being read stays below its rule while the log grows, and where it gets less room.
-            self._back += max(0, len(pieces) - self._pieces) + before - self._room
-        self._pieces = len(pieces) if self._back else None
-        tail, self._back = log(pieces, self._room, self._back)
-        follows = "f: follow" if self._back else "" if job.over else "following"
-        return [*lines, title(f"log of {job.id}", width, follows), *tail]
+        return headline(self._jobs, width, more=more, end=self.beyond)
 
-    def _log(self, job: Job) -> Sequence[str]:
+    def listing(self, width: int) -> tuple[list[Line], range]:
+        if self._trouble and not self._jobs:
+            return told_lines(self._trouble, "warn", width), range(0)
+        app_state = self.view.app_state
+        uses = unclaimed_uses_of(app_state)
+        return listed(self._jobs, width, self.now, app_state.snapshot, uses), range(len(self._jobs))
+
+    def log_of(self, job: Job) -> Sequence[str]:
         record = self._records.get(job.id)
         if record is None:
             return job.tail
@@ -181,7 +236,7 @@ class JobsScreen(ListPage):
     def action_clone(self) -> None:
         """Its command onto the launch line, and back to the main screen."""
         example = self._example()
-        job = None if example is not None else self._record()
+        job = None if example is not None else self.actionable()
         if job is not None or example is not None:
             clone = self._controller
             message = clone.clone_example(example) if example else clone.clone(job) if job else ""
@@ -193,7 +248,7 @@ class JobsScreen(ListPage):
         if self._example() is not None:
             self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
             return
-        job = self._record()
+        job = self.actionable()
         if job is None:
             return
         asked: tuple[str, AppState] | None = self.confirmed("rerun")
@@ -213,7 +268,7 @@ class JobsScreen(ListPage):
 
     def action_compare(self) -> None:
         """Asks what is to be varied in the job's command, and starts the comparison as a job."""
-        job = None if self._example() is not None else self._record()
+        job = None if self._example() is not None else self.actionable()
         if job is None or self.view.app_state.label:
             self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
             return
@@ -266,32 +321,23 @@ class JobsScreen(ListPage):
         self._pieces = None
         self.draw()
 
-    def action_stop(self) -> None:
-        """Asked for twice: a job may have run for days."""
-        job = self._record()
-        if job is None:
-            return
-        if job.over:
-            self.show_message(f"job {job.id} has ended already")
-        elif self.confirmed("stop") == job.id:
-            self.show_message(f"stopping {job.id} …")
-            app = self.app
-            in_background("stop a job", lambda: self._stop(job, app))
-        else:
-            grace = f"SIGTERM, and SIGKILL after {GRACE:.0f} s"
-            self.ask_again("stop", job.id, f"press S again to stop {job.id}: {grace}")
+    def stop(self, job: Job) -> None:
+        self.show_message(f"stopping {job.id} …")
+        app = self.app
 
-    def _stop(self, job: Job, app: App[object]) -> None:
-        """In the background: it takes as long as the job takes to end, and we may be gone by then."""
-        try:
-            message = stop(job).message
-        except JobError as error:
-            message = str(error)
-        app.call_later(self.show_message, message)
+        def work() -> None:
+            # (It takes as long as the job takes to end, and we may be gone by then.)
+            try:
+                message = stop(job).message
+            except JobError as error:
+                message = str(error)
+            app.call_later(self.show_message, message)
+
+        in_background("stop a job", work)
 
     def action_forget(self) -> None:
         """Asked for twice: the log goes with it."""
-        job = self._record()
+        job = self.actionable()
         if job is None:
             return
         if job.over and self.confirmed("forget") != job.id:
@@ -304,11 +350,6 @@ class JobsScreen(ListPage):
             self.show_message(str(error))
 
     def action_copy(self) -> None:
-        job = self._record()
+        job = self.actionable()
         if job is not None:
             self._copy_text(job.line)
-
-
-def _as_shown(job: Job, seen: Job | None) -> Job:
-    """A job as its record is now, with what the readings have seen of it."""
-    return replace(job, tail=seen.tail, peak_memory=seen.peak_memory) if seen else job

@@ -94,7 +94,8 @@ class LaunchScreen(ListPage):
 
     def lines(self, width: int, height: int) -> list[Line]:
         if self._lists_launches:
-            listing, items = remembered(self._launches, width, time.time())
+            listing = remembered(self._launches, width, time.time())
+            items = list[int | None](range(len(listing)))
             listing = listing or no_launches(width, self._load_error)
         else:
             listing, items = settings(self._rows, width)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import NoReturn, TypeVar
 
 from textual import events
@@ -108,7 +109,7 @@ class MainScreen(Screen[None]):
         self._reading_files = False
         self._app_state = replace(app_state, host_environment=self._files)
         self._sampler = sampler
-        self._clock, self._end_without_terminal = clock, end_without_terminal
+        self._clock = clock
         environ = app_state.environ
         self.plans = PlanController(self, environ)
         self.selection = SelectionController(self, self.plans.select_enough)
@@ -124,10 +125,10 @@ class MainScreen(Screen[None]):
         self._arranged: Layout | None = None
         self._asked: tuple[object, list[Part]] = (None, [])
         """For which frame (size, rows, filter, hidden panels) the panels have asked for how much so far."""
-        self._detailed: tuple[str, ...] = ()
-        self._in_full = False
-        """Whether all details of `_detailed` are read, and not only what columns show."""
         self._on_page: tuple[str, ...] = ()
+        """The devices that a page has read in full."""
+        self._looked_at: tuple[tuple[str, ...], Want, float] = (), Want.DETAILS, 0.0
+        """Of which devices the sampler reads what besides, and how often."""
         self._table = DeviceTable("table", self._click_device)
         self._keys = KeyLine("keys", self.perform)
         self._selection_lines = SelectionStrip("selection", self.selection.to_device, self.selection.move_to)
@@ -201,7 +202,7 @@ class MainScreen(Screen[None]):
             "processes": pages.open_processes,
             "people": pages.open_people,
             "boxes": partial(pages.open_boxes, self._clock),
-            "slurm": partial(pages.open_slurm, self._clock, self._end_without_terminal),
+            "slurm": partial(pages.open_slurm, self._clock),
             "timelines": partial(pages.open_timelines, self.timelines),
             "device": pages.open_device,
             "launch_page": pages.open_launch_page,
@@ -303,9 +304,7 @@ class MainScreen(Screen[None]):
     def look_at(self, keys: Sequence[str]) -> None:
         """Have these devices read in full as long as a page shows them, () for none."""
         self._on_page = tuple(keys)
-        details = Want.DETAILS if self._on_page or self._in_full else Want.DETAILS | Want.TABLE
-        every = 0.0 if self._on_page or not self._in_full else GLANCE_EVERY
-        self._sampler.look_at(self._on_page or self._detailed, details, every)
+        self._read_details()
 
     def open_help(self, keys: PageKeys) -> None:
         """Open the help, which begins with these keys of a page."""
@@ -568,20 +567,19 @@ class MainScreen(Screen[None]):
         return self._layout().left.width
 
     def _read_details(self) -> None:
-        """Ask for what a usual reading does not bring: of the devices in view what some columns show, else
-        of the one at the cursor what its panel shows."""
+        """Ask for what a usual reading does not bring: what a page shows of its devices; of those in view
+        what some columns show, else of the one at the cursor what its panel shows."""
         covered = any(isinstance(screen, Page) for screen in self.app.screen_stack)
-        keys: tuple[str, ...] = ()
-        in_full = False
-        if covered:
+        look = self._on_page, Want.DETAILS, 0.0
+        if covered or self._on_page:
             pass
         elif Want.DETAILS in self._table.needs:
-            keys = self._table.in_view
+            look = self._table.in_view, Want.DETAILS | Want.TABLE, 0.0
         elif self._arranged is not None and "device" in dict(self._arranged.heights):
-            keys, in_full = tuple(filter(None, [self.app_state.cursor])), True
-        if (keys, in_full) != (self._detailed, self._in_full):
-            self._detailed, self._in_full = keys, in_full
-            self.look_at(self._on_page)
+            look = tuple(filter(None, [self.app_state.cursor])), Want.DETAILS, GLANCE_EVERY
+        if look != self._looked_at:
+            self._looked_at = look
+            self._sampler.look_at(*look)
 
     def _arrange(self, layout: Layout) -> None:
         """Give the widgets the sizes of a layout."""
@@ -600,27 +598,14 @@ class MainScreen(Screen[None]):
         self._header.draw(lambda width, height: [line])
 
 
+_OF_SECTIONS = attrgetter("selection", "options", "limits", "cursor", "problem", "warnings", "screen")
+"""What the selection and the launch line show of an app state."""
+
+
 def _same_sections(before: AppState, app_state: AppState) -> bool:
     """Whether only facts about the devices differ, so that all but the table stands as it is."""
     return (
-        (
-            before.selection,
-            before.options,
-            before.limits,
-            before.cursor,
-            before.problem,
-            before.warnings,
-            before.screen,
-        )
-        == (
-            app_state.selection,
-            app_state.options,
-            app_state.limits,
-            app_state.cursor,
-            app_state.problem,
-            app_state.warnings,
-            app_state.screen,
-        )
+        _OF_SECTIONS(before) == _OF_SECTIONS(app_state)
         and before.snapshot is not None
         and app_state.snapshot is not None
         and len(before.rows) == len(app_state.rows)

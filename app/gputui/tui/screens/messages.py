@@ -17,10 +17,9 @@ class MessagesScreen(ListPage):
     def item_keys(self) -> Sequence[Hashable]:
         return [(message.time, message.text) for message in reversed(self.view.messages)]
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        head = title("messages", width, "newest first")
+    def head(self, width: int) -> Line:
+        return title("messages", width, "newest first")
+
+    def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
         messages = self.view.messages
-        if not messages:
-            return [head, ((" none yet", "dim"),)]
-        lines, places = listed(messages, width)
-        return [head, *self.window(lines, places, max(1, height - 1), above=1)]
+        return listed(messages, width) if messages else ([((" none yet", "dim"),)], [None])

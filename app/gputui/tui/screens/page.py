@@ -27,6 +27,8 @@ _SHORT = 8
 _LEAST_BODY = 3
 """Lines that the body keeps beside notes."""
 
+_HELP_KEYS = "question_mark,f1"
+
 _END = 100_000
 """Items: more than any list has, so that the cursor goes to the end."""
 
@@ -63,13 +65,11 @@ class PageKeys:
     actions: frozenset[str]
 
 
-def page_keys(bindings: Sequence[Any]) -> PageKeys:
+def page_keys(bindings: Sequence[Binding]) -> PageKeys:
     """The keys of a page from its bindings. Keys of one meaning are one row."""
     rows: dict[str, list[str]] = {}
     actions: set[str] = set()
     for binding in bindings:
-        if not isinstance(binding, Binding):
-            continue
         name, parameters = parse(binding.action)[1:]
         if name == "perform":
             actions.add(str(parameters[0]))
@@ -91,7 +91,7 @@ class Page(ModalScreen[None]):
     """Follows the main screen (`view`): is drawn every second, after every change of size, and by `draw`."""
 
     CSS_PATH = "page.tcss"
-    BINDINGS = [hidden("question_mark,f1", "help", "Help")]
+    BINDINGS = [hidden(_HELP_KEYS, "help", "Help")]
 
     def __init__(self, view: MainView) -> None:
         super().__init__(classes="page")
@@ -117,11 +117,14 @@ class Page(ModalScreen[None]):
             event.stop()
             self.view.replace_page(action_id)
 
+    @property
+    def _own(self) -> list[Binding]:
+        return [binding for binding in self.BINDINGS if isinstance(binding, Binding)]
+
     def _openers(self) -> dict[str, str]:
         """The keys that open another page in the place of this one, as on the main screen, and the actions:
         those without a meaning of their own here."""
-        every = [binding for binding in (*Page.BINDINGS, *self.BINDINGS) if isinstance(binding, Binding)]
-        own = {key for binding in every for key in binding.key.split(",")}
+        own = {key for each in self._own for key in each.key.split(",")} | {*_HELP_KEYS.split(",")}
         keymap = self.view.app_state.screen.keymap
         keys = {key: action.id for action in ACTIONS if action.page for key in keys_of(action, keymap)}
         return {key: action_id for key, action_id in keys.items() if key not in own}
@@ -140,6 +143,8 @@ class Page(ModalScreen[None]):
         width, height = self.size
         if not (width and self.is_mounted and self.is_attached):
             return
+        # (The body first: what the footer says may be of what was drawn there.)
+        self.body.draw(self.lines)
         message = message_line(self.view.message_shown, width)
         keys = self._key_hints(width)
         # (Where there is hardly room for a list, a message takes the place of the keys.)
@@ -148,7 +153,6 @@ class Page(ModalScreen[None]):
         room = height - len(last) - _LEAST_BODY
         footer = [*(self.notes(width)[:room] if room > 1 else ()), *last]
         self.query_one("#page-footer", Lines).draw_all(footer)
-        self.body.draw(self.lines)
 
     @abstractmethod
     def lines(self, width: int, height: int) -> list[Line]:
@@ -162,8 +166,8 @@ class Page(ModalScreen[None]):
         """The keys that do something now, from BINDINGS: as many as fit, none cut; the help's always."""
         hints = [
             (binding.key_display or binding.key, binding.description)
-            for binding in self.BINDINGS
-            if isinstance(binding, Binding) and binding.show and self._does(binding)
+            for binding in self._own
+            if binding.show and self._does(binding)
         ]
         last = [("?", "help")] if self.check_action("help", ()) else []
         while True:
@@ -181,7 +185,7 @@ class Page(ModalScreen[None]):
 
     def action_help(self) -> None:
         """The help, which begins with the keys of this page."""
-        keys = page_keys(self.BINDINGS)
+        keys = page_keys(self._own)
         others = frozenset(self._openers().values())
         self.view.open_help(replace(keys, actions=keys.actions | others))
 
@@ -211,7 +215,8 @@ class Page(ModalScreen[None]):
 class ListPage(Page):
     """A page with a list of items. The cursor stays with its item when the list changes, else in its place.
 
-    A subclass says in `item_keys` what there is, and paints it in `lines` through `window`.
+    A subclass says in `item_keys` what there is, and in `head` and `listing` how it looks; one with more than
+    a list paints its own `lines`, through `window`.
     """
 
     def __init__(self, view: MainView) -> None:
@@ -226,6 +231,18 @@ class ListPage(Page):
     @abstractmethod
     def item_keys(self) -> Sequence[Hashable]:
         """What tells the items apart, in their order. Reads them anew."""
+
+    def head(self, width: int) -> Line:
+        """The rule at the top, once `window` has said what is `beyond`."""
+        raise NotImplementedError
+
+    def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
+        """The lines of the list, and the place of the item that each shows, None for a line of none."""
+        raise NotImplementedError
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        visible = self.window(*self.listing(width), max(1, height - 1), above=1)
+        return [self.head(width), *visible]
 
     def follow(self) -> None:
         """Find the item of the cursor in the list as it is now."""

@@ -22,7 +22,10 @@ class PanelsScreen(ListPage):
     def item_keys(self) -> Sequence[Hashable]:
         return [panel.name for panel in PANELS]
 
-    def lines(self, width: int, height: int) -> list[Line]:
+    def head(self, width: int) -> Line:
+        return title("panels", width, "saved in the settings")
+
+    def listing(self, width: int) -> tuple[list[Line], range]:
         app_state = self.view.app_state
         listing: list[Line] = []
         for panel in PANELS:
@@ -30,8 +33,7 @@ class PanelsScreen(ListPage):
             name = (f"{panel.title:<14}", "dim" if hidden else "")
             sign = ("  [ ] " if hidden else "  [x] ", "key")
             listing.append(clip((sign, name, (self._why_absent(panel), "dim")), width))
-        head = title("panels", width, "saved in the settings")
-        return [head, *self.window(listing, range(len(listing)), max(1, height - 1), above=1)]
+        return listing, range(len(listing))
 
     def _why_absent(self, panel: Panel) -> str:
         """Why a panel that is not hidden is not on the screen all the same; "" where it may be."""

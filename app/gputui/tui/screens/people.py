@@ -8,7 +8,7 @@ from gputui.choosing.people import Person, idle_seconds, people
 from gputui.inventory.formatting import printable
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, shown
-from gputui.tui.views.people import headline, held_lines, idle_notice, listed
+from gputui.tui.views.people import headline, idle_notice, listed
 from gputui.tui.views.text import Line, clip
 
 
@@ -36,17 +36,11 @@ class PeopleScreen(ListPage):
         notice = idle_notice(self._people, self.view.app_state)
         return [clip(((f" {notice}", "warn"),), width)] if notice else []
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        app_state = self.view.app_state
-        listing, first_lines = listed(self._people, app_state, width)
-        items: list[int | None] = [
-            sum(first <= line for first in first_lines) - 1 if first_lines else None
-            for line in range(len(listing))
-        ]
-        held = held_lines(self._people, app_state, width)
-        room = max(1, height - 1)
-        visible = self.window([*listing, *held], [*items, *[None] * len(held)], room, above=1)
-        return [headline(self._people, width), *visible]
+    def head(self, width: int) -> Line:
+        return headline(self._people, width)
+
+    def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
+        return listed(self._people, self.view.app_state, width)
 
     def action_processes(self) -> None:
         # The one under the cursor as it was painted last: that is whom the key was meant for.

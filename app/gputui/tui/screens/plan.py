@@ -90,8 +90,6 @@ class PlanScreen(ListPage):
         self._found_for: object = None
         self._plan: Plan | None = None
         self._problem = ""
-        self._starts_for: object = None
-        self._starts: tuple[tuple[str, ...], str] = ((), "")
 
     def on_unmount(self) -> None:
         if self._controller.reading:
@@ -112,7 +110,7 @@ class PlanScreen(ListPage):
             request.count,
             app_state.limits,
             tuple((key, verdict.state) for key, verdict in verdicts.items()),
-            bool(app_state.snapshot and app_state.snapshot.links),
+            bool(app_state.box.links),
             app_state.problem if app_state.snapshot is None else None,
         )
         if found_for != self._found_for:
@@ -174,20 +172,14 @@ class PlanScreen(ListPage):
 
     def _start_of(self, row: Row) -> tuple[tuple[str, ...], str]:
         """What Enter does on a row, and what its files cannot say; or why it can do nothing."""
-        options = self.view.app_state.options
-        about = (row.strategy, self._request, options)
-        if about != self._starts_for:
-            self._starts_for = about
-            try:
-                made = self._prepared(row)
-            except RecipeError as error:
-                self._starts = (), str(error)
-            else:
-                files = _written(made.texts)
-                launcher = launcher_of(made.options).name
-                first = f"starts it with {launcher}" + (f" and {files}" if files else ", without a file")
-                self._starts = (first, *made.notes), ""
-        return self._starts
+        try:
+            made = self._prepared(row)
+        except RecipeError as error:
+            return (), str(error)
+        files = _written(made.texts)
+        launcher = launcher_of(made.options).name
+        first = f"starts it with {launcher}" + (f" and {files}" if files else ", without a file")
+        return (first, *made.notes), ""
 
     # What keys do
 
@@ -222,9 +214,7 @@ class PlanScreen(ListPage):
     @property
     def _most(self) -> int:
         """How many devices there can be."""
-        snapshot = self.view.app_state.snapshot
-        every = len(snapshot.devices) if snapshot else 0
-        return every if isinstance(self._found, str) else self._found.most
+        return len(self.view.app_state.box.devices) if isinstance(self._found, str) else self._found.most
 
     def action_model(self) -> None:
         def error_in(line: str) -> str | None:

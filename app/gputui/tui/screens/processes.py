@@ -11,7 +11,7 @@ from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import cursor_bindings, shown
 from gputui.tui.screens.process_list import ProcessListPage, part_shown
 from gputui.tui.views.processes import listed
-from gputui.tui.views.text import Line, clip, title, wrap
+from gputui.tui.views.text import Line, clip, title, told_lines
 
 
 class ProcessesScreen(ProcessListPage):
@@ -53,10 +53,7 @@ class ProcessesScreen(ProcessListPage):
     def notes(self, width: int) -> list[Line]:
         row = self.row
         # The whole command line of the one under the cursor: the list may have cut it.
-        command: list[Line] = (
-            [((f" {piece}", "dim"),) for piece in wrap(row.what, width - 2)[:3]] if row else []
-        )
-        return [title("command", width), *command]
+        return [title("command", width), *(told_lines(row.what, "dim", width)[:3] if row else ())]
 
     def lines(self, width: int, height: int) -> list[Line]:
         if not self.rows:

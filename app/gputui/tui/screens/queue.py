@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from textual.app import App
-
 from gputui.choosing.queue_outlook import Outlook
 from gputui.inventory.formatting import printable
 from gputui.inventory.waiter import Waiter
@@ -32,7 +30,6 @@ class QueueScreen(ListPage):
         super().__init__(view)
         self._environ = environ
         self._found = Outlook((), ())
-        self._room = 1
 
     def item_keys(self) -> Sequence[Hashable]:
         self._found = outlook_of(self.view.app_state)
@@ -41,18 +38,18 @@ class QueueScreen(ListPage):
             *(each.device.key for each in self._found.occupied),
         ]
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        listing, items = listed(self._found, self.view.app_state, width)
-        self._room = max(1, height - 1)
-        visible = self.window(listing, items, self._room, above=1)
-        return [headline(self._found, width, self.beyond), *visible]
+    def head(self, width: int) -> Line:
+        return headline(self._found, width, self.beyond)
+
+    def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
+        return listed(self._found, self.view.app_state, width)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self._waiter is not None if action == "leave" else super().check_action(action, parameters)
 
     def action_page(self, by: int) -> None:
         """As many rows on as the page has lines."""
-        self.action_cursor(by * self._room)
+        self.action_cursor(by * max(1, self.body.size.height - 1))
 
     @property
     def _waiter(self) -> Waiter | None:
@@ -74,13 +71,12 @@ class QueueScreen(ListPage):
         elif self.confirmed("leave") == waiter.place:
             self.show_message(f"taking job {printable(waiter.job)} out of the queue …")
             app, job = self.app, waiter.job
-            in_background("leave the queue", lambda: self._leave(job, app))
+            # (It takes as long as the job takes to end, and we may be gone by then.)
+            in_background(
+                "leave the queue", lambda: app.call_later(self.show_message, leave_line(job, self._environ))
+            )
         else:
             job = printable(waiter.job)
             self.ask_again(
                 "leave", waiter.place, f"press S again to take job {job} out of the queue; it will not start"
             )
-
-    def _leave(self, job: str, app: App[object]) -> None:
-        """In the background: it takes as long as the job takes to end, and we may be gone by then."""
-        app.call_later(self.show_message, leave_line(job, self._environ))

@@ -12,7 +12,7 @@ from gputui.tui.controllers.slurm import Form, SlurmController
 from gputui.tui.screens.line_input import LineScreen, command_input
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.slurm import headline, job_lines, launch_lines, place_lines
-from gputui.tui.views.text import Line, wrap
+from gputui.tui.views.text import Line, told_lines
 
 _EVERY = 10.0
 """Seconds between two readings: each asks the cluster's controller, which everybody uses."""
@@ -59,11 +59,13 @@ class SlurmScreen(ListPage):
             self._controller.key = self.key
 
     def lines(self, width: int, height: int) -> list[Line]:
-        self._read_when_due()
+        if not self._reading and time.monotonic() >= self._due:
+            self._reading = True
+            self._controller.read(self._told)
         head = headline(self._cluster, self._only_free, width)
         if self._cluster is None:
             words, look = self._error or "asking Slurm …", "lost" if self._error else "dim"
-            return [head, *(((f" {piece}", look),) for piece in wrap(words, width - 2))]
+            return [head, *told_lines(words, look, width)]
         places = self._places()
         jobs = job_lines(self._cluster, width)[: max(0, height // 2 - 1)]
         room = max(1, height - 2 - len(jobs))
@@ -212,11 +214,6 @@ class SlurmScreen(ListPage):
         return launch
 
     # Reading
-
-    def _read_when_due(self) -> None:
-        if not self._reading and time.monotonic() >= self._due:
-            self._reading = True
-            self._controller.read(self._told)
 
     def _read_again(self) -> None:
         self._due = 0.0

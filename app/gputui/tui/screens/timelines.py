@@ -5,8 +5,6 @@ The device is the one at the main screen's cursor.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 from textual import events
 
 from gputui.inventory.formatting import printable
@@ -23,10 +21,8 @@ from gputui.tui.views.timelines import (
     Frame,
     all_timelines,
     charted,
-    charts_key,
     clock,
     device_charts,
-    present,
     read_out,
     why_no_charts,
     zoom_name,
@@ -65,44 +61,25 @@ class TimelinesScreen(Page):
         self._moment: float | None = None
         self._pointed: str | None = None
         self._frame: Frame | None = None
-        self._key: Hashable = None
-        self._drawn: list[Line] = []
 
     # What is painted
 
-    def draw(self) -> None:
-        if self.is_mounted and self.is_attached and self.body.size:
-            # The read-out, which the footer has, is of the charts that are about to be shown.
-            self.lines(*self.body.size)
-        super().draw()
-
     def lines(self, width: int, height: int) -> list[Line]:
-        app_state = self.view.app_state
-        key = (
-            charts_key(app_state, width, self._zoom),
-            present(app_state),
-            (width, height, self._zoom, self._metric, self._one, self._moment, app_state.cursor),
-        )
-        if key != self._key or self._frame is None:
-            self._key, self._drawn = key, self._charts(width, height)
-        return self._drawn
-
-    def _charts(self, width: int, height: int) -> list[Line]:
         app_state = self.view.app_state
         self._frame = None
         device = app_state.current if self._one else None
         room = max(2, height - 1)
-        if device is not None and app_state.snapshot is not None:
+        if device is not None:
             drawn, self._frame = device_charts(
                 app_state, device.key, width, room, self._zoom, self._metric, self._moment, page=True
             )
-            subject = f"GPU {printable(app_state.snapshot.label(device))}"
+            subject = f"GPU {printable(app_state.box.label(device))}"
         else:
             drawn = self._all(width, room)
             seen = len(self._frame.shown) if self._frame else 0
-            every = len(app_state.snapshot.devices) if app_state.snapshot else 0
+            every = len(app_state.box.devices)
             subject = "all devices" if seen == every else f"{seen} of {every} devices"
-        head = title(f"timelines: {subject}", width, "  ".join(filter(None, self._in_title())))
+        head = title(f"timelines: {subject}", width, *self._in_title())
         why = why_no_charts(app_state, device, self._metric)
         return [head, *(drawn or [clip(((f"  {why}", "dim"),), width)])]
 
@@ -152,8 +129,8 @@ class TimelinesScreen(Page):
     def notes(self, width: int) -> list[Line]:
         app_state = self.view.app_state
         device, frame = app_state.current, self._frame
-        if self._pointed is not None and app_state.snapshot is not None:
-            device = app_state.snapshot.by_key.get(self._pointed, device)
+        if self._pointed is not None:
+            device = app_state.box.by_key.get(self._pointed, device)
         text, style = "← → or the mouse: read the values at a moment", "dim"
         if device is not None and frame is not None and self._moment is not None:
             text, style = read_out(app_state, device, frame, self._moment), "strong"

@@ -102,7 +102,7 @@ class TopologyScreen(ListPage):
 
     def _matrix(self, app_state: AppState, width: int, height: int) -> list[Line]:
         rows = matrix_rows(app_state)
-        if not rows or app_state.snapshot is None or not app_state.snapshot.links:
+        if not app_state.box.links:
             head = title("topology", width, "tab: tree")
             return [head, (("  no reading of the links yet" if rows else "  no devices", "dim"),)]
         self._column = min(self._column, len(rows) - 1)
@@ -120,7 +120,7 @@ class TopologyScreen(ListPage):
             for name, first, many in (("rows", self.top, room), ("columns", layout.left, layout.columns))
             if many < len(rows)
         ]
-        head = title("topology", width, "  ".join([*parts, "tab: tree"]))
+        head = title("topology", width, *parts, "tab: tree")
         facts = [clip((("  " + text, "dim"),), width) for text in near(app_state)]
         beneath: list[Line] = [((" ", ""),), *facts]
         return [head, *heading, *visible, *beneath[: room - len(visible)]]
@@ -152,7 +152,7 @@ class TopologyScreen(ListPage):
         if self.size.height < _NOTES_FROM:
             return notes[1:] if self.size.height >= _NOTE_FROM else []
         if not self._as_tree:
-            links = app_state.snapshot.links if app_state.snapshot else ()
+            links = app_state.box.links
             notes = [clip(self._pair(app_state), width), *notes, clip(legend(links, width), width)]
         if app_state.order_warning:
             notes.append(clip(((f" ! {app_state.order_warning}", "warn"),), width))
@@ -161,24 +161,18 @@ class TopologyScreen(ListPage):
     def _pair(self, app_state: AppState) -> Line:
         """The pair under the cursor, in words."""
         rows, one = matrix_rows(app_state), app_state.current
-        if (
-            app_state.snapshot is None
-            or one is None
-            or one.parent
-            or not rows
-            or not app_state.snapshot.links
-        ):
+        if one is None or one.parent or not app_state.box.links:
             return (("", ""),)
         other = rows[min(self._column, len(rows) - 1)]
-        name = f" GPU {app_state.snapshot.label(one)}"
+        name = f" GPU {app_state.box.label(one)}"
         if one.key == other.key:
             return ((name, "strong"), ("  ← → show its links to the others", "dim"))
-        names = f"{name} – GPU {app_state.snapshot.label(other)}  "
+        names = f"{name} – GPU {app_state.box.label(other)}  "
         return ((names, "strong"), (_link_facts(app_state, one, other), ""))
 
     def _selected(self, app_state: AppState) -> Line:
-        snapshot, selected = app_state.snapshot, app_state.selected
-        if snapshot is None or not selected:
+        snapshot, selected = app_state.box, app_state.selected
+        if not selected:
             return ((" nothing: space or 0-9 selects, b selects the best free one", "dim"),)
         text = f" {app_state.vendor.device(0)}{f'…{len(selected) - 1}' if len(selected) > 1 else ''} = GPU "
         text += runs(app_state, selected)
@@ -244,8 +238,7 @@ def _last_device(keys: list[str | None]) -> int:
 
 
 def _link_facts(app_state: AppState, one: Device, other: Device) -> str:
-    assert app_state.snapshot is not None
-    snapshot = app_state.snapshot
+    snapshot = app_state.box
     link, pcie, access = (ask(one, other) for ask in (snapshot.link, snapshot.pcie_class, snapshot.peer))
     if link is None:
         return "not known"
@@ -265,8 +258,7 @@ def _link_facts(app_state: AppState, one: Device, other: Device) -> str:
 
 def _weakest_pair(app_state: AppState, word: str) -> str:
     """The first two of the selected that are joined no better."""
-    assert app_state.snapshot is not None
-    snapshot, selected = app_state.snapshot, app_state.selected
+    snapshot, selected = app_state.box, app_state.selected
     pair = next(
         (a, b) for i, a in enumerate(selected) for b in selected[i + 1 :] if snapshot.link(a, b) == word
     )

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import localtime, strftime
-from typing import NamedTuple
 
 from gputui.inventory.formatting import printable
-from gputui.inventory.job import Job
-from gputui.jobs.of_boxes import BoxJobs, LogEnd
-from gputui.tui.views.jobs import facts_of, headline, listed, log, pieces_of
-from gputui.tui.views.text import Line, clip, fit, title, wrap
+from gputui.jobs.of_boxes import BoxJobs
+from gputui.tui.views.jobs import headline, listed
+from gputui.tui.views.text import Line, clip, fit, told_lines
 
 _WIDEST = 20
 """Cells of the name of a box at most."""
-
-
-class Row(NamedTuple):
-    """A line of the list. `key` is the box and the job's id, "" for the box itself."""
-
-    key: tuple[str, str]
-    line: Line
 
 
 def headline_of_boxes(boxes: Sequence[BoxJobs], end: str, width: int) -> Line:
@@ -31,21 +22,29 @@ def headline_of_boxes(boxes: Sequence[BoxJobs], end: str, width: int) -> Line:
     return headline(jobs, width, "jobs of other boxes", more, end)
 
 
-def job_rows(boxes: Sequence[BoxJobs], now: float, width: int) -> list[Row]:
-    """The rows, box by box, those that have jobs first; `now` is seconds since the epoch."""
+def row_keys(boxes: Sequence[BoxJobs]) -> list[tuple[str, str]]:
+    """The box and the job's id of each line of `job_rows`, "" for the box itself."""
+    return [
+        (box.alias, id)
+        for box in sorted(boxes, key=_place)
+        for id in [*([""] if _facts(box) else []), *(job.id for job in box.jobs or ())]
+    ]
+
+
+def job_rows(boxes: Sequence[BoxJobs], now: float, width: int) -> list[Line]:
+    """Box by box, those that have jobs first, a line for what is to be said of a box and one for each of its
+    jobs; `now` is seconds since the epoch."""
     boxes = sorted(boxes, key=_place)
     jobs = [job for box in boxes for job in box.jobs or ()]
     lines = iter(listed(jobs, width, now) if jobs else ())
     names = min(_WIDEST, max((len(box.alias) for box in boxes), default=0))
-    rows: list[Row] = []
+    rows: list[Line] = []
     for box in boxes:
         # (Its line comes first: what is wrong is true of all that stands below it.)
         facts = _facts(box)
         if facts is not None:
-            text, style = facts
-            line = ((f"  {fit(box.alias, names)}  ", ""), (text, style))
-            rows.append(Row((box.alias, ""), clip(line, width)))
-        rows += [Row((box.alias, job.id), next(lines)) for job in box.jobs or ()]
+            rows.append(clip(((f"  {fit(box.alias, names)}  ", ""), facts), width))
+        rows += [next(lines) for _ in box.jobs or ()]
     return rows
 
 
@@ -73,29 +72,9 @@ def _not_asked(box: BoxJobs) -> str:
     return f"cannot be asked, jobs as of {strftime('%H:%M:%S', localtime(box.since))}"
 
 
-def facts_lines(job: Job, now: float, width: int) -> list[Line]:
-    """What was started, of a job that has ended how and when, and where."""
-    where = [clip(((f" in {printable(job.directory)}", "dim"),), width)] if job.directory else []
-    return [title(f"job {job.address}", width), *facts_of(job, now, width), *where]
-
-
 def box_lines(box: BoxJobs, width: int) -> list[Line]:
     """Why a box cannot be asked, all of it; nothing of one that can."""
     if box.error is None:
         return []
     words = f"{box.alias} {_not_asked(box)}: {box.error}. r asks again now"
-    return [((f" {piece}", "warn"),) for piece in wrap(printable(words), width - 2)]
-
-
-def log_lines(job: Job, end: LogEnd | None, width: int, height: int) -> list[Line]:
-    """The end of a log below its rule, in so many lines."""
-    hint = "" if job.over else "⏎ follows it"
-    rule = title(f"end of the log of {job.address}", width, hint)
-    if end is None:
-        return [rule, ((" reading …", "dim"),)]
-    if end.error is not None:
-        return [rule, clip(((f" {printable(end.error)}", "lost"),), width)]
-    if not end.lines:
-        return [rule, ((" nothing yet" if not job.over else " nothing", "dim"),)]
-    visible, _ = log(pieces_of(end.lines, width), max(1, height - 1), 0)
-    return [rule, *visible]
+    return told_lines(printable(words), "warn", width)

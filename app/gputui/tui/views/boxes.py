@@ -7,24 +7,33 @@ from collections.abc import Callable, Mapping, Sequence
 from time import localtime, strftime
 from typing import NamedTuple
 
-from gputui.choosing.verdict import GLYPHS, Verdict
+from gputui.choosing.device_columns import device_columns
+from gputui.choosing.verdict import Verdict
 from gputui.choosing.verdict_text import brief
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import UNKNOWN, printable, short_name, size
+from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.channel import BoxState
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import strip
-from gputui.tui.views.text import Line, clip, fit, table_lines, title, width_of, wrap
+from gputui.tui.views.text import (
+    Line,
+    clip,
+    fit,
+    prompt_lines,
+    table_lines,
+    title,
+    told_lines,
+    width_of,
+    wrap,
+)
 
 _STATE_LOOKS = {"live": "free", "connecting": "dim", "stale": "warn", "dead": "lost"}
 _WIDEST = 22
 """The column of names at most."""
 _SINCE = len("stale since 12:00:00")
-_UNKNOWN_STATE = f"{GLYPHS['unknown']} unknown"
-"""A device of a box that is not live: what it was says nothing of what it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +114,7 @@ def _box_columns(
         Column("BOX", name, most=_WIDEST),
         Column("FREE", _free, lambda box: "free" if box.free else "dim", right=True),
         Column("SELECTED", selected, "slot"),
-        Column(
-            "YOURS",
-            lambda box: f"{box.mine} yours" if box.mine else "",
-            lambda box: "" if box.live else "dim",
-        ),
+        Column("YOURS", lambda box: f"{box.mine} yours" if box.mine else "", _tone),
         Column("WHAT", _what, lambda box: "" if box.live else _STATE_LOOKS[box.state.state]),
     )
 
@@ -128,29 +133,14 @@ def _what(box: ShownBox) -> str:
 
 def _device_columns(
     box: ShownBox, snapshot: Snapshot, rank: Callable[[str, str], int | None]
-) -> tuple[Column[Device], ...]:
-    tone = _tone(box)
-
+) -> list[Column[Device]]:
     def place(device: Device) -> str:
         found = rank(box.state.alias, device.key)
         return "" if found is None else f"[{found + 1}]"
 
-    def memory(device: Device) -> str:
-        used, total = snapshot.memory(device)
-        return UNKNOWN if used is None or total is None else f"{size(used)} of {size(total)}"
-
-    def state(device: Device) -> str:
-        verdict = box.verdicts[device.key]
-        return f"{GLYPHS[verdict.state]} {brief(verdict, snapshot.time)}" if box.live else _UNKNOWN_STATE
-
-    return (
-        Column("", lambda device: f"{place(device):>4}", "slot"),
-        Column("#", snapshot.label, tone, right=True),
-        Column("NAME", lambda device: short_name(device.name or "?"), tone, least=18, most=18),
-        Column("UTIL", lambda d: UNKNOWN if d.utilization is None else f"{d.utilization}%", tone, True, 4),
-        Column("MEMORY", memory, tone, right=True, least=15),
-        Column("STATE", state, lambda device: box.verdicts[device.key].state if box.live else "dim"),
-    )
+    mark = Column[Device]("SELECTED", lambda device: f"{place(device):>4}", "slot")
+    columns = device_columns(snapshot, box.verdicts, brief, box.live)
+    return [mark, *(column for column in columns if column.name not in ("°C", "W"))]
 
 
 def launch_lines(
@@ -176,10 +166,7 @@ def launch_lines(
     return [
         rule,
         *account,
-        *(
-            (((" $ " if not place else "   "), "prompt"), (text, "dim" if missing else ""))
-            for place, text in enumerate(_broken(line, width - 4) if line else ())
-        ),
+        *prompt_lines(_broken(line, width - 4) if line else (), "dim" if missing else ""),
         *(clip((("   ! ", "warn"), (printable(text), "warn")), width) for text in told),
     ]
 
@@ -208,7 +195,7 @@ def trouble_lines(state: BoxState, width: int) -> list[Line]:
         words = f"{brief_error}. If that is expected, `ssh-keygen -R HOST` removes the old one"
     elif state.state == "dead":
         words = f"{words}. ⏎ tries again now"
-    return [((f" {piece}", "warn"),) for piece in wrap(printable(words), width - 2)]
+    return told_lines(printable(words), "warn", width)
 
 
 def _brief_error(state: BoxState) -> str:

@@ -7,23 +7,22 @@ from collections.abc import Iterator
 from gputui.checking.render import lines
 from gputui.checking.report import Comparison, Report
 from gputui.inventory.formatting import printable, short_bus_id, short_name, size
-from gputui.tui.views.text import Line, fit, wrap
+from gputui.tui.views.text import Line, fit, hanging, told_lines
 
 
 def report_lines(report: Report, width: int) -> Iterator[Line]:
     """The interpreter, two lines a device, and one sentence."""
     if report.doubt:
-        yield from _wrapped(report.doubt, width, "warn")
+        yield from told_lines(report.doubt, "warn", width)
     if report.seen is not None:
-        yield from _wrapped(lines(report)[0], width, "dim")
+        yield from told_lines(lines(report)[0], "dim", width)
     yield (("", ""),)
     for number, each in enumerate(report.comparisons):
         yield from _device_lines(report, number, each)
     if report.comparisons:
         yield (("", ""),)
     sign, style = ("✓", "free") if report.equal else ("✕", "lost")
-    for at, piece in enumerate(wrap(printable(report.conclusion), width - 4)):
-        yield ((f" {' ' if at else sign} ", style), (piece, "strong"))
+    yield from hanging(((f" {sign} ", style), (printable(report.conclusion), "strong")), width)
 
 
 def _device_lines(report: Report, number: int, each: Comparison) -> Iterator[Line]:
@@ -46,8 +45,3 @@ def _device_lines(report: Report, number: int, each: Comparison) -> Iterator[Lin
     uuid = (seen.uuid if seen else None) or (device.uuid if device else None)
     if uuid:
         yield ((f"           {printable(uuid)}{'' if seen else ', as selected'}", "dim"),)
-
-
-def _wrapped(text: str, width: int, style: str) -> Iterator[Line]:
-    for piece in wrap(printable(text), width - 2):
-        yield ((f" {piece}", style),)

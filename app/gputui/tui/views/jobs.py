@@ -24,6 +24,7 @@ from gputui.tui.views.text import (
     hanging,
     table_lines,
     title,
+    told_lines,
     wrap,
     wrapped_where_free,
 )
@@ -126,8 +127,10 @@ def facts_of(job: Job, now: float, width: int) -> list[Line]:
         rest = " ".join(pieces[_LINES_OF_LAUNCH - 1 :])
         pieces = [*pieces[: _LINES_OF_LAUNCH - 1], fit(rest, width - 2)]
     lines: list[Line] = [((f" {piece}", "dim"),) for piece in pieces]
+    if job.box is not None and job.directory:
+        lines.append(clip(((f" in {printable(job.directory)}", "dim"),), width))
     if job.over:
-        lines += [((f" {piece}", ""),) for piece in wrap(_end_of(job, now), width - 2)]
+        lines += told_lines(_end_of(job, now), "", width)
     return lines
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rich.cells import cell_len
+
 from gputui.tui.actions import BY_ID, key_of
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, Span, width_of
+from gputui.tui.views.text import Line, Span
 
 _ALWAYS = ("help", "quit")
 """Stand at the end, however narrow it is."""
@@ -23,7 +25,6 @@ def next_actions(app_state: AppState) -> tuple[str, ...]:
 def _next_actions(app_state: AppState) -> Iterator[str]:
     command, selected = bool(app_state.options.command), app_state.selected
     decided = app_state.selection.decided
-    snapshot = app_state.snapshot
     starts = command and not app_state.is_example
     if not starts:
         yield "edit"
@@ -47,7 +48,7 @@ def _next_actions(app_state: AppState) -> Iterator[str]:
         yield "best"
     else:
         yield "cpu"
-    if snapshot is not None and any(job.state in _ON_THEIR_WAY for job in snapshot.jobs):
+    if any(job.state in _ON_THEIR_WAY for job in app_state.box.jobs):
         yield "jobs"
     if decided:
         yield from ("best", "launcher", "plan", "check") if selected else ("launcher",)
@@ -64,17 +65,17 @@ def keys(app_state: AppState, width: int) -> tuple[Line, list[tuple[int, int, st
     keymap = app_state.screen.keymap
     hints = {name: (_key(name, app_state), _hint(name, app_state)) for name in next_actions(app_state)}
     last = {name: (key_of(name, keymap), BY_ID[name].hint) for name in _ALWAYS}
-    while True:
-        spans: list[Span] = [(" ", "")]
-        places: list[tuple[int, int, str]] = []
-        for name, (key, hint) in {**hints, **last}.items():
-            begin = width_of(tuple(spans))
-            spans += [(key, "key"), (f" {hint}", "dim")]
-            places.append((begin, width_of(tuple(spans)), name))
-            spans.append(("  ", ""))
-        if width_of(tuple(spans[:-1])) <= width or not (hints or last):
-            return tuple(spans[:-1]), places
+    cells = {name: cell_len(f"{key} {hint}  ") for name, (key, hint) in (*hints.items(), *last.items())}
+    while (hints or last) and sum(cells[name] for name in (*hints, *last)) - 1 > width:
         (hints or last).popitem()
+    spans: list[Span] = [(" ", "")]
+    places: list[tuple[int, int, str]] = []
+    begin = 1
+    for name, (key, hint) in (*hints.items(), *last.items()):
+        spans += [(key, "key"), (f" {hint}", "dim"), ("  ", "")]
+        places.append((begin, begin + cells[name] - 2, name))
+        begin += cells[name]
+    return tuple(spans[:-1]), places
 
 
 def _key(name: str, app_state: AppState) -> str:

@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import LaunchRoom
-from gputui.tui.views.text import Line, clip, title, wrap
+from gputui.tui.views.text import Line, clip, hanging, prompt_lines, title, width_of, wrap, wrapped_where_free
 
 _NARROW = 40
 """Cells below which a launch line without a rule that is cut does not say how to have all of it."""
@@ -30,10 +30,10 @@ def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False
         shown = app_state.launch.line if app_state.selection.decided else ""
         hint = f"press {edit} to type a command" if not shown else f"…  press {edit} to type a command"
         line = clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width)
-        return [*([title(name, width, "  ".join(tail))] if room.ruled else []), line]
+        return [*([title(name, width, *tail)] if room.ruled else []), line]
     copy, key = (key_of(action, app_state.screen.keymap) for action in ("copy", "launch_page"))
     style = "" if app_state.selection.decided else "dim"
-    wrapped = wrap(app_state.launch.line, width - 4)
+    lines = prompt_lines(wrap(app_state.launch.line, width - 4), style)
     # (One line is the launch line's: what Enter starts matters more than what there is to say of it.)
     told = (*app_state.launch.warnings, *app_state.warnings)
     refused = app_state.launch.refused
@@ -41,27 +41,19 @@ def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False
         told = (refused, *told)
     warnings = _warnings(told, width, room.all, "" if page else key)
     lines_of_it = max(1, min(room.line, room.all - len(warnings)))
-    if len(wrapped) > lines_of_it:
-        hints = f"{copy} copies all", f"{key} shows it"
+    if len(lines) > lines_of_it:
         more = " …"
         if room.ruled and not page:
-            tail.insert(0, "  ".join(hints))
+            tail = [f"{copy} copies all", f"{key} shows it", *tail]
         elif width >= _NARROW:
-            more = f" … ({hints[0]})"
-        wrapped = [
-            *wrapped[: lines_of_it - 1],
-            f"{wrapped[lines_of_it - 1][: width - 4 - len(more)]}{more}",
-        ]
-    lines = [
-        clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width)
-        for place, text in enumerate(wrapped)
-    ]
+            more = f" … ({copy} copies all)"
+        lines = _ending(lines[:lines_of_it], more, width)
     lines += warnings
     more, roomy = (" …", 0) if page else (f" … ({key} shows all)", _ROOMY)
     remarks = _remarks(app_state.launch.remarks, width, max(0, room.remarks - len(lines)), more, roomy)
     if app_state.launch.remarks and not remarks and not page and not tail:
         tail = [f"{key} shows notes"]
-    return [*([title(name, width, "  ".join(tail))] if room.ruled else []), *lines, *remarks]
+    return [*([title(name, width, *tail)] if room.ruled else []), *lines, *remarks]
 
 
 def _title(app_state: AppState) -> str:
@@ -77,25 +69,11 @@ def _title(app_state: AppState) -> str:
 def _remarks(remarks: Sequence[str], width: int, most: int, more: str, roomy: int) -> list[Line]:
     """As many remarks as there are lines; the first ones whole, as far as lines are left over. `more` stands
     at the end where that is not all. With less than `roomy` lines each has one."""
-    lines: list[Line] = []
-    shown = remarks[:most]
-    spare = most - len(shown) if most >= roomy else 0
-    cut = len(shown) < len(remarks)
-    for remark in shown:
-        pieces = wrap(remark, width - 5)
-        over = len(pieces) > spare + 1
-        pieces = pieces[: spare + 1]
-        spare -= len(pieces) - 1
-        cut = cut or over
-        end = more if cut and remark is shown[-1] else " …" if over else ""
-        if end:
-            last, room = pieces[-1], max(0, width - 5 - cell_len(end))
-            pieces[-1] = (set_cell_size(last, room).rstrip() if cell_len(last) > room else last) + end
-        lines += [
-            clip((("   · " if not place else "     ", "dim"), (piece, "dim")), width)
-            for place, piece in enumerate(pieces)
-        ]
-    return lines
+    rows: list[Line] = [(("   · ", "dim"), (remark, "dim")) for remark in remarks]
+    shown = rows[:most]
+    lines = wrapped_where_free(shown, width, most if most >= roomy else len(shown))
+    every = [line for row in rows for line in hanging(row, width)]
+    return lines if len(lines) == len(every) else _ending(lines, more, width)
 
 
 def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[Line]:
@@ -104,20 +82,22 @@ def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[
 
     Where not even these fit, the last line counts the others, with the `key` that shows them.
     """
-    lines: list[Line] = []
-    for warning in warnings:
-        pieces = wrap(warning, width - 5)
-        lines += [
-            ((f"   {'!' if not place else ' '} ", "warn"), (text, "warn"))
-            for place, text in enumerate(pieces)
-        ]
-    if len(lines) >= room or 2 * len(lines) > max(room, 2 * len(warnings)):
-        lines = [clip((("   ! ", "warn"), (warning, "warn")), width) for warning in warnings]
-    if len(lines) >= room:
-        kept = max(0, room - 1)
-        end = f" … +{len(lines) - kept}" + (f": {key}" if key else "")
-        lines = lines[:kept]
-        if lines:
-            text = "".join(text for text, _ in lines[-1]).removesuffix("…")
-            lines[-1] = ((f"{set_cell_size(text, max(0, width - len(end))).rstrip()}{end}", "warn"),)
-    return [clip(line, width) for line in lines]
+    rows: list[Line] = [(("   ! ", "warn"), (warning, "warn")) for warning in warnings]
+    lines = [line for row in rows for line in hanging(row, width)]
+    if len(lines) >= room or 2 * len(lines) > max(room, 2 * len(rows)):
+        lines = [clip(row, width) for row in rows]
+    if len(lines) < room:
+        return lines
+    kept = max(0, room - 1)
+    return _ending(lines[:kept], f" … +{len(lines) - kept}" + (f": {key}" if key else ""), width)
+
+
+def _ending(lines: list[Line], end: str, width: int) -> list[Line]:
+    """The lines with these words at the end of the last one, which is cut for them."""
+    if lines:
+        *head, (text, style) = lines[-1]
+        room = width - width_of(tuple(head)) - cell_len(end)
+        if cell_len(text) > room:
+            text = set_cell_size(text, max(0, room)).rstrip()
+        lines[-1] = clip((*head, (text.removesuffix("…") + end, style)), width)
+    return lines

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
+from gputui.inventory.columns import Column
 from gputui.inventory.formatting import duration, printable
 from gputui.launching.history import PastLaunch
 from gputui.launching.launch_options import AUTO
 from gputui.launching.shell_words import command_line
 from gputui.tui.app_state import AppState
 from gputui.tui.option_rows import NEW, Row
-from gputui.tui.views.text import Line, clip, fit, title, wrap
+from gputui.tui.views.text import Line, clip, fit, table_lines, title, told_lines
 
 _LABEL = 14
 _LONGEST_NAME = 24
@@ -59,36 +60,29 @@ def _row(row: Row, value_cells: int, name_cells: int) -> Line:
     return ((f"  {fit(row.label, _LABEL)}", "dim"), (f"{value}  ", strong), (row.about, "dim"))
 
 
-def remembered(known: Sequence[PastLaunch], width: int, now: float) -> tuple[list[Line], list[int | None]]:
+def remembered(known: Sequence[PastLaunch], width: int, now: float) -> list[Line]:
     """The recent launches, a line each: its name, its devices, how long ago, a launcher that was given, the
     command."""
-    lines: list[Line] = []
-    names = [f"★ {printable(each.name)}" if each.name else "" for each in known]
-    wide = min(_LONGEST_NAME, max(map(cell_len, names), default=0))
-    launchers = [printable(each.options.launcher) if each.options.launcher != AUTO else "" for each in known]
-    launcher_cells = max(map(len, launchers), default=0)
-    for each, name, launcher in zip(known, names, launchers, strict=True):
-        devices = "CPU only" if not each.count else f"{each.count} GPU{'s' if each.count > 1 else ''}"
-        ago = duration(max(0.0, now - each.when))
-        command = printable(command_line(each.options.additions, each.options.command))
-        lines.append(
-            clip(
-                (
-                    (f"  {fit(name, wide)}" if wide else " ", "prompt"),
-                    (f" {fit(devices, 8)} {fit(ago, 6, right=True)} ago  ", "dim"),
-                    (f"{fit(launcher, launcher_cells)}  " if launcher_cells else "", ""),
-                    (command, ""),
-                ),
-                width,
-            )
-        )
-    return lines, list(range(len(known)))
+
+    def devices(each: PastLaunch) -> str:
+        return f"{each.count} GPU{'s' if each.count > 1 else ''}" if each.count else "CPU only"
+
+    columns: tuple[Column[PastLaunch], ...] = (
+        Column(
+            "", lambda each: f"★ {printable(each.name)}" if each.name else "", "prompt", most=_LONGEST_NAME
+        ),
+        Column("", devices, "dim"),
+        Column("", lambda each: f"{duration(max(0.0, now - each.when))} ago", "dim", right=True),
+        Column("", lambda each: printable(each.options.launcher) if each.options.launcher != AUTO else ""),
+        Column("", lambda each: printable(command_line(each.options.additions, each.options.command))),
+    )
+    return [clip(line, width) for line in table_lines(columns, known, before="  ")]
 
 
 def no_launches(width: int, trouble: str) -> list[Line]:
     """What stands there before anything was launched, or where what is kept cannot be read."""
     if trouble:
-        return [((f" {piece}", "warn"),) for piece in wrap(printable(trouble), width - 2)]
+        return told_lines(trouble, "warn", width)
     return [clip(((" none yet: launches are saved here, s gives one a name", "dim"),), width)]
 
 

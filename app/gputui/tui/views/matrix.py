@@ -11,7 +11,7 @@ from gputui.inventory.link import SELF, LinkMatrix, direct_links, family, is_cou
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
 from gputui.tui.views.table import state_of
-from gputui.tui.views.text import Line, Span, clip, fit, place_mark, title, width_of
+from gputui.tui.views.text import Line, Span, fit, flow, place_mark, title
 
 SIGNS: dict[str, tuple[str, str]] = {
     "NV": ("█", "link-nv"),
@@ -51,7 +51,7 @@ class Layout:
     def of(cls, app_state: AppState, width: int, left: int, column: int) -> Layout:
         """The widest form in which all columns fit; signs alone, scrolled to `column`, where none does."""
         rows = matrix_rows(app_state)
-        label = max([2, *(len(app_state.snapshot.label(d)) for d in rows)]) if app_state.snapshot else 2
+        label = max([2, *(len(app_state.box.label(d)) for d in rows)])
         # The cursor, the slot, the label; behind the cells the state's sign.
         room = width - (7 + label) - 3
         # (In a box of several vendors the names of columns are wider than what stands below them.)
@@ -64,7 +64,7 @@ class Layout:
 
 def matrix_rows(app_state: AppState) -> tuple[Device, ...]:
     """The devices of the matrix: those that links are known of, in the box's order."""
-    return app_state.snapshot.numbered if app_state.snapshot else ()
+    return app_state.box.numbered
 
 
 def matrix(app_state: AppState, layout: Layout, top: int, rows: int, column: int | None) -> list[Line]:
@@ -85,12 +85,7 @@ def heading_height(layout: Layout) -> int:
 def alike(app_state: AppState) -> str | None:
     """What joins every two devices, None where that is not one and the same, or not known."""
     devices = matrix_rows(app_state)
-    links = {
-        app_state.snapshot.link(one, other)
-        for place, one in enumerate(devices)
-        for other in devices[:place]
-        if app_state.snapshot is not None
-    }
+    links = {app_state.box.link(one, other) for place, one in enumerate(devices) for other in devices[:place]}
     return next(iter(links)) if len(links) == 1 else None
 
 
@@ -110,34 +105,21 @@ def alike_lines(app_state: AppState, width: int) -> list[Line]:
     assert word is not None
     sign, style = SIGNS[word if word in SIGNS else "NV"]
     which = f"all {len(rows)} GPUs" if len(rows) > 2 else "the two GPUs"
-    lines: list[Line] = [((f" {sign}{word}", style), (f" between {which}", ""))]
-    for text in near(app_state):
-        joined: Line = (*lines[-1], (f"   {text}", "dim"))
-        if width_of(joined) <= width:
-            lines[-1] = joined
-        else:
-            lines.append(((f" {text}", "dim"),))
-    return [clip(line, width) for line in lines]
+    links: Line = ((f"{sign}{word}", style), (f" between {which}", ""))
+    return flow([links, *(((text, "dim"),) for text in near(app_state))], width)
 
 
-def near(app_state: AppState) -> list[str]:
-    """What is near to which GPUs, as far as it is known: NUMA nodes, then each network device."""
-    rows = matrix_rows(app_state)
-    return [*_numa(app_state, rows), *_nics(app_state, rows)]
-
-
-def _numa(app_state: AppState, rows: tuple[Device, ...]) -> Iterator[str]:
-    """The GPUs of each NUMA node, as "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7"."""
-    nodes = sorted({device.numa_node for device in rows if device.numa_node is not None})
-    if nodes:
-        near = {node: [each for each in rows if each.numa_node == node] for node in nodes}
-        yield ", ".join(f"NUMA {node}: GPU {runs(app_state, near[node])}" for node in nodes)
-
-
-def _nics(app_state: AppState, rows: tuple[Device, ...]) -> Iterator[str]:
-    """The GPUs that each network device is nearest to, as "mlx5_0: PIX GPU 0"."""
-    snapshot = app_state.snapshot
-    if snapshot is None or snapshot.topology is None:
+def near(app_state: AppState) -> Iterator[str]:
+    """What is near to which GPUs, as far as it is known: "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7", then each
+    network device with those that it is nearest to, "mlx5_0: PIX GPU 0"."""
+    rows, snapshot = matrix_rows(app_state), app_state.box
+    of_node: dict[int, list[Device]] = {}
+    for device in rows:
+        if device.numa_node is not None:
+            of_node.setdefault(device.numa_node, []).append(device)
+    if of_node:
+        yield ", ".join(f"NUMA {node}: GPU {runs(app_state, of_node[node])}" for node in sorted(of_node))
+    if snapshot.topology is None:
         return
     nearest = list(SIGNS)
     places = [(device, snapshot.devices.index(device)) for device in rows]
@@ -158,13 +140,12 @@ def _nics(app_state: AppState, rows: tuple[Device, ...]) -> Iterator[str]:
 def _heading(
     app_state: AppState, layout: Layout, devices: tuple[Device, ...], column: int | None
 ) -> Iterator[Line]:
-    assert app_state.snapshot is not None
     height, room = heading_height(layout), layout.cell - 1
     for line in range(height):
         spans: list[Span] = [(" " * (7 + layout.label), "")]
         for place in range(layout.left, layout.left + layout.columns):
             device = devices[place]
-            name = app_state.snapshot.label(device)
+            name = app_state.box.label(device)
             if ":" in name and len(name) > room > 1:
                 vendor, _, number = name.partition(":")
                 name = f"{vendor[: max(1, room - len(number) - 1)]}:{number}"
@@ -177,8 +158,7 @@ def _heading(
 def _row(
     app_state: AppState, layout: Layout, rows: tuple[Device, ...], place: int, column: int | None
 ) -> Line:
-    snapshot, device = app_state.snapshot, rows[place]
-    assert snapshot is not None
+    snapshot, device = app_state.box, rows[place]
     rank, lit = app_state.selection.rank(device.key), device.key == app_state.cursor
     spans: list[Span] = [
         ("▸" if lit else " ", "cursor"),

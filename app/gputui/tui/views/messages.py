@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from gputui.tui.message_log import Message
-from gputui.tui.views.text import Line, clip, width_of, wrap
+from gputui.tui.views.text import Line, clip, hanging, width_of
 
 _NAMES_KEY = 40
 """The width in cells from which a message that is cut names the key that shows it."""
@@ -28,7 +28,7 @@ def listed(messages: Sequence[Message], width: int) -> tuple[list[Line], list[in
     places: list[int] = []
     for place, message in enumerate(reversed(messages)):
         clock = time.strftime("%H:%M:%S", time.localtime(message.time))
-        for number, piece in enumerate(wrap(message.text, max(10, width - 12))):
-            lines.append(((f" {clock if not number else '':8}  ", "dim"), (piece, message.style)))
-            places.append(place)
+        told = hanging(((f" {clock}  ", "dim"), (message.text, message.style)), width)
+        lines += told
+        places += [place] * len(told)
     return lines, places

@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gputui.choosing.people import Person
 from gputui.choosing.verdict_text import NO_PROCESS, job_claimed_and_runs_on, remedy_of, user_name
+from gputui.inventory.columns import Column
 from gputui.inventory.formatting import UNKNOWN, age, duration, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, bar, clip, fit, title
+from gputui.tui.views.text import Line, bar, clip, column_widths, table_lines, title
 
 _BAR = 12
-_WIDEST = 16
-"""The column of names at most."""
+
+
+class _Row(NamedTuple):
+    """A person, or one of the devices that they have, or one that nobody can be seen to have."""
+
+    label: str
+    memory: str
+    age: str
+    what: str
+    tone: str = "dim"
+    share: str = ""
+
+    @property
+    def label_tone(self) -> str:
+        return "strong" if self.share else "dim"
+
+
+_COLUMNS = (
+    Column[_Row]("USER", lambda row: row.label, lambda row: row.label_tone, most=18),
+    Column[_Row]("SHARE", lambda row: row.share, "memory", least=_BAR),
+    Column[_Row]("MEMORY", lambda row: row.memory, right=True),
+    Column[_Row]("FOR", lambda row: row.age, right=True, least=6),
+    Column[_Row]("WITH", lambda row: row.what, lambda row: row.tone),
+)
 
 
 def headline(found: Sequence[Person], width: int) -> Line:
@@ -21,76 +45,59 @@ def headline(found: Sequence[Person], width: int) -> Line:
     return title("people", width, f"{len(found)} on this box" if found else "")
 
 
-def listed(found: Sequence[Person], app_state: AppState, width: int) -> tuple[list[Line], list[int]]:
-    """The lines of each person, and the first line of each."""
-    snapshot = app_state.snapshot
-    if snapshot is None or not found:
-        return [clip(((" no processes or claims on this box", "dim"),), width)], []
-    wide = _wide(found)
-    total = sum(device.memory_total or 0 for device in snapshot.devices if device.parent is None)
-    lines: list[Line] = []
-    places = []
-    for person in found:
-        places.append(len(lines))
-        lines += [clip(line, width) for line in _person(person, snapshot, wide, total)]
-    return lines, places
-
-
-def held_lines(found: Sequence[Person], app_state: AppState, width: int) -> list[Line]:
-    """The devices whose memory is in use by no process that can be seen."""
+def listed(found: Sequence[Person], app_state: AppState, width: int) -> tuple[list[Line], list[int | None]]:
+    """The lines of each person, then the devices whose memory is in use by no process that can be seen; and
+    the place of the person that each line is of, None for a line of none."""
     snapshot = app_state.snapshot
     if snapshot is None:
-        return []
-    wide = _wide(found)
-    lines: list[Line] = []
+        return [], []
+    total = sum(device.memory_total or 0 for device in snapshot.devices if device.parent is None)
+    told = [(place, row) for place, person in enumerate(found) for row in _person(person, snapshot, total)]
+    held = _held(app_state, snapshot)
+    rows = [row for _, row in told]
+    widths = column_widths(_COLUMNS, [*rows, *held])
+    lines = table_lines([], rows, widths=widths) or [((" no processes or claims on this box", "dim"),)]
+    items: list[int | None] = [place for place, _ in told] or [None]
+    if held:
+        lines += [title("held", width), *table_lines([], held, widths=widths)]
+        items += [None] * (len(lines) - len(items))
+    return [clip(line, width) for line in lines], items
+
+
+def _held(app_state: AppState, snapshot: Snapshot) -> list[_Row]:
+    rows = []
     for device in snapshot.devices:
         verdict = app_state.verdicts[device.key]
         if verdict.state == "held":
-            used = size(device.memory_used or 0)
-            head = _columns(f"GPU {snapshot.label(device)}", used, "–", wide)
             helps = remedy_of(verdict)
-            words = f"  {NO_PROCESS}{helps and '; ' + helps}"
-            lines.append(clip((*head, (words, "dim")), width))
-    return [title("held", width), *lines] if lines else []
+            what = f"{NO_PROCESS}{helps and '; ' + helps}"
+            label = f"  GPU {snapshot.label(device)}"
+            rows.append(_Row(label, size(device.memory_used or 0), UNKNOWN, what))
+    return rows
 
 
-def _wide(found: Sequence[Person]) -> int:
-    """The column of names; the widest ones are cut."""
-    return min(_WIDEST, max((len(user_name(person)) for person in found), default=0))
-
-
-def _columns(label: str, used: str, age: str, wide: int) -> Line:
-    """The beginning of a device's line; memory and time stand below those of its person."""
-    return ((f"   {fit(label, wide + _BAR)}", "dim"), (f" {used:>7}  {age:>6}", ""))
-
-
-def _person(person: Person, snapshot: Snapshot, wide: int, total: int) -> list[Line]:
-    now = snapshot.time
-    full, rest = bar((person.memory or 0) / total if total else None, _BAR)
-    used = size(person.memory) if person.memory else UNKNOWN
+def _person(person: Person, snapshot: Snapshot, total: int) -> list[_Row]:
+    now, count = snapshot.time, len(person.holdings)
+    share = "".join(bar((person.memory or 0) / total if total else 0.0, _BAR))
     labels = ",".join(snapshot.label(holding.device) for holding in person.holdings)
-    count = len(person.holdings)
-    lines: list[Line] = [
-        (
-            (f" {fit(user_name(person), wide)}  ", "strong"),
-            (full, "memory"),
-            (rest, "rest"),
-            (f" {used:>7}  {age(person.since, now):>6}  ", ""),
-            (f"{count} GPU{'s' if count != 1 else ''}: {labels}" if labels else "no process", "dim"),
-        )
-    ]
+    has = f"{count} GPU{'s' if count != 1 else ''}: {labels}" if labels else "no process"
+    memory = size(person.memory or None)
+    rows = [_Row(user_name(person), memory, age(person.since, now), has, "dim", share)]
     for holding in person.holdings:
-        used = UNKNOWN if holding.memory is None else size(holding.memory)
-        more = f" +{len(holding.processes) - 1}" if len(holding.processes) > 1 else ""
-        idle_for = f"  idle for {duration(holding.idle or 0)}" if holding in person.idle else ""
         what = printable(holding.main.command or holding.main.note or "?")
-        head = _columns(f"GPU {snapshot.label(holding.device)}", used, age(holding.since, now), wide)
-        lines.append((*head, (idle_for, "warn"), (f"  {what}{more}", "dim")))
-    lines += [((f"   {job_claimed_and_runs_on(use, snapshot)}", "warn"),) for use in person.unclaimed_uses]
+        what += f" +{len(holding.processes) - 1}" if len(holding.processes) > 1 else ""
+        idle = holding in person.idle
+        what = f"idle for {duration(holding.idle or 0)}  {what}" if idle else what
+        label = f"  GPU {snapshot.label(holding.device)}"
+        tone = "warn" if idle else "dim"
+        rows.append(_Row(label, size(holding.memory), age(holding.since, now), what, tone))
+    rows += [
+        _Row("", "", "", job_claimed_and_runs_on(use, snapshot), "warn") for use in person.unclaimed_uses
+    ]
     if person.claims:
         claimed = ",".join(map(snapshot.label, person.claims))
-        lines.append(((f"   GPU {claimed}  ", "dim"), ("claimed", "claimed")))
-    return lines
+        rows.append(_Row(f"  GPU {claimed}", "", "", "claimed", "claimed"))
+    return rows
 
 
 def idle_notice(found: Sequence[Person], app_state: AppState) -> str:

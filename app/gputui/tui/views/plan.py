@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -13,7 +14,7 @@ from gputui.planning.plan import Plan, Row, what_would_do
 from gputui.tui.app_state import AppState
 from gputui.tui.plan_request import PlannedDevices, PlanRequest
 from gputui.tui.views.selection import runs
-from gputui.tui.views.text import Line, Span, clip, fit, title, width_of, wrap
+from gputui.tui.views.text import Line, Span, clip, fit, flow, hanging, title, told_lines
 
 PARTS: tuple[tuple[str, str, str], ...] = (
     ("weights", "█", "load"),
@@ -89,21 +90,10 @@ def settings(request: PlanRequest, found: PlannedDevices | str, width: int) -> l
     ]
     if workload.accumulation > 1:
         items.append(("", f"accumulation {workload.accumulation}", True))
-    return _flow(
+    return flow(
         [((key, "key"), (f" {text}" if key else text, "strong" if own else "")) for key, text, own in items],
         width,
     )
-
-
-def _flow(items: Sequence[Line], width: int) -> list[Line]:
-    """Items beside each other, two cells between them, in as many lines as they need."""
-    lines: list[list[Span]] = []
-    for item in items:
-        if lines and width_of(tuple(lines[-1])) + 2 + width_of(item) <= width:
-            lines[-1] += [("  ", ""), *item]
-        else:
-            lines.append([(" ", ""), *item])
-    return [clip(tuple(line), width) for line in lines]
 
 
 def where(app_state: AppState, plan: Plan | None, found: PlannedDevices, width: int) -> Line:
@@ -201,13 +191,8 @@ def stacked(parts: Bytes, scale: int, width: int, limit: int, marked: bool) -> l
     cells += [("░" if place < limit else " ", "rest") for place in range(len(cells), width)]
     if marked and limit < width and cells[limit][0] == " ":
         cells[limit] = ("▏", "rest")
-    spans: list[Span] = []
-    for sign, style in cells:
-        if spans and spans[-1][1] == style:
-            spans[-1] = (spans[-1][0] + sign, style)
-        else:
-            spans.append((sign, style))
-    return spans
+    runs_of_one = groupby(cells, key=lambda cell: cell[1])
+    return [("".join(sign for sign, _ in run), style) for style, run in runs_of_one]
 
 
 def detail(
@@ -225,13 +210,16 @@ def detail(
         for name, sign, style in PARTS
         if getattr(row.bytes, name)
     ]
-    blocks = [_flow(parts, width), _wrapped(f"{row.what}; {row.outcome}", "" if row.fits else "warn", width)]
+    blocks = [
+        flow(parts, width),
+        told_lines(f"{row.what}; {row.outcome}", "" if row.fits else "warn", width),
+    ]
     if problem:
-        blocks.append(_wrapped(f"⏎ {problem}", "dim", width))
-    blocks += [_wrapped(f"⏎ {text}", "", width) for text in starts[:1]]
+        blocks.append(hanging(((" ⏎ ", "dim"), (problem, "dim")), width))
+    blocks += [hanging(((" ⏎ ", ""), (text, "")), width) for text in starts[:1]]
     # (That nothing fits stands above the table.)
     notices = plan.model.notices if nothing_fits(plan, width) else plan.notices
-    blocks += [_wrapped(f"· {text}", "dim", width) for text in (*starts[1:], *notices)]
+    blocks += [hanging(((" · ", "dim"), (text, "dim")), width) for text in (*starts[1:], *notices)]
     lines = [title(row.name, width, f"{more}GiB of each device")]
     for place, block in enumerate(blocks):
         # (A sentence is shown whole or not at all, what the strategy needs and does in any case.)
@@ -239,12 +227,6 @@ def detail(
             break
         lines += block
     return lines[:height]
-
-
-def _wrapped(text: str, style: str, width: int) -> list[Line]:
-    """The text in lines, those after the first a little further in."""
-    first, *more = wrap(text, max(8, width - 3))
-    return [((f" {first}", style),), *(((f"   {piece}", style),) for piece in more)]
 
 
 def doubts(request: PlanRequest, width: int) -> list[Line]:
@@ -259,8 +241,7 @@ def nothing_fits(plan: Plan, width: int) -> list[Line]:
     helps = tuple(what_would_do(plan.model, plan.workload, plan.rows))
     short = "nothing fits" if plan.best is None else f"only {plan.best.name} fits"
     words = f"{short}; would do: {'; '.join(helps)}" if helps else plan.shortage
-    lines: list[Line] = [((f" {piece}", "warn"),) for piece in wrap(words, width - 2)]
-    return lines[:2]
+    return told_lines(words, "warn", width)[:2]
 
 
 def missing(
@@ -268,7 +249,7 @@ def missing(
 ) -> list[Line]:
     """What stands in the place of the table: why there is no plan, and which key helps."""
     if busy:
-        return [((" ", ""),), *_wrapped(busy, "dim", width)]
+        return [((" ", ""),), *told_lines(busy, "dim", width)]
     if request.model is None:
         why = request.problem or (
             "the command names no model"
@@ -276,6 +257,6 @@ def missing(
             else "no command here says which model is trained"
         )
         helps = "e asks for one: a folder, a config.json, a cached hub id, or a size such as 8B"
-        return [((" ", ""),), *_wrapped(printable(why), "warn", width), *_wrapped(helps, "dim", width)]
+        return [((" ", ""),), *told_lines(why, "warn", width), *told_lines(helps, "dim", width)]
     why = found if isinstance(found, str) else problem
-    return [((" ", ""),), *_wrapped(printable(why), "warn", width)]
+    return [((" ", ""),), *told_lines(why, "warn", width)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gputui.inventory.columns import Column
-from gputui.inventory.formatting import UNKNOWN, size
+from gputui.inventory.formatting import number, size
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
@@ -112,20 +112,14 @@ def _figure(text: Callable[[Process], str]) -> Callable[[Row], str]:
     return lambda row: text(row.process) if row.process else ""
 
 
-def _percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}%"
-
-
 # (Figures change: their columns shall not.)
 _DEVICE = Column[Row]("#", lambda row: row.label, "dim", right=True)
 _PID = Column[Row]("PID", lambda row: row.pid, "dim", right=True)
 _USER = Column[Row]("USER", lambda row: row.user, most=_MOST_USER)
-_GPU = Column[Row]("GPU", _figure(lambda process: _percent(process.sm)), right=True, least=4)
+_GPU = Column[Row]("GPU", _figure(lambda process: number(process.sm, "%")), right=True, least=4)
 _MEMORY = Column[Row]("MEMORY", lambda row: row.memory, right=True)
-_CPU = Column[Row]("CPU", _figure(lambda process: _percent(process.host_cpu)), right=True, least=5)
-_RAM = Column[Row](
-    "RAM", _figure(lambda p: UNKNOWN if p.host_memory is None else size(p.host_memory)), right=True, least=6
-)
+_CPU = Column[Row]("CPU", _figure(lambda process: number(process.host_cpu, "%")), right=True, least=5)
+_RAM = Column[Row]("RAM", _figure(lambda process: size(process.host_memory)), right=True, least=6)
 _AGE = Column[Row]("FOR", lambda row: row.age, right=True, least=6)
 _WHERE = Column[Row]("WHERE", lambda row: row.where, "dim")
 

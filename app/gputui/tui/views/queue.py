@@ -8,7 +8,6 @@ from gputui.choosing.people import idle_seconds
 from gputui.choosing.queue_outlook import (
     Occupied,
     Outlook,
-    Turn,
     expectation,
     in_the_way,
     occupied_columns,
@@ -21,12 +20,11 @@ from gputui.tui.app_state import AppState
 from gputui.tui.views.text import (
     Line,
     clip,
-    column_widths,
     hanging,
     table_lines,
     title,
+    told_lines,
     width_of,
-    wrap,
     wrapped_where_free,
 )
 
@@ -57,7 +55,7 @@ def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
     snapshot, found = app_state.snapshot, outlook_of(app_state)
     told = _told_in_panel(found, app_state)
     assert snapshot is not None
-    rows = _in_line(found, found.turns, snapshot)
+    rows = _in_line(found, snapshot)
     lines = [len(hanging(row, width)) for row in rows]
     heads = 1 + bool(found.turns and told) + _lines_of_told(told, snapshot, width)
     # (What the next one waits for, and who holds what, is what the panel is there for: it is never cut.)
@@ -86,55 +84,50 @@ def facts_of_panel(app_state: AppState) -> object:
 
 
 def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule; who is in line; whose turn is next; who has claimed devices or does nothing with them."""
+    """A rule; who is in line; whose turn is next; who has claimed devices or does nothing with them.
+
+    Of a long line the first ones are shown, the rule counts all; who holds what gives way to it. In two lines
+    what is next says most. What the next one waits for is wrapped first, then who holds what, then the
+    commands of those in line.
+    """
     snapshot = app_state.snapshot
     if snapshot is None:
         return []
-    found = outlook_of(app_state)
-    lines = [headline(found, width, "Q")]
-    told = _told_in_panel(found, app_state)
-    # (Of a long line the first ones are shown, the rule counts all; who holds what gives way to it. In two
-    # lines what is next says most.)
-    shown = found.turns[: max(0, height - 1 - len(found.next[:1]))]
-    rows = _in_line(found, shown, snapshot)
-    # (Who holds what has a line each before anything is wrapped; then comes what the next one waits for, then
-    # who holds what, then the commands of those in line.)
-    reasons = sum(len(hanging(row, width)) for row in rows[len(shown) :])
-    free = height - len(lines) - len(shown) - reasons - bool(found.turns and told)
-    kept = max(len(told), min(_lines_of_told(told, snapshot, width), free)) + bool(found.turns and told)
-    room = max(len(rows), height - len(lines) - kept)
-    lines += wrapped_where_free(rows, width, room, last_first=len(rows) > len(shown))
-    every = len(_listed(found, app_state))
-    return [*lines, *_told(told, every, snapshot, width, height - len(lines), bool(found.turns))][:height]
+    found, room = outlook_of(app_state), height - 1
+    turns = _in_line(found, snapshot)
+    place = min(len(found.turns), max(0, room - len(found.next[:1])))
+    rows = [*turns[:place], *turns[len(found.turns) :]]
+    below = _told(_told_in_panel(found, app_state), found, app_state, room - len(rows))
+    last = len(rows) + len(below)
+    order = [*range(place, last), *range(place)]
+    lines = wrapped_where_free([*rows, *below], width, room, order)
+    return [headline(found, width, "Q"), *lines][:height]
 
 
-def _told(
-    told: Sequence[Occupied], every: int, snapshot: Snapshot, width: int, room: int, below: bool
-) -> list[Line]:
-    """Who holds what in `room` lines, under a heading where it stands `below` the line or where not all fit:
-    the heading then says of how many, as `every` device that is not free has a row on the page only."""
-    if not told or room < 1:
+def _told(told: Sequence[Occupied], found: Outlook, app_state: AppState, room: int) -> list[Line]:
+    """Who holds what in `room` rows, under a heading where it stands below the line or where not all fit: the
+    heading then says of how many, as every device that is not free has a row on the page only."""
+    snapshot = app_state.snapshot
+    if snapshot is None or not told or room < 1:
         return []
     rows = _rows_of_told(told, snapshot)
-    if not below and len(rows) <= room:
-        return wrapped_where_free(rows, width, room)
-    kept = room - 1
-    if not kept:
+    if not found.turns and len(rows) <= room:
+        return rows
+    if room == 1:
         numbers = ",".join(snapshot.label(each.device) for each in told)
-        return [clip(((f" not free: GPU {numbers}", "dim"),), width)]
-    shown = min(kept, len(rows))
+        return [((f" not free: GPU {numbers}", "dim"),)]
+    shown, every = min(room - 1, len(rows)), len(_listed(found, app_state))
     count = f" ({shown} of {every} shown)" if shown < every else ""
-    return [clip(((f" not free{count}", "dim"),), width), *wrapped_where_free(rows[:kept], width, kept)]
+    return [((f" not free{count}", "dim"),), *rows[:shown]]
 
 
-def _in_line(found: Outlook, shown: Sequence[Turn], snapshot: Snapshot) -> list[Line]:
+def _in_line(found: Outlook, snapshot: Snapshot) -> list[Line]:
     """The rows of the panel about those who wait, and what the next one waits for."""
     reasons: list[Line] = [
         ((f" next {who(turn.waiter)}: ", "strong"), (in_the_way(turn, snapshot), ""))
         for turn in found.next[:1]
     ]
-    widths = column_widths(turn_columns(snapshot), found.turns)
-    return [*table_lines([], shown, widths=widths), *reasons]
+    return [*table_lines(turn_columns(snapshot), found.turns), *reasons]
 
 
 def headline(found: Outlook, width: int, end: str = "") -> Line:
@@ -170,7 +163,7 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
         told += enumerate(rows, len(found.turns))
         # (Part of the last item: whoever goes to the end sees it.)
         last = told[-1][0]
-        told += [(last, ((f" {piece}", "dim"),)) for piece in wrap(expectation(found.occupied), width - 2)]
+        told += [(last, line) for line in told_lines(expectation(found.occupied), "dim", width)]
     return [clip(line, width) for _, line in told], [item for item, _ in told]
 
 

@@ -35,14 +35,14 @@ def selection_lines(app_state: AppState, width: int) -> list[Line]:
 def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
     """The strip of the selected devices; the one with the key `dragged` is in somebody's hand."""
     notes = (_by_command(app_state), _limits(app_state), _hidden_panels(app_state))
-    head = title("selected", width, "   ".join(filter(None, notes)))
+    head = title("selected", width, *notes)
     keymap = app_state.screen.keymap
     select, best, cpu = (key_of(action, keymap) for action in ("select", "best", "cpu"))
     if app_state.selection.cpu_only:
         told: Line = ((" no device: CPU only", "strong"), (f"   {cpu} not CPU only", "dim"))
         return Strip([head, clip(told, width)])
-    if not app_state.selected or app_state.snapshot is None:
-        if app_state.snapshot is not None and not app_state.snapshot.devices:
+    if not app_state.selected:
+        if app_state.snapshot is not None and not app_state.box.devices:
             told = ((" no devices in this box", "dim"), (f"   {cpu} CPU only", "dim"))
             return Strip([head, clip(told, width)])
         by_hand = select.removesuffix("/0-9")
@@ -62,9 +62,8 @@ def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
 
 def _forms(app_state: AppState) -> Iterator[tuple[str, list[str], str]]:
     """From the longest to the shortest: what stands before the devices, each of them, and what between."""
-    assert app_state.snapshot is not None
     call, devices = app_state.vendor.device, app_state.selected
-    names = [f"GPU {app_state.snapshot.label(device)}" for device in devices]
+    names = [f"GPU {app_state.box.label(device)}" for device in devices]
     buses = [f" ({short_bus_id(d.pci_bus_id)})" if d.pci_bus_id else "" for d in devices]
     yield (
         "",
@@ -113,9 +112,9 @@ def _limits(app_state: AppState) -> str:
     words = f"inside {limits.words}{'' if limits.words[-1] != '=' else '(empty)'}"
     if limits.unknown:
         return f"{words}: unknown which GPUs these are"
-    if limits.note and app_state.snapshot is not None:
-        given = [app_state.snapshot.by_key[key] for key in limits.keys]
-        return f"{words}: GPU {','.join(map(app_state.snapshot.label, given))}"
+    if limits.note:
+        given = [app_state.box.by_key[key] for key in limits.keys]
+        return f"{words}: GPU {','.join(map(app_state.box.label, given))}"
     return words
 
 
@@ -126,7 +125,6 @@ def _hidden_panels(app_state: AppState) -> str:
 
 
 def _ranks(app_state: AppState, devices: tuple[Device, ...]) -> Line:
-    assert app_state.snapshot is not None
     return ((f" {app_state.vendor.device(0)}…{len(devices) - 1} = GPU {runs(app_state, devices)}", "strong"),)
 
 
@@ -140,21 +138,19 @@ def at_least(app_state: AppState) -> str:
 
 def runs(app_state: AppState, devices: Sequence[Device]) -> str:
     """The devices by number in their order, three and more that follow each other as "0–35"."""
-    assert app_state.snapshot is not None
     parts: list[list[str]] = []
     before: int | None = None
     for device in devices:
         whole = device.parent is None
         if whole and before is not None and device.index == before + 1:
-            parts[-1].append(app_state.snapshot.label(device))
+            parts[-1].append(app_state.box.label(device))
         else:
-            parts.append([app_state.snapshot.label(device)])
+            parts.append([app_state.box.label(device)])
         before = device.index if whole else None
     return ",".join(f"{p[0]}–{p[-1]}" if len(p) > 2 else ",".join(p) for p in parts)
 
 
 def _facts(app_state: AppState) -> Line:
-    assert app_state.snapshot is not None
     facts = []
     if len(app_state.selected) > 1:
         facts.append(f"weakest link {_weakest(app_state)}")
@@ -162,7 +158,7 @@ def _facts(app_state: AppState) -> Line:
             from gputui.choosing.best import describe_order
 
             selected, grouping = app_state.selected, app_state.grouping
-            as_selected = describe_order(app_state.snapshot, selected, selected, grouping)
+            as_selected = describe_order(app_state.box, selected, selected, grouping)
             facts[-1] = f"{grouping}: weakest link {as_selected.weakest or 'unknown'}"
     nodes = numa_nodes(app_state.selected)
     if nodes:
@@ -172,10 +168,9 @@ def _facts(app_state: AppState) -> Line:
 
 def _weakest(app_state: AppState) -> str:
     """The weakest link of the ring that a collective builds; with a remark where some pair is weaker."""
-    assert app_state.snapshot is not None
     ring, overall = (
-        weakest_ring(app_state.snapshot, app_state.selected),
-        weakest(app_state.snapshot, app_state.selected),
+        weakest_ring(app_state.box, app_state.selected),
+        weakest(app_state.box, app_state.selected),
     )
     if ring == overall:
         return ring or "unknown"

@@ -8,7 +8,7 @@ from gputui.inventory.formatting import printable
 from gputui.launching.launch import Launch
 from gputui.sources.slurm.cluster import Cluster
 from gputui.sources.slurm.places import JOBS, NOTE, PLACE, PLACE_FACTS, Place
-from gputui.tui.views.text import Line, clip, table_lines, title, wrap
+from gputui.tui.views.text import Line, clip, prompt_lines, table_lines, title, told_lines, wrap
 
 _LAUNCH_LINES = 4
 """Of the launch line, before it is cut."""
@@ -47,10 +47,9 @@ def launch_lines(
     what = f"launch: {form}, {count} device{'s' * (count != 1)}{ordered}"
     lines = [title(what, width, f"tab {other}")]
     if isinstance(launch, str):
-        return [*lines, *(((f" {piece}", "warn"),) for piece in wrap(launch, width - 2))]
+        return [*lines, *told_lines(launch, "warn", width)]
     pieces = wrap(printable(launch.line), width - 4)
     if len(pieces) > _LAUNCH_LINES:
         pieces = [*pieces[: _LAUNCH_LINES - 1], f"{pieces[_LAUNCH_LINES - 1][: max(0, width - 6)]} …"]
-    lines += [((" $ " if not place else "   ", "prompt"), (piece, "")) for place, piece in enumerate(pieces)]
-    lines += [((f" {piece}", "dim"),) for piece in wrap(printable(launch.remarks[-1]), width - 2)]
-    return [*lines, *(((f" {piece}", "warn"),) for note in notes for piece in wrap(note, width - 2))]
+    lines += [*prompt_lines(pieces), *told_lines(printable(launch.remarks[-1]), "dim", width)]
+    return [*lines, *(line for note in notes for line in told_lines(note, "warn", width))]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from gputui.inventory.columns import Column, T
-from gputui.inventory.formatting import UNKNOWN
+from gputui.inventory.formatting import UNKNOWN, printable
 
 _HANGING = 12
 """Cells that the wrapped end of a line has below its beginning, at least; else it has the whole width."""
@@ -70,11 +70,22 @@ def padded(line: Line, width: int) -> Line:
     return (*line, (" " * missing, "")) if missing > 0 else line
 
 
+def flow(items: Sequence[Line], width: int) -> list[Line]:
+    """Items beside each other, two cells between them, in as many lines as they need."""
+    lines: list[list[Span]] = []
+    for item in items:
+        if lines and width_of(tuple(lines[-1])) + 2 + width_of(item) <= width:
+            lines[-1] += [("  ", ""), *item]
+        else:
+            lines.append([(" ", ""), *item])
+    return [clip(tuple(line), width) for line in lines]
+
+
 def hanging(line: Line, width: int) -> list[Line]:
     """The line with its last span wrapped: below where that begins, or below all of it in narrow places."""
-    if width_of(line) <= width:
-        return [line]
     *head, (text, style) = line
+    if width_of(line) <= width and "\n" not in text:
+        return [line]
     indent = width_of(tuple(head))
     if width - indent >= _HANGING:
         first, *more = wrap(text, width - indent)
@@ -85,12 +96,13 @@ def hanging(line: Line, width: int) -> list[Line]:
     return [*lines, *(((" " * indent, ""), (piece, style)) for piece in more)]
 
 
-def wrapped_where_free(rows: Sequence[Line], width: int, room: int, last_first: bool = False) -> list[Line]:
-    """A line for each row at least; from the top (`last_first`: the last row before the others), rows that
-    are too long are wrapped as far as `room` has lines for all of such a row, else cut."""
+def wrapped_where_free(
+    rows: Sequence[Line], width: int, room: int, order: Sequence[int] | None = None
+) -> list[Line]:
+    """A line for each row at least; in this `order` of their places (from the top), rows that are too long
+    are wrapped as far as `room` has lines for all of such a row, else cut."""
     wholes, left = [hanging(row, width) for row in rows], room - len(rows)
-    places = range(len(rows))
-    for place in (*places[-1:], *places[:-1]) if last_first else places:
+    for place in range(len(rows)) if order is None else order:
         more = len(wholes[place]) - 1
         if more <= left:
             left -= more
@@ -171,6 +183,16 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
     full, part = divmod(eighths, 8)
     filled = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
     return filled, "░" * (width - len(filled))
+
+
+def prompt_lines(pieces: Sequence[str], tone: str = "") -> list[Line]:
+    """A command line in pieces, the first one behind the prompt."""
+    return [((" $ " if not place else "   ", "prompt"), (text, tone)) for place, text in enumerate(pieces)]
+
+
+def told_lines(text: str, tone: str, width: int) -> list[Line]:
+    """A sentence in as many lines as it needs, a cell from the edge."""
+    return [((f" {piece}", tone),) for piece in wrap(printable(text), width - 2)]
 
 
 def wrap(text: str, width: int) -> list[str]:

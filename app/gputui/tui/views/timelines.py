@@ -99,8 +99,8 @@ class Frame:
 
 def charts_key(app_state: AppState, width: int = 160, zoom: int = USUAL_ZOOM) -> Hashable:
     """What charts of about this width show: while it stays the same, they need not be drawn again."""
-    timelines, snapshot = app_state.timelines, app_state.snapshot
-    if timelines is None or snapshot is None:
+    timelines = app_state.timelines
+    if timelines is None:
         return None
     beside = _beside(width, None)
     step = min(zoom / _columns(width, _gutter(1, beside), beside), _REDRAWN)
@@ -128,7 +128,7 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
         lines, frame = all_timelines(app_state, width, height - 1, zoom)
         missing = len(devices) - len(frame.shown) if frame else 0
         tail.insert(0, f"{missing} more: h" if missing > 0 else "")
-    return [title("timelines", width, "  ".join(filter(None, tail))), *lines]
+    return [title("timelines", width, *tail), *lines]
 
 
 def charted(app_state: AppState, metric: Metric | None = None) -> list[Device]:
@@ -305,14 +305,14 @@ def _joined(parts: Iterable[Line]) -> Line:
 
 def _tag(app_state: AppState, metric: Metric, keys: Collection[str]) -> str:
     """The tag before a chart. Memory that all these devices share with the host is called RAM."""
-    devices = app_state.snapshot.by_key if app_state.snapshot else {}
+    devices = app_state.box.by_key
     if metric == "memory" and keys and all(key in devices and devices[key].unified for key in keys):
         return "RAM"
     return _TAGS[metric]
 
 
 def _label(app_state: AppState, device: Device) -> str:
-    return printable(app_state.snapshot.label(device)) if app_state.snapshot else ""
+    return printable(app_state.box.label(device))
 
 
 def _has_chart(timelines: Timelines, key: str, metric: Metric) -> bool:
@@ -333,14 +333,6 @@ def _columns(width: int, left: int, beside: int) -> int:
 # The figures of a moment
 
 
-def present(app_state: AppState) -> Hashable:
-    """The figures that the page shows of now: while they stay the same, they need not be drawn again."""
-    snapshot = app_state.snapshot
-    if snapshot is None:
-        return ()
-    return tuple((device.utilization, snapshot.memory(device), device.power) for device in snapshot.devices)
-
-
 def clock(span: TimeSpan, moment: float) -> str:
     """The time of day of a moment, as exact as the columns are."""
     return time.strftime("%H:%M:%S" if span.step < 60 else "%H:%M", time.localtime(moment))
@@ -349,7 +341,7 @@ def clock(span: TimeSpan, moment: float) -> str:
 def _at_moment(app_state: AppState, device: Device, metric: Metric, cursor: float | None) -> str:
     """A figure at the cursor; without one, now."""
     if cursor is None:
-        memory = app_state.snapshot.memory(device)[0] if app_state.snapshot else None
+        memory = app_state.box.memory(device)[0]
         value = {"utilization": device.utilization, "memory": memory, "power": device.power}[metric]
         unknown = "lost" if _is_lost(app_state, device) else UNKNOWN
     else:
@@ -360,7 +352,7 @@ def _at_moment(app_state: AppState, device: Device, metric: Metric, cursor: floa
 
 def why_no_charts(app_state: AppState, device: Device | None, metric: Metric | None) -> str:
     """Why there is no chart of one device, or (None) of any that is listed."""
-    if app_state.timelines is None or app_state.snapshot is None:
+    if app_state.timelines is None:
         return "no reading yet"
     if device is not None:
         return _why_unknown(app_state, device, metric or "utilization")
@@ -423,7 +415,7 @@ def device_charts(
         limit = timelines.full(key, each)
         full = limit or _top(timelines, key, each, span)
         rows = tall + (place < over)
-        device = app_state.snapshot.by_key.get(key) if figures and app_state.snapshot else None
+        device = app_state.box.by_key.get(key) if figures else None
         told = _told(app_state, timelines, device, each, span, rows, cursor) if device else [""] * rows
         half = half_line(rows)
         for n, drawn in enumerate(outlined(timelines, key, each, span, rows, full, cursor)):
@@ -466,7 +458,7 @@ def _told(
 def read_out(app_state: AppState, device: Device, frame: Frame, moment: float) -> str:
     """What was known of a device at a moment: "13:02:10 GPU 3: 97 %, 66.1G, 610 W"; of one further back
     also the time that these are the means of."""
-    if app_state.timelines is None or app_state.snapshot is None:
+    if app_state.timelines is None:
         return ""
     known = [(metric, app_state.timelines.at(device.key, metric, moment)) for metric in METRICS]
     figures = ", ".join(_amount(metric, found[0], " ") if found else UNKNOWN for metric, found in known)

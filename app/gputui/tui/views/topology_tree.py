@@ -12,9 +12,7 @@ from gputui.tui.views.text import Line, clip, place_mark
 
 def tree_lines(app_state: AppState, width: int) -> tuple[list[Line], list[str | None]]:
     """The lines of the tree, and the device of each (`Device.key`, None for a branch or a network device)."""
-    snapshot = app_state.snapshot
-    if snapshot is None:
-        return [], []
+    snapshot = app_state.box
     drawn: list[Line] = []
     keys: list[str | None] = []
     label = max((len(snapshot.label(device)) for device in snapshot.devices if not device.parent), default=0)
@@ -41,14 +39,13 @@ def tree_lines(app_state: AppState, width: int) -> tuple[list[Line], list[str | 
 
 def _device(app_state: AppState, before: str, device: Device, label: int) -> Line:
     """A row of the tree, with its number in `label` cells at least."""
-    assert app_state.snapshot is not None
     rank, (sign, words, look) = app_state.selection.rank(device.key), state_of(app_state, device)
     name = short_name(device.name or "?")
     return (
         ("▸" if device.key == app_state.cursor else " ", "cursor"),
         *place_mark(rank),
         (before, "rule"),
-        (f"GPU {app_state.snapshot.label(device):<{label}}", "strong" if rank is not None else ""),
+        (f"GPU {app_state.box.label(device):<{label}}", "strong" if rank is not None else ""),
         (f"  {name}", "dim"),
         (f"  {sign} ", look),
         (words, look if look != "busy" else "dim"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from textual import events
 
 from gputui.tui.app_state import AppState
-from gputui.tui.views.keys import keys, next_actions
+from gputui.tui.views.keys import keys
 from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
 
@@ -19,7 +19,6 @@ class KeyLine(Lines):
         super().__init__(id=id)
         self._perform = perform
         self._places: list[tuple[int, int, str]] = []
-        self._shows: object = None
 
     def show(self, app_state: AppState, instead: Sequence[Line] = ()) -> None:
         """Show the next sensible keys, or a line `instead`."""
@@ -31,11 +30,6 @@ class KeyLine(Lines):
             line, self._places = keys(app_state, width)
             return [line]
 
-        shows = (next_actions(app_state), app_state.selection.cpu_only, app_state.screen.keymap, (*instead,))
-        if shows == self._shows:
-            self.draw_later(build)
-            return
-        self._shows = shows
         self.draw(build)
 
     def on_click(self, event: events.Click) -> None:

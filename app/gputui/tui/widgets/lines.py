@@ -50,11 +50,6 @@ class Lines(Widget):
             height = self.size.height if self._height is None else self._height
             self._show(build(self.size.width, height))
 
-    def draw_later(self, build: Build) -> None:
-        """Have another builder, which makes the same lines: nothing is built before the size changes. (The
-        one from before would keep what it shows, a reading of thousands of processes.)"""
-        self._build = build
-
     def draw_all(self, lines: Sequence[Line]) -> None:
         """Show these lines and be exactly as high as they are."""
         self.set_height(len(lines))

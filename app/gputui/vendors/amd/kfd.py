@@ -8,6 +8,7 @@ container whose device cgroup leaves a GPU out, its node cannot be read (kfd_dev
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.system.root import Root, whole
@@ -37,20 +38,27 @@ class IoLink:
     bandwidth: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Node:
-    """A GPU. `memory` is bytes, and `banks` the folders of it; `location` is the PCI function
-    ("0000:05:00.0").
+    """A GPU of the machine whose files `root` has. `memory` is bytes, and `banks` the folders of it;
+    `location` is the PCI function ("0000:05:00.0").
 
     partition  the number of a partition of the GPU at `location`; 0 also of a GPU as a whole
     """
 
+    root: Root
     number: int
     properties: Mapping[str, int]
     gpu_id: int | None
     name: str
     memory: int | None
     banks: tuple[str, ...]
+
+    @cached_property
+    def links(self) -> tuple[IoLink, ...]:
+        """Its links, read when they are first asked for: partitions have thousands."""
+        folder = f"{NODES}/{self.number}"
+        return (*_links(self.root, f"{folder}/io_links"), *_links(self.root, f"{folder}/p2p_links"))
 
     @property
     def pci_id(self) -> str:
@@ -99,10 +107,10 @@ class Topology:
     tells_peers: bool
     broken: tuple[int, ...]
 
-
-def present(root: Root) -> bool:
-    """Whether the compute driver is loaded."""
-    return root.has(NODES)
+    def cpu_node(self, gpu: Node) -> int | None:
+        """The CPU node that a GPU hangs on, which is a NUMA node of the host."""
+        near = [link for link in gpu.links if link.to in self.cpus]
+        return min(near, key=lambda link: link.weight or 0).to if near else None
 
 
 def topology(root: Root) -> Topology:
@@ -129,6 +137,7 @@ def topology(root: Root) -> Topology:
         tells_peers = tells_peers or "p2p_links_count" in found
         gpus.append(
             Node(
+                root=root,
                 number=number,
                 properties=found,
                 gpu_id=root.number(f"{folder}/gpu_id"),
@@ -162,11 +171,6 @@ def _banks(root: Root, folder: str) -> tuple[tuple[str, ...], int | None]:
             found.append(bank)
             total += max(0, facts.get("size_in_bytes", 0))
     return tuple(found), total or None
-
-
-def links(root: Root, node: int) -> tuple[IoLink, ...]:
-    """The links of a node."""
-    return (*_links(root, f"{NODES}/{node}/io_links"), *_links(root, f"{NODES}/{node}/p2p_links"))
 
 
 def _links(root: Root, folder: str) -> list[IoLink]:

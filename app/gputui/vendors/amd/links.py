@@ -8,31 +8,25 @@ come from the PCI tree, or are not known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from gputui.inventory.link import XGMI as XGMI_WORD
-from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix, each_pair
+from gputui.inventory.link import LinkMatrix, NumberMatrix, each_pair
 from gputui.system.pci_tree import PciPlace, pci_class
 from gputui.vendors.amd.kfd import PCIE, XGMI, IoLink, Node, Topology
-
-Links = Mapping[int, tuple[IoLink, ...]]
-"""The links of each node, by its number."""
-
-AnyMatrix = tuple[LinkMatrix, LinkMatrix, PeerMatrix, NumberMatrix, NumberMatrix]
 
 
 def matrices(
     nodes: Sequence[Node | None],
     places: Sequence[PciPlace | None],
     topology: Topology,
-    links: Links,
     one_numa_node: bool,
-) -> AnyMatrix:
-    """Links, PCIe classes, peer access, weights and bandwidths (MB/s) of every pair of devices.
+) -> dict[str, LinkMatrix | NumberMatrix]:
+    """Links, PCIe classes, peer access, weights and bandwidths (MB/s) of every pair, by fields of `Snapshot`.
 
     A row is a GPU of the compute driver, and where it hangs on the bus; either may be None, not known.
     """
-    between = [[_between(one, other, links) for other in nodes] for one in nodes]
+    between = [[_between(one, other) for other in nodes] for one in nodes]
 
     def pcie(i: int, j: int) -> str | None:
         here, there = places[i], places[j]
@@ -41,7 +35,7 @@ def matrices(
         one, other = nodes[i], nodes[j]
         if one is None or other is None:
             return None
-        near, far = cpu_node(one, topology, links), cpu_node(other, topology, links)
+        near, far = topology.cpu_node(one), topology.cpu_node(other)
         return "SYS" if near is not None and far is not None and near != far else None
 
     def word(i: int, j: int) -> str | None:
@@ -60,27 +54,21 @@ def matrices(
         return lambda i, j: getattr(between[i][j], name, None)
 
     count = len(nodes)
-    return (
-        each_pair(count, word),
-        each_pair(count, pcie),
-        each_pair(count, peer),
-        each_pair(count, told("weight"), own=0),
-        each_pair(count, told("bandwidth"), own=None),
-    )
+    return {
+        "links": each_pair(count, word),
+        "pcie": each_pair(count, pcie),
+        "peers": each_pair(count, peer),
+        "link_weights": each_pair(count, told("weight"), own=0),
+        "link_bandwidths": each_pair(count, told("bandwidth"), own=None),
+    }
 
 
-def cpu_node(node: Node, topology: Topology, links: Links) -> int | None:
-    """The CPU node that a GPU hangs on, which is a NUMA node of the host."""
-    near = [link for link in links[node.number] if link.to in topology.cpus]
-    return min(near, key=lambda link: link.weight or 0).to if near else None
-
-
-def _between(one: Node | None, other: Node | None, links: Links) -> IoLink | None:
+def _between(one: Node | None, other: Node | None) -> IoLink | None:
     """The link of two GPUs as either of them tells it; XGMI counts before PCIe."""
     if one is None or other is None or one is other:
         return None
-    found = [link for link in links[one.number] if link.to == other.number]
-    found += [link for link in links[other.number] if link.to == one.number]
+    found = [link for link in one.links if link.to == other.number]
+    found += [link for link in other.links if link.to == one.number]
     return min(
         found, key=lambda link: (link.type != XGMI, link.weight or 0, -(link.bandwidth or 0)), default=None
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gputui.inventory.process import Process
-from gputui.system.drm import Client, clients
+from gputui.system.drm import Client
 from gputui.system.root import Root, whole
 from gputui.vendors.amd.kfd import PROCESSES
 
@@ -41,11 +41,6 @@ def computing(root: Root) -> dict[int, dict[int, int | None]] | None:
             if gpu is not None:
                 found.setdefault(gpu, {}).setdefault(pid, 0 if root.has(f"{folder}/vram_{gpu}") else None)
     return found
-
-
-def drawing(root: Root) -> list[Client]:
-    """What the processes that we may look at have of every card."""
-    return clients(root)
 
 
 def on_device(

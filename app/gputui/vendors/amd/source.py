@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any
 from gputui.inventory.device import Apart, Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
-from gputui.system.drm import Card, Client, card_of, cards
+from gputui.system.drm import Card, Client, card_of, cards, clients, may_open
 from gputui.system.pci_tree import PciPlace, long_bus_id, numa_nodes
 from gputui.system.root import Root
 from gputui.vendors.amd import kfd
 from gputui.vendors.amd.card import AmdCard
-from gputui.vendors.amd.kfd import IoLink, Node
+from gputui.vendors.amd.kfd import Node
 from gputui.vendors.amd.names import Names
-from gputui.vendors.machine_source import MachineSource
+from gputui.vendors.machine_source import MachineSource, left_of
 
 if TYPE_CHECKING:
-    from gputui.inventory.topology import Locality
-    from gputui.vendors.amd.links import AnyMatrix
+    from gputui.inventory.topology import Topology
 
 NO_DEVICES = (
     "no AMD GPU: the kernel has none with the driver amdgpu; load it (`sudo modprobe amdgpu`), or start the"
@@ -61,7 +60,7 @@ to gfx942, of which MI300A is one, are for training."""
 class _Gpu:
     """One GPU: its node of the compute driver, its card, and what was last read of it.
 
-    shared_card  it is a partition: the card is the whole GPU's, and so are the card's sensors
+    shared_card  it is a partition: the card is the whole GPU's, and so is what the card tells
     banks_used   its banks of memory tell what is in use
     """
 
@@ -72,76 +71,56 @@ class _Gpu:
     shared_card: bool = False
     banks_used: bool = False
 
+    @property
+    def own_card(self) -> AmdCard | None:
+        """The card, where it tells of this device alone."""
+        return None if self.shared_card else self.card
+
 
 class AmdSource(MachineSource):
     """AMD's devices."""
 
     def _forget(self) -> None:
+        super()._forget()
         self._gpus: list[_Gpu] | None = None
         self._topology = kfd.Topology((), (), False, ())
-        self._links: dict[int, tuple[IoLink, ...]] = {}
         self._names = Names(self._root)
-        self._named = False
-        self._host = Host()
-        self._matrices: AnyMatrix = ((), (), (), (), ())
-        self._localities: tuple[Locality, ...] | None = None
-        self._nics: tuple[Any, Any] = ((), ())
-        self._looked_at: frozenset[str] = frozenset()
         self._drawn: list[Client] = []
 
     def open(self) -> None:
-        """Find the devices. Raises NoSourceError where there are none."""
         if self._gpus is not None:
             return
-        self._topology = kfd.topology(self._root) if kfd.present(self._root) else self._topology
+        self._topology = kfd.topology(self._root)
         gpus = self._found()
         if not gpus:
             raise self._nothing_found(NO_DEVICES)
         self._gpus = gpus
+        for number in self._topology.broken:
+            path = f"{kfd.NODES}/{number}/properties"
+            self._troubles[path] = f"{path} is not readable"
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
-        self.open()
-        assert self._gpus is not None
+    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+        gpus = self._gpus or []
         if Want.NAMES in want or Want.SPEED in want:
             self._read_names()
-        for gpu in self._gpus:
+        for gpu in gpus:
             facts: dict[str, Any] = {}
             if want & (Want.LOAD | Want.VERDICT):
-                facts |= _memory(self._root, gpu) | self._load(gpu)
-            if Want.SENSORS in want and gpu.card is not None and not gpu.shared_card:
-                facts |= gpu.card.readings(self._ticks())
+                facts |= _memory(self._root, gpu) | (gpu.own_card.load() if gpu.own_card else {})
+            if Want.SENSORS in want and gpu.own_card:
+                facts |= gpu.own_card.readings(self._ticks())
             if facts:
                 gpu.device = replace(gpu.device, **facts)
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
             # (What is drawn stands in files of each of our processes: too much for every two seconds.)
             self._read_processes(drawn=Want.PROCESSES in want)
-        if want & (Want.LINKS | Want.TOPOLOGY):
-            self._read_links()
-        if Want.TOPOLOGY in want:
-            self._read_localities()
         self._read_details(want, among)
-        # (What the processes that were looked at use of the host is told until others are.)
-        details = want | Want.DETAILS if self._looked_at else want & ~Want.DETAILS
-        links, pcie, peers, weights, bandwidths = self._matrices
-        return Snapshot(
-            self._host,
-            self._clock(),
-            self._owned(tuple(gpu.device for gpu in self._gpus), details, self._looked_at),
-            links,
-            errors=tuple(
-                f"{kfd.NODES}/{number}/properties is not readable" for number in self._topology.broken
-            ),
-            pcie=pcie,
-            peers=peers,
-            link_weights=weights,
-            link_bandwidths=bandwidths,
-            topology=self._wiring(),
-        )
+        return tuple(gpu.device for gpu in gpus)
 
     # Which devices there are.
 
     def _found(self) -> list[_Gpu]:
-        nodes = [node for node in self._topology.gpus if self._may_open(node.render)]
+        nodes = [node for node in self._topology.gpus if node.render and may_open(self._root, node.render)]
         closed = not nodes and bool(self._topology.gpus)
         nodes = nodes or list(self._topology.gpus)
         by_function = {card.function: card for card in cards(self._root) if _is_ours(card)}
@@ -206,18 +185,6 @@ class AmdSource(MachineSource):
         )
         return _Gpu(device, None, read)
 
-    def _may_open(self, render: str | None) -> bool:
-        """Whether HIP can open the device. (It is not opened here: that would wake a sleeping card.)
-
-        A recorded machine has the render nodes that could be opened as files, or none at all.
-        """
-        if render is None:
-            return False
-        return self._root.may_open(f"/dev/dri/{render}") or (
-            # (Of most recorded machines nobody knows.)
-            self._root.recorded and not self._root.has("/dev/dri")
-        )
-
     def _card(self, node: Node, by_function: Mapping[str | None, Card]) -> AmdCard | None:
         """The card behind a node: that of its render node, which may be another vendor's in a recording."""
         card = card_of(self._root, node.render) if node.render else None
@@ -231,21 +198,13 @@ class AmdSource(MachineSource):
     def _numa(self, node: Node, card: AmdCard | None) -> int | None:
         if card is not None and card.has_numa_node:
             return card.number("numa_node")
-        from gputui.vendors.amd.links import cpu_node
-
-        return cpu_node(node, self._topology, {node.number: self._links_of(node)})
-
-    def _links_of(self, node: Node) -> tuple[IoLink, ...]:
-        if node.number not in self._links:
-            self._links[node.number] = kfd.links(self._root, node.number)
-        return self._links[node.number]
+        return self._topology.cpu_node(node)
 
     # What changes.
 
     def _read_names(self) -> None:
-        if self._named:
+        if not self._is_due("names"):
             return
-        self._named = True
         for gpu in self._gpus or ():
             card, pci_id = gpu.card, gpu.device.pci_id or "1002:?"
             revision, product = (card.revision, card.text("product_name")) if card else (None, None)
@@ -256,35 +215,23 @@ class AmdSource(MachineSource):
             gpu.device = replace(gpu.device, name=name, **limit)
         self._host = Host(self._host_name(), self._root.text("/sys/module/amdgpu/version", 256) or None, None)
 
-    def _load(self, gpu: _Gpu) -> dict[str, Any]:
-        # (What the card tells of the whole GPU is no partition's.)
-        return {} if gpu.card is None or gpu.shared_card else gpu.card.load()
-
     def _read_processes(self, drawn: bool) -> None:
-        from gputui.vendors.amd.processes import computing, drawing, on_device
+        from gputui.vendors.amd.processes import computing, on_device
 
         jobs = computing(self._root)
         if drawn:
-            self._drawn = drawing(self._root)
+            self._drawn = clients(self._root)
         for gpu in self._gpus or ():
-            node = gpu.node
-            if jobs is None or node is None or node.gpu_id is None:
-                listed = on_device(None, (), None)
-            else:
-                function = None if gpu.shared_card else node.location
-                listed = on_device(jobs.get(node.gpu_id, {}), self._drawn, function)
-            device = gpu.device
-            facts: dict[str, Any] = {"processes": listed}
-            if (
-                gpu.shared_card
-                and not gpu.banks_used
-                and listed is not None
-                and device.memory_total is not None
-            ):
+            node, total = gpu.node, gpu.device.memory_total
+            compute = None
+            if jobs is not None and node is not None and node.gpu_id is not None:
+                compute = jobs.get(node.gpu_id, {})
+            listed = on_device(compute, self._drawn, node.location if node and not gpu.shared_card else None)
+            gpu.device = replace(gpu.device, processes=listed)
+            if gpu.shared_card and not gpu.banks_used and listed is not None and total is not None:
                 # All compute jobs of all users are listed: what they have is what is in use of a partition.
-                used = min(device.memory_total, sum(process.memory or 0 for process in listed))
-                facts |= {"memory_used": used, "memory_free": device.memory_total - used}
-            gpu.device = replace(device, **facts)
+                used = min(total, sum(process.memory or 0 for process in listed))
+                gpu.device = replace(gpu.device, memory_used=used, memory_free=total - used)
 
     def _read_details(self, want: Want, among: Collection[str] | None) -> None:
         if Want.DETAILS not in want:
@@ -292,18 +239,15 @@ class AmdSource(MachineSource):
         # (Imported here: most calls do not ask.)
         from gputui.inventory.telemetry import Telemetry
 
-        gpus = self._gpus or ()
-        self._looked_at = frozenset(g.device.key for g in gpus if among is None or g.device.key in among)
-        for gpu in gpus:
-            seen = gpu.device.key in self._looked_at and gpu.card is not None and not gpu.shared_card
-            facts = gpu.card.telemetry() if seen and gpu.card is not None else None
-            gpu.device = replace(gpu.device, telemetry=None if facts is None else Telemetry(**facts))
+        for gpu in self._gpus or ():
+            telemetry = None
+            if gpu.own_card and (among is None or gpu.device.key in among):
+                telemetry = Telemetry(**gpu.own_card.telemetry())
+            gpu.device = replace(gpu.device, telemetry=telemetry)
 
     # How they are wired.
 
-    def _read_links(self) -> None:
-        if self._matrices[0]:
-            return
+    def _read_links(self) -> dict[str, Any]:
         from gputui.vendors.amd.links import matrices
 
         gpus = self._gpus or []
@@ -313,25 +257,17 @@ class AmdSource(MachineSource):
                 gpu.place = gpu.card.place(gpu.device.numa_node)
         one = numa_nodes(self._root) == 1
         rows = [gpu.node for gpu in gpus]
-        links = {node.number: self._links_of(node) for node in rows if node is not None}
-        self._matrices = matrices(rows, [gpu.place for gpu in gpus], self._topology, links, one)
+        return matrices(rows, [gpu.place for gpu in gpus], self._topology, one)
 
-    def _read_localities(self) -> None:
-        if self._localities is not None:
-            return
-        from gputui.system.rdma import Rdma
-
-        self._localities = tuple(self._near(gpu.device.numa_node, gpu.card) for gpu in self._gpus or ())
-        rdma = Rdma(self._root)
-        self._nics = rdma.nics(), rdma.links([gpu.device.pci_bus_id for gpu in self._gpus or ()])
-
-    def _wiring(self) -> Any:
-        if self._localities is None:
-            return None
+    def _read_topology(self) -> Topology:
         from gputui.inventory.topology import Topology
         from gputui.system.cpu import between_cpus
+        from gputui.system.rdma import Rdma
 
-        return Topology(self._localities, *self._nics, between_cpus=between_cpus(self._root))
+        gpus, rdma = self._gpus or (), Rdma(self._root)
+        near = tuple(self._near(gpu.device.numa_node, gpu.card) for gpu in gpus)
+        links = rdma.links([gpu.device.pci_bus_id for gpu in gpus])
+        return Topology(near, rdma.nics(), links, between_cpus(self._root))
 
 
 def _is_ours(card: Card) -> bool:
@@ -358,8 +294,8 @@ def _memory(root: Root, gpu: _Gpu) -> dict[str, Any]:
     free of it tells the host. A GPU in partitions tells of the whole only; each partition has its own banks.
     """
     total, used = gpu.device.memory_total if gpu.node else None, None
-    if gpu.card is not None and not gpu.shared_card:
-        in_all, used = gpu.card.memory()
+    if gpu.own_card:
+        in_all, used = gpu.own_card.memory()
         if not gpu.device.unified or total is None:
             total = in_all if in_all is not None else total
     if used is None:
@@ -367,7 +303,7 @@ def _memory(root: Root, gpu: _Gpu) -> dict[str, Any]:
         known = [amount for amount in amounts if amount is not None and amount >= 0]
         used = sum(known) if known else None
         gpu.banks_used = bool(known)
-    free = None if gpu.device.unified or total is None or used is None else max(0, total - used)
+    free = None if gpu.device.unified else left_of(total, used)
     facts: dict[str, Any] = {"memory_total": total}
     if used is not None or not gpu.shared_card:
         facts |= {"memory_used": used, "memory_free": free}

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gputui.inventory.device import Device
+from gputui.inventory.light_dataclasses import replace
 from gputui.vendors.visibility import Changes, Ids, Inherited, Listed, Visibility
 
 HIP, ROCR, CUDA = "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
@@ -75,7 +76,7 @@ class HipVisibility(Visibility):
             found = _rocr(rocr, visible)
             visible, warning = list(found.devices), found.warning
             said.append(warning)
-            visible_of_hip = [_renumbered(device, place) for place, device in enumerate(visible)]
+            visible_of_hip = [replace(device, index=place) for place, device in enumerate(visible)]
         else:
             visible_of_hip = visible
         name, text = (HIP, hip) if hip is not None else (CUDA, cuda)
@@ -121,12 +122,6 @@ def _list_of(environ: Mapping[str, str], name: str) -> str | None:
     """A list that counts: ROCr's also where it is empty (no device), the others' not."""
     text = environ.get(name)
     return text if text or (name == ROCR and text is not None) else None
-
-
-def _renumbered(device: Device, index: int) -> Device:
-    from gputui.inventory.light_dataclasses import replace
-
-    return replace(device, index=index)
 
 
 def _hip(text: str, setting: str, devices: Sequence[Device]) -> Listed:

@@ -7,42 +7,26 @@ memory", and is 0.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 from gputui.inventory.formatting import printable
 
-_NAME = re.compile(r'"model"\s*=\s*"([^"\n]{1,80})"')
-_CORES = re.compile(r'"gpu-core-count"\s*=\s*(\d{1,4})\b')
-_LOAD = re.compile(r'"Device Utilization %"\s*=\s*(\d{1,3})\b')
-_MEMORY = re.compile(r'"In use system memory"\s*=\s*(\d{1,16})\b')
+_FACTS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
+    "name": (re.compile(r'"model"\s*=\s*"([^"\n]{1,80})"'), printable),
+    "cores": (re.compile(r'"gpu-core-count"\s*=\s*(\d{1,4})\b'), int),
+    "utilization": (re.compile(r'"Device Utilization %"\s*=\s*(\d{1,2}|100)\b'), int),
+    "memory_used": (re.compile(r'"In use system memory"\s*=\s*(\d{1,16})\b'), int),
+}
+"""By the field of `Device`, in percent and bytes (of the host's memory that the GPU has in use)."""
 _CLIENT = re.compile(r'"IOUserClientCreator"\s*=\s*"pid (\d{1,9}),')
 _MOST_PROCESSES = 4096
 
 
-def is_accelerator(text: str) -> bool:
-    """Whether the text tells of a GPU at all."""
-    return bool(_NAME.search(text) or _LOAD.search(text) or _MEMORY.search(text))
-
-
-def name(text: str) -> str | None:
-    found = _NAME.search(text)
-    return printable(found[1]) if found else None
-
-
-def cores(text: str) -> int | None:
-    found = _CORES.search(text)
-    return int(found[1]) if found else None
-
-
-def utilization(text: str) -> int | None:
-    """Percent."""
-    found = _LOAD.search(text)
-    return int(found[1]) if found and int(found[1]) <= 100 else None
-
-
-def memory_used(text: str) -> int | None:
-    """Bytes of the host's memory that the GPU has in use."""
-    found = _MEMORY.search(text)
-    return int(found[1]) if found else None
+def facts(text: str) -> dict[str, Any]:
+    """What the text tells of a GPU; {} where that is nothing."""
+    found = ((name, pattern.search(text), made) for name, (pattern, made) in _FACTS.items())
+    return {name: made(match[1]) for name, match, made in found if match}
 
 
 def pids(text: str) -> tuple[int, ...]:

@@ -10,23 +10,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import each_pair
 from gputui.inventory.process import Process
-from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
 from gputui.system.pci_tree import FUNCTION, long_bus_id, numa_nodes, pci_class, place
 from gputui.system.program import Program
 from gputui.system.root import whole
 from gputui.vendors.gaudi import hl_smi
 from gputui.vendors.gaudi.models import idle_memory
-from gputui.vendors.machine_source import MachineSource
+from gputui.vendors.machine_source import MachineSource, left_of
 
 if TYPE_CHECKING:
-    from gputui.inventory.link import LinkMatrix
     from gputui.inventory.topology import Topology
 
 DRIVER = "/sys/bus/pci/drivers/habanalabs"
@@ -47,31 +46,31 @@ class GaudiSource(MachineSource):
     """Gaudi's devices."""
 
     def _forget(self) -> None:
+        super()._forget()
         self._smi = Program(self._root, "hl-smi", self._deadline)
         self._columns = hl_smi.QUESTIONS[0]
-        self._asked_at = float("-inf")
         self._rows: tuple[hl_smi.Row, ...] = ()
-        self._trouble: str | None = None
         self._functions: tuple[str, ...] = ()
         self._devices: tuple[Device, ...] | None = None
 
     def open(self) -> None:
-        """Find the devices. Raises NoSourceError where there are none."""
         if self._devices is not None:
             return
         names = (name.lower() for name in self._root.names(DRIVER))
         self._functions = tuple(sorted(name for name in names if FUNCTION.fullmatch(name)))
         if not self._functions:
-            self._ask()
+            self._read_rows()
         if not self._functions and not self._rows:
-            raise self._nothing_found(NO_DEVICES, self._trouble)
+            raise self._nothing_found(NO_DEVICES, *self._troubles.values())
         self._devices = ()
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
-        self.open()
+    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
         refreshed = want & (Want.LOAD | Want.VERDICT | Want.SENSORS | Want.NAMES | Want.SPEED)
         if refreshed or not self._devices:
-            self._ask()
+            self._read_rows()
+            version = next((row["driver_version"] for row in self._rows if "driver_version" in row), None)
+            version = version or self._root.text("/sys/module/habanalabs/version", 256) or None
+            self._host = Host(self._host_name(), version)
             before = {device.key: device for device in self._devices or ()}
             self._devices = tuple(
                 replace(device, processes=before[device.key].processes) if device.key in before else device
@@ -79,26 +78,18 @@ class GaudiSource(MachineSource):
             )
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
             self._read_processes()
-        devices = self._devices or ()
-        linked = bool(want & (Want.LINKS | Want.TOPOLOGY))
-        return Snapshot(
-            self._host(),
-            self._clock(),
-            self._owned(devices, want, among),
-            # (Those in one machine are all joined, by links of which hl-smi prints no pairs.)
-            each_pair(len(devices), lambda i, j: None) if linked else (),
-            errors=(self._trouble,) if self._trouble else (),
-            pcie=self._pcie(devices) if linked else (),
-            topology=self._topology(devices) if Want.TOPOLOGY in want else None,
-        )
+        return self._devices or ()
 
-    def _topology(self, devices: tuple[Device, ...]) -> Topology:
+    def _read_topology(self) -> Topology:
         from gputui.inventory.topology import Topology
 
+        devices = self._devices or ()
         return Topology(tuple(self._near(device.numa_node, None, _folder(device)) for device in devices))
 
-    def _pcie(self, devices: tuple[Device, ...]) -> LinkMatrix:
-        """The PCIe class of every pair, by where they hang."""
+    def _read_links(self) -> dict[str, Any]:
+        """The PCIe class of every pair, by where they hang. (Those in one machine are all joined, by links of
+        which hl-smi prints no pairs.)"""
+        devices = self._devices or ()
         one = numa_nodes(self._root) == 1
         reals = (self._root.real(_folder(device)) for device in devices)
         places = [place(r, d.numa_node) if r else None for r, d in zip(reals, devices, strict=True)]
@@ -107,28 +98,21 @@ class GaudiSource(MachineSource):
             here, there = places[i], places[j]
             return pci_class(here, there, one) if here and there else None
 
-        return each_pair(len(devices), word)
+        count = len(devices)
+        return {"links": each_pair(count, lambda i, j: None), "pcie": each_pair(count, word)}
 
-    def _host(self) -> Host:
-        version = next((row["driver_version"] for row in self._rows if "driver_version" in row), None)
-        return Host(
-            self._host_name(), version or self._root.text("/sys/module/habanalabs/version", 256) or None, None
-        )
-
-    def _ask(self) -> None:
+    def _read_rows(self) -> None:
         """hl-smi's answer, at most so often; a version that does not know a column is asked for fewer."""
-        now = self._ticks()
-        if not self._smi.there or now - self._asked_at < _FRESH:
+        if not self._smi.there or not self._is_due("rows", _FRESH):
             return
-        self._asked_at = now
-        self._rows, self._trouble = (), None
+        self._rows = ()
         for columns in dict.fromkeys((self._columns, *hl_smi.QUESTIONS)):
             text = self._smi.ask("-Q", ",".join(columns), "-f", "csv")
             found = hl_smi.rows(text, columns)
             if found is not None:
-                self._rows, self._columns, self._trouble = found, columns, None
+                self._rows, self._columns, self._troubles = found, columns, {}
                 return
-            self._trouble = self._smi.trouble or "hl-smi: its answer is no table of devices"
+            self._troubles["hl-smi"] = self._smi.trouble or "hl-smi: its answer is no table of devices"
             if text is None and self._smi.silent:
                 return
 
@@ -150,7 +134,8 @@ class GaudiSource(MachineSource):
 
     def _device(self, row: hl_smi.Row, function: str, used: set[int]) -> Device:
         known = bool(FUNCTION.fullmatch(function))
-        folder = f"{DRIVER}/{function}" if known and function in self._functions else None
+        # (Where there is no such folder, no file in it tells anything.)
+        folder = f"{DRIVER}/{function if known and function in self._functions else 'none'}"
         accel = self._accel(folder)
         index = hl_smi.whole(row.get("index"))
         if index is None or index in used:
@@ -159,11 +144,9 @@ class GaudiSource(MachineSource):
             index += 1
         used.add(index)
         module = hl_smi.whole(row.get("module_id"))
-        if module is None and folder is not None:
-            told = self._root.number(f"{folder}/module_id")
-            module = told if told is not None and 0 <= told < 64 else None
+        if module is None:
+            module = self._number(f"{folder}/module_id", 64)
         total, in_use = hl_smi.size(row.get("memory.total")), hl_smi.size(row.get("memory.used"))
-        numa = self._root.number(f"{folder}/numa_node") if folder else None
         name, uuid = row.get("name"), row.get("uuid", "")
         has_uuid = re.fullmatch(r"[0-9A-Za-z]{1,16}-[0-9A-Za-z-]{1,120}", uuid) is not None
         heat, limit = hl_smi.amount(row.get("temperature.aip")), hl_smi.amount(row.get("power.max"))
@@ -178,26 +161,30 @@ class GaudiSource(MachineSource):
             module=module,
             memory_total=total,
             memory_used=in_use,
-            memory_free=None if total is None or in_use is None else max(0, total - in_use),
+            memory_free=left_of(total, in_use),
             memory_idle=idle_memory(name),
             unified=False,
             utilization=hl_smi.percent(row.get("utilization.aip")),
             temperature=None if heat is None or not -50 < heat < 300 else round(heat),
             power=hl_smi.amount(row.get("power.draw")),
             power_limit=limit or None,
-            numa_node=numa if numa is not None and numa >= 0 else None,
+            numa_node=self._number(f"{folder}/numa_node", 1024),
             fault=self._fault(folder),
         )
 
-    def _accel(self, folder: str | None) -> int | None:
-        names = self._root.names(f"{folder}/accel") if folder else []
+    def _number(self, path: str, most: int) -> int | None:
+        found = self._root.number(path)
+        return found if found is not None and 0 <= found < most else None
+
+    def _accel(self, folder: str) -> int | None:
+        names = self._root.names(f"{folder}/accel")
         numbers = sorted(n for name in names if (n := whole(name.removeprefix("accel"))) is not None)
         return numbers[0] if numbers and 0 <= numbers[0] < 1024 else None
 
-    def _fault(self, folder: str | None) -> Fault | None:
+    def _fault(self, folder: str) -> Fault | None:
         """Why the driver says that it does not work (sysfs-driver-habanalabs, "status")."""
-        status = (self._root.text(f"{folder}/status", 64) if folder else None) or ""
-        if not status or status.lower() == _WORKS:
+        status = self._root.text(f"{folder}/status", 64) or _WORKS
+        if status.lower() == _WORKS:
             return None
         needs = "reset" in status.lower() or "malfunction" in status.lower()
         return Fault("reset" if needs else "error", status[:64])

@@ -53,11 +53,6 @@ class IntelCard(GpuFiles):
         self.tiles = self._tiles()
 
     @property
-    def integrated(self) -> bool:
-        """Whether it is a part of a processor: those are at 00:02.0, where no slot is."""
-        return (self.card.function or "").endswith(":00:02.0")
-
-    @property
     def is_max(self) -> bool:
         """Whether it is a Data Center GPU Max, whose tiles are devices unless a program asks otherwise."""
         return self.card.device_id in MAX

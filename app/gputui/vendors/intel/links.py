@@ -20,9 +20,9 @@ class End:
     card: int
 
 
-def matrices(ends: Sequence[End], wires: Wires | None, one_numa_node: bool) -> tuple[LinkMatrix, LinkMatrix]:
-    """Links and PCIe classes of every pair of devices. Xe links are between tiles: of two cards the
-    strongest word of their tiles is what joins them."""
+def matrices(ends: Sequence[End], wires: Wires | None, one_numa_node: bool) -> dict[str, LinkMatrix]:
+    """Links and PCIe classes of every pair of devices, by fields of `Snapshot`. Xe links are between tiles:
+    of two cards the strongest word of their tiles is what joins them."""
     rows = {label: place for place, label in enumerate(wires.labels)} if wires else {}
 
     def told(one: End, other: End) -> str | None:
@@ -48,14 +48,14 @@ def matrices(ends: Sequence[End], wires: Wires | None, one_numa_node: bool) -> t
         word = told(one, other)
         if direct_links(word):
             return word
-        # (Tiles of one card are joined inside of it, whoever tells.)
+        # (Tiles of one card are joined inside it, whatever xpu-smi tells.)
         return TILES if one.card == other.card else pcie(one, other) or word
 
     count = len(ends)
-    return (
-        each_pair(count, lambda i, j: link(ends[i], ends[j])),
-        each_pair(count, lambda i, j: pcie(ends[i], ends[j])),
-    )
+    return {
+        "links": each_pair(count, lambda i, j: link(ends[i], ends[j])),
+        "pcie": each_pair(count, lambda i, j: pcie(ends[i], ends[j])),
+    }
 
 
 def _labels(end: End, wires: Wires) -> list[tuple[int, int | None]]:

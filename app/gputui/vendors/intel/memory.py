@@ -1,8 +1,8 @@
 """The memory of one GPU as its driver tells through its render node: xe and i915 have no file for it.
 
-DRM_IOCTL_XE_DEVICE_QUERY and DRM_IOCTL_I915_QUERY (Linux, include/uapi/drm/xe_drm.h and i915_drm.h). Who has
-not CAP_PERFMON is told that nothing is in use: xe says 0, and i915 that all is unallocated. No GPU is so
-empty, as the driver itself has memory there, and so that answer means "not known".
+DRM_IOCTL_XE_DEVICE_QUERY and DRM_IOCTL_I915_QUERY (Linux, include/uapi/drm/xe_drm.h and i915_drm.h). A
+process without CAP_PERFMON is told that nothing is in use: xe says 0, and i915 that all is unallocated. No
+GPU is so empty, as the driver itself has memory there: that answer means "not known".
 """
 
 from __future__ import annotations

@@ -16,20 +16,19 @@ from typing import TYPE_CHECKING, Any
 from gputui.inventory.device import Apart, Device
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Kind, Process
-from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
-from gputui.system.drm import SENSED, Card, cards, clients
+from gputui.system.drm import SENSED, Card, cards, clients, may_open
 from gputui.system.pci_tree import long_bus_id, numa_nodes
 from gputui.system.program import DEADLINE, Program
 from gputui.system.root import HERE, Root
 from gputui.vendors.intel import memory, names, xpu_smi
 from gputui.vendors.intel.card import IntelCard
-from gputui.vendors.machine_source import MachineSource
+from gputui.vendors.machine_source import MachineSource, left_of
 
 if TYPE_CHECKING:
-    from gputui.inventory.link import LinkMatrix
-    from gputui.inventory.topology import Locality
-    from gputui.sources.owned import Owners
+    from gputui.inventory.topology import Topology
+    from gputui.system.processes import ProcessTable
 
 HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
 
@@ -48,15 +47,19 @@ _SAMPLE = 0.05
 
 @dataclass
 class _Gpu:
-    """A card, with what was last read of it; `number` is xpu-smi's."""
+    """A card, with what was last read of it; `listed` as xpu-smi has it."""
 
     function: str | None
     card: IntelCard | None = None
-    number: int | None = None
+    listed: xpu_smi.Found | None = None
     tiles: int = 1
-    name: str | None = None
     total: int | None = None
     load: xpu_smi.Load | None = None
+
+    @property
+    def number(self) -> int | None:
+        """xpu-smi's."""
+        return self.listed.number if self.listed else None
 
 
 @dataclass
@@ -78,29 +81,20 @@ class IntelSource(MachineSource):
         ticks: Callable[[], float] = time.monotonic,
         environ: Mapping[str, str] | None = None,
         deadline: float = DEADLINE,
-        owners: Owners | None = None,
+        owners: ProcessTable | None = None,
     ) -> None:
         self._environ = os.environ if environ is None else environ
         super().__init__(root, clock, ticks, deadline, owners)
 
     def _forget(self) -> None:
+        super()._forget()
         self._smi = Program(self._root, "xpu-smi", self._deadline)
         self._units: list[_Unit] | None = None
         self._gpus: list[_Gpu] = []
-        self._listed = False
         self._by_table = False
-        self._of_smi: dict[int, xpu_smi.Found] = {}
-        self._named = False
-        self._load_at = float("-inf")
-        self._processes_at = float("-inf")
         self._by_smi: dict[int, dict[int, int | None]] | None = None
-        self._troubles: dict[str, str] = {}
-        self._host = Host()
-        self._matrices: tuple[LinkMatrix, LinkMatrix] = ((), ())
-        self._localities: tuple[Locality, ...] | None = None
 
     def open(self) -> None:
-        """Find the devices. Raises NoSourceError where there are none."""
         if self._units is not None:
             return
         found = [card for card in cards(self._root) if _is_ours(card)]
@@ -114,9 +108,8 @@ class IntelSource(MachineSource):
             gpu.tiles = max(gpu.tiles, gpu.card.tiles if gpu.card else 1)
         self._units = self._numbered()
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
-        self.open()
-        assert self._units is not None
+    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+        units = self._units or []
         if Want.NAMES in want or Want.SPEED in want:
             self._read_names()
         if want & (Want.LOAD | Want.VERDICT):
@@ -124,23 +117,10 @@ class IntelSource(MachineSource):
         if Want.SENSORS in want:
             self._read_sensors()
         # (A GPU that is not offered needs no list of processes for its verdict: many processors have one.)
-        offered = any(unit.device.apart is None for unit in self._units)
+        offered = any(unit.device.apart is None for unit in units)
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES) or (Want.VERDICT in want and offered):
             self._read_processes()
-        if want & (Want.LINKS | Want.TOPOLOGY):
-            self._read_links()
-        if Want.TOPOLOGY in want:
-            self._read_near()
-        links, pcie = self._matrices
-        return Snapshot(
-            self._host,
-            self._clock(),
-            self._owned(tuple(unit.device for unit in self._units), want, among),
-            links,
-            errors=tuple(dict.fromkeys(self._troubles.values())),
-            pcie=pcie,
-            topology=self._wiring(),
-        )
+        return tuple(unit.device for unit in units)
 
     # Which devices there are.
 
@@ -188,36 +168,23 @@ class IntelSource(MachineSource):
         return flat and gpu.tiles > 1
 
     def _may_open(self, gpu: _Gpu) -> bool:
-        """Whether Level Zero can open it. (It is not opened here: that would wake a sleeping card.)"""
         render = gpu.card.card.render if gpu.card else None
-        if render is None:
-            # (Recordings leave the folder that names the render node out.)
-            return not self._root.here
-        if not self._root.here:
-            return not self._root.has("/dev/dri") or self._root.has(f"/dev/dri/{render}")
-        return os.access(f"/dev/dri/{render}", os.R_OK | os.W_OK)
+        # (Recordings leave the folder that names the render node out.)
+        return not self._root.here if render is None else may_open(self._root, render)
 
     # What xpu-smi tells.
 
-    def _ask(self, what: str, *words: str) -> str | None:
-        """An answer of xpu-smi. Why there is none is a notice, of each kind of question one."""
-        if not self._smi.there:
-            return None
-        text = self._smi.ask(*words)
-        if self._smi.trouble is not None:
-            self._troubles[what] = self._smi.trouble
-        elif text is not None:
-            self._troubles.pop(what, None)
-        return text
-
     def _list(self) -> None:
         """The numbers that xpu-smi gives the cards, once."""
-        if self._listed:
+        if not self._is_due("list"):
             return
-        self._listed = True
-        text = self._ask("discovery", "discovery", "-j")
+        text = self._ask(self._smi, "discovery", "discovery", "-j")
         found = xpu_smi.devices(text)
-        rows = xpu_smi.overview(self._ask("discovery")) if found is None and not self._smi.silent else None
+        rows = (
+            xpu_smi.overview(self._ask(self._smi, "discovery"))
+            if found is None and not self._smi.silent
+            else None
+        )
         if rows is not None:
             # (Version 2 without a command prints all in one table.)
             self._by_table, found = True, tuple(row.found for row in rows)
@@ -233,48 +200,41 @@ class IntelSource(MachineSource):
                 self._gpus.append(gpu)
             if gpu is None:
                 continue
-            gpu.number, gpu.name = each.number, each.name
-            self._of_smi[each.number] = each
+            gpu.listed = each
             gpu.total = totals.get(each.number)
             if self._by_table:
                 continue
-            facts = xpu_smi.properties(self._ask("discovery -d", "discovery", "-d", str(each.number), "-j"))
+            facts = xpu_smi.properties(
+                self._ask(self._smi, "discovery -d", "discovery", "-d", str(each.number), "-j")
+            )
             gpu.total = xpu_smi.memory_total(facts)
             if gpu.card is None:
                 gpu.tiles = xpu_smi.tiles(facts) or gpu.tiles
 
     def _smi_loads(self, gpu: _Gpu) -> xpu_smi.Load | None:
         """What xpu-smi tells of a card's load, asked of all cards at once and kept for a while."""
-        if not self._smi.there:
-            return None
-        now = self._ticks()
-        if now - self._load_at >= _FRESH:
-            self._load_at = now
+        if self._smi.there and self._is_due("load", _FRESH):
             self._list()
-            rows = xpu_smi.overview(self._ask("stats")) if self._by_table else None
+            rows = xpu_smi.overview(self._ask(self._smi, "stats")) if self._by_table else None
             in_table = {row.found.number: row.load for row in rows or ()}
             for each in self._gpus:
                 each.load = in_table.get(each.number) if each.number is not None else None
                 if each.number is not None and not self._by_table:
-                    text = self._ask("stats", "stats", "-d", str(each.number), "-j")
+                    text = self._ask(self._smi, "stats", "stats", "-d", str(each.number), "-j")
                     each.load = xpu_smi.load(text, each.total) if text is not None else None
         return gpu.load
 
     # What changes.
 
     def _read_names(self) -> None:
-        if self._named:
+        if not self._is_due("names"):
             return
-        self._named = True
         self._list()
         for unit in self._units or ():
-            gpu, pci_id = unit.gpu, unit.device.pci_id
-            of_smi = self._of_smi.get(gpu.number) if gpu.number is not None else None
-            pci_id = pci_id or (of_smi.pci_id if of_smi else None)
-            name = gpu.name or names.name(self._root, pci_id)
-            unit.device = replace(
-                unit.device, name=name, pci_id=pci_id, uuid=(of_smi.uuid or "") if of_smi else ""
-            )
+            listed = unit.gpu.listed or xpu_smi.Found()
+            pci_id = unit.device.pci_id or listed.pci_id
+            name = listed.name or names.name(self._root, pci_id)
+            unit.device = replace(unit.device, name=name, pci_id=pci_id, uuid=listed.uuid or "")
         self._host = Host(self._host_name(), self._driver(), None)
 
     def _driver(self) -> str | None:
@@ -284,29 +244,26 @@ class IntelSource(MachineSource):
 
     def _read_load(self, alone: bool) -> None:
         units = self._units or []
-        now = self._ticks()
-        loads = {id(unit): self._utilization(unit, now) for unit in units}
-        if alone and self._root.here and any(loads[id(u)] is None for u in units if u.device.apart is None):
+        loads = [self._utilization(unit) for unit in units]
+        offered = [load for unit, load in zip(units, loads, strict=True) if unit.device.apart is None]
+        if alone and self._root.here and None in offered:
             # A counter is a rate from its second reading on.
             time.sleep(_SAMPLE)
-            loads = {id(unit): self._utilization(unit, self._ticks()) for unit in units}
-        for unit in units:
+            loads = [self._utilization(unit) for unit in units]
+        for unit, load in zip(units, loads, strict=True):
             total, used = self._memory(unit)
-            load = loads[id(unit)]
-            ours = unit.device.apart is None
-            if load is None and ours and (of_smi := self._smi_loads(unit.gpu)) is not None:
-                part = of_smi if unit.tile is None else of_smi.tiles.get(unit.tile, of_smi)
-                load = part.utilization
-            free = None if total is None or used is None or unit.device.unified else max(0, total - used)
+            if load is None and unit.device.apart is None and (of_smi := self._smi_loads(unit.gpu)):
+                load = (of_smi.of(unit.tile) or of_smi).utilization
+            free = None if unit.device.unified else left_of(total, used)
             unit.device = replace(
                 unit.device, memory_total=total, memory_used=used, memory_free=free, utilization=load
             )
 
-    def _utilization(self, unit: _Unit, now: float) -> int | None:
+    def _utilization(self, unit: _Unit) -> int | None:
         if unit.gpu.card is None:
             return None
         tiles = range(unit.gpu.tiles) if unit.tile is None else (unit.tile,)
-        found = [unit.gpu.card.utilization(tile, now) for tile in tiles]
+        found = [unit.gpu.card.utilization(tile, self._ticks()) for tile in tiles]
         known = [load for load in found if load is not None]
         return max(known) if len(known) == len(found) else None
 
@@ -319,58 +276,49 @@ class IntelSource(MachineSource):
         sizes: tuple[memory.Sizes, ...] = ()
         if card is not None and self._root.here and card.card.render is not None:
             sizes = memory.ask(card.card.render, card.card.driver)
-        if unit.tile is not None and len(sizes) == gpu.tiles:
-            sizes = (sizes[unit.tile],)
-        elif unit.tile is not None:
-            sizes = ()
-        if sizes:
-            parts = [used for _, used in sizes]
-            total = sum(size for size, _ in sizes)
-            used = None if None in parts else sum(part or 0 for part in parts)
-            if used is not None:
-                return total, used
-        of_smi = self._smi_loads(gpu)
-        total_of_card = gpu.total
         if unit.tile is not None:
-            part = of_smi.tiles.get(unit.tile) if of_smi else None
-            told = part.memory_used if part else None
-            share = total_of_card // gpu.tiles if total_of_card else None
-            return (sizes[0][0] if sizes else share), told
-        told = of_smi.memory_used if of_smi else None
-        return (sum(size for size, _ in sizes) if sizes else total_of_card), told
+            sizes = (sizes[unit.tile],) if len(sizes) == gpu.tiles else ()
+        parts = [part for _, part in sizes]
+        used = None if None in parts or not parts else sum(part or 0 for part in parts)
+        total = sum(size for size, _ in sizes)
+        if used is None:
+            of_smi = self._smi_loads(gpu)
+            part = of_smi.of(unit.tile) if of_smi else None
+            used = part.memory_used if part else None
+        if not sizes and gpu.total:
+            total = gpu.total if unit.tile is None else gpu.total // gpu.tiles
+        return total or None, used
 
     def _read_sensors(self) -> None:
-        now = self._ticks()
-        of_card: dict[int, dict[str, Any]] = {}
+        of_card = {id(gpu): self._sensed(gpu) for gpu in self._gpus}
         for unit in self._units or ():
             gpu = unit.gpu
-            if id(gpu) not in of_card:
-                facts = gpu.card.readings(now) if gpu.card else {}
-                missing = [
-                    n for n in SENSED if facts.get(n) is None and (n != "power_limit" or self._by_table)
-                ]
-                awake = gpu.card is None or not gpu.card.asleep
-                load = self._smi_loads(gpu) if missing and awake and not _is_integrated(gpu) else None
-                if load is not None:
-                    told = (load.temperature, load.power, load.power_limit, load.clock)
-                    facts |= {n: fact for n, fact in zip(SENSED, told, strict=True) if n in missing}
-                of_card[id(gpu)] = facts
             facts = of_card[id(gpu)]
             if unit.tile is not None:
                 # (Sensors are the whole card's.)
                 facts = {"sm_clock": gpu.card.clock(unit.tile) if gpu.card else None}
             unit.device = replace(unit.device, **facts)
 
+    def _sensed(self, gpu: _Gpu) -> dict[str, Any]:
+        """What a card's sensors tell, and where they do not, xpu-smi."""
+        facts = gpu.card.readings(self._ticks()) if gpu.card else {}
+        missing = [n for n in SENSED if facts.get(n) is None and (n != "power_limit" or self._by_table)]
+        awake = gpu.card is None or not gpu.card.asleep
+        load = self._smi_loads(gpu) if missing and awake and not _is_integrated(gpu) else None
+        if load is not None:
+            told = (load.temperature, load.power, load.power_limit, load.clock)
+            facts |= {n: fact for n, fact in zip(SENSED, told, strict=True) if n in missing}
+        return facts
+
     def _read_processes(self) -> None:
         drawn = clients(self._root)
-        if self._smi.there and self._ticks() - self._processes_at >= _FRESH:
-            self._processes_at = self._ticks()
+        if self._smi.there and self._is_due("processes", _FRESH):
             self._list()
             if self._by_table:
-                table = self._ask("ps")
+                table = self._ask(self._smi, "ps")
                 self._by_smi = None if table is None else xpu_smi.overview_processes(table)
             else:
-                self._by_smi = xpu_smi.processes(self._ask("ps", "ps", "-j"))
+                self._by_smi = xpu_smi.processes(self._ask(self._smi, "ps", "ps", "-j"))
         for unit in self._units or ():
             found: dict[int, Process] = {}
             elsewhere: set[int] = set()
@@ -398,9 +346,7 @@ class IntelSource(MachineSource):
 
     # How they are wired.
 
-    def _read_links(self) -> None:
-        if self._matrices[0]:
-            return
+    def _read_links(self) -> dict[str, Any]:
         from gputui.vendors.intel.links import End, matrices
 
         self._list()
@@ -413,23 +359,14 @@ class IntelSource(MachineSource):
         several = sum(unit.device.apart is None for unit in self._units or ()) > 1
         wires = None
         if several and any(end.number is not None for end in ends):
-            wires = xpu_smi.wires(self._ask("topology", "topology", "-m"))
+            wires = xpu_smi.wires(self._ask(self._smi, "topology", "topology", "-m"))
         one = numa_nodes(self._root) == 1
-        self._matrices = matrices(ends, wires, one)
+        return matrices(ends, wires, one)
 
-    def _read_near(self) -> None:
-        if self._localities is not None:
-            return
-        self._localities = tuple(
-            self._near(unit.device.numa_node, unit.gpu.card) for unit in self._units or ()
-        )
-
-    def _wiring(self) -> Any:
-        if self._localities is None:
-            return None
+    def _read_topology(self) -> Topology:
         from gputui.inventory.topology import Topology
 
-        return Topology(self._localities)
+        return Topology(tuple(self._near(unit.device.numa_node, unit.gpu.card) for unit in self._units or ()))
 
 
 def _of_tile(memory: Mapping[str, int], tile: int) -> int | None:

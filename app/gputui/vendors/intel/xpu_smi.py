@@ -34,10 +34,10 @@ _NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,12})?")
 class Found:
     """A device of `discovery`: its number, name, PCI function ("0000:4d:00.0"), UUID as xpu-smi makes one."""
 
-    number: int
-    name: str | None
-    function: str | None
-    uuid: str | None
+    number: int | None = None
+    name: str | None = None
+    function: str | None = None
+    uuid: str | None = None
     pci_id: str | None = None
 
 
@@ -55,6 +55,10 @@ class Load:
     power_limit: float | None = None
     clock: int | None = None
     tiles: Mapping[int, Load] = field(default_factory=dict)
+
+    def of(self, tile: int | None) -> Load | None:
+        """That of a tile, where it is told; None: of the card."""
+        return self if tile is None else self.tiles.get(tile)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Asks the driver on a thread of its own: a GPU whose driver hangs holds up no other, and links hold up none.
 
-A call can hang in the kernel for ever (btop #1612, gpud #117), and nothing ends it. Who has waited long
-enough goes on without that GPU; the thread is left behind, and the GPU is read again when its call has come
+A call can hang in the kernel for ever (btop #1612, gpud #117), and nothing ends it. After a while the
+reading goes on without that GPU. The thread is left behind, and the GPU is read again when its call has come
 back.
 """
 

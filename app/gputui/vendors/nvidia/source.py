@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Device, one_model
-from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.link import LinkMatrix, PeerMatrix
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoHardwareError, NoSourceError, Want
@@ -83,7 +82,7 @@ class NvmlSource:
         """The same for links; none of them is read meanwhile."""
         self._order: tuple[str, ...] | None = None
         self._looked_at: frozenset[str] = frozenset()
-        self._uses: dict[int, HostUse] = {}
+        self._uses: Mapping[int, HostUse] = {}
         self._owned: dict[str, tuple[tuple[Process, ...], list[Owner]]] = {}
         """The processes of devices by key, with their owners, and these owners."""
 
@@ -150,28 +149,20 @@ class NvmlSource:
             self._for_each(list(self._gpus), lambda gpu: gpu.read_nodes())
         wiring = want & (Want.LINKS | Want.TOPOLOGY)
         keys = self._keys
-        if wiring or (self._wired.links and (keys != self._wired.keys or self._wiring_is_due())):
+        if wiring or (self._wired.parts and (keys != self._wired.keys or self._wiring_is_due())):
             # Instances have come or gone, or something could not be read: the box is asked again.
             self._read_wiring(wiring or self._wired.want, keys, among)
         for gpu in self._gpus:
             gpu.keep_processes(self._processes.lives if self._processes else lambda pid: False)
-        if self._wired.links and self._keys != self._wired.keys:
+        if self._wired.parts and self._keys != self._wired.keys:
             # A GPU was lost over its links, and its instances are gone with it.
             self._read_wiring(self._wired.want, self._keys, among)
         if Want.OWNERS in want or self._processes is not None:
             self._find_owners(want)
         devices = tuple(device for gpu in self._gpus for device in gpu.devices)
-        devices = self._with_activity(devices, want, detailed)
-        wired = self._wired
-        return Snapshot(
-            self._host,
-            self._clock(),
-            devices,
-            wired.links,
-            pcie=wired.pcie,
-            peers=wired.peers,
-            topology=wired.topology,
-        )
+        if Want.DETAILS in want or self._looked_at:
+            devices = self._with_activity(devices, want, detailed)
+        return Snapshot(self._host, self._clock(), devices, **self._wired.parts)
 
     @property
     def _keys(self) -> tuple[str, ...]:
@@ -336,33 +327,16 @@ class NvmlSource:
     ) -> tuple[Device, ...]:
         """The devices with what their processes do, here and on the host, where somebody looks; else as it
         was at the last look."""
+        from gputui.sources.owned import host_uses, with_uses
+
         if Want.DETAILS in want:
             of_processes = Want.TABLE not in want
             self._looked_at = frozenset(
                 d.key for d in devices if of_processes and (among is None or d.key in among)
             )
-            table = self._process_table()
-            pids = {p.pid for d in devices if d.key in self._looked_at for p in d.processes or ()}
-            self._uses = table.uses(pids)
-        if not self._looked_at:
-            return devices
+            self._uses = host_uses(devices, self._looked_at, self._process_table())
         activities = {gpu.device.key: gpu.activity for gpu in self._gpus}
-
-        def active(process: Process, activity: Mapping[int, int] | None) -> Process:
-            use = self._uses.get(process.pid)
-            return replace(
-                process,
-                sm=None if activity is None else activity.get(process.pid, 0),
-                host_cpu=use.cpu if use else None,
-                host_memory=use.memory if use else None,
-            )
-
-        return tuple(
-            replace(d, processes=tuple(active(p, activities.get(d.key)) for p in d.processes))
-            if d.processes and d.key in self._looked_at
-            else d
-            for d in devices
-        )
+        return with_uses(devices, self._looked_at, self._uses, activities)
 
     def _process_table(self) -> ProcessTable:
         if self._processes is None:
@@ -421,27 +395,30 @@ class NvmlSource:
                 self._hanging_wiring = turn
         if self._hanging_wiring is None:
             self._wired = found[0]
-        elif self._wired.keys == keys and self._wired.links:
+        elif self._wired.keys == keys and self._wired.parts:
             # What was read before is still true.
             self._wired = replace(self._wired, want=want, missed=True)
         else:
-            nothing = wiring.unknown()
-            self._wired = _Wired(want, keys, nothing, nothing, nothing, missed=True, at=self._ticks())
+            nothing = dict.fromkeys(("links", "pcie", "peers"), wiring.unknown())
+            self._wired = _Wired(want, keys, nothing, missed=True, at=self._ticks())
         now = self._ticks()
         if self._wired.missed and now >= self._wire_again.until:
             self._wire_again = self._wire_again.longer(now, *_WIRE_AGAIN)
 
     def _wiring_of(self, wiring: Wiring, want: Want, keys: tuple[str, ...], rows: list[Gpu | None]) -> _Wired:
         before = sum(gpu.missed for gpu in self._gpus)
-        links = wiring.links()
         whole = Want.TOPOLOGY in want
-        peers = wiring.peers(links, every=whole)
-        topology = self._topology(wiring, rows) if whole else None
-        pcie = wiring.pcie()
+        links = wiring.links()
+        parts = {
+            "links": links,
+            "peers": wiring.peers(links, every=whole),
+            "topology": self._topology(wiring, rows) if whole else None,
+            "pcie": wiring.pcie(),
+        }
         # (A device that is lost has no links in the answer, and gets them when it is back.)
         unread = frozenset(gpu.device.key for gpu in self._gpus if gpu.device.fault)
         missed = sum(gpu.missed for gpu in self._gpus) > before
-        return _Wired(want, keys, links, pcie, peers, topology, missed, unread, self._ticks())
+        return _Wired(want, keys, parts, missed, unread, self._ticks())
 
     def _topology(self, wiring: Wiring, rows: list[Gpu | None]) -> Topology:
         # (Imported here: most calls want no topology.)
@@ -463,16 +440,14 @@ class NvmlSource:
 class _Wired:
     """The wiring as it was last read, and the keys of the devices that it is of.
 
+    parts   matrices and topology by their fields of `Snapshot`
     missed  whether an answer was refused;  unread: the devices that could not be asked
     at      when it was read (`ticks`)
     """
 
     want: Want
     keys: tuple[str, ...] = ()
-    links: LinkMatrix = ()
-    pcie: LinkMatrix = ()
-    peers: PeerMatrix = ()
-    topology: Topology | None = None
+    parts: Mapping[str, Any] = field(default_factory=dict)
     missed: bool = False
     unread: frozenset[str] = frozenset()
     at: float = 0.0

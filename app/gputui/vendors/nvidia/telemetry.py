@@ -108,7 +108,8 @@ class TelemetryReader:
         slow = self._slow_facts(now)
         energy = fields.get("energy")
         xid, xid_at = self._last_xid() or (None, None)
-        found: dict[str, Any] = self._gpm_facts()
+        self._gpm = self._gpm or _Gpm(nvml, handle, ask)
+        found: dict[str, Any] = self._gpm.read()
         # (Counters are exact; where the driver has none, its own averages will do.)
         found |= {name: rate for name, rate in self._rates(fields).items() if rate is not None}
         return Telemetry(
@@ -244,11 +245,6 @@ class TelemetryReader:
                 found[name] = more * unit / (now - at) if now > at and more >= 0 else None
             self._counted[name] = now, count
         return found
-
-    def _gpm_facts(self) -> dict[str, float]:
-        if self._gpm is None:
-            self._gpm = _Gpm(self._nvml, self._handle, self._ask)
-        return self._gpm.read()
 
     def _last_xid(self) -> tuple[int, float] | None:
         """The last error that the driver has reported since we began to listen, and when we heard of it."""

@@ -76,8 +76,8 @@ class Wiring:
         return self._asked + sum(gpu.progress for gpu in self._gpus if gpu)
 
     def leave(self) -> None:
-        """Nobody waits for the answers any more: whoever asks goes no further when his call comes back, and
-        leaves the GPUs alone, which another thread reads. For any thread."""
+        """Nobody waits for the answers any more: the thread that asks stops when its call comes back, and
+        leaves the GPUs to the thread that reads them now. For any thread."""
         self._left_behind = True
 
     def unknown(self) -> tuple[tuple[str | None, ...], ...]:
