@@ -21,12 +21,12 @@ import psutil
 from gputui.allocating.settings import ScreenSettings
 from gputui.checking.answer import Driver, Framework, Seen, SeenDevice
 from gputui.checking.report import Report, Variable
+from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.matrix_text import Printed, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality
 from gputui.jobs.experiments import store
 from gputui.jobs.experiments.record import Experiment, Row, Run
-from gputui.jobs.job import Job, JobDevice
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import write_finished, write_given
 from gputui.launching.launch import Launch
