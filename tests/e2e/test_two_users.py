@@ -1389,6 +1389,31 @@ def test_who_was_silent_does_not_jump_the_line_by_moving_his_lock(box: Box, user
     forger.kill()
 
 
+def test_nobody_jumps_the_line_by_a_clock_of_his_own(box: Box, users: Users) -> None:
+    """In a time namespace, which an ordinary user can make, everybody else's last word would be days ago."""
+
+    def work() -> int:
+        if ctypes.CDLL(None).unshare(0x80):
+            return _NOT_HERE
+        Path("/proc/self/timens_offsets").write_text("monotonic 900000 0\n")
+        # (A program that starts there has not looked before.)
+        queue._ahead.cache_clear()
+        inside = os.fork()
+        if inside == 0:
+            os.setgid(users.bob)
+            os.setuid(users.bob)
+            os._exit(main(("run", "-q", "-n", "1", "--", "true")))
+        return os.waitstatus_to_exitcode(os.waitpid(inside, 0)[1])
+
+    box.hold(0)
+    _in_line(box, users.ana, 1)
+    inside = box.fork(work)
+    status = inside.end()
+    if status == _NOT_HERE:
+        pytest.skip("this kernel has no time namespaces")
+    assert status == 4 and users.names[users.ana] in inside.err, inside.err
+
+
 def test_a_ticket_from_the_future_is_behind_all_others(box: Box, users: Users) -> None:
     """Who forges the time of his last word has said nothing."""
 

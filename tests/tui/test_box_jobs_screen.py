@@ -97,6 +97,17 @@ async def test_each_job_has_its_box_and_each_box_that_has_none_says_why() -> Non
         )
 
 
+async def test_a_device_of_another_box_is_none_of_ours_whatever_its_key() -> None:
+    async with session("idle", size=(130, 40)) as s:
+        assert s.main.app_state.snapshot is not None
+        key = s.main.app_state.snapshot.devices[0].key
+        theirs = replace(job("gpu1", "m6u5"), devices=(JobDevice(7, key, None),))
+        opened(s, BoxJobs("gpu1", (theirs,), since=OPENED))
+        await s.press()
+        assert "GPU 7" in rows(s)["gpu1:m6u5"]
+        assert not any("devices of" in line for line in texts(s))
+
+
 async def test_the_job_at_the_cursor_shows_what_it_is_and_the_end_of_its_log() -> None:
     async with session("idle", size=(80, 24)) as s:
         told = opened(s, *BOXES)

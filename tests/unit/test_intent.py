@@ -344,7 +344,7 @@ def test_a_script_that_takes_every_device_is_refused_unless_it_is_confined(scrip
         "CUDA_VISIBLE_DEVICES=$((LOCAL_RANK)) python t.py",
         "export CUDA_VISIBLE_DEVICES=$SLURM_LOCALID\npython t.py",
         "CUDA_VISIBLE_DEVICES=$(free-ones) python t.py",
-        "if probe; then export CUDA_VISIBLE_DEVICES=4; else export CUDA_VISIBLE_DEVICES=7; fi\npython t.py",
+        "if probe; then export CUDA_VISIBLE_DEVICES=4; else export CUDA_VISIBLE_DEVICES=7; fi\npython t",
         "if probe; then\nCUDA_VISIBLE_DEVICES=1 python t.py\nfi",
     ],
 )
@@ -379,3 +379,58 @@ def test_what_deepspeed_leaves_out_is_never_taken() -> None:
 def test_what_is_counted_from_the_visible_devices_takes_the_selected_ones() -> None:
     script = "N=$(echo $CUDA_VISIBLE_DEVICES | tr ',' '\\n' | wc -l)\ntorchrun --nproc-per-node $N t.py"
     assert intent_of("bash train.sh", {"train.sh": script}) == NO_INTENT
+
+
+GUARDED = (
+    'if [ -z "$CUDA_VISIBLE_DEVICES" ]; then export CUDA_VISIBLE_DEVICES=0; fi\npython t.py',
+    "export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0,1}\npython t.py",
+    "# CUDA_VISIBLE_DEVICES=0\npython t.py",
+    "CUDA_VISIBLE_DEVICES= python prepare.py\npython t.py",
+    "python t.py",
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [
+        ("\nCUDA_VISIBLE_DEVICES=$(free-ones) python t.py", 2),
+        (
+            "if probe; then export CUDA_VISIBLE_DEVICES=4; else export CUDA_VISIBLE_DEVICES=7; fi\npython t",
+            1,
+        ),
+        ("if probe; then\n  CUDA_VISIBLE_DEVICES=1 python t.py\nfi", 2),
+        *((script, None) for script in GUARDED),
+    ],
+)
+def test_a_list_of_a_shell_script_that_cannot_be_followed_is_a_doubt(script: str, line: int | None) -> None:
+    found = intent_of("bash train.sh", {"train.sh": script})
+    assert (found.doubt is not None) == (line is not None)
+    assert line is None or f"train.sh:{line} " in str(found.doubt)
+    assert found.confined().doubt is None
+
+
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [
+        ('import os\nos.environ["CUDA_VISIBLE_DEVICES"] = args.gpu', 2),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, ids))', 1),
+        ('if debug:\n    os.environ["CUDA_VISIBLE_DEVICES"] = "0"', 2),
+        ("os.environ.update(CUDA_VISIBLE_DEVICES=str(args.gpu))", 1),
+        ('del os.environ["CUDA_VISIBLE_DEVICES"]', 1),
+        ('os.environ.pop("CUDA_VISIBLE_DEVICES", None)', 1),
+        ('if "CUDA_VISIBLE_DEVICES" not in environ:\n    environ["CUDA_VISIBLE_DEVICES"] = "0"', None),
+        (
+            'if environ.get("CUDA_VISIBLE_DEVICES", "") == "":\n    environ["CUDA_VISIBLE_DEVICES"] = "0"',
+            None,
+        ),
+        ('os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")', None),
+        ('x = os.environ.get("CUDA_VISIBLE_DEVICES", "0")', None),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = os.getenv("CUDA_VISIBLE_DEVICES") or "0"', None),
+        ('# os.environ["CUDA_VISIBLE_DEVICES"] = gpu', None),
+        ('print(os.environ["CUDA_VISIBLE_DEVICES"])', None),
+    ],
+)
+def test_a_list_of_a_python_script_that_cannot_be_followed_is_a_doubt(script: str, line: int | None) -> None:
+    found = intent_of("python train.py", {"train.py": script})
+    assert (found.doubt is not None) == (line is not None)
+    assert line is None or f"train.py:{line} " in str(found.doubt)

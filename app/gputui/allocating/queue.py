@@ -23,6 +23,7 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,7 @@ class Ticket:
     def __init__(self, files: Sequence[tuple[Path, int]], devices: frozenset[str] | None, step: int) -> None:
         self._files, self._devices, self._step = [*files], devices, step
         self._place = self._drawn
-        self._said = time.monotonic()
+        self._said = _now()
         self._lost: set[tuple[int, str]] = set()
 
     @property
@@ -170,7 +171,7 @@ class Ticket:
         }
         # (The kernel's clock for files ticks every few milliseconds: the token has the order of one tick.)
         name = f"wait.{os.geteuid()}.{new_token()}.ticket"
-        now, data = int(time.monotonic()), json.dumps(about).encode()
+        now, data = int(_now()), json.dumps(about).encode()
         own, older = own_place(environ), older_folder(environ)
         _clear(own)
         files = [(own / name, create_locked(own, name, data, now, END - now))]
@@ -199,7 +200,7 @@ class Ticket:
 
     def beat(self) -> None:
         """Say that we can take devices, if that is not just said. Who was silent for too long is last now."""
-        now = time.monotonic()
+        now = _now()
         if not self._files or now - self._said < BEAT / 2:
             return
         for _, descriptor in self._files:
@@ -247,7 +248,20 @@ def is_waiting(waiter: Waiter) -> bool:
 
 def _is_silent(said: int) -> bool:
     """Whether it is too long ago that somebody has last said something. (What is still to come is forged.)"""
-    return not -1 <= time.monotonic() - said <= _SILENT + 1
+    return not -1 <= _now() - said <= _SILENT + 1
+
+
+def _now() -> float:
+    """Seconds by the machine's clock since its start, also where ours has another one."""
+    return time.monotonic() - _ahead()
+
+
+@lru_cache(1)
+def _ahead() -> int:
+    """Seconds by which the clock of our time namespace is ahead (time_namespaces(7))."""
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/self/timens_offsets").read_bytes().split()[1])
+    return 0
 
 
 def _alive(path: str) -> Waiter | None:

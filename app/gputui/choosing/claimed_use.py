@@ -73,15 +73,7 @@ def claimed_uses(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
 
 def differing(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
     """Those that run on devices which they have not claimed."""
-    if not any(claim.pids for claim in snapshot.claims):
-        return ()
-    jobs, seen = _jobs(snapshot), _seen(snapshot)
-    # (Few jobs do, and the screen asks of each box every second.)
-    outside = [
-        job for job in jobs if any(job.pids & pids for key, pids in seen.items() if key not in job.keys)
-    ]
-    uses = (_use(snapshot, job, jobs, seen) for job in outside)
-    return tuple(use for use in uses if use.differs)
+    return tuple(use for use in claimed_uses(snapshot) if use.differs)
 
 
 def _jobs(snapshot: Snapshot) -> list[_Job]:

@@ -177,13 +177,17 @@ def turn_columns(snapshot: Snapshot) -> tuple[Column[Turn], ...]:
     def mine(turn: Turn) -> str:
         return "strong" if turn.waiter.ours else ""
 
+    def command(waiter: Waiter) -> str:
+        text = printable(waiter.command or UNKNOWN)
+        return f"{text} ({SILENT})" if waiter.silent else text
+
     return (
         Column("PLACE", lambda turn: str(turn.place), lambda t: "dim" if t.ahead else "strong", right=True),
         Column("USER", lambda turn: person(turn.waiter.user, turn.waiter.ours), mine, most=_MOST_USER),
         Column("WANTS", lambda turn: wants(turn.waiter, snapshot), mine),
         Column("FOR", lambda turn: age(turn.waiter.since, snapshot.time), mine, right=True, least=6),
         Column("JOB", lambda turn: printable(turn.waiter.job or UNKNOWN), "dim", optional=True),
-        Column("COMMAND", lambda turn: printable(turn.waiter.command or UNKNOWN), "dim"),
+        Column("COMMAND", lambda turn: command(turn.waiter), "dim"),
     )
 
 

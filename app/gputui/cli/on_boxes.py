@@ -537,7 +537,16 @@ def _follow(boxes: Sequence[_Box], output: PrefixedOutput, how: Way, detach: boo
         threading.Thread(target=follow, args=(box,), daemon=True).start()
     left, first = [*boxes], DONE
     while left:
-        box, status = news.get()
+        try:
+            box, status = news.get()
+        except KeyboardInterrupt:
+            # (Each thread closes its own connection, which is for one thread.)
+            for box in left:
+                box.session.process.kill()
+            with contextlib.suppress(queue.Empty):
+                for _ in left:
+                    news.get(timeout=_LEAVES_WITHIN)
+            raise
         if isinstance(status, OSError):
             # (Nobody reads our output any more. The jobs go on, as they do without us.)
             raise status

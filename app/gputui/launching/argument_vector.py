@@ -9,7 +9,7 @@ known: each launcher, wrapper, shell and container engine in its own module.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
@@ -226,6 +226,12 @@ def likely_options(words: Sequence[str]) -> Iterator[Option]:
 def program_name(command: Sequence[str]) -> str:
     """The name of the program that a command starts: "/opt/venv/bin/torchrun" is "torchrun"."""
     return command[0].rsplit("/", 1)[-1] if command else ""
+
+
+def machines_of(hosts: Iterable[str], names: Collection[str]) -> int:
+    """How many machines take part where these are named, at least one; `names` are those of this one."""
+    found = set(hosts)
+    return len(found.difference(names)) + bool(found.intersection(names)) or 1
 
 
 def whole_number(text: str) -> int | None:

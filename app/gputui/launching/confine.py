@@ -27,6 +27,7 @@ from gputui.launching.confine_proof import is_proved, left_out, proved
 from gputui.launching.intent import Intent
 from gputui.launching.launch import Inside, Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.shell_script import read_shell
 from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap, wrappers
 from gputui.system.landlock import LandlockError, check
@@ -96,13 +97,13 @@ def confined(
     labels = ",".join(map(snapshot.label, launch.devices))
     sees = f"sees only GPU {labels} ({names})"
     changes = (*inside.changes, (CONFINED, "1"))
-    void = launch.own.warning if launch.own and not inside.own else None
+    void = (intent.doubt, launch.own.warning if launch.own and not inside.own else None)
     return replace(
         launch,
         inside=Inside(inside.argv, changes, others, sees),
         own=inside.own,
         refused=inside.refused,
-        warnings=tuple(warning for warning in launch.warnings if warning != void),
+        warnings=tuple(warning for warning in launch.warnings if warning not in void),
         remarks=(*launch.remarks, sees),
     )
 
@@ -160,26 +161,19 @@ _PROGRAMS: dict[str, str] = {
 }
 """Programs that do not work in a confined process, or whose command is not in it."""
 
-_BEGINS_COMMAND = (
-    r"(?:^|[;&|({\n`])[ \t]*"
-    r"(?:(?:exec|nohup|time|env|if|then|do|else|!|\w+=[^\s;&|(){}`]*)[ \t]+)*([\w./+-]+)"
-)
-"""The first words of the commands in a line of a shell, roughly: what is not found fails loudly inside."""
-
 
 def _program(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
     """What in the command does not work in a confined process, or is not in it."""
     command = unwrap(argv)[1]
-    words = [*(call.words[0] for call in wrappers(argv)), *command[:1]]
-    shell = shell_of(command)
-    if shell is not None:
-        words += re.findall(_BEGINS_COMMAND, shell.command or "")
-    for word in words:
+    for word in (*(call.words[0] for call in wrappers(argv)), *command[:1]):
         name = program_name((word,))
         why = _PROGRAMS.get(name) or (_SETUID if _takes_rights(word, environ) else None)
         if why is not None:
             return why.format(name)
-    return None
+    shell = shell_of(command)
+    # (Of `bash -c`; what is not found fails loudly inside.)
+    started = read_shell(shell.command, shell.arguments, environ)[0] if shell and shell.command else ()
+    return next(filter(None, (_program(each.words, environ) for each in started)), None)
 
 
 def _takes_rights(word: str, environ: Mapping[str, str]) -> bool:

@@ -99,6 +99,8 @@ class Intent:
     only_indices  the program that cannot read UUIDs in the vendor's variable, None where each one can
     trainer       whether a Python script that no launcher starts imports the Trainer of transformers
     warnings      what the user should know, however it is started
+    doubt         where it may set a list of devices that cannot be told, None where it does not; confined,
+                  it cannot use others
     relative      whether it is expected to be confined: devices that cannot be rewritten are then counted
                   among those that are claimed, from 0
     """
@@ -113,6 +115,7 @@ class Intent:
     only_indices: str | None = None
     trainer: bool = False
     warnings: tuple[str, ...] = ()
+    doubt: str | None = None
     leaves: str | None = None
     relative: bool = False
 
@@ -125,7 +128,7 @@ class Intent:
 
     def confined(self) -> Intent:
         """The same of a command that can open its own devices only."""
-        return replace(self, leaves=None)
+        return replace(self, doubt=None, leaves=None)
 
     def around(self, inner: Intent) -> Intent:
         """The intent of a command whose wrapper or variables say this, and what it starts says `inner`.

@@ -117,6 +117,21 @@ def started_program(command: Sequence[str]) -> Started:
     return Started(program_name(command), None, 1)
 
 
+def words_of_start(
+    command: Sequence[str], started: Started, starts: Sequence[str], modules: Sequence[str]
+) -> int:
+    """How many words at the beginning of a command say that it is one of these: programs ("vllm serve"), or
+    modules ("swift.cli.main sft"); 0 for another command. `started` is what it starts."""
+    # (`uvx vllm@0.11 serve` names a version.)
+    name = started.module or (started.name or "").partition("@")[0]
+    for begin in starts if started.module is None else modules:
+        program, *following = begin.split()
+        end = started.words + len(following)
+        if program == name and list(command[started.words : end]) == following:
+            return end
+    return 0
+
+
 def _is_program(script: str) -> bool:
     """Whether the script is a program of its own: `python /opt/venv/bin/torchrun`."""
     return not script.endswith(".py") and "/" in script

@@ -176,8 +176,6 @@ def _listed(variables: Mapping[str, str | None], context: CommandContext) -> Int
     if visibility is None or found is None:
         return NO_INTENT
     words, listed = found
-    return Intent(all_devices=words) if listed is None else _of_list(words, listed, visibility)
-
-
-def _of_list(words: str, listed: str, visibility: Visibility) -> Intent:
+    if listed is None:
+        return Intent(all_devices=words)
     return Intent(devices=NamedDevices(words, list_of(visibility, listed)))

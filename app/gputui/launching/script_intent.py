@@ -1,8 +1,8 @@
 """The intent of a script: what the commands that it starts say, each read like one that was typed.
 
 What a script says literally counts like an option of the line, and cannot be rewritten. What it says only
-perhaps, in a branch or a function, is a default. What cannot be told is not known: the kernel keeps a
-confined command to its devices (confine.py).
+perhaps, in a branch or a function, is a default. A list of devices that cannot be told is a doubt, with file
+and line, where the kernel does not keep the command to its devices (confine.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gputui.launching.intent import (
 from gputui.launching.launchers import recognised
 from gputui.launching.programs import program_of
 from gputui.launching.python_command import is_python
-from gputui.launching.python_script import read_python
+from gputui.launching.python_script import read_python, without_documentation
 from gputui.launching.shell_script import StartedCommand, read_shell
 from gputui.launching.started_script import StartedScript, launcher_words
 from gputui.launching.wrappers import unwrap
@@ -34,6 +34,20 @@ _NO_DEVICES = re.compile(r"-.*(port|addr|address|[-_]ip|host|endpoint|[-_]rank|r
 """Options of launchers that say where the processes meet and what they write, not what they run on."""
 
 _MOST_COMMANDS = 200
+
+_SHELL = (
+    r"(?:^|[;&|(\s])(?:NAME=|set(?:env)?[ \t]+(?:-\w+[ \t]+)*NAME[ \t]+)(\S*)",
+    r"(?:\[|\btest\b)[^;&|\n]{0,80}NAME",
+)
+"""Where a script sets the list called NAME, and to what; and where it tests the list, which it then sets only
+where it inherits none (a launch sets one)."""
+_SHELL_COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
+_PYTHON = (
+    r"""(?:putenv\(\s*['"]NAME['"]\s*,|environ\[\s*['"]NAME['"]\s*\]\s*=(?!=)"""
+    r"""|environ\.update\([^\n]{0,80}?\bNAME['"]?\s*[:=])([^\n]*)"""
+    r"""|(?:del\s+(?:os\.)?environ\[|environ\.pop\(|unsetenv\()\s*['"]NAME""",
+    r"\bnot\b[^\n]{0,60}NAME|NAME[^\n]{0,20}?(?:==|\bis\b|\bnot\b)",
+)
 
 ReadCommand = Callable[[Sequence[str], CommandContext], Intent]
 """Reads the intent of a command that a script starts."""
@@ -59,9 +73,30 @@ def shell_intent(script: StartedScript, context: CommandContext, read: ReadComma
     if cpu_only and all(cpu_only):
         return Intent(devices=cpu_only[0])
     # One command on the CPU does not make the whole script CPU only.
-    return beside_each_other(
+    intent = beside_each_other(
         replace(each, devices=None) if each.devices and not each.devices.listed else each for each in intents
     )
+    return _with_doubt(intent, script.name, _SHELL_COMMENT.sub("", script.text), lists, *_SHELL)
+
+
+def _with_doubt(
+    intent: Intent, script: str, text: str, lists: Sequence[str], sets: str, tests: str
+) -> Intent:
+    """The intent of a script, with the place where it may set a list that its reader did not follow.
+
+    An empty list, and one made of the inherited one, lead to no other devices.
+    """
+    if intent.devices is not None or intent.leaves is not None:
+        return intent
+    for name in lists:
+        if name not in text or re.search(tests.replace("NAME", name), text):
+            continue
+        for match in re.finditer(sets.replace("NAME", name), text, re.MULTILINE):
+            value = "removed" if match[1] is None else match[1].strip(" \t'\")}")
+            if value not in ("", "-1") and name not in value and "environ" not in value:
+                place = f"{script}:{text.count(chr(10), 0, match.end()) + 1}"
+                return replace(intent, doubt=f"{place} may set {name} to other devices ({value[:60]})")
+    return intent
 
 
 def _unlike(commands: Sequence[StartedCommand], lists: Sequence[str]) -> Iterator[StartedCommand]:
@@ -146,7 +181,9 @@ def python_intent(script: StartedScript, context: CommandContext) -> Intent:
             needs = DeviceCount(f"{most.written} ({script.name}:{most.line})", most.needs, firm=False)
     if not script.whole:
         not_read(script.name, "it has NUL bytes, or more than 128 KiB")
-    return Intent(devices=devices, needs=needs, trainer=trainer)
+    intent = Intent(devices=devices, needs=needs, trainer=trainer)
+    lists = [vendor.visibility.variable for vendor in context.vendors if vendor.visibility.variable]
+    return _with_doubt(intent, script.name, without_documentation(script.text), lists, *_PYTHON)
 
 
 def _may_use_devices(words: Sequence[str]) -> bool:

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import re
 
-from gputui.launching.argument_vector import Arguments, option_table, program_name, read_options
+from gputui.launching.argument_vector import Arguments, program_name, read_options
 from gputui.launching.container_command import gives_devices, read_container
 from gputui.launching.launch import Launch
 from gputui.launching.launchers.mpirun import COUNTS, Mpirun, parts
+from gputui.launching.programs.clusters import SRUN
 from gputui.launching.wrappers import unwrap
 
 CORES = "OMP_NUM_THREADS"
-SRUN = option_table(
-    flags="contiguous disable-status|X exact exclusive external help|h hold|H immediate|I interactive"
-    " kill-on-bad-exit|K label|l multi-prog nice no-allocate|Z no-kill|k overcommit|O overlap oversubscribe|s"
-    " preserve-env|E propagate pty quiet|Q quit-on-interrupt reboot resv-ports spread-job unbuffered|u usage"
-    " use-min-nodes verbose|v version|V bcast compress",
-    valued="ntasks|n ntasks-per-node",
-    unlisted="value",
-)
-"""srun's manual of Slurm 22.05; a value that may be left out is given with "=" only."""
 
 
 def no_job(launch: Launch) -> str | None:
@@ -36,6 +28,13 @@ def names_devices(launch: Launch, scheduler: str) -> str | None:
     if container is not None and any(gives_devices(each, launch.vendor) for each in container.options):
         return f"the {container.engine} command names devices of this machine, and {scheduler} selects others"
     return None
+
+
+def devices_option(launch: Launch, kind: str = "") -> str:
+    """The option that asks for the launch's devices on each machine; `kind` as the site calls their type."""
+    gres, count = launch.vendor.gres, len(launch.devices)
+    of_type = f"{kind}:{count}" if kind else str(count)
+    return f"gpus-per-node={of_type}" if gres == "gpu" else f"gres={gres}:{of_type}"
 
 
 def job_name(launch: Launch) -> str:

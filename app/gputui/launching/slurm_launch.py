@@ -17,7 +17,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.exports.form import other_changes
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import posix
-from gputui.launching.slurm_job import cores_of, job_name, no_job, tasks_of
+from gputui.launching.slurm_job import cores_of, devices_option, job_name, no_job, tasks_of
 
 _NAME = "--job-name="
 
@@ -59,7 +59,7 @@ def through_slurm(launch: Launch, request: SlurmRequest) -> Launch:
         *([f"--nodelist={request.node}"] if request.node else []),
         "--nodes=1",
         f"--ntasks={own or request.processes}",
-        _devices(launch, request.type),
+        f"--{devices_option(launch, request.type)}",
     ]
     cores = cores_of(launch)
     of_a_task = [f"--cpus-per-task={cores}"] if cores else []
@@ -117,14 +117,6 @@ def _check(launch: Launch, request: SlurmRequest) -> None:
         )
     if _reordered(request):
         raise SlurmError(f"{launch.argv[0]} starts the tasks itself: the order inside is its own")
-
-
-def _devices(launch: Launch, kind: str) -> str:
-    of_type = f"{kind}:" if kind else ""
-    gres, count = launch.vendor.gres, len(launch.devices)
-    if gres == "gpu":
-        return f"--gpus-per-node={of_type}{count}"
-    return f"--gres={gres}:{of_type}{count}"
 
 
 def _reordered(request: SlurmRequest) -> bool:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.others_files import NotReadError, go_on, not_read, one_reading
-from gputui.launching.argument_vector import program_name, whole_number
+from gputui.launching.argument_vector import likely_options, program_name, whole_number
 from gputui.launching.container_command import read_container
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.intent import CommandContext
@@ -397,15 +397,11 @@ class _Said:
 def _options_in(words: Sequence[str]) -> dict[str, str]:
     """The options and keys among the words: `--a v`, `--a=v`, `a=v`, `x.a=v`. One without a value has "", and
     `--no-a` makes "a" false. The last one counts."""
-    found: dict[str, str] = {}
-    for word, following in zip_longest(words, words[1:], fillvalue="-"):
-        spelling, equals, value = word.partition("=")
-        name = spelling.lstrip("-+").replace("_", "-")
-        if word.startswith("-") and not equals:
-            value = "" if following.startswith("-") else following
-            found[name.removeprefix("no-")] = value if not name.startswith("no-") else "false"
-        if word.startswith("-") or equals:
-            found[name] = value
-            # (Hydra's keys are dotted.)
-            found[name.rpartition(".")[2]] = value
-    return found
+    found = {option.name.replace("_", "-"): option.value for option in likely_options(words)}
+    for word in words:
+        key, equals, value = word.lstrip("+").partition("=")
+        if equals and not word.startswith("-"):
+            found[key.replace("_", "-")] = value
+    off = {name.removeprefix("no-"): "false" for name in found if name.startswith("no-")}
+    # (Hydra's keys are dotted.)
+    return {name.rpartition(".")[2]: value for name, value in found.items()} | found | off

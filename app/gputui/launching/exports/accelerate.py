@@ -22,6 +22,7 @@ from gputui.launching.exports.form import (
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.accelerate import OPTIONS, Accelerate
+from gputui.launching.launchers.accelerate_config import Config
 from gputui.launching.launchers.entrypoint import Entrypoint
 from gputui.launching.wrappers import unwrap
 from gputui.planning.files import cluster_config
@@ -111,24 +112,24 @@ def _changes(launch: Launch) -> tuple[tuple[str, str | None], ...]:
 
 def _config(given: Arguments, launch: Launch) -> tuple[dict[str, object], list[str]]:
     """The configuration, and the options that stay on the line."""
-    theirs = launch.settings or {}
+    theirs = Config("", launch.settings or {})
     if "config-file" in given and launch.settings is None:
         raise ExportError(f"the configuration of the command cannot be read: {given.get('config-file')}")
     if "tpu" in given:
         raise ExportError("--tpu is not for these devices")
-    count = given.number("num-processes") or _number(theirs, "num_processes") or max(1, len(launch.devices))
-    kind = _kind(given, launch, count)
-    machines = given.number("num-machines") or _number(theirs, "num_machines") or 1
+    count = given.number("num-processes") or theirs.number("num_processes") or max(1, len(launch.devices))
+    kind = _kind(given, launch, theirs.kind, count)
+    machines = given.number("num-machines") or theirs.machines
     cpu = not launch.devices or "cpu" in given
     config: dict[str, object] = cluster_config(kind, count, machines, cpu)
     left: list[str] = []
     parts: dict[str, dict[str, object]] = {
-        key: dict(value) for key, value in theirs.items() if isinstance(value, Mapping)
+        key: dict(value) for key, value in theirs.values.items() if isinstance(value, Mapping)
     }
     usual = {"machine_rank", "mixed_precision"}
     config.update(
         (key, value)
-        for key, value in theirs.items()
+        for key, value in theirs.values.items()
         if key not in parts and (key in usual or key not in config)
     )
     for option in given.options:
@@ -146,27 +147,20 @@ def _config(given: Arguments, launch: Launch) -> tuple[dict[str, object], list[s
     return {**config, **parts}, left
 
 
-def _kind(given: Arguments, launch: Launch, count: int) -> str:
+def _kind(given: Arguments, launch: Launch, theirs: str, count: int) -> str:
     if not launch.devices or "cpu" in given:
         return "MULTI_CPU" if count > 1 else "NO"
     named = next((kind for name, kind in _KINDS.items() if name in given), None)
-    if named is None and launch.settings is not None:
-        theirs = launch.settings.get("distributed_type")
-        named = theirs if isinstance(theirs, str) and theirs != "NO" else None
-    elif named is None and launch.launcher == "accelerate" and count > 1:
+    if named is None and launch.settings is None and launch.launcher == "accelerate" and count > 1:
         # Without a kind on the line, the launcher has seen one in a configuration that cannot be read.
         raise ExportError(
             "your own accelerate configuration says which kind of run this is, and cannot be read; name it in"
             " the command (--use_fsdp, --use_deepspeed, --multi_gpu)"
         )
-    if named in (None, "MULTI_GPU"):
+    named = named or theirs
+    if named in ("NO", "MULTI_GPU"):
         return "MULTI_GPU" if count > 1 else "NO"
-    return named or "NO"
-
-
-def _number(values: Mapping[str, object], key: str) -> int | None:
-    value = values.get(key)
-    return value if type(value) is int and value > 0 else None
+    return named
 
 
 def section_of(name: str) -> str | None:

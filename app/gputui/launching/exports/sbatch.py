@@ -24,10 +24,10 @@ from gputui.launching.exports.form import (
 from gputui.launching.launch import Launch
 from gputui.launching.launchers.mpirun import parts
 from gputui.launching.launchers.torchrun import RENDEZVOUS, Torchrun
+from gputui.launching.programs.clusters import SRUN
 from gputui.launching.quoting import quote
-from gputui.launching.slurm_job import CORES, SRUN, cores_of, job_name, no_job, tasks_of
+from gputui.launching.slurm_job import CORES, cores_of, devices_option, job_name, no_job, tasks_of
 from gputui.launching.wrappers import unwrap
-from gputui.vendors.visibility import Changes
 
 _PORT = 29500
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@,+=-]+")
@@ -81,14 +81,12 @@ def sbatch_notes(launch: Launch) -> tuple[str, ...]:
 
 
 def _header(launch: Launch, options: ExportOptions) -> list[str]:
-    count, gres = len(launch.devices), launch.vendor.gres
     cores = cores_of(launch)
     asked = {
         "job-name": _name(launch, options),
         "nodes": str(options.nodes),
         "ntasks-per-node": str(tasks_of(launch) or 1),
-        "gpus-per-node": str(count) if count and gres == "gpu" else None,
-        "gres": f"{gres}:{count}" if count and gres != "gpu" else None,
+        **dict([devices_option(launch).split("=")] if launch.devices else []),
         "cpus-per-task": str(cores) if cores else None,
         "output": "%x-%j.out",
         "chdir": launch.directory if launch.directory and _PLAIN.fullmatch(launch.directory) else None,
@@ -108,7 +106,8 @@ def _started(words: list[str], launch: Launch) -> str:
     """The line that starts the words, which are quoted already: through srun, unless they start Slurm's tasks
     themselves."""
     own = tasks_of(launch) is not None
-    hidden = [] if launch.devices else [f"{name}={value}" for name, value in _hiding(launch)]
+    hiding = () if launch.devices else launch.vendor.visibility.changes(())
+    hidden = [f"{name}={value}" for name, value in hiding]
     if hidden and own:
         words = [quote(word) for word in _hidden_within(launch, ("env", *hidden))]
     elif hidden:
@@ -116,11 +115,6 @@ def _started(words: list[str], launch: Launch) -> str:
     if ":" in launch.argv and not own:
         words = ["bash", "-c", quote("exec " + " ".join(words))]
     return " ".join(words if own else ["srun", *words])
-
-
-def _hiding(launch: Launch) -> Changes:
-    """What shows a program no device."""
-    return launch.vendor.visibility.changes(())
 
 
 def _hidden_within(launch: Launch, hiding: Sequence[str]) -> list[str]:

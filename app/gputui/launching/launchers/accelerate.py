@@ -28,9 +28,7 @@ from gputui.launching.launchers.base import (
     count_in,
 )
 from gputui.launching.launchers.torchrun import gives_one_each, overriding, several
-from gputui.launching.python_command import started_program
 
-_MODULE = "accelerate.commands.launch"
 OLDER = ("use-mps-device", "use-xpu", "ipex")
 """Flags of versions before 1.8."""
 
@@ -59,18 +57,8 @@ class Accelerate(ScriptLauncher):
     name = "accelerate"
     chooses_devices = True
     options = OPTIONS
-    starter = ("accelerate", "launch")
-    module = _MODULE
-
-    def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """`accelerate launch`, as one program or as a module; and what follows."""
-        started = started_program(command)
-        own = 0
-        if started.name == "accelerate-launch" or started.module == _MODULE:
-            own = started.words
-        elif started.name == "accelerate" or started.module == "accelerate.commands.accelerate_cli":
-            own = started.words + 1 if tuple(command[started.words :][:1]) == ("launch",) else 0
-        return tuple(command[:own]), tuple(command[own:])
+    starts = ("accelerate launch", "accelerate-launch")
+    modules = ("accelerate.commands.launch", "accelerate.commands.accelerate_cli launch")
 
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
         given = self.given(self.split(command)[1])
@@ -235,7 +223,7 @@ def _say_of_machines(
         return
     done.remark(f"{machines} machines as {config.path} says: this is the line of one of them")
     total = given.number("num-processes") or config.number("num_processes") or 0
-    if request.devices and total > 0 and total != request.count * machines:
+    if request.devices and total and total != request.count * machines:
         here = f"num_processes {total} on {machines} machines ({config.path})"
         done.warn(f"{here} does not give each of {devices_text(len(request.devices))} a process here")
 
@@ -279,11 +267,11 @@ def _intent_of_config(config: Config) -> Intent:
     if config.gpu_ids is not None:
         listed = ",".join(part.strip() for part in config.gpu_ids.split(","))
         devices = NamedDevices(f"gpu_ids {listed} in {config.path}", listed, firm=False)
-    sizes, processes = config.sizes, config.number("num_processes") or 0
+    sizes, processes = config.sizes, config.number("num_processes")
     if prod(sizes.values()) > 1:
         words = " ".join(f"{name} {size}" for name, size in sizes.items())
         count = DeviceCount(f"{words} in {config.path}", prod(sizes.values()), firm=False)
-    elif processes > 0:
+    elif processes:
         count = DeviceCount(f"num_processes {processes} in {config.path}", processes, firm=False)
     named = {name.replace("_", "-"): size for name, size in sizes.items()}
     return Intent(devices, _on_each(count, config.machines), _group(named))
@@ -394,7 +382,7 @@ def _say_of_config(
     unlike = [
         f"{key} {theirs}"
         for key, own in ours.items()
-        if (theirs := config.number(key) or 0) > 0 and theirs != own and key.replace("_", "-") not in given
+        if (theirs := config.number(key) or own) != own and key.replace("_", "-") not in given
     ]
     if config.gpu_ids is not None and "gpu-ids" not in given:
         unlike.insert(0, f"gpu_ids {config.gpu_ids}")

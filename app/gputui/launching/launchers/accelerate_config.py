@@ -36,14 +36,14 @@ class Config:
         return self.values.get("compute_environment") == "AMAZON_SAGEMAKER"
 
     def number(self, key: str) -> int | None:
-        """A whole number of the file."""
+        """A whole number of the file from 1 on."""
         value = self.values.get(key)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return value if type(value) is int and value > 0 else None
 
     @property
     def machines(self) -> int:
         """`num_machines`."""
-        return max(1, self.number("num_machines") or 1)
+        return self.number("num_machines") or 1
 
     def section(self, name: str) -> Mapping[str, Any]:
         """A part of the file: `fsdp_config`; empty for none."""

@@ -16,7 +16,7 @@ from gputui.launching.intent import CommandContext, DeviceCount, Intent
 from gputui.launching.launch import OwnDevices
 from gputui.launching.launch_options import Meeting
 from gputui.launching.launchers.entrypoint import Entrypoint, of_launcher
-from gputui.launching.python_command import started_program
+from gputui.launching.python_command import started_program, words_of_start
 from gputui.vendors.registry import default_vendor
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Visibility
@@ -210,20 +210,21 @@ class ScriptLauncher(Launcher):
     """A launcher of Python scripts: its options, then a script, a module or another program.
 
     options    its options; among them "module" and "no-python", which say that no script follows
-    starter    the launcher by its own name
-    module     the same as a Python module: an interpreter that was named has the user's torch
+    starts     how its commands begin, the usual way first: "accelerate launch"
+    modules    the modules that `python -m` starts it as, the usual one first
     as_module  the option that says that a module follows;  as_program: that another program does
     """
 
     options: OptionTable
-    starter: tuple[str, ...]
-    module: str
+    starts: tuple[str, ...]
+    modules: tuple[str, ...]
     as_module: str = "--module"
     as_program: str = "--no_python"
 
-    @abstractmethod
     def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The words that start the launcher itself (none of another command), and the others."""
+        own = words_of_start(command, started_program(command), self.starts, self.modules)
+        return tuple(command[:own]), tuple(command[own:])
 
     def given(self, words: Sequence[str], starter: Sequence[str] = ()) -> Arguments:
         """The words behind the starter, read: the launcher's options, and the script with its own."""
@@ -248,7 +249,9 @@ class ScriptLauncher(Launcher):
         return (*starter, *given.option_words, *script)
 
     def start(self, entrypoint: Entrypoint) -> tuple[str, ...]:
-        starter = self.starter if entrypoint.python is None else entrypoint.by_module(self.module)
+        # (An interpreter that was named has the user's torch.)
+        named = entrypoint.python is not None
+        starter = entrypoint.by_module(self.modules[0]) if named else tuple(self.starts[0].split())
         if entrypoint.kind == "script":
             return (*starter, *entrypoint.words)
         kind = self.as_module if entrypoint.kind == "module" else self.as_program
@@ -258,7 +261,7 @@ class ScriptLauncher(Launcher):
         if started_program(command).module is not None:
             # What else the user gave the interpreter stays.
             return (python, *command[1:])
-        return (python, "-m", self.module, *self.split(command)[1])
+        return (python, "-m", self.modules[0], *self.split(command)[1])
 
 
 def count_in(given: Arguments, *names: str) -> DeviceCount | None:

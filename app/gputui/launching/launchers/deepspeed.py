@@ -27,7 +27,6 @@ from gputui.launching.launchers.base import Completed, LauncherRequest, ScriptLa
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.python_command import started_program
 
-_MODULE = "deepspeed.launcher.runner"
 _SECOND = "deepspeed.launcher.launch"
 OLDER = ("elastic-training",)
 """Flags of versions before 0.19."""
@@ -73,15 +72,8 @@ class Deepspeed(ScriptLauncher):
     name = "deepspeed"
     chooses_devices = True
     options = OPTIONS
-    starter = ("deepspeed",)
-    module = _MODULE
-
-    def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """`deepspeed`, or `python -m deepspeed.launcher.runner`; and what follows."""
-        started = started_program(command)
-        named = started.name in ("deepspeed", "deepspeed.pt", "ds")
-        own = started.words if named or started.module in (_MODULE, _SECOND) else 0
-        return tuple(command[:own]), tuple(command[own:])
+    starts = ("deepspeed", "deepspeed.pt", "ds")
+    modules = ("deepspeed.launcher.runner", _SECOND)
 
     def given(self, words: Sequence[str], starter: Sequence[str] = ()) -> Arguments:
         second = started_program(starter).module == _SECOND
@@ -172,11 +164,10 @@ class Deepspeed(ScriptLauncher):
         if left:
             done.remark(f"left out, as the second stage has no such options: {' '.join(left)}")
         kept = [word for option in given.named(_KEPT) for word in _long(option)]
-        added = [*_port(given, request, done), *_logs(given, request)]
-        start = (*self._python(request), "-m", _SECOND)
-        world = (f"--world_info={_world_info(request)}", "--master_addr=127.0.0.1")
+        start = (*self._python(request), "-m", _SECOND, f"--world_info={_world_info(request)}")
+        added = ("--master_addr=127.0.0.1", *_port(given, request, done), *_logs(given, request))
         done.names = bool(request.devices)
-        return done.as_argv((*start, *world, *added, *kept, *given.rest))
+        return done.as_argv((*start, *added, *kept, *given.rest))
 
     def _python(self, request: LauncherRequest) -> tuple[str, ...]:
         """The interpreter of the deepspeed that the command names, with its options."""
@@ -198,16 +189,16 @@ def _second_completed(
 ) -> Completed:
     """A command of the second stage itself, on the devices."""
     world = _world(given.get("world-info"))
-    typed = given.named(("world-info",))
+    typed = given.text("world-info")
     if world is not None and len(world) > 1:
-        text = f"{' '.join(write_options(typed))} says on which machines and devices deepspeed starts"
+        text = f"{typed} says on which machines and devices deepspeed starts"
         done.asks_for_others("--world_info", text)
         return done.as_argv((*starter, *given.words), "command")
     added = []
     ours = [str(entry) for entry in _entries(request)]
     if world is None or list(*world.values()) != ours:
         if typed:
-            done.rewritten(write_options(typed))
+            done.rewritten((typed,))
         given = given.without(("world-info",))
         added.append(f"--world_info={_world_info(request)}")
     added += [*_port(given, request, done), *_logs(given, request)]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.launching.python_command import particular_interpreter, read_python
+from gputui.launching.python_command import is_python, particular_interpreter, read_python
 
 Kind = Literal["script", "module", "program"]
 
@@ -69,6 +69,13 @@ def of_command(command: Sequence[str]) -> Entrypoint:
         if python.script is not None and not python.script.startswith("-"):
             return Entrypoint("script", (python.script, *python.arguments), name)
     return Entrypoint("program", tuple(command))
+
+
+def in_python(command: Sequence[str], python: str) -> tuple[str, ...]:
+    """A command without a launcher, started by that interpreter; as it is where it is not Python's."""
+    if is_python(command):
+        return (python, *command[1:])
+    return (python, *command) if command and command[0].endswith(".py") else tuple(command)
 
 
 def with_interpreter_beside(

@@ -14,6 +14,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import (
     Arguments,
     Option,
+    machines_of,
     option_table,
     program_name,
     read_options,
@@ -34,8 +35,7 @@ from gputui.launching.launchers.base import (
     contradiction,
     count_in,
 )
-from gputui.launching.launchers.entrypoint import Entrypoint, of_command
-from gputui.launching.python_command import is_python
+from gputui.launching.launchers.entrypoint import Entrypoint, in_python, of_command
 from gputui.vendors.visibility import Visibility
 
 _PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "orterun", "prterun")
@@ -105,12 +105,7 @@ class Mpirun(Launcher):
 
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
         given = _read(command)
-        inner = given.operands
-        if is_python(inner):
-            inner = (python, *inner[1:])
-        elif inner and inner[0].endswith(".py"):
-            inner = (python, *inner)
-        return (*command[:1], *given.option_words, *inner)
+        return (*command[:1], *given.option_words, *in_python(given.operands, python))
 
     def complete(self, request: LauncherRequest) -> Completed:
         command, devices = request.command, len(request.devices)
@@ -159,8 +154,7 @@ def _machines(given: Arguments, names: Collection[str]) -> int | None:
     """How many machines take part; None where only a file says so. `names` are those of this one."""
     if given.named(_HOST_FILES):
         return None
-    hosts = {host for host, _ in _hosts(given)}
-    return len(hosts.difference(names)) + bool(hosts.intersection(names)) or 1
+    return machines_of((host for host, _ in _hosts(given)), names)
 
 
 def _hosts(given: Arguments) -> list[tuple[str, int | None]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gputui.launching.intent import NO_INTENT, CommandContext, Intent
 from gputui.launching.launchers.accelerate import Accelerate
 from gputui.launching.launchers.base import Completed, Launcher, LauncherRequest
-from gputui.launching.launchers.entrypoint import Entrypoint, of_command
+from gputui.launching.launchers.entrypoint import Entrypoint, in_python, of_command
 from gputui.launching.launchers.torchrun import Torchrun
 from gputui.launching.programs import program_of
 from gputui.launching.programs.program import Program
@@ -42,9 +42,7 @@ class Python(Launcher):
         return entrypoint.by_python()
 
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
-        if is_python(command):
-            return (python, *command[1:])
-        return (python, *command) if command and command[0].endswith(".py") else tuple(command)
+        return in_python(command, python)
 
     def complete(self, request: LauncherRequest) -> Completed:
         command, done = request.command, Completed()

@@ -15,10 +15,8 @@ from gputui.launching.launchers.base import (
     contradiction,
     count_in,
 )
-from gputui.launching.python_command import started_program
 from gputui.launching.torchrun_options import TORCHRUN
 
-_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 OPTIONS = TORCHRUN
 
 PORT = 29400
@@ -40,16 +38,10 @@ class Torchrun(ScriptLauncher):
 
     name = "torchrun"
     options = OPTIONS
-    starter = ("torchrun",)
-    module = _MODULES[0]
+    starts = ("torchrun",)
+    modules = ("torch.distributed.run", "torch.distributed.launch")
     as_module = "-m"
     as_program = "--no-python"
-
-    def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """`torchrun`, or `python -m torch.distributed.run`; and what follows."""
-        started = started_program(command)
-        own = started.words if started.name == "torchrun" or started.module in _MODULES else 0
-        return tuple(command[:own]), tuple(command[own:])
 
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
         # `gpu` and `auto` count what they are given.

@@ -5,17 +5,19 @@ from __future__ import annotations
 from gputui.launching.argument_vector import option_table
 from gputui.launching.programs.program import Program, Size
 
-_SRUN = option_table(
-    flags="label|l verbose|v quiet|Q unbuffered|u pty multi-prog overlap overcommit|O oversubscribe|s hold|H"
-    " exclusive preserve-env|E no-allocate|Z disable-status|X kill-on-bad-exit|K contiguous use-min-nodes"
-    " reboot spread-job immediate|I interactive wait-all-nodes requeue no-requeue parsable test-only"
-    " exact whole no-kill|k no-shell help|h usage version|V",
+SRUN = option_table(
+    flags="contiguous disable-status|X exact exclusive external help|h hold|H immediate|I interactive"
+    " kill-on-bad-exit|K label|l multi-prog nice no-allocate|Z no-kill|k no-requeue no-shell overcommit|O"
+    " overlap oversubscribe|s parsable preserve-env|E propagate pty quiet|Q quit-on-interrupt reboot requeue"
+    " resv-ports spread-job test-only unbuffered|u usage use-min-nodes verbose|v version|V wait-all-nodes"
+    " whole bcast compress",
     valued="gpus|G nodes|N ntasks|n cpus-per-task|c partition|p account|A time|t job-name|J output|o error|e"
     " input|i chdir|D nodelist|w exclude|x dependency|d constraint|C licenses|L qos|q distribution|m"
-    " reservation mem gres gpus-per-node gpus-per-task gpus-per-socket gpu-bind ntasks-per-node export wrap",
+    " ntasks-per-node",
     unlisted="value",
 )
-"""srun(1) and sbatch(1) of Slurm 22.05: what stands before the command."""
+"""srun(1) and sbatch(1) of Slurm 22.05: what stands before the command. A value that may be left out is given
+with "=" only."""
 
 CLUSTERS = (
     Program(
@@ -37,7 +39,7 @@ CLUSTERS = (
     Program(
         name="Slurm",
         starts=("srun", "salloc"),
-        before=_SRUN,
+        before=SRUN,
         elsewhere="Slurm selects the devices of the job",
         warning="starts it on devices that Slurm selects: the selected ones do not count",
         elsewhere_by="gpus|G|gpus-per-node|gpus-per-task|gpus-per-socket|gres",
@@ -46,7 +48,7 @@ CLUSTERS = (
     Program(
         name="Slurm",
         starts=("sbatch",),
-        before=_SRUN,
+        before=SRUN,
         elsewhere="Slurm selects the devices of the job",
         source="sbatch(1), Slurm 22.05",
     ),

@@ -17,10 +17,17 @@ from gputui.choosing.grouping import MAX_DEVICES, Grouping
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.others_files import NotReadError, not_read
-from gputui.launching.argument_vector import Option, OptionTable, program_name, read_options, whole_number
+from gputui.launching.argument_vector import (
+    Option,
+    OptionTable,
+    machines_of,
+    program_name,
+    read_options,
+    whole_number,
+)
 from gputui.launching.configuration_text import read_values
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
-from gputui.launching.python_command import Started, is_python, started_program
+from gputui.launching.python_command import Started, is_python, started_program, words_of_start
 from gputui.vendors.vendor import Vendor
 
 Dimension = Literal["tp", "pp", "cp", "dp", "dp here", "dp inside", "machines", "processes"]
@@ -326,15 +333,7 @@ class Program:
         """
         if self.any_python:
             return started.words if is_python(command) or (started.name or "").endswith(".py") else 0
-        begins = self.starts if started.module is None else self.modules
-        # (`uvx vllm@0.11 serve` names a version.)
-        name = started.module or (started.name or "").partition("@")[0]
-        for begin in begins:
-            program, *following = begin.split()
-            end = started.words + len(following)
-            if program == name and list(command[started.words : end]) == following:
-                return end
-        return 0
+        return words_of_start(command, started, self.starts, self.modules)
 
     def _call(self, command: Sequence[str]) -> _Call:
         arguments = tuple(command[self.own(command, started_program(command)) :])
@@ -365,8 +364,8 @@ class _Call:
         named = [*self.options(self.program.hosts)] if self.program.hosts else []
         if any("file" in given.spelling for given in named):
             return 0
-        hosts = {host.partition(":")[0] for given in named for host in given.value.split(",")}
-        return max(1, len(hosts - _THIS_MACHINE) + bool(hosts & _THIS_MACHINE))
+        hosts = (host.partition(":")[0] for given in named for host in given.value.split(","))
+        return machines_of(hosts, ("localhost", "127.0.0.1"))
 
     def says_how_many(self) -> bool:
         """Whether any option for the number of devices, or for devices, is given, whatever its value."""
@@ -510,7 +509,6 @@ def _by_index(devices: Sequence[Device], vendor: Vendor) -> bool:
     return vendor.runtime == "CUDA" and not any(device.parent for device in devices)
 
 
-_THIS_MACHINE = {"localhost", "127.0.0.1"}
 _UUID = re.compile(r"[A-Z]+-[0-9A-Za-z/-]+")
 
 

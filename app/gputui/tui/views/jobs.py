@@ -147,7 +147,7 @@ def _end_of(job: Job, now: float) -> str:
 
 def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Line]:
     """What the job's devices do now, as far as they are this box's; those that it has not claimed last."""
-    if app_state.snapshot is None or not job.keys or job.over:
+    if app_state.snapshot is None or job.box is not None or not job.keys or job.over:
         return []
     outside = (key for use in _unclaimed_uses(app_state) if use.job == job.id for key in use.outside)
     found = [app_state.snapshot.by_key.get(key) for key in (*job.keys, *outside)]
