@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,10 @@ from typing import Any
 
 import textual.app
 import textual.pilot
+from rich.console import RenderableType
+from textual._compositor import Compositor
+from textual._context import active_app
+from textual.app import App
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
@@ -82,6 +87,32 @@ def _parsed_once(self: Stylesheet, *source: Any, **more: Any) -> list[RuleSet]:
 Stylesheet._parse_rules = _parsed_once  # type: ignore[method-assign]
 
 
+_render_update = Compositor.render_update
+_unpainted = weakref.WeakSet[Compositor]()
+
+
+def _painted_later(self: Compositor, *args: Any, **more: Any) -> RenderableType | None:
+    """An application without a terminal paints after every event and throws the picture away, which was two
+    fifths of what these tests took. `_paint` paints once what has changed since."""
+    if not active_app.get().is_headless:
+        return _render_update(self, *args, **more)
+    self._dirty_regions.clear()
+    _unpainted.add(self)
+    return None
+
+
+Compositor.render_update = _painted_later  # type: ignore[method-assign]
+
+
+def _paint(app: App[Any]) -> None:
+    """Paint the screen as a terminal would show it now, where it has changed."""
+    compositor = app.screen._compositor
+    if compositor in _unpainted:
+        _unpainted.discard(compositor)
+        with app._context():
+            _render_update(compositor, full=True, screen_stack=app._background_screens)
+
+
 class StillSource:
     """A source that shows what the test last put into `snapshot`, or raises it."""
 
@@ -146,7 +177,10 @@ class Session:
                 if not loop._ready:  # type: ignore[attr-defined]
                     break
                 await asyncio.sleep(0)
-            if not self.app.is_running or not self.app.screen._layout_required:
+            if not self.app.is_running:
+                return
+            if not self.app.screen._layout_required:
+                _paint(self.app)
                 return
 
     async def resize(self, width: int, height: int) -> None:

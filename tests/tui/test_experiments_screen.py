@@ -65,9 +65,9 @@ async def test_without_comparisons_it_says_how_to_make_one_and_no_key_does_harm(
 
 @pytest.mark.parametrize(("state", "so_far"), [("running", True), ("done", False), ("stopped", False)])
 def test_the_best_of_one_that_runs_is_the_best_so_far(state: str, so_far: bool) -> None:
-    (line,) = listed([compared(10.0, state=state)], None, 80, NOW)
+    _, line = listed([compared(10.0, state=state)], None, 130, NOW)
     text = "".join(text for text, _ in line)
-    assert "best" in text and ("so far" in text) == so_far
+    assert "X=0" in text and ("so far" in text) == so_far
 
 
 @pytest.mark.parametrize("size", [(80, 24), (130, 40)])
@@ -79,8 +79,8 @@ async def test_the_last_one_is_first_with_its_table_and_bars(
     async with session(environ=environ, size=size) as s:
         await s.press("D", "V")
         lines = texts(s)
-        assert [line.split()[0] for line in lines[1:3]] == ["▸", first.id] and second.id in lines[1]
-        assert "■ stopped" in lines[1] and "✓ done" in lines[2]
+        assert [line.split()[0] for line in lines[2:4]] == ["▸■", "✓"]
+        assert second.id in lines[2] and first.id in lines[3]
         await s.press("j")
         lines = texts(s)
         assert any("+100.0%" in line and "ok" in line for line in lines)
@@ -193,7 +193,7 @@ async def test_sweeps_are_beside_comparisons(desk: Desk, environ: dict[str, str]
     async with session(environ=environ) as s:
         await s.press("D", "V")
         lines = texts(s)
-        assert sweep.id in lines[1] and any("--seed 1" in line and "status 3" in line for line in lines)
+        assert sweep.id in lines[2] and any("--seed 1" in line and "status 3" in line for line in lines)
         await s.press("x", "x")
         (left,) = kept(desk.environ).records
         assert left.kind == "comparison"

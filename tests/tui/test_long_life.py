@@ -33,10 +33,10 @@ async def test_a_page_that_was_closed_leaves_nothing_behind(key: str) -> None:
     async with session() as s:
         # (An export needs something to export.)
         await s.press("4")
-        await _open_and_close(s, key, 2)
+        await _open_and_close(s, key, 1)
         painted = _alive(Strip)
-        await _open_and_close(s, key, 6)
-        # One page has some 25 to 100 painted lines, and six were opened. The event loop and the pilot still
+        await _open_and_close(s, key, 4)
+        # One page has some 25 to 100 painted lines, and four were opened. The event loop and the pilot still
         # hold the last ones, and a page leaves them only when its own tasks have ended.
         await s.until(lambda: _alive(Strip) < painted + 60 and _alive(Page) <= 4)
 

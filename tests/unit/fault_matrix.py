@@ -37,6 +37,9 @@ CODES: dict[str, int] = {
 }
 """nvmlReturn_t, nvml.h."""
 
+ONE_OF_A_KIND = (3, 15, 999)
+"""Not supported; lost, which "reset required" is like; and unknown, which the others are like."""
+
 _GONE = (15, 16)
 _NOT_SUPPORTED = 3
 
@@ -159,10 +162,10 @@ class Matrix:
             self.driver.error(refused, _NOT_SUPPORTED)
         self._wiring = wiring - others
 
-    def cells(self, without: Collection[str] = ()) -> Iterator[Cell]:
-        """The whole matrix of this box, without these functions."""
+    def cells(self, codes: Collection[int], without: Collection[str] = ()) -> Iterator[Cell]:
+        """The whole matrix of this box with these errors, without these functions."""
         for function, labels in sorted(self.functions.items()):
-            for code in CODES.values() if function not in without else ():
+            for code in codes if function not in without else ():
                 for from_start in (True, False):
                     yield Cell(function, code, None, from_start)
                     for label in sorted(_one_of_each(labels)):
@@ -290,13 +293,15 @@ def _one_of_each(labels: Collection[str]) -> set[str]:
     return found | set(sorted(instances)[:1])
 
 
-def try_all(driver: SimulatedNvml) -> tuple[int, int, list[str]]:
-    """How many functions and faults there are, and what is wrong."""
+def try_all(
+    driver: SimulatedNvml, codes: Collection[int] = tuple(CODES.values())
+) -> tuple[int, int, list[str]]:
+    """How many functions and faults there are, and what is wrong. `codes` are the errors that are tried."""
     tried: set[str] = set()
     count, wrong = 0, []
     for unreadable_links in (False, True):
         matrix = Matrix(driver, unreadable_links)
-        for cell in matrix.cells(without=frozenset(tried)):
+        for cell in matrix.cells(codes, without=frozenset(tried)):
             count += 1
             where = "all" if cell.label is None else cell.label
             when = "from the start" if cell.from_start else "while it runs"

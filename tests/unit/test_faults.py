@@ -23,7 +23,7 @@ from gputui.tui.app_state import AppState
 from gputui.vendors.box import BoxSource
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SHUTDOWN_WHILE_INSIDE, SimulatedNvml
-from unit.fault_matrix import CHANGED, FULL, PLAIN, WIRED, Ticks, try_all
+from unit.fault_matrix import CHANGED, FULL, ONE_OF_A_KIND, PLAIN, WIRED, Ticks, try_all
 from unit.test_allocation import Heard
 
 PROHIBITED = 2
@@ -63,8 +63,9 @@ def desk(nvml_here: SimulatedNvml) -> Iterator[Desk]:
 
 
 def test_every_fault_of_every_function_stays_where_it_is_and_heals(nvml_here: SimulatedNvml) -> None:
-    functions, faults, wrong = try_all(nvml_here)
-    assert functions > 50 and faults > 1000
+    # (`python -m unit.fault_matrix` tries every error.)
+    functions, faults, wrong = try_all(nvml_here, ONE_OF_A_KIND)
+    assert functions > 50 and faults > 400
     assert wrong == []
 
 

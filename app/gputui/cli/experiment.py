@@ -46,8 +46,8 @@ from gputui.jobs import FOLDER
 from gputui.jobs.experiments import store
 from gputui.jobs.experiments.axes import JOIN
 from gputui.jobs.experiments.record import SCHEMA, Experiment, Kind, Row, Run, as_csv, document
-from gputui.jobs.experiments.runner import Limits, Planned, Runner, as_it_stands
-from gputui.jobs.experiments.store import SUBCOMMANDS, KeptError
+from gputui.jobs.experiments.runner import Limits, Planned, Runner, RunsElsewhereError, as_it_stands
+from gputui.jobs.experiments.store import SUBCOMMANDS
 from gputui.jobs.experiments.table import Place, how, lines, list_rows, took
 from gputui.jobs.queued import call_job
 from gputui.jobs.record import without_secrets_of
@@ -77,7 +77,7 @@ def main(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int
         if args.resume is not None:
             return _resume(kind, args, words, command)
         return _new(kind, words, command)
-    except (KeptError, JobError) as error:
+    except JobError as error:
         raise WrongCallError(str(error)) from None
 
 
@@ -174,7 +174,7 @@ def _new(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int
 
 
 def _begun(experiment: Experiment) -> Experiment:
-    """The experiment with an id and a record. Raises KeptError."""
+    """The experiment with an id and a record. Raises JobError."""
     experiment = replace(experiment, id=store.new(experiment.kind, os.environ))
     store.keep(experiment, os.environ)
     return experiment
@@ -194,7 +194,7 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
             f" give the whole call again, with --resume {found.id}"
         )
     if not found.directory:
-        raise KeptError(f"{kind} {found.id} was kept by an earlier gputui, which did not keep its call")
+        raise JobError(f"{kind} {found.id} was kept by an earlier gputui, which did not keep its call")
     if args.detach:
         if args.from_file == STDIN:
             raise WrongCallError("--from-file - with --resume has no --detach: stdin ends with this call")
@@ -203,7 +203,7 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
         # (What is relative in its words is so from there.)
         os.chdir(found.directory)
     except OSError as error:
-        raise KeptError(f"cannot change to {found.directory!r}: {error.strerror}") from None
+        raise JobError(f"cannot change to {found.directory!r}: {error.strerror}") from None
     if again:
         call = prepared(kind, words, command)
     else:
@@ -458,6 +458,8 @@ def _run(call: Prepared, experiment: Experiment, allocation: Allocation | None) 
             runner.run()
         except EndedError as error:
             number = error.number
+        except RunsElsewhereError:
+            raise
         except (NotEnoughError, RequestError, NoSourceError, JobError) as error:
             trouble = error
     found = runner.experiment
@@ -500,7 +502,7 @@ class _Progress(AllocationListener):
         """Keep it. Where that fails for a while, the records of its jobs say the same."""
         try:
             store.keep(experiment, os.environ)
-        except KeptError as error:
+        except JobError as error:
             self._tell(f"warning: {error}")
 
     def remark(self, text: str) -> None:

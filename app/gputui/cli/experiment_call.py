@@ -41,7 +41,7 @@ from gputui.jobs.experiments.axes import (
     variants,
     varied_command,
 )
-from gputui.jobs.experiments.braces import MOST_TASKS, Expansion, TooManyTasksError, brace_axes, expanded
+from gputui.jobs.experiments.braces import MOST_TASKS, Expansion, TooManyTasksError, expanded
 from gputui.jobs.experiments.log_figures import read_metric
 from gputui.jobs.experiments.record import Kind, Row
 from gputui.launching.launch_options import OptionError, table
@@ -224,16 +224,6 @@ def _metric(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Combination:
-    """One combination of what is varied: settings of `--vary`, the command's words, what tells it apart."""
-
-    settings: tuple[Setting, ...]
-    words: tuple[str, ...]
-    label: str
-    values: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Variant:
     """A variant before it has devices: `prepared` is the launch as if it were a `gputui run` of its own."""
 
@@ -284,20 +274,16 @@ def prepared(
     if args.saved is not None:
         base = launch_request(args, base).options.command
     names, every = _combinations(args, axes, base, rows)
-    if not names and len(every) == 1 and kind == "sweep":
-        if not rows and args.from_file is None:
-            raise WrongCallError(
-                "this is one task only: put braces such as '{1..8}' in quotes (the shell expands them into"
-                " one command otherwise), or use `gputui run`"
-            )
-    elif not names and kind == "comparison":
+    if not names and kind == "comparison":
         raise WrongCallError(NOTHING_VARIED)
+    if not names and len(every) == 1 and not rows and args.from_file is None:
+        raise WrongCallError(
+            "this is one task only: put braces such as '{1..8}' in quotes (the shell expands them into"
+            " one command otherwise), or use `gputui run`"
+        )
     secret = tuple(axis.name for axis in axes if any(shown(axis, each) != each for each in axis.values))
-    try:
-        tell = Once()
-        made = tuple(_variant(kind, args, each, tell) for each in every)
-    except AxisError as error:
-        raise WrongCallError(str(error)) from None
+    tell = Once()
+    made = tuple(_variant(kind, args, *each, names, tell) for each in every)
     return Prepared(args, names, base, made, _for_all(made) if kind == "comparison" else None, secret)
 
 
@@ -315,46 +301,31 @@ class Once:
 
 def _combinations(
     args: argparse.Namespace, axes: Sequence[Axis], command: tuple[str, ...], rows: Sequence[Row]
-) -> tuple[tuple[tuple[str, str], ...], list[Combination]]:
-    """The axes by name and heading, braces last, and their combinations. Raises WrongCallError."""
+) -> tuple[tuple[tuple[str, str], ...], list[tuple[tuple[Setting, ...], Expansion]]]:
+    """The axes by name and heading, braces last, and the combinations of settings and tasks. Raises
+    AxisError, WrongCallError."""
     names = [(axis.name, axis.heading) for axis in axes]
     if rows:
         tasks = [Expansion(row.words, row.label) for row in rows]
     elif args.from_file is not None:
         tasks = _tasks_of_file(args.from_file)
     else:
-        try:
-            tasks = expanded(command)
-        except TooManyTasksError as error:
-            raise WrongCallError(str(error)) from None
-        names += [(heading, heading) for heading in brace_axes(command)]
-    try:
-        settings = variants(axes)
-        if len(settings) * len(tasks) > MOST_TASKS:
-            raise AxisError(str(TooManyTasksError()))
-        found = [_combination(each, task, names) for each, task in itertools.product(settings, tasks)]
-        without = left_out(args.left_out, names, [each.values for each in found])
-    except AxisError as error:
-        raise WrongCallError(str(error)) from None
-    if without and len(without) == len(found):
+        headings, tasks = expanded(command)
+        names += zip(headings, headings, strict=True)
+    settings = variants(axes)
+    if len(settings) * len(tasks) > MOST_TASKS:
+        raise TooManyTasksError
+    pairs = list(itertools.product(settings, tasks))
+    values = [(*(value for _, value in each), *task.values) for each, task in pairs]
+    without = left_out(args.left_out, names, values)
+    kept = [pair for pair, own in zip(pairs, values, strict=True) if own not in without]
+    if not kept:
         raise WrongCallError("--except leaves every combination out")
-    return tuple(names), [each for each in found if each.values not in without]
-
-
-def _combination(
-    settings: tuple[Setting, ...], task: Expansion, names: Sequence[tuple[str, str]]
-) -> Combination:
-    values = (*(value for _, value in settings), *task.values)
-    shown_values = (*(shown(axis, value) for axis, value in settings), *task.values)
-    own = label(list(zip((heading for _, heading in names), shown_values, strict=True)))
-    if not settings:
-        words = task.label.split(" ") if task.label else [*map(quote, without_secrets(task.words)[0])]
-        own = " ".join(without_secrets(words)[0])
-    return Combination(settings, task.words, own, values)
+    return tuple(names), kept
 
 
 def variants_of(words: Sequence[str]) -> int:
-    """How many variants these words of a call of `compare` span. Raises WrongCallError."""
+    """How many variants these words of a call of `compare` span. Raises AxisError, WrongCallError."""
     axes = _axes(parser("comparison").parse_args(words))
     if not axes:
         raise WrongCallError(NOTHING_VARIED)
@@ -375,21 +346,18 @@ def with_vary(words: Sequence[str]) -> list[str]:
 
 
 def says_devices(words: Sequence[str]) -> bool:
-    """Whether a call says itself which devices, or varies them. Raises WrongCallError."""
+    """Whether a call says itself which devices, or varies them. Raises AxisError, WrongCallError."""
     args = parser("comparison").parse_args(words)
     varied = any(axis.kind in ("n", "gpus") for axis in _axes(args))
     return varied or args.n is not None or args.gpus is not None
 
 
 def _axes(args: argparse.Namespace) -> tuple[Axis, ...]:
-    """What `--vary` varies. Raises WrongCallError."""
+    """What `--vary` varies. Raises AxisError, WrongCallError."""
     if args.less and args.metric is None:
         raise WrongCallError("--less is for --metric")
-    try:
-        axes = tuple(read_axis(text, (*_names(), _THREADS)) for text in args.vary)
-        variants(axes)
-    except AxisError as error:
-        raise WrongCallError(str(error)) from None
+    axes = tuple(read_axis(text, (*_names(), _THREADS)) for text in args.vary)
+    variants(axes)
     if any(axis.kind in ("n", "gpus") for axis in axes) and (args.n is not None or args.gpus is not None):
         raise WrongCallError("the devices are varied: leave -n and --gpus out")
     return axes
@@ -420,7 +388,7 @@ def _tasks_of_file(name: str) -> list[Expansion]:
     text = os.fsdecode(data)
     for match in _TASK.finditer(text):
         if len(tasks) == MOST_TASKS:
-            raise WrongCallError(str(TooManyTasksError()))
+            raise TooManyTasksError
         try:
             tasks.append(Expansion(_words_of(match[0]), ""))
         except ValueError as error:
@@ -445,27 +413,44 @@ def _words_of(line: str) -> tuple[str, ...]:
 # How each is started
 
 
-def _variant(kind: Kind, args: argparse.Namespace, combination: Combination, tell: Once) -> Variant:
-    """Raises AxisError, WrongCallError for a variant that cannot be meant."""
-    varied, settings = copy.copy(args), combination.settings
+def _variant(
+    kind: Kind,
+    args: argparse.Namespace,
+    settings: tuple[Setting, ...],
+    task: Expansion,
+    axes: Sequence[tuple[str, str]],
+    tell: Once,
+) -> Variant:
+    """The variant of these settings and this task. Raises AxisError, WrongCallError."""
+    varied = copy.copy(args)
     varied.env = list(args.env)
     defaults: dict[str, object] = {}
     for axis, value in settings:
-        if axis.kind == "env" and value:
-            varied.env.append((axis.key, value))
-        elif axis.kind == "n":
-            varied.n = _typed(axis, value, count)
-        elif axis.kind == "gpus":
-            varied.gpus = value.replace(JOIN, ",")
-        elif axis.kind == "option" and axis.key == _THREADS:
-            varied.threads = NEAR if value == NEAR else _typed(axis, value, count)
-        elif axis.kind == "option":
-            name = _names()[axis.key]
-            setattr(varied, name, _option(axis, value, name))
-            if getattr(varied, name) == table()[name].default:
-                defaults[name] = table()[name].default
-    words = varied_command(combination.words, settings)
-    given = words
+        try:
+            if axis.kind == "env" and value:
+                varied.env.append((axis.key, value))
+            elif axis.kind == "n":
+                varied.n = count(value)
+            elif axis.kind == "gpus":
+                varied.gpus = value.replace(JOIN, ",")
+            elif axis.kind == "option" and axis.key == _THREADS:
+                varied.threads = value if value == NEAR else count(value)
+            elif axis.kind == "option":
+                field = _names()[axis.key]
+                option = table()[field]
+                made = _switched(value) if option.kind == "switch" else option.typed(value)
+                setattr(varied, field, made)
+                if made == option.default:
+                    defaults[field] = made
+        except (OptionError, argparse.ArgumentTypeError) as error:
+            raise AxisError(f"{axis.name}: {error}") from None
+    values = (*(shown(axis, value) for axis, value in settings), *task.values)
+    if settings:
+        name = label([(heading, value) for (_, heading), value in zip(axes, values, strict=True)])
+    else:
+        own = task.label.split(" ") if task.label else [*map(quote, without_secrets(task.words)[0])]
+        name = " ".join(without_secrets(own)[0])
+    words = given = varied_command(task.words, settings)
     if args.saved is not None:
         # (It has been read: `launch_request` puts the launch in place of its name.)
         varied.saved, given = replace(args.saved, command=words), ()
@@ -473,35 +458,20 @@ def _variant(kind: Kind, args: argparse.Namespace, combination: Combination, tel
     # (In a call, an option's default says nothing about a saved launch; here it was asked for.)
     asked = replace(asked, options=replace(asked.options, **defaults))  # type: ignore[arg-type]
     if not asked.options.command:
-        raise AxisError(f"{combination.label}: no command after the variables")
+        raise AxisError(f"{name}: no command after the variables")
     if kind == "comparison" and asked.options.nodes > 1:
         raise WrongCallError("a launch on several machines cannot be compared from one of them")
-    shown_values = tuple(shown(axis, value) for axis, value in settings)
-    values = (*shown_values, *combination.values[len(settings) :])
     try:
         prepared = _prepared(kind, asked, args.memory, tell)
     except (NamingError, RequestError, WrongCallError) as error:
-        raise WrongCallError(f"{combination.label}: {error}") from None
-    return Variant(settings, combination.label, values, words, prepared)
+        raise WrongCallError(f"{name}: {error}") from None
+    return Variant(settings, name, values, words, prepared)
 
 
-def _option(axis: Axis, value: str, name: str) -> object:
-    """The value of a launch option. Raises AxisError."""
-    if table()[name].kind == "switch":
-        if value not in (ON, OFF):
-            raise AxisError(f"{axis.name}={value}: {ON} or {OFF}")
-        return value == ON
-    try:
-        return table()[name].typed(value)
-    except OptionError as error:
-        raise AxisError(f"{axis.name}: {error}") from None
-
-
-def _typed(axis: Axis, value: str, read: Callable[[str], int]) -> int:
-    try:
-        return read(value)
-    except argparse.ArgumentTypeError as error:
-        raise AxisError(f"{axis.name}: {error}") from None
+def _switched(text: str) -> bool:
+    if text not in (ON, OFF):
+        raise OptionError(f"{text!r} is neither {ON} nor {OFF}")
+    return text == ON
 
 
 def _prepared(kind: Kind, asked: LaunchRequest, memory: int | None, tell: Once) -> PreparedLaunch:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from gputui.jobs.ansi_sanitizer import AnsiSanitizer
-from gputui.system.files import open_own
+from gputui.jobs.log_file import end_of
 
 _MOST_BYTES = 4096
 _SEQUENCE = re.compile(r"\x1b\[[0-9;:]*[@-~]|\x08")
@@ -19,14 +18,8 @@ def last_lines(log: Path, number: int) -> tuple[str, ...]:
 
     At most 4 KiB of the log are read. () for a log that is not there.
     """
-    try:
-        with os.fdopen(open_own(log), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - _MOST_BYTES))
-            data = file.read(_MOST_BYTES)
-    except OSError:
-        return ()
-    if size > _MOST_BYTES:
+    start, data = end_of(log, _MOST_BYTES)
+    if start:
         # (The first line has lost its beginning, unless it is the only one.)
         data = data.partition(b"\n")[2] or data
     return lines_in(data)[-number:]

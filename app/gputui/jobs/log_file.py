@@ -7,8 +7,10 @@ hole may be many GB large; the kernel says where it ends (SEEK_DATA, lseek(2)).
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from gputui.inventory.formatting import MIB, size
+from gputui.system.files import open_own
 
 
 def read_data(descriptor: int, place: int, most: int) -> tuple[int, bytes]:
@@ -26,6 +28,20 @@ def read_data(descriptor: int, place: int, most: int) -> tuple[int, bytes]:
         return place + max(0, os.fstat(descriptor).st_size - place), b""
     end = os.lseek(descriptor, start, os.SEEK_HOLE)
     return start, os.pread(descriptor, min(most, end - start), start)
+
+
+def end_of(log: Path, most: int) -> tuple[int, bytes]:
+    """The last bytes of a log, at most so many, and the place where they begin; a hole reads as null bytes.
+
+    A log that is not there has none, at 0.
+    """
+    try:
+        with os.fdopen(open_own(log), "rb") as file:
+            start = max(0, os.fstat(file.fileno()).st_size - most)
+            file.seek(start)
+            return start, file.read(most)
+    except OSError:
+        return 0, b""
 
 
 def missing(amount: int) -> bytes:

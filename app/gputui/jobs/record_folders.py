@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -106,6 +106,29 @@ def read_folders(
             if folder.exists():  # else it was forgotten meanwhile
                 unreadable.append(Unreadable(folder.name, folder, str(error)))
     return tuple(sorted(found, key=lambda record: (record.created, record.id))), tuple(unreadable)
+
+
+def meant(
+    word: str, among: Sequence[R | Unreadable], what: str, listed: str, named: Sequence[R] = ()
+) -> R | Unreadable:
+    """The record that `word` means: its id, else the one of those `named` so, else the beginning of its id.
+
+    what    the word for such a record
+    listed  the call that lists them
+
+    Raises JobError where there is none, or more than one.
+    """
+    found: Sequence[R | Unreadable] = (
+        [one for one in among if one.id == word]
+        or named
+        or [one for one in among if word and one.id.startswith(word)]
+    )
+    if not found:
+        raise JobError(f"no {what} is called {word!r}; `{listed}` lists them")
+    if len(found) > 1:
+        ids = ", ".join(one.id for one in found)
+        raise JobError(f"{word!r} matches more than one {what}: {ids}")
+    return found[0]
 
 
 def refuse_of_others(folder: Path) -> None:

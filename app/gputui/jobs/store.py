@@ -9,7 +9,7 @@ from gputui.inventory.job import FINISHED, Job, JobError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.jobs.process_tree import here
 from gputui.jobs.record import read_job
-from gputui.jobs.record_folders import Unreadable, read_folders, remove
+from gputui.jobs.record_folders import Unreadable, meant, read_folders, remove
 from gputui.jobs.typed_name import typed_list, typed_name
 from gputui.system.files import NoHomeError, state_folder
 
@@ -59,22 +59,9 @@ def find_job(word: str, among: Stored, newest: bool = False) -> Job | Unreadable
     Of several jobs of one name the one that has not ended is meant; where all have, with `newest` the last
     one (a name is given again every night), else none.
     """
-    everything: tuple[Job | Unreadable, ...] = (*among.jobs, *among.unreadable)
-    exact = [one for one in everything if one.id == word]
-    if exact:
-        return exact[0]
     named = [job for job in among.jobs if job.name == word]
-    current = [job for job in named if not job.over]
-    begins = [one for one in everything if word and one.id.startswith(word)]
-    if newest and named and not current:
-        current = named[-1:]
-    for candidates in (current or named, begins):
-        if len(candidates) == 1:
-            return candidates[0]
-        if candidates:
-            ids = ", ".join(one.id for one in candidates)
-            raise JobError(f"{word!r} matches more than one job: {ids}")
-    raise JobError(f"no job is called {word!r}; `{typed_list()}` lists them")
+    current = [job for job in named if not job.over] or (named[-1:] if newest else named)
+    return meant(word, (*among.jobs, *among.unreadable), "job", typed_list(), current)
 
 
 def forget(job: Job | Unreadable, force: bool = False) -> None:

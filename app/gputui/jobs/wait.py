@@ -16,7 +16,7 @@ from pathlib import Path
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Identity
-from gputui.jobs.log_file import missing, read_data
+from gputui.jobs.log_file import end_of, missing, read_data
 from gputui.jobs.process_tree import alive, here
 from gputui.jobs.record import read_job
 from gputui.jobs.record_folders import RecordError
@@ -163,14 +163,7 @@ def last_lines(log: Path, number: int) -> int:
 
     A log that is not there begins at 0.
     """
-    try:
-        with os.fdopen(open_own(log), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            start = max(0, size - _MOST_BACK)
-            file.seek(start)
-            data = file.read(_MOST_BACK)
-    except OSError:
-        return 0
+    start, data = end_of(log, _MOST_BACK)
     place = len(data) - data.endswith(b"\n")
     for _ in range(number):
         place = data.rfind(b"\n", 0, place)

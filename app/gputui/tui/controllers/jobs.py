@@ -275,12 +275,13 @@ class JobsController:
 
 def problem_of(line: str) -> str | None:
     """What is wrong with the words of a comparison, None where nothing is."""
+    from gputui.allocating.errors import RequestError
     from gputui.cli.common import WrongCallError
     from gputui.cli.experiment_call import variants_of
 
     try:
         variants_of(_compare_words(line))
-    except WrongCallError as error:
+    except (WrongCallError, RequestError) as error:
         return str(error)
     return None
 
