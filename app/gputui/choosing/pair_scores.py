@@ -35,7 +35,7 @@ class PairScores:
     free_gib  its free memory in GiB, rounded
     display   whether a display is attached to the device, or programs draw on it
     memory_tier, slowness_weight
-              how it compares in free memory and in speed (`speed.py`); 0 for all devices of one model
+              how it compares in free memory and in speed (`speed.py`); all 0 if they are of one model
     """
 
     snapshot: Snapshot
