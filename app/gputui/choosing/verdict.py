@@ -220,7 +220,7 @@ def _add_unclaimed_uses(found: dict[str, Verdict], snapshot: Snapshot) -> None:
 
 
 def judge(device: Device, rules: Rules = DEFAULT_RULES, instances: int = 0) -> Verdict:
-    """The verdict on one device, which has `instances` MIG instances. Claims and other devices do not count."""
+    """The verdict on one device with `instances` MIG instances. Claims and other devices are ignored."""
     return Verdict(*_judged(device, rules, instances), device.vendor)
 
 
