@@ -497,7 +497,7 @@ def _t5(fields: Fields, family: Family, kind: str) -> Model:
         (shape.layers, 1),
         (fields.layers("num_decoder_layers", default=shape.layers), 2),
     ):
-        # The form describes a pair of blocks: the encoder's has one attention of the three, the decoder's two.
+        # The form describes a pair of blocks: the encoder has one of the three attentions, the decoder two.
         share = tuple(each.times(attentions / 3) for each in kept)
         modules = attention * attentions + mlp
         # The first block of each stack has the position biases.

@@ -6,8 +6,8 @@ for the activations that tensor parallelism divides. The possible peaks:
 
     at the loss            weights, optimizer, the activations that layers and head keep; gradients where they
                            accumulate
-    at recomputation       with checkpointing: weights, optimizer, the inputs of all blocks, the activations of
-                           one block; gradients where they accumulate
+    at recomputation       with checkpointing: weights, optimizer, the inputs of all blocks, the activations
+                           of one block; gradients where they accumulate
     at the end of backward weights, optimizer, gradients, the activations of one block; with tied embeddings
                            their two gradients, in 32 bits; with FSDP whole ones of the parameters outside the
                            blocks
