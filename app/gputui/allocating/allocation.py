@@ -139,7 +139,7 @@ class Allocation(NamedTuple):
 
     @property
     def visibility(self) -> Visibility:
-        """The visibility of the vendor of the devices; without devices, of the vendor of the box."""
+        """The visibility of the vendor of the devices; without devices, of the first in the box."""
         from gputui.vendors.registry import vendor_of, vendors_of
 
         return vendor_of(self.devices, vendors_of(self.snapshot.devices)).visibility
