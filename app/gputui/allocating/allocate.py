@@ -30,7 +30,7 @@ def allocate(
 ) -> Allocation:
     """The devices for a request, in order; `source` is open.
 
-    With `holds` they are leased, read again under the lease, and chosen anew if they have changed. Devices
+    With `holds` they are leased, read again under the lease, and chosen again if they have changed. Devices
     that `approve` rejects are neither leased nor waited for. With `request.wait` the function returns when it
     is our turn; it pauses with `sleep`, which may raise an exception that ends the wait. Raises RequestError,
     NotEnoughError, WaitedTooLongError.

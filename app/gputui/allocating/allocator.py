@@ -1,4 +1,4 @@
-"""From a request to an allocation: choose, claim, read again, and choose anew if others were quicker."""
+"""From a request to an allocation: choose, claim, read again, and choose again if others were quicker."""
 
 from __future__ import annotations
 
@@ -478,7 +478,7 @@ class Allocator:
         }
 
     def _queue(self, chosen: Allocation) -> Queue | None:
-        """The others who wait for devices like these; None where we have waited, and it is our turn."""
+        """The other programs that wait for devices like these; None where we have waited, and it is our turn."""
         if self.request.wait is not None or not self._here:
             return None
         return queue_for(chosen.devices, chosen.snapshot, self.environ)

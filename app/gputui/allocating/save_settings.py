@@ -62,7 +62,7 @@ def _with(text: str, key: str, value: object, named: str) -> str:
     """The text with one setting of the screen changed, or removed (None)."""
     import tomlkit
 
-    # Parsed anew for each key: once a key has been removed from a dotted table, tomlkit 0.15 misses others.
+    # Parsed again for each key: once a key has been removed from a dotted table, tomlkit 0.15 misses others.
     document = tomlkit.parse(text)
     if "screen" not in document:
         document["screen"] = tomlkit.table()

@@ -100,7 +100,7 @@ class Route:
 
     doubt     why it may not be the interpreter that will train
     launcher  the launcher that starts it, each of whose processes answers; None where there is one process
-    replaced  variables of the launch that the launcher sets anew
+    replaced  variables of the launch that the launcher sets again
     """
 
     argv: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The box by user: their devices and memory, since when, and which users are idle. Pure."""
+"""The box by user: the devices and memory of each, since when, and which users are idle. Pure."""
 
 from __future__ import annotations
 

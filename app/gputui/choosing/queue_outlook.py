@@ -160,7 +160,7 @@ def wants(waiter: Waiter, snapshot: Snapshot | None) -> str:
 
 
 def wanted(count: int, keys: Collection[str] | None, snapshot: Snapshot | None) -> str:
-    """`count` of the devices with these keys (None: of any): "2 devices", "GPU 4,5", "2 of GPU 4,5,6"."""
+    """`count` of the devices with these keys (None: any): "2 devices", "GPU 4,5", "2 of GPU 4,5,6"."""
     any_of = devices_text(count)
     if keys is None:
         return any_of

@@ -134,8 +134,8 @@ def partitions(parts: int, count: int, times: int, score: Callable[[int], int]) 
 def path_through(rank: Rank, least: int, closed: bool) -> tuple[int, ...] | None:
     """A path through all devices over links of rank `least` or better; None if there is none.
 
-    `closed`: a ring, whose last device has a link to the first one. Of several paths, one that begins with
-    low numbers. Works for up to 16 devices.
+    `closed`: a ring, whose last device has a link to the first one. Where there are several
+    paths, one that begins with low numbers. Works for up to 16 devices.
     """
     count, neighbours = len(rank), _neighbours(rank, least)
     # For one device, two, …: the families of the sets with a path that ends at each device. Rings begin at 0.

@@ -32,7 +32,7 @@ _MAX_PER_NEIGHBOURHOOD = 3
 
 MAX_EXACT_WORK = 15_000
 """The work up to which all different sets of a large box are compared: their number times the square of their
-size, about 50 ms."""
+size. This takes about 50 ms."""
 
 
 @dataclass(frozen=True, slots=True)

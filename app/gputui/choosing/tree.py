@@ -22,7 +22,7 @@ _JOINED_BY: tuple[tuple[str, str], ...] = (
     ("PXB", "PCIe switches"),
     ("PIX", "PCIe switch"),
 )
-"""From the outermost level: a class, and what devices with this class or a closer one share."""
+"""From the outermost level: a class, and the component that devices with this class or a closer one share."""
 
 
 @dataclass(frozen=True, slots=True)

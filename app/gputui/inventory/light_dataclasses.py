@@ -151,7 +151,7 @@ else:
         return members
 
     def _with_slots(cls, members):
-        """The class made anew, because only a new class can have slots."""
+        """A new class with the same members, because only a new class can have slots."""
         fields = members["__light_fields__"]
         taken = {name for base in cls.__mro__[1:-1] for name in base.__dict__.get("__slots__", ())}
         left_out = {*fields, "__dict__", "__weakref__"}
