@@ -478,7 +478,7 @@ class Allocator:
         }
 
     def _queue(self, chosen: Allocation) -> Queue | None:
-        """The other programs that wait for devices like these; None where we have waited, and it is our turn."""
+        """The other programs that wait for devices like these; None where we have waited for our turn."""
         if self.request.wait is not None or not self._here:
             return None
         return queue_for(chosen.devices, chosen.snapshot, self.environ)
