@@ -1,4 +1,4 @@
-"""Page and ListPage: what pages over the main screen have in common.
+"""Page and ListPage: the common parts of the pages over the main screen.
 
 A page is a body above a footer: notes, a line for messages, the keys. A list page has a cursor too.
 """
@@ -23,9 +23,9 @@ from gputui.tui.views.text import Line, Span, clip, width_of
 from gputui.tui.widgets.lines import Lines
 
 _SHORT = 8
-"""Lines below which a page has no line for messages alone."""
+"""Lines of height below which a page has no separate line for messages."""
 _LEAST_BODY = 3
-"""Lines that the body keeps beside notes."""
+"""Lines that the body keeps above the notes."""
 
 _HELP_KEYS = "question_mark,f1"
 
@@ -36,7 +36,7 @@ _END = 100_000
 def shown(keys: str, action: str, hint: str, key_display: str = "", about: str = "") -> Binding:
     """A binding that the last line of a page names: `key_display` (default: the key), and the hint.
 
-    `about` is what the help says of it, where the hint does not say enough.
+    `about` is its description in the help, where the hint is not enough.
     """
     return Binding(keys, action, hint, key_display=key_display or keys, tooltip=about)
 
@@ -47,7 +47,7 @@ def hidden(keys: str, action: str, description: str) -> Binding:
 
 
 def cursor_bindings(item: str) -> tuple[Binding, ...]:
-    """The keys of a cursor that goes through items of this name."""
+    """The keys of a cursor that moves through items of this name."""
     return (
         shown("down,j", "cursor(1)", item, "↑↓", f"Next {item}"),
         hidden("up,k", "cursor(-1)", f"Previous {item}"),
@@ -58,15 +58,15 @@ def cursor_bindings(item: str) -> tuple[Binding, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PageKeys:
-    """What the help says of a page: its own keys with what they do, and the actions of the main screen (their
-    ids) that can be done on it, too."""
+    """The help's content about a page: its own keys and their descriptions, and the ids of the main screen's
+    actions that it supports, too."""
 
     rows: tuple[tuple[str, str], ...]
     actions: frozenset[str]
 
 
 def page_keys(bindings: Sequence[Binding]) -> PageKeys:
-    """The keys of a page from its bindings. Keys of one meaning are one row."""
+    """The keys of a page from its bindings. Keys with the same description share a row."""
     rows: dict[str, list[str]] = {}
     actions: set[str] = set()
     for binding in bindings:
@@ -82,7 +82,7 @@ def page_keys(bindings: Sequence[Binding]) -> PageKeys:
 
 
 def _together(keys: Sequence[str]) -> str:
-    """The keys of one meaning; digits in a row as "1-9"."""
+    """The keys with one description; consecutive digits as "1-9"."""
     digits = len(keys) > 2 and "".join(keys) in "0123456789"
     return f"{keys[0]}-{keys[-1]}" if digits else " ".join(keys)
 
@@ -110,7 +110,7 @@ class Page(ModalScreen[None]):
         self.draw()
 
     def on_key(self, event: events.Key) -> None:
-        # (Before the binding of the key is looked for.)
+        # This runs before the lookup of the key's binding.
         self._press()
         action_id = self._openers().get(event.key)
         if action_id is not None:
@@ -122,8 +122,9 @@ class Page(ModalScreen[None]):
         return [binding for binding in self.BINDINGS if isinstance(binding, Binding)]
 
     def _openers(self) -> dict[str, str]:
-        """The keys that open another page in the place of this one, as on the main screen, and the actions:
-        those without a meaning of their own here."""
+        """The keys that open another page in place of this one, as on the main screen, with their actions:
+        the keys
+        without a meaning of their own here."""
         own = {key for each in self._own for key in each.key.split(",")} | {*_HELP_KEYS.split(",")}
         keymap = self.view.app_state.screen.keymap
         keys = {key: action.id for action in ACTIONS if action.page for key in keys_of(action, keymap)}
@@ -139,17 +140,17 @@ class Page(ModalScreen[None]):
     # Painting
 
     def draw(self) -> None:
-        """Show things as they are now; nothing before the page is laid out, and after it has gone."""
+        """Show the present state; nothing before the page is laid out, or after it has gone."""
         width, height = self.size
         if not (width and self.is_mounted and self.is_attached):
             return
-        # (The body first: what the footer says may be of what was drawn there.)
+        # The body comes first: the footer may describe what was drawn there.
         self.body.draw(self.lines)
         message = message_line(self.view.message_shown, width)
         keys = self._key_hints(width)
-        # (Where there is hardly room for a list, a message takes the place of the keys.)
+        # Where there is hardly room for a list, a message takes the place of the keys.
         last = [message if self.view.message else keys] if height < _SHORT else [message, keys]
-        # (Notes may be as long as somebody's command line; the body and the keys come first.)
+        # Notes may be as long as a command line; the body and the keys take precedence.
         room = height - len(last) - _LEAST_BODY
         footer = [*(self.notes(width)[:room] if room > 1 else ()), *last]
         self.query_one("#page-footer", Lines).draw_all(footer)
@@ -163,7 +164,7 @@ class Page(ModalScreen[None]):
         return []
 
     def _key_hints(self, width: int) -> Line:
-        """The keys that do something now, from BINDINGS: as many as fit, none cut; the help's always."""
+        """The keys that have an effect now, from BINDINGS: as many as fit, none cut; the help's always."""
         hints = [
             (binding.key_display or binding.key, binding.description)
             for binding in self._own
@@ -179,12 +180,12 @@ class Page(ModalScreen[None]):
             hints.pop()
 
     def _does(self, binding: Binding) -> bool:
-        """Whether the action of a binding can be done now."""
+        """Whether the action of a binding is possible now."""
         _, name, parameters = parse(binding.action)
         return bool(self.check_action(name, parameters))
 
     def action_help(self) -> None:
-        """The help, which begins with the keys of this page."""
+        """Open the help, which begins with the keys of this page."""
         keys = page_keys(self._own)
         others = frozenset(self._openers().values())
         self.view.open_help(replace(keys, actions=keys.actions | others))
