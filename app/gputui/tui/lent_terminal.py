@@ -121,9 +121,8 @@ class LentTerminal:
         """While inside, answer signals as a shell would.
 
         Ctrl-C and Ctrl-\\ reach everything on the terminal: they are for the command alone. They are handled,
-        not
-        ignored: an ignored signal would stay ignored in the command. Ctrl-Z stops both, as the shell expects
-        of
+        not ignored: an ignored signal would stay ignored in the command. Ctrl-Z stops both, as the shell
+        expects of
         one job. A signal that asks us to end is passed to the command, and we end with it.
         """
         answers: dict[int, Any] = {signal.SIGINT: _nothing, signal.SIGQUIT: _nothing}

@@ -35,8 +35,7 @@ class RememberedFiles(HostEnvironment):
 
     def forget_changed(self) -> bool:
         """Forget everything if a file has changed; return whether one has. Everything, because the result
-        from one
-        file may depend on another. Do not call on the main thread."""
+        from one file may depend on another. Do not call on the main thread."""
         if all(_state(path) == before for path, before in self._seen.copy().items()):
             return False
         self._seen, self._known = {}, {}

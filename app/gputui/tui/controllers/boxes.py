@@ -127,8 +127,7 @@ class BoxSelection:
         self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
     ) -> None:
         """Show a message; if another box's selection was cleared, that message takes its place. What prevents
-        the
-        new selection is shown below the call."""
+        the new selection is shown below the call."""
         said, self._said = self._said, ""
         if text:
             self._view.show_message(text, style, lasting, passing)

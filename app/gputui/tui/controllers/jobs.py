@@ -105,8 +105,7 @@ class JobsController:
 
     def best_for(self, job: Job) -> tuple[AppState | None, str]:
         """What a rerun of a job would start on the best devices that are free now, and the names of those
-        devices;
-        or None, and why it cannot be started."""
+        devices; or None, and why it cannot be started."""
         from gputui.cli.common import WrongCallError
         from gputui.cli.launch_call import NEAR
         from gputui.cli.rules import with_rules

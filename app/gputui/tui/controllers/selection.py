@@ -83,8 +83,7 @@ class SelectionController:
         """Add a digit to the index of a GPU, which is selected or deselected as soon as it is unambiguous.
 
         A digit acts at once if no longer index begins with it; otherwise it waits for the next digit. After
-        the
-        number of a GPU with MIG instances, the next digit is the number of an instance.
+        the number of a GPU with MIG instances, the next digit is the number of an instance.
         """
         divided = self._divided
         if divided is not None:
@@ -236,8 +235,7 @@ class SelectionController:
 
     def ask_for_best(self, refused: Callable[[], str | None] = lambda: None) -> None:
         """Ask how many devices, and for which grouping; then select the best. `refused` returns why no number
-        is
-        accepted now, None where one is."""
+        is accepted now, None where one is."""
         from gputui.tui.screens.line_input import LineScreen
 
         def answered(line: str | None) -> None:
@@ -260,8 +258,7 @@ class SelectionController:
 
     def read_command_away(self) -> None:
         """Do as `read_command` does, but read the scripts that the command starts on another thread than the
-        one
-        that paints: a long script takes a tenth of a second. The second read uses a cache."""
+        one that paints: a long script takes a tenth of a second. The second read uses a cache."""
         if self._reading_command:
             return
         self._reading_command = True

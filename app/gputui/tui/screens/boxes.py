@@ -222,8 +222,7 @@ class BoxesScreen(ListPage):
 
     def _refused(self, alias: str | None) -> str | None:
         """Why nothing can be selected on a box, None where the keys now act on it. (A number typed where none
-        is
-        accepted must not select devices.)"""
+        is accepted must not select devices.)"""
         state = self._state_of(alias)
         why = why_not(state)
         if why is None and state is not None:

@@ -92,8 +92,7 @@ class LineScreen(ModalScreen[str | None]):
 
 def command_input(line: str) -> LineScreen:
     """A screen that asks for a command, initially `line`. A line with an open quote or with shell syntax is
-    not
-    accepted: Tab rewrites shell syntax as a call of a shell."""
+    not accepted: Tab rewrites shell syntax as a call of a shell."""
     prompt, for_shell = "command   (⏎ accept, esc cancel)", "tab: bash -c '…'"
 
     def error_in(typed: str) -> str | None:

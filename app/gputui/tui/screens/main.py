@@ -555,8 +555,7 @@ class MainScreen(Screen[None]):
 
     def _layout(self) -> Layout:
         """The layout for the present content. Within one frame, panels grow and do not shrink: a change
-        without a
-        key must not move what the user looks at."""
+        without a key must not move what the user looks at."""
         app_state, (width, height) = self.app_state, self.size
         rows, screen = rows_of_table(app_state), app_state.screen
         frame = width, height, rows, screen.filter, frozenset(screen.hidden)
@@ -572,8 +571,7 @@ class MainScreen(Screen[None]):
 
     def _read_details(self) -> None:
         """Request what a usual reading does not include: what a page shows of its devices; otherwise what
-        some
-        columns show of the devices in view, or what the panel of the device at the cursor shows."""
+        some columns show of the devices in view, or what the panel of the device at the cursor shows."""
         covered = any(isinstance(screen, Page) for screen in self.app.screen_stack)
         look = self._on_page, Want.DETAILS, 0.0
         if covered or self._on_page:

@@ -123,8 +123,7 @@ class Page(ModalScreen[None]):
 
     def _openers(self) -> dict[str, str]:
         """The keys that open another page in place of this one, as on the main screen, with their actions:
-        the keys
-        without a meaning of their own here."""
+        the keys without a meaning of their own here."""
         own = {key for each in self._own for key in each.key.split(",")} | {*_HELP_KEYS.split(",")}
         keymap = self.view.app_state.screen.keymap
         keys = {key: action.id for action in ACTIONS if action.page for key in keys_of(action, keymap)}
@@ -208,7 +207,8 @@ class Page(ModalScreen[None]):
         self.show_message(message)
 
     def confirmed(self, action: str) -> Any:
-        """What `ask_again` was called with for this action at the key press just before, else None."""
+        """The target of `ask_again` for this action, if it was called at the key press just before, else
+        None."""
         asked, self._asked = self._asked, None
         return asked[2] if asked is not None and asked[:2] == (self._presses - 1, action) else None
 
@@ -216,8 +216,8 @@ class Page(ModalScreen[None]):
 class ListPage(Page):
     """A page with a list of items. The cursor stays with its item when the list changes, else in its place.
 
-    A subclass says in `item_keys` what there is, and in `head` and `listing` how it looks; one with more than
-    a list paints its own `lines`, through `window`.
+    A subclass defines the items in `item_keys`, and their lines in `head` and `listing`; a page with more
+    than a list overrides `lines` and calls `window`.
     """
 
     def __init__(self, view: MainView) -> None:
@@ -226,19 +226,19 @@ class ListPage(Page):
         self.key: Hashable | None = None
         self.top = 0
         self.beyond = ""
-        """How many lines are above and below those that `window` has found, "▲ 3 ▼ 12"; "" for none."""
+        """How many lines are above and below the lines of `window`, "▲ 3 ▼ 12"; "" for none."""
         self._items: list[int | None] = []
 
     @abstractmethod
     def item_keys(self) -> Sequence[Hashable]:
-        """What tells the items apart, in their order. Reads them anew."""
+        """The identities of the items, in their order. Each call reads them again."""
 
     def head(self, width: int) -> Line:
-        """The rule at the top, once `window` has said what is `beyond`."""
+        """The rule at the top; called after `window` has set `beyond`."""
         raise NotImplementedError
 
     def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
-        """The lines of the list, and the place of the item that each shows, None for a line of none."""
+        """The lines of the list, and for each the place of its item, None for a line without an item."""
         raise NotImplementedError
 
     def lines(self, width: int, height: int) -> list[Line]:
@@ -246,7 +246,7 @@ class ListPage(Page):
         return [self.head(width), *visible]
 
     def follow(self) -> None:
-        """Find the item of the cursor in the list as it is now."""
+        """Find the cursor's item in the present list."""
         keys = self.item_keys()
         place = next((n for n, key in enumerate(keys) if key == self.key), self.cursor)
         self._set_cursor(place, keys)
@@ -256,12 +256,13 @@ class ListPage(Page):
         self.key = keys[self.cursor] if keys else None
 
     def go_to(self, place: int) -> None:
-        """The cursor at a place, or at the end that is nearer."""
+        """Move the cursor to a place, or to the nearer end."""
         self._set_cursor(place, self.item_keys())
         self.draw()
 
     def draw(self) -> None:
-        # (A list may be long to read. A page above this one hides it; when that closes, this one is drawn.)
+        # A long list takes time to read. A page above hides this one; this one is drawn when that page
+        # closes.
         above = self.app.screen
         if isinstance(above, Page) and above is not self:
             return
@@ -271,14 +272,14 @@ class ListPage(Page):
     def window(
         self, lines: Sequence[Line], items: Sequence[int | None], room: int, above: int
     ) -> Sequence[Line]:
-        """The `room` lines around the cursor, near to where they were before.
+        """The `room` lines around the cursor, scrolled as little as possible.
 
-        items  the place of the item that each line shows, None for a line of none
-        above  how many lines of the body stand above these
+        items  for each line the place of its item, None for a line without an item
+        above  how many lines of the body are above these
         """
         own = [n for n, item in enumerate(items) if item == self.cursor]
         first, last = (own[0], own[-1]) if own else (0, 0)
-        # All of an item where that fits, its first line in any case.
+        # The whole item is visible where it fits, and its first line always.
         self.top = window(window(self.top, last, room, len(lines)), first, room, len(lines))
         hidden = (("▲", self.top), ("▼", len(lines) - self.top - room))
         self.beyond = " ".join(f"{mark} {count}" for mark, count in hidden if count > 0)
@@ -286,13 +287,14 @@ class ListPage(Page):
         return self.pointed(lines[self.top : self.top + room], above)
 
     def pointed(self, lines: Sequence[Line], above: int) -> list[Line]:
-        """These lines of the body, `above` lines below its top, with the cursor's sign where there is room
-        for it: a terminal may show no background."""
+        """These lines of the body, `above` lines below its top, with the cursor's sign where it fits: a
+        terminal may show no background."""
         at = None if self.body.lit is None else self.body.lit - above
         return [_with_cursor(line) if place == at else line for place, line in enumerate(lines)]
 
     def lay_out(self, items: Sequence[int | None], above: int) -> None:
-        """Note which item each line below the first `above` shows: for clicks, and to light the cursor's."""
+        """Record the item of each line below the first `above`: for clicks, and to light the cursor's
+        line."""
         self._items = [*[None] * above, *items]
         self.body.lit = self._items.index(self.cursor) if self.cursor in self._items else None
 
@@ -311,12 +313,12 @@ class ListPage(Page):
         self.draw()
 
     def clicked(self, place: int) -> None:
-        """A click on the item at a place."""
+        """Handle a click on the item at a place."""
         self.go_to(place)
 
 
 def _with_cursor(line: Line) -> Line:
-    """The line with the sign of the cursor in the place of its first blank, if it begins with one."""
+    """The line with the cursor's sign in place of its first blank, if it begins with one."""
     if not line or not line[0][0].startswith(" "):
         return line
     (text, style), *rest = line
@@ -324,5 +326,5 @@ def _with_cursor(line: Line) -> Line:
 
 
 def window(top: int, place: int, room: int, count: int) -> int:
-    """The first line to show so that the one at `place` is visible, near to where it was before."""
+    """The first line to show so that the line at `place` is visible, scrolled as little as possible."""
     return min(max(top, place - room + 1), place, max(0, count - room))
