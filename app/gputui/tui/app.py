@@ -142,7 +142,7 @@ class GputuiApp(App[Outcome]):
         closed = self.screen
         popped = super().pop_screen()
         for widget in closed.walk_children(Widget, with_self=True):
-            # `refresh` is the only public way to make a widget drop its lines.
+            # `refresh` is the public way to make a widget drop its lines.
             widget.refresh()
             vertical, horizontal = widget.scrollbars_enabled
             if vertical:
@@ -172,8 +172,8 @@ class GputuiApp(App[Outcome]):
 
     def on_key(self, event: events.Key) -> None:
         """Show a message for a key that no handler has stopped and that has no meaning here."""
-        # This runs before Textual looks up the binding. Its tab key moves to the next widget, of which there
-        # is none.
+        # This runs before Textual looks up the binding. Its binding of tab moves to the next widget: there is
+        # none.
         bound = self.screen.active_bindings.get(event.key) if self.screen_stack else None
         if not self.screen_stack or (bound is not None and not bound.binding.action.startswith("app.focus_")):
             return
@@ -231,8 +231,7 @@ class GputuiApp(App[Outcome]):
 
     @contextlib.contextmanager
     def suspend(self) -> Iterator[None]:
-        """Do as Textual's method does, but without readings: they would pile up for hours while nobody
-        looks."""
+        """Do as Textual's method does, but stop readings meanwhile: they would pile up for hours."""
         self._mailbox.listener = None
         self.sampler.focus(False)
         try:
@@ -279,8 +278,7 @@ class GputuiApp(App[Outcome]):
 
 
 def _settle() -> None:
-    """Import what the first selection would otherwise wait for (50 ms), and enable garbage collection
-    again."""
+    """Import what the first selection would wait for (50 ms), and enable garbage collection again."""
     # A module that fails here fails again where it is needed, and the error is shown there.
     with contextlib.suppress(ImportError):
         importlib.import_module("gputui.launching.compose")

@@ -111,7 +111,7 @@ class AppState:
     screen                  which columns, panels and devices are shown
     example                 a command that the user did not type and that is not started; () for none
     set_aside               a filter of the settings that has matched nothing here so far, and is not applied
-    timelines               how the devices were used over the last hours, None until the first is kept
+    timelines               how the devices were used over the last hours, None before the first reading
     measured                GB/s from one device to another, by their keys, where `v` has measured it
     always_warns            whether `warnings` are also shown without a command
     """
@@ -154,8 +154,7 @@ class AppState:
         )
         new = replace(new, watch=self.watch.after(snapshot, new.verdicts_now))
         if self.snapshot is None and new.screen.filter:
-            # The first reading may not know the users of the processes yet: a later one applies the filter
-            # then.
+            # The first reading may not know the users of the processes: a later one then applies the filter.
             new = replace(new, set_aside=new.screen.filter, screen=new.screen._replace(filter=""))
         return new._with_kept_filter()._with_visible_cursor()
 
@@ -207,8 +206,7 @@ class AppState:
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
-        """The verdicts over the window of readings: a device that has only just become free is not free
-        yet."""
+        """The verdicts over the window of readings: a device that has just become free is not free yet."""
         return with_cooling(self.verdicts_now, self.watch, self.box.time, self.rules.window)
 
     @cached_property
@@ -391,8 +389,8 @@ class AppState:
         kept: tuple[str, ...] = (),
         order: Order = "best",
     ) -> tuple[AppState, str]:
-        """Select the best `count` devices for the grouping, in that order; the set includes the devices with
-        the keys `kept`."""
+        """Select the best `count` devices for the grouping, in that order, with the keys `kept` among
+        them."""
         from gputui.choosing.pick import pick
 
         if self.snapshot is None:
@@ -422,8 +420,8 @@ class AppState:
         return self._select(Selection(keys))
 
     def with_plan(self, options: LaunchOptions, keys: tuple[str, ...]) -> AppState:
-        """The app state with the launch of a plan on its devices. The command is not read for its request,
-        which is these devices."""
+        """The app state with the launch of a plan on its devices. The command is not read for a request: the
+        plan has chosen these devices."""
         selected = replace(self.with_devices(keys), options=options)
         return replace(selected, command_choice=CommandChoice(options, selection=selected.selection))
 
@@ -473,18 +471,18 @@ class AppState:
 
     @cached_property
     def intent(self) -> Intent:
-        """The devices that the command itself asks for. Reads the files that it names."""
+        """The command's own request for devices. Reads the files that it names."""
         return self._read_intent()
 
     def _read_intent(self) -> Intent:
-        # This is no property: before Python 3.12, a cached property blocks every thread while one computes
-        # it.
+        # This is no property: before Python 3.12, one thread that computes a cached property blocks all
+        # others.
         from gputui.launching.read_intent import read_intent
 
         return read_intent(self.options, self.environ, self.host_environment, self.vendors)
 
     def read_files(self) -> None:
-        """Make the host read all files that the screen depends on. (Keeps what is already known.)"""
+        """Make the host read all files that the screen depends on. Keeps what is already known."""
         self._read_intent()
         self._composed()
         if self.command_is_unread:
@@ -543,7 +541,7 @@ class AppState:
 
     @property
     def unclaimed(self) -> str | None:
-        """Why the command would give up the lease on the selected devices, and what to write instead."""
+        """How the command would escape the lease on the selected devices, and what to write instead."""
         from gputui.launching.daemonizers import refusal_of
 
         said = self.intent.unclaimed if self.selected else None
@@ -556,7 +554,7 @@ class AppState:
             return self.launch.own.warning
         devices, count = self.intent.devices, self.intent.count
         if devices is not None and devices.firm and not devices.rewritable and self.selected:
-            # The list names other devices or another order; if it names fewer, some would be claimed for
+            # Names other devices or another order; of more selected devices, some would be claimed for
             # nothing.
             if self.vendor.visibility.names_in_order(devices.listed, self.selected):
                 return None
@@ -624,8 +622,8 @@ class AppState:
 
     @cached_property
     def launch(self) -> Launch:
-        """The launch that Enter starts and `y` copies. Without a decision on devices: the unchanged
-        command."""
+        """The launch that Enter starts and `y` copies; the unchanged command without a decision on
+        devices."""
         return self._composed()
 
     def _composed(self) -> Launch:
@@ -665,8 +663,8 @@ class AppState:
         return replace(self, options=replace(self.options, ids="index" if ids == "uuid" else "uuid"))
 
     def not_of_this_machine(self, what: str) -> str:
-        """The message for devices, processes or jobs of a demo or a recording, on which this machine cannot
-        act."""
+        """The message where this machine cannot act on devices, processes or jobs of a demo or a
+        recording."""
         return f"not this machine's {what} ({self.label})"
 
     @property

@@ -6,8 +6,7 @@ import sys
 
 
 def import_asyncio() -> None:
-    """Import asyncio without `ssl`, unless either is imported already; `import ssl` still works
-    afterwards."""
+    """Import asyncio without `ssl`, unless either is imported already; `import ssl` still works later."""
     if "ssl" in sys.modules or "asyncio" in sys.modules:
         return
     # None makes the import fail, and asyncio handles that failure.

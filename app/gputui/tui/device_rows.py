@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from gputui.inventory.job import Job
 
 SORTS: tuple[str | None, ...] = (None, "utilization", "memory", "temperature", "state", "user")
-"""The values of `ScreenSettings.sort`, in the order in which a key cycles through them; None: the box's
-order."""
+"""The values of `ScreenSettings.sort`, in the order in which a key cycles; None: the box's order."""
 
 RISING = ("state", "user")
 """Sorts in rising order: free devices and the letter A come first. The others begin with the most."""
@@ -83,8 +82,7 @@ def _boards(devices: Sequence[Device]) -> list[list[Device]]:
 def _sorted_by(
     measure: Callable[[Device, Verdict], Any], devices: Sequence[Device], verdicts: Mapping[str, Verdict]
 ) -> list[Device]:
-    """The devices by a sort key; instances stay below their GPU, which takes the place of its first
-    instance."""
+    """The devices by a sort key; instances stay below their GPU, which has the place of the first of them."""
     own = {device.key: measure(device, verdicts[device.key]) for device in devices}
     in_order = sorted(_boards(devices), key=lambda board: min(own[device.key] for device in board))
     return [d for board in in_order for d in sorted(board, key=lambda d: (d.parent is not None, own[d.key]))]

@@ -231,12 +231,12 @@ def _in_one_column(room: int, parts: Sequence[Part], kept: Mapping[str, int]) ->
 def share(
     room: int, parts: Sequence[Part], kept: Mapping[str, int] | None = None
 ) -> tuple[tuple[str, int], ...]:
-    """The heights of panels in one column, the growing panels last: a change of their room moves no other
-    panel.
+    """The heights of panels in one column, the growing panels last, so that a change of their room moves no
+    other panel.
 
     Each panel in turn gets its least, as long as there is room. Then the panels that do not grow get what
-    they want, so that they keep their place while the others change, but at most half of what is left. The
-    rest is for the growing panels, or else for the last panel.
+    they want, so that they keep their place while the others change; at most half of the rest if there are
+    others. What then remains is for the growing panels, or else for the last panel.
 
     kept  the earlier heights: they stay, except the last panel's, as long as that panel keeps its least
     """
@@ -269,8 +269,7 @@ def _give(lines: int, heights: dict[str, int], upto: Mapping[str, int]) -> int:
 def _lasting(
     room: int, shown: Sequence[Part], heights: Mapping[str, int], kept: Mapping[str, int]
 ) -> tuple[tuple[str, int], ...]:
-    """The heights of panels in their order on the screen; the `kept` heights where the last panel can take
-    the rest."""
+    """The heights of panels in screen order; the `kept` heights where the last panel can take the rest."""
     names = [part.name for part in shown]
     if names and shown[-1].grows and all(name in kept for name in names):
         last = room - sum(kept[name] for name in names[:-1])

@@ -79,7 +79,7 @@ class LentTerminal:
             self._stream.flush()
 
     def _to_the_foreground(self) -> None:
-        """Take the foreground where a killed shell has left its own process group, which no longer exists."""
+        """Take the foreground if it still belongs to the process group of a killed shell, which is gone."""
         with contextlib.suppress(OSError):
             if os.tcgetpgrp(self._number) == os.getpgrp():
                 return
@@ -122,8 +122,7 @@ class LentTerminal:
 
         Ctrl-C and Ctrl-\\ reach everything on the terminal: they are for the command alone. They are handled,
         not ignored: an ignored signal would stay ignored in the command. Ctrl-Z stops both, as the shell
-        expects of
-        one job. A signal that asks us to end is passed to the command, and we end with it.
+        expects of one job. A signal that asks us to end is passed to the command, and we end with it.
         """
         answers: dict[int, Any] = {signal.SIGINT: _nothing, signal.SIGQUIT: _nothing}
         answers |= dict.fromkeys((signal.SIGTSTP, signal.SIGCONT), signal.SIG_DFL)
@@ -133,8 +132,7 @@ class LentTerminal:
         ours = {number for number in answers if before[number] is not signal.SIG_IGN}
         for number in ours:
             signal.signal(number, answers[number])
-        # The event loop sees every signal through this descriptor, whatever its handler, and would exit
-        # afterwards.
+        # The event loop sees every signal through this descriptor, and would exit after the command.
         waker = signal.set_wakeup_fd(-1)
         try:
             yield

@@ -55,8 +55,7 @@ class MainView(SelectionView, Protocol):
     """The main screen, as pages and controllers see it."""
 
     def when_files_are_read(self, then: Callable[[], object]) -> None:
-        """Call `then` once the displayed launch has been computed from the present files; at once if it
-        has."""
+        """Call `then` once the displayed launch is up to date with its files; at once if it already is."""
 
     @property
     def table_width(self) -> int:

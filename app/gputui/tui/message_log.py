@@ -31,9 +31,8 @@ class MessageLog:
     def add(
         self, time: float, text: str, style: str = "", lasting: bool = False, passing: bool = False
     ) -> None:
-        """Show a message; a `lasting` one survives a key that follows at once. A message with the same text
-        and style as the one before replaces it. A `passing` one is not kept: it reports what is visible
-        anyway.
+        """Show a message; a `lasting` one survives a key that follows at once. A message with the text and
+        style of the one before replaces it. A `passing` one is not kept: it reports what is visible anyway.
         """
         self.shown, self._lasts = Message(time, text, style), lasting
         if passing:

@@ -30,8 +30,8 @@ class Palette(CommandPalette):
 
 def score(query: str, title: str, about: str, others: str = "") -> float:
     """How well the worst word of a query is found, 0 where a word is nowhere. The best match is a word of the
-    title, then the beginning of one; then a word of the description (`about`) or of the search words
-    (`others`, its group), and the beginning of one of these; last, any part of a word."""
+    title, then the beginning of one; then a word of the description or of the search words (`others`, the
+    group among them), and the beginning of one of these; last, any part of a word."""
     texts = tuple(_WORDS.findall(text.lower()) for text in (title, about, others))
     return min((_score(word, texts) for word in query.lower().split()), default=0.0)
 

@@ -50,8 +50,7 @@ class Row:
 def rows(
     app_state: AppState, sort: str = "device", filter_text: str = "", tree: bool = False
 ) -> tuple[Row, ...]:
-    """The rows that match `filter_text`: part of a user, command, container or pid, or "gpu 3", "user
-    ana"."""
+    """The rows that match `filter_text`: part of a user, command, container or pid, "gpu 3", "user ana"."""
     found = [row for row in _all(app_state) if _matches(row, filter_text.lower())]
     # Sorting is stable: equal rows stay in the order of the devices, then of the driver.
     found.sort(key=_ORDER[sort])

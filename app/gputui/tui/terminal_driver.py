@@ -77,8 +77,8 @@ class PatientDriver(LinuxDriver):
         self._end = None
 
     def run_input_thread(self) -> None:
-        """Turn the input into events until the end, or until the terminal is gone, which the application
-        detects by itself."""
+        """Turn the input into events until the end, or until the terminal is gone: the application
+        notices."""
         assert self._end is not None
         end, parser, decoder = (
             self._end[0],
@@ -101,8 +101,7 @@ class PatientDriver(LinuxDriver):
                     self.process_message(event)
             for event in parser.tick():
                 self.process_message(event)
-            # An Escape that nothing follows is the key itself: the parser reports it once this time has
-            # passed.
+            # An Escape that nothing follows is the key itself: the parser reports it after this time.
             wait = constants.ESCAPE_DELAY if ready else None
 
 

@@ -60,8 +60,7 @@ class _Finder:
 
 
 def stamp_of_package() -> object:
-    """A value that changes when the package is installed again: a file is then replaced, never
-    overwritten."""
+    """A value that changes with a new installation, which replaces a file and never overwrites it."""
     try:
         facts = Path(gputui.__file__).stat()
     except OSError:

@@ -58,8 +58,7 @@ class BoxSelection:
         self.keys = SelectionController(self, lambda: self.show_message(_ONLY_HERE, "warn"))
 
     def _empty(self) -> AppState:
-        # Preferences about devices apply to this machine, and a process on the box judges by a single
-        # reading.
+        # Preferences apply to devices of this machine, and gputui on the box judges by a single reading.
         rules = replace(self._view.app_state.rules, never=(), prefer=(), window=0.0)
         return AppState({}, rules=rules, always_warns=True)
 
@@ -244,7 +243,7 @@ class BoxLaunch(BoxCalls):
 
     @property
     def missing(self) -> str:
-        """What is still missing for a call, "" if nothing."""
+        """The part that is still missing for a call, "" if nothing is."""
         if not self._selection.selected.selection.keys:
             return SELECT_FIRST
         return "" if self._view.app_state.options.command else "no command yet: e types it"

@@ -61,13 +61,12 @@ class JobsController:
         self._pending: _Pending | None = None
         self._confining: _Pending | None = None
         self.looked_at: Hashable | None = None
-        """The job that the page last showed; None for the first job in the list, whichever that is by
-        then."""
+        """The job that the page last showed; None for the first job of the list at that time."""
 
     # Changes of jobs
 
     def after_reading(self, before: Snapshot | None, now: Snapshot, began: float) -> None:
-        """Report changes after each reading that the view shows; it began at `began` (`time.monotonic`)."""
+        """Report changes after each reading that the view shows; `began` is its start (`time.monotonic`)."""
         if before is not now and (now.jobs or (before is not None and before.jobs)):
             # Not imported where the user has no job.
             from gputui.tui.views.jobs import news
@@ -208,8 +207,7 @@ class JobsController:
         return f"job {started.id} compares: V shows how far it is"
 
     def rerun(self, job: Job, app_state: AppState) -> str:
-        """Hold the devices of `best_for`, have them read again, and start the job; return an interim
-        message."""
+        """Hold the devices of `best_for`, have them read again, and start the job; return a first message."""
         from gputui.jobs.again import again
         from gputui.tui import start_launch
 
@@ -288,7 +286,7 @@ class JobsController:
 
 
 def problem_of(line: str) -> str | None:
-    """What is wrong with the words of a comparison, None where they are valid."""
+    """The error in the words of a comparison, None where they are valid."""
     from gputui.cli.common import WrongCallError
     from gputui.cli.experiment_call import variants_of
 

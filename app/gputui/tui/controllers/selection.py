@@ -15,7 +15,7 @@ from gputui.tui.device_rows import SORTS
 from gputui.tui.main_view import SelectionView
 
 SECOND_DIGIT = 0.5
-"""Seconds for which a digit waits for another, on boxes where some GPU's number has two."""
+"""Seconds for which a digit waits for another, on boxes where some GPU's number has two digits."""
 
 AUTO = "auto"
 """Typed instead of a number: as many devices as the model of the command needs."""
@@ -34,8 +34,7 @@ class SelectionController:
         self._reading_command = False
         self._digits = ""
         self._divided: Device | None = None
-        """The GPU with MIG instances whose number was just typed: the next digit is the number of an
-        instance."""
+        """The GPU with MIG instances whose number was just typed: the next digit is an instance's number."""
         self._stop_timer: Callable[[], object] = lambda: None
         self.after: Callable[[float, Callable[[], None]], Callable[[], object]] = self._on_timer
         """Calls a function after so many seconds, unless the returned function is called before."""
@@ -51,8 +50,7 @@ class SelectionController:
             self.toggle(self._view.app_state.current)
 
     def click(self, key: str) -> None:
-        """Put the cursor on the device with this key, unless the filter hides it, and select or deselect
-        it."""
+        """Put the cursor on the device with this key unless it is filtered out; select or deselect it."""
         before = self._view.app_state
         if key not in before.box.by_key:
             return
@@ -138,8 +136,7 @@ class SelectionController:
             self.click(found[0].key)
 
     def _go_to_instances(self, gpu: Device) -> None:
-        """Put the cursor on the first free instance of a GPU, and wait a moment for the number of an
-        instance."""
+        """Put the cursor on the first free instance of a GPU, and wait a moment for an instance's number."""
         app_state = self._view.app_state
         instances = [device for device in app_state.rows if device.parent == gpu.key]
         first = next((d for d in instances if app_state.verdicts[d.key].free), next(iter(instances), None))

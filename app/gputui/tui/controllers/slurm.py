@@ -63,8 +63,7 @@ class SlurmController:
             self._selected, self.count, self.order = selected, max(1, selected), ()
 
     def read(self, told: Callable[[Cluster | str], object]) -> None:
-        """Read the cluster in the background; `told` is called in the app, with a text if there is no
-        cluster."""
+        """Read the cluster in the background; `told` is called in the app with it, or with a text why not."""
         app = self.view.app
         label = self.view.app_state.label
         if label:

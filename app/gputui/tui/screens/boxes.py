@@ -167,8 +167,7 @@ class BoxesScreen(ListPage):
         return super().check_action(action, parameters)
 
     def _does(self, binding: Binding) -> bool:
-        # Without a selection, these keys report what is missing; where r does the same as ⏎, the two are
-        # shown together.
+        # Without a selection, these keys only report that. On a device, the hint of ⏎ also names r.
         if binding.action in ("run", "start(False)", "start(True)", "copy") and not self.launch.words:
             return False
         if binding.action == "start(False)" and self._device is not None:
@@ -292,8 +291,8 @@ class BoxesScreen(ListPage):
 
 
 def _same_devices(before: Snapshot, now: Snapshot) -> bool:
-    """Whether there is nothing new to judge. (Compares identity, not equality: a reading keeps the objects of
-    unchanged devices.)"""
+    """Whether there is nothing new to judge. A reading keeps the objects of unchanged devices: identity is
+    compared, not equality."""
     if before is now:
         return True
     alike = before.claims is now.claims and len(before.devices) == len(now.devices)

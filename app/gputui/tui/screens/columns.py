@@ -35,8 +35,7 @@ class ColumnsScreen(ListPage):
         return USUAL if columns is None else tuple(dict.fromkeys(name for name in columns if name in BY_ID))
 
     def _order_at_start(self) -> list[str]:
-        """The chosen columns in their order; each other column follows its predecessor in the default
-        order."""
+        """The chosen columns in their order; each other column follows its predecessor in `COLUMNS`."""
         order = list(self._chosen)
         for place, column in enumerate(COLUMNS):
             if column.id not in order:

@@ -14,7 +14,7 @@ from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.timelines import USUAL_ZOOM, ZOOMS, device_charts, zoom_name
 
 _LEAST_ROWS = 4
-"""The least rows of processes beside the facts: on a smaller screen, the whole page scrolls."""
+"""The least rows of processes below the facts: on a smaller screen, the whole page scrolls."""
 
 _LEAST_TIMELINE, _MOST_TIMELINE = 6, 26
 """Lines of the timelines, with their rule and axis: fewer show nothing, more show no more."""

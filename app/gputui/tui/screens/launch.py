@@ -35,8 +35,7 @@ from gputui.tui.views.launch_page import heading, no_launches, remembered, setti
 from gputui.tui.views.text import Line
 
 _SETTINGS = 9
-"""Lines that settings, the rules, a message and the keys need in addition to the launch line and its
-notes."""
+"""Lines for the settings, the rules, a message and the keys, without the launch line and its notes."""
 
 _OF_LAUNCHES = ("take", "name", "forget")
 _OF_SETTINGS = ("change", "type", "default", "keep")

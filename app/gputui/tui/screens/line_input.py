@@ -16,9 +16,8 @@ from gputui.tui.widgets.one_line import CommandLine, OneLine
 class LineScreen(ModalScreen[str | None]):
     """Returns the typed line, or None when it was left with Escape.
 
-    check     finds the error in a line while it is typed: returns a text, or raises ValueError; such a line
-    is
-              not accepted
+    check     finds the error in a line while it is typed: returns a text, or raises ValueError; such a
+              line is not accepted
     typed     is called with the line after every change
     explain   returns what Enter does with a valid line, shown in place of the prompt
     replaces  typing replaces the first line, and replaces an invalid line after Enter

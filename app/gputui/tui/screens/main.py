@@ -124,8 +124,7 @@ class MainScreen(Screen[None]):
         """Lines of the selection and the launch line."""
         self._arranged: Layout | None = None
         self._asked: tuple[object, list[Part]] = (None, [])
-        """The requests of the panels for room, and the frame (size, rows, filter, hidden panels) they are
-        for."""
+        """The panels' requests for room, after their frame: size, rows, filter, hidden panels."""
         self._on_page: tuple[str, ...] = ()
         """The devices that the sampler reads in full for a page."""
         self._looked_at: tuple[tuple[str, ...], Want, float] = (), Want.DETAILS, 0.0
@@ -356,8 +355,7 @@ class MainScreen(Screen[None]):
     # The files that the command names
 
     def when_files_are_read(self, then: Callable[[], object]) -> None:
-        """Call `then` once the displayed launch has been computed from the present files; at once if it
-        has."""
+        """Call `then` once the displayed launch is up to date with its files; at once if it already is."""
         if not self._files_missing():
             then()
             return
@@ -420,8 +418,7 @@ class MainScreen(Screen[None]):
             self.set_app_state(self.app_state.with_problem(str(result)))
         elif isinstance(result, Snapshot):
             number_before, before = len(self.app_state.selection), self.app_state.snapshot
-            # Taken before the app state changes: that would cancel the launch if one of its devices has
-            # vanished.
+            # Taken before the app state changes: that cancels the launch if one of its devices has vanished.
             pending = self.launch.take_reread(message.reading.began)
             app_state = self.app_state.with_snapshot(result)
             self.set_app_state(replace(app_state, timelines=self.timelines.after(result)))

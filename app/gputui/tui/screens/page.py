@@ -207,8 +207,7 @@ class Page(ModalScreen[None]):
         self.show_message(message)
 
     def confirmed(self, action: str) -> Any:
-        """The target of `ask_again` for this action, if it was called at the key press just before, else
-        None."""
+        """The target of `ask_again` for this action at the key press just before, else None."""
         asked, self._asked = self._asked, None
         return asked[2] if asked is not None and asked[:2] == (self._presses - 1, action) else None
 
@@ -261,8 +260,7 @@ class ListPage(Page):
         self.draw()
 
     def draw(self) -> None:
-        # A long list takes time to read. A page above hides this one; this one is drawn when that page
-        # closes.
+        # A long list takes time to read. A page above hides this one, which is drawn when that page closes.
         above = self.app.screen
         if isinstance(above, Page) and above is not self:
             return
@@ -293,8 +291,8 @@ class ListPage(Page):
         return [_with_cursor(line) if place == at else line for place, line in enumerate(lines)]
 
     def lay_out(self, items: Sequence[int | None], above: int) -> None:
-        """Record the item of each line below the first `above`: for clicks, and to light the cursor's
-        line."""
+        """Record the item of each line below the first `above`, for clicks and for the cursor's
+        background."""
         self._items = [*[None] * above, *items]
         self.body.lit = self._items.index(self.cursor) if self.cursor in self._items else None
 

@@ -1,5 +1,4 @@
-"""PlanScreen: the parallelism with which the model fits on these devices; Enter puts one on the launch
-line."""
+"""PlanScreen: how the model fits on these devices, in parallel; Enter puts a plan on the launch line."""
 
 from __future__ import annotations
 
@@ -172,8 +171,7 @@ class PlanScreen(ListPage):
         return [*head, *visible, *between, *detail][:height]
 
     def _start_of(self, row: Row) -> tuple[tuple[str, ...], str]:
-        """The effect of Enter on a row, and notes that its files cannot contain; or why Enter can do
-        nothing."""
+        """The effect of Enter on a row, and notes beyond its files; or why Enter can do nothing."""
         try:
             made = self._prepared(row)
         except RecipeError as error:
@@ -295,8 +293,8 @@ class PlanScreen(ListPage):
         self._write(made, row, found, self.confirmed("use") or ())
 
     def _write(self, made: Prepared, row: Row, found: PlannedDevices, agreed: tuple[object, ...]) -> None:
-        """Write the files unless there is a question: `agreed` is the strategy and the questions already
-        confirmed."""
+        """Write the files unless there is a question: `agreed` is the strategy and the confirmed
+        questions."""
         known = agreed[1:] if agreed[:1] == (row.strategy,) else ()
 
         def ask(what: str, text: str) -> None:

@@ -1,5 +1,4 @@
-"""ProcessesScreen: all processes: sorted, filtered, as a list or as trees; sends signals to the user's
-own."""
+"""ProcessesScreen: all processes: sorted, filtered, as a list or as trees; signals to the user's own."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from gputui.tui.views.text import Line, clip, title, told_lines
 
 
 class ProcessesScreen(ProcessListPage):
-    """The key that opened the page closes it. `open_people` opens that page; `filter_text` is as in
-    `rows`."""
+    """The key that opened the page closes it. `open_people` opens that page; `filter_text`: see `rows`."""
 
     BINDINGS = [
         shown("escape,q,p", "dismiss", "back", "esc"),

@@ -1,4 +1,4 @@
-"""QueueScreen: who waits in the queue and what for; lets the user's own jobs leave it."""
+"""QueueScreen: who waits in the queue, and for which devices; the user's own jobs can leave it."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def launch_lines(
 
     launcher  the name of the command's launcher, "" where there is no command
     line      the call; an outline of it where something is missing
-    missing   what is still missing for a start, "" for nothing
+    missing   the part that is still missing for a start, "" for nothing
     """
     name = f"launch: {launcher}" if launcher else "launch"
     chosen = bool(selected.selection.keys)
@@ -172,8 +172,7 @@ def launch_lines(
 
 
 def _broken(line: str, width: int) -> list[str]:
-    """The call in pieces of at most `width` cells: broken between words, or after a comma in a list of
-    devices."""
+    """The call in pieces of at most `width` cells, broken between words or after a comma in a list."""
     pieces = [""]
     for word in re.findall(r"[^ ,]*[ ,]|[^ ,]+$", line):
         if width_of(((pieces[-1] + word.rstrip(), ""),)) <= width:

@@ -382,8 +382,7 @@ _OPTIONAL = 7
 class Columns:
     """The columns of one table and their widths, in cells. The rest is for the state.
 
-    label  cells of the number of a device;  tree: whether numbers are left-aligned, as some devices have
-    parts
+    label  cells of the number of a device;  tree: whether numbers are left-aligned, as some have parts
     """
 
     label: int
@@ -444,8 +443,7 @@ def label_of(app_state: AppState, device: Device, tree: bool) -> str:
 
 
 def _wishes(columns: Sequence[Column], box: Box, chosen: bool, state: int) -> list[tuple[int, Column, int]]:
-    """The wanted widths of the columns, each with the cells to leave for the state: the most important
-    first."""
+    """The wanted widths of the columns, the most important first, each with the cells for the state."""
     wishes = []
     # In steps, so that no column appears or disappears when a state gets one character longer.
     state = min(_STATE_CAP, -(-state // 8) * 8)

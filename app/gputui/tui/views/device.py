@@ -147,8 +147,7 @@ def _identity(device: Device) -> list[str]:
 
 
 def _notes(app_state: AppState, device: Device) -> list[str]:
-    """Notes: that it is selected, whose instance it is, and facts about the user's own job beyond its
-    state."""
+    """Notes: that it is selected, whose instance it is, and more about the user's own job on it."""
     snapshot, rank = app_state.snapshot, app_state.selection.rank(device.key)
     assert snapshot is not None
     notes = [] if rank is None else [f"selected: {app_state.vendor.device(rank)}"]

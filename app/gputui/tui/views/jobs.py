@@ -36,8 +36,7 @@ _NONE = (
 _WITH_PEAK = 72
 """The width in cells from which a line has the peak memory."""
 _LOG_LINES = 4
-"""Lines of a log in the panel: more would displace the queue and the processes. The jobs page has the
-rest."""
+"""Lines of a log in the panel: more would displace the queue and the processes."""
 
 _WITH_LOG = 100
 """The width in cells from which a line ends with the last line of the log."""
@@ -81,8 +80,7 @@ def _rows(
 
 
 def unclaimed_uses_of(app_state: AppState) -> dict[str, str]:
-    """The claimed and used devices of our jobs by job id, "claimed 6,7, runs on 0,1", where the two
-    differ."""
+    """By job id "claimed 6,7, runs on 0,1", for our jobs whose claimed and used devices differ."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return {}
@@ -243,8 +241,7 @@ def _kept_for(tail: Job | None) -> int:
 
 
 def size_of_jobs(app_state: AppState, snapshot: Snapshot, width: int) -> tuple[int, int, int]:
-    """The least lines of the panel, how many it would fill, and how many with the whole log and uncut
-    rows."""
+    """The panel's least lines, the lines that it would fill, and those with the whole log and uncut rows."""
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
     heads = 1 + (len(jobs) < len(snapshot.jobs))
     whole = sum(len(hanging(row, width)) for row in _rows_of_panel(app_state, snapshot, jobs, width))

@@ -11,7 +11,7 @@ from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Span
 
 _ALWAYS = ("help", "quit")
-"""These stay at the end, however narrow the line is."""
+"""These are at the end, and are the last to be left out."""
 
 _ON_THEIR_WAY = ("starting", "waiting", "running")
 """States of a job that has not ended."""

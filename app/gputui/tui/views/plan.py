@@ -73,8 +73,7 @@ def _parameters(number: int) -> str:
 
 
 def settings(request: PlanRequest, found: PlannedDevices | str, width: int) -> list[Line]:
-    """The request, each part with the key that changes it; parts that the user or the command gave stand
-    out."""
+    """The request, each part with the key that changes it; parts that were given explicitly stand out."""
     workload, said = request.workload, request.said
     count = "?" if isinstance(found, str) else len(found.devices)
     devices = f"{count} device" if count == 1 else f"{count} devices"
@@ -182,8 +181,7 @@ def stacked(parts: Bytes, scale: int, width: int, limit: int, marked: bool) -> l
     reached = 0
     for amount, sign, style in amounts:
         reached += amount
-        # Computed from the end of each part, so that rounding errors do not add up; a bar longer than ours is
-        # cut.
+        # Computed from the end of each part, so that rounding errors do not add up.
         end = min(width + 1, round(reached * limit / scale)) if scale > 0 else 0
         cells += [(sign, style)] * (end - len(cells))
     if parts.total and not cells:

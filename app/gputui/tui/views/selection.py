@@ -33,8 +33,7 @@ def selection_lines(app_state: AppState, width: int) -> list[Line]:
 
 
 def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
-    """The strip of the selected devices; the device with the key `dragged` is being dragged with the
-    mouse."""
+    """The strip of the selected devices; the device with the key `dragged` follows the mouse."""
     notes = (_by_command(app_state), _limits(app_state), _hidden_panels(app_state))
     head = title("selected", width, *notes)
     keymap = app_state.screen.keymap

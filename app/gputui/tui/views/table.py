@@ -78,8 +78,7 @@ def columns_of(app_state: AppState, width: int) -> Columns:
 
 
 def heading(app_state: AppState, columns: Columns, width: int, above: int = 0, below: int = 0) -> Line:
-    """The names of the columns, and deviations from the default: a sort, a filter, devices above and
-    below."""
+    """The names of the columns, and notes on a sort, a filter, and devices above and below."""
     c, gap, sort = columns, " " * columns.gap, app_state.screen.sort
     sign = "▲" if sort in RISING else "▼"
     state = f"STATE{sign}" if sort == "state" else f"STATE{sign} by user" if sort == "user" else "STATE"
@@ -104,8 +103,7 @@ def heading(app_state: AppState, columns: Columns, width: int, above: int = 0, b
 def _names_that_fit(
     names: Sequence[tuple[str | None, str]], notes: Sequence[str], width: int
 ) -> tuple[str, list[str | None]]:
-    """The names of columns next to the notes, each whole or not at all; and the sort order that each can
-    show."""
+    """The names of columns next to the notes, each whole or not at all; and the sort order of each."""
     room = width - (cell_len("  ".join(notes)) + len(_GAP) if notes else 0)
     text, ids = "", []
     for id, name in names:

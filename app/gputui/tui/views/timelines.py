@@ -227,8 +227,8 @@ class _Charts:
     def lines(self, devices: Sequence[Device], current: str | None) -> list[tuple[Line, str]]:
         """The lines of as many of these devices as fit, each with the key of its device, "" for none."""
         count = max(0, min(len(devices), (self._room + self._gap) // (self._tall + self._gap)))
-        # Spare lines that are too few for all charts go between them: equally high charts, the axis at the
-        # bottom.
+        # Spare lines that are too few to make all charts taller go between them, so that the axis is at the
+        # end.
         blank = self._room - count * self._tall - (count - 1) * self._gap
         if blank >= count or not (self._gap or self._tall > 1):
             blank = 0

@@ -18,8 +18,7 @@ class OneLine(Input):
 
 
 class CommandLine(OneLine):
-    """A command input: keeps all lines of a paste, joined where they end with a backslash; other breaks are
-    shown."""
+    """A command input: keeps all lines of a paste, joined after a backslash; other line breaks are shown."""
 
     @property
     def _value(self) -> Text:

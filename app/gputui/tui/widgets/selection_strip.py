@@ -18,8 +18,7 @@ class SelectionStrip(Lines):
 
     clicked  called with the key of a clicked device
     moved    called with the key of a device that was dropped at another place of the order (from 0): during
-    the
-             drag, the strip shows the resulting order
+             the drag, the strip shows the resulting order
     """
 
     def __init__(
