@@ -172,8 +172,7 @@ class GputuiApp(App[Outcome]):
 
     def on_key(self, event: events.Key) -> None:
         """Show a message for a key that no handler has stopped and that has no meaning here."""
-        # This runs before Textual looks up the binding. Its binding of tab moves to the next widget: there is
-        # none.
+        # This runs before Textual looks up the binding. Its tab goes to the next widget, and there is none.
         bound = self.screen.active_bindings.get(event.key) if self.screen_stack else None
         if not self.screen_stack or (bound is not None and not bound.binding.action.startswith("app.focus_")):
             return

@@ -389,8 +389,7 @@ class AppState:
         kept: tuple[str, ...] = (),
         order: Order = "best",
     ) -> tuple[AppState, str]:
-        """Select the best `count` devices for the grouping, in that order, with the keys `kept` among
-        them."""
+        """Select the best `count` devices for the grouping, in that order, including the keys `kept`."""
         from gputui.choosing.pick import pick
 
         if self.snapshot is None:
@@ -475,8 +474,7 @@ class AppState:
         return self._read_intent()
 
     def _read_intent(self) -> Intent:
-        # This is no property: before Python 3.12, one thread that computes a cached property blocks all
-        # others.
+        # No property: before Python 3.12, a thread that computes a cached property blocks the others.
         from gputui.launching.read_intent import read_intent
 
         return read_intent(self.options, self.environ, self.host_environment, self.vendors)
@@ -554,8 +552,7 @@ class AppState:
             return self.launch.own.warning
         devices, count = self.intent.devices, self.intent.count
         if devices is not None and devices.firm and not devices.rewritable and self.selected:
-            # Names other devices or another order; of more selected devices, some would be claimed for
-            # nothing.
+            # Other devices or another order; of more selected devices, some would be claimed for nothing.
             if self.vendor.visibility.names_in_order(devices.listed, self.selected):
                 return None
             return f"{devices.words} within the command overrides the selected devices"
@@ -622,8 +619,7 @@ class AppState:
 
     @cached_property
     def launch(self) -> Launch:
-        """The launch that Enter starts and `y` copies; the unchanged command without a decision on
-        devices."""
+        """The launch that Enter starts and `y` copies; without a decision on devices the bare command."""
         return self._composed()
 
     def _composed(self) -> Launch:
@@ -663,8 +659,8 @@ class AppState:
         return replace(self, options=replace(self.options, ids="index" if ids == "uuid" else "uuid"))
 
     def not_of_this_machine(self, what: str) -> str:
-        """The message where this machine cannot act on devices, processes or jobs of a demo or a
-        recording."""
+        """The message that devices, processes or jobs (`what`) of a demo or a recording cannot be acted
+        on."""
         return f"not this machine's {what} ({self.label})"
 
     @property

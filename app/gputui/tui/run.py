@@ -71,8 +71,7 @@ def run_screen(
         sampler.start()
         try:
             sampler.wait_until_open(_USUALLY)
-            # The first frame's view comes before the other imports, which would keep the GIL from the
-            # reading.
+            # Before the other imports, which would keep the GIL from the reading: the first frame's view.
             importlib.import_module("gputui.tui.views.first_frame")
             import_asyncio()
             from gputui.tui.app import GputuiApp
@@ -83,8 +82,7 @@ def run_screen(
             # A driver that cannot be started ends the run here; a hanging driver is reported on the screen.
             sampler.wait_until_open(_PATIENCE)
             if first_frame.painted:
-                # The screen starts with the content of the frame and with the jobs, so that nothing moves
-                # later.
+                # The screen starts with the frame's content and with the jobs, so that nothing moves later.
                 arrived.wait(_PATIENCE)
             terminal = TerminalAfter(first_frame)
             app = GputuiApp(

@@ -77,8 +77,7 @@ class PatientDriver(LinuxDriver):
         self._end = None
 
     def run_input_thread(self) -> None:
-        """Turn the input into events until the end, or until the terminal is gone: the application
-        notices."""
+        """Turn the input into events until the end, or until the terminal is gone."""
         assert self._end is not None
         end, parser, decoder = (
             self._end[0],

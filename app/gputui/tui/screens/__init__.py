@@ -1,1 +1,2 @@
-"""One screen a file, its styles in the .tcss beside it. All but the main one are imported when opened."""
+"""One screen per file, its styles in the .tcss of the same name. All but the main one are imported when
+opened."""

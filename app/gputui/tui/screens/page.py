@@ -291,8 +291,7 @@ class ListPage(Page):
         return [_with_cursor(line) if place == at else line for place, line in enumerate(lines)]
 
     def lay_out(self, items: Sequence[int | None], above: int) -> None:
-        """Record the item of each line below the first `above`, for clicks and for the cursor's
-        background."""
+        """Record the item of each line below the first `above`, for clicks and the cursor's background."""
         self._items = [*[None] * above, *items]
         self.body.lit = self._items.index(self.cursor) if self.cursor in self._items else None
 

@@ -293,8 +293,7 @@ class PlanScreen(ListPage):
         self._write(made, row, found, self.confirmed("use") or ())
 
     def _write(self, made: Prepared, row: Row, found: PlannedDevices, agreed: tuple[object, ...]) -> None:
-        """Write the files unless there is a question: `agreed` is the strategy and the confirmed
-        questions."""
+        """Write the files, or first ask: `agreed` is the strategy and the questions already confirmed."""
         known = agreed[1:] if agreed[:1] == (row.strategy,) else ()
 
         def ask(what: str, text: str) -> None:

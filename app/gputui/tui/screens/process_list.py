@@ -16,8 +16,7 @@ from gputui.tui.views.text import Line
 
 
 class ProcessListPage(ListPage):
-    """A subclass defines `process_rows`. While the page is open, the devices of `looked_at` are read
-    fully."""
+    """A subclass defines `process_rows`. While the page is open, `looked_at` devices are read in full."""
 
     def __init__(self, view: MainView) -> None:
         super().__init__(view)

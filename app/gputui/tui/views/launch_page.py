@@ -61,8 +61,7 @@ def _row(row: Row, value_cells: int, name_cells: int) -> Line:
 
 
 def remembered(known: Sequence[PastLaunch], width: int, now: float) -> list[Line]:
-    """The recent launches, a line each: the name, the devices, the age, the launcher if one was given, the
-    command."""
+    """The recent launches, a line each: name, devices, age, the launcher if one was given, command."""
 
     def devices(each: PastLaunch) -> str:
         return f"{each.count} GPU{'s' if each.count > 1 else ''}" if each.count else "CPU only"

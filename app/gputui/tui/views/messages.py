@@ -13,8 +13,7 @@ _NAMES_KEY = 40
 
 
 def message_line(message: Message | None, width: int, key: str = "") -> Line:
-    """The line reserved for messages; blank while there is none. A cut message ends with the `key` that shows
-    all of it."""
+    """The line reserved for messages, blank without one. A cut message ends with the `key` to show it all."""
     if message is None:
         return (("", ""),)
     line: Line = ((" ▌ ", "key"), (message.text, message.style))

@@ -222,13 +222,12 @@ class _Charts:
         """The metrics shown of a device for which all are known."""
         self._outlined = not page and metric is None and -(-self._tall // rows) >= _LEAST_OUTLINED
         """Whether charts have dotted lines at 50 and 100 %: a tall chart of an idle device is mostly
-        blank."""
+        empty."""
 
     def lines(self, devices: Sequence[Device], current: str | None) -> list[tuple[Line, str]]:
         """The lines of as many of these devices as fit, each with the key of its device, "" for none."""
         count = max(0, min(len(devices), (self._room + self._gap) // (self._tall + self._gap)))
-        # Spare lines that are too few to make all charts taller go between them, so that the axis is at the
-        # end.
+        # Spare lines that are too few to make all charts taller go between them: the axis stays at the end.
         blank = self._room - count * self._tall - (count - 1) * self._gap
         if blank >= count or not (self._gap or self._tall > 1):
             blank = 0
