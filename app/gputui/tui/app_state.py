@@ -389,7 +389,7 @@ class AppState:
         kept: tuple[str, ...] = (),
         order: Order = "best",
     ) -> tuple[AppState, str]:
-        """Select the best `count` devices for the grouping, in that order, including the keys `kept`."""
+        """Select the best `count` devices for the grouping, in that order; the keys `kept` are included."""
         from gputui.choosing.pick import pick
 
         if self.snapshot is None:
@@ -619,7 +619,7 @@ class AppState:
 
     @cached_property
     def launch(self) -> Launch:
-        """The launch that Enter starts and `y` copies; without a decision on devices the bare command."""
+        """The launch that Enter starts and `y` copies; without decided devices the unchanged command."""
         return self._composed()
 
     def _composed(self) -> Launch:
@@ -659,8 +659,7 @@ class AppState:
         return replace(self, options=replace(self.options, ids="index" if ids == "uuid" else "uuid"))
 
     def not_of_this_machine(self, what: str) -> str:
-        """The message that devices, processes or jobs (`what`) of a demo or a recording cannot be acted
-        on."""
+        """The message where devices, processes or jobs (`what`) belong to a demo or a recording."""
         return f"not this machine's {what} ({self.label})"
 
     @property

@@ -71,7 +71,7 @@ def run_screen(
         sampler.start()
         try:
             sampler.wait_until_open(_USUALLY)
-            # Before the other imports, which would keep the GIL from the reading: the first frame's view.
+            # The first frame's view is imported first: the other imports would keep the GIL from the reading.
             importlib.import_module("gputui.tui.views.first_frame")
             import_asyncio()
             from gputui.tui.app import GputuiApp

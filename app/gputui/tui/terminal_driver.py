@@ -77,7 +77,10 @@ class PatientDriver(LinuxDriver):
         self._end = None
 
     def run_input_thread(self) -> None:
-        """Turn the input into events until the end, or until the terminal is gone."""
+        """Turn the input into events until the end, or until the terminal is gone.
+
+        The application detects by itself that the terminal is gone.
+        """
         assert self._end is not None
         end, parser, decoder = (
             self._end[0],

@@ -1,2 +1,1 @@
-"""One screen per file, its styles in the .tcss of the same name. All but the main one are imported when
-opened."""
+"""One screen per file; the .tcss files have the styles. All but the main one are imported when opened."""

@@ -16,7 +16,10 @@ from gputui.tui.views.text import Line
 
 
 class ProcessListPage(ListPage):
-    """A subclass defines `process_rows`. While the page is open, `looked_at` devices are read in full."""
+    """While the page is open, the devices of `looked_at` are read in full.
+
+    A subclass defines the rows in `process_rows`.
+    """
 
     def __init__(self, view: MainView) -> None:
         super().__init__(view)

@@ -221,7 +221,7 @@ class _Charts:
         self.shown = tuple(known[:beside] if beside > 1 else known[: self._tall])
         """The metrics shown of a device for which all are known."""
         self._outlined = not page and metric is None and -(-self._tall // rows) >= _LEAST_OUTLINED
-        """Whether charts have dotted lines at 50 and 100 %: a tall chart of an idle device is mostly
+        """Whether charts have dotted lines at 50 and 100 %, as a tall chart of an idle device is mostly
         empty."""
 
     def lines(self, devices: Sequence[Device], current: str | None) -> list[tuple[Line, str]]:
