@@ -167,7 +167,7 @@ class BoxesScreen(ListPage):
         return super().check_action(action, parameters)
 
     def _does(self, binding: Binding) -> bool:
-        # Without a selection, these keys only report that. On a device, the hint of ⏎ also names r.
+        # Without a selection, these keys only show what is missing. On a device, the hint of ⏎ names r too.
         if binding.action in ("run", "start(False)", "start(True)", "copy") and not self.launch.words:
             return False
         if binding.action == "start(False)" and self._device is not None:
