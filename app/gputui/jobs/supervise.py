@@ -37,7 +37,7 @@ _NOTIFY_TIME = 10.0
 _AGAIN, _AT_MOST = 0.05, 1.0
 """Seconds between two rounds of SIGKILL: a process may have started another one meanwhile."""
 _HEAD = 1 << 20
-"""Bytes at the beginning of a log that are kept under any cap: the command's own introduction. A freed range
+"""Bytes at the beginning of a log that are kept under any cap: the command's first output. A freed range
 begins and ends at a multiple of it, so that it covers whole blocks of any file system."""
 _LOOK, _LOOK_OFTEN, _LOOK_SELDOM = 1.0, 0.05, 10.0
 """Seconds to the first check of the size of a log, and the least and the most between two checks."""
