@@ -58,7 +58,7 @@ class _Candidates:
         return available(self.snapshot, self.verdicts, self.constraints).devices
 
     def best(self, count: int) -> tuple[Device, ...]:
-        """The best `count` free devices, in their best order; none where `count` cannot be met."""
+        """The best `count` free devices, in their best order; all free devices where there are fewer."""
         return self._picked(count).devices
 
     def why(self, devices: Sequence[Device]) -> str:
