@@ -51,7 +51,7 @@ class Option(NamedTuple):
     metavar      the placeholder of its value in `--help`
     applies      whether the launch page shows it, given the other launch options
     read         parses a typed text into the value. Raises OptionError
-    bare         the value of a choice whose flag has no value; "--no-…" then means the last choice
+    bare         the choice that the flag without a value means; "--no-…" then means the last choice
     """
 
     name: str
