@@ -58,7 +58,7 @@ def session(leader: int) -> set[int]:
             if os.getsid(pid) == leader:
                 found.add(pid)
         except OSError:
-            continue  # it ended meanwhile, or is somebody else's
+            continue  # it has ended, or belongs to another user
     return found
 
 
@@ -71,7 +71,7 @@ def writers(file: Path) -> set[int]:
             if any(_writes(pid, name, wanted) for name in os.listdir(f"/proc/{pid}/fd")):  # noqa: PTH208
                 found.add(pid)
         except OSError:
-            continue  # it ended meanwhile, or is somebody else's
+            continue  # it has ended, or belongs to another user
     return found
 
 

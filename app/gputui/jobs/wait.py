@@ -23,7 +23,7 @@ from gputui.jobs.record_folders import RecordError
 from gputui.system.files import open_own
 
 _ASK_AGAIN = 0.05
-"""Seconds between two polls of a job that is about to end."""
+"""Seconds between two polls of a job without a pidfd."""
 _LONGEST = 3600.0
 """Most seconds of one wait."""
 _PIECE = 64 * 1024

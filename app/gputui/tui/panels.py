@@ -53,9 +53,8 @@ class Panel:
     grows   whether it takes the remaining room
     spare   whether it is shown only in lines that no other panel wants
     narrow  whether it is also shown where there is only one column
-    stays   whether it stays, once shown, while it has no content: other users' activity would make it come
-    and
-            go, and nothing may move by itself
+    stays   whether it stays, once shown, while it has no content: it would come and go with other users'
+            activity, and nothing may move by itself
     action  the action of `tui/actions.py` that a click on it performs
     """
 
@@ -125,7 +124,7 @@ def _size_of_device(app_state: AppState, width: int) -> Size:
 
 
 def _size_of_queue(app_state: AppState, width: int) -> Size:
-    # On a very wide screen, the panel has the whole width.
+    # On a very wide screen, the panel's column has room for its rows.
     wanted, most = lines_of_panel(app_state, side_width(width) if width < VERY_WIDE else width)
     if not wanted:
         return NOTHING

@@ -256,8 +256,8 @@ class LaunchController:
         return not_free(before.selection, before.verdicts_when_selected, now.snapshot, now.verdicts)
 
     def _refused(self, pending: PendingLaunch) -> bool:
-        """Whether the launch has a device that is never taken, for whatever answer. Then the reason is shown
-        and the launch ends."""
+        """Whether the launch has a device that is never taken, whatever the user answers. Then the reason is
+        shown and the launch ends."""
         from gputui.allocating.allocation import answer_to
 
         snapshot = self._view.app_state.snapshot

@@ -1,4 +1,4 @@
-"""The processes on each device, and the holders of the others: whom to ask."""
+"""The processes on each device, and the holders of devices without processes."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _NOBODY = " nobody is in line: w on the main screen waits for devices"
 
 
 def outlook_of(app_state: AppState) -> Outlook:
-    """The queue and the devices that are not free, as far as the screen has seen them."""
+    """The queue and the devices that are not free, with the idle times that the screen has observed."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return Outlook((), ())

@@ -82,7 +82,8 @@ def flow(items: Sequence[Line], width: int) -> list[Line]:
 
 
 def hanging(line: Line, width: int) -> list[Line]:
-    """The line with its last span wrapped: below the span's beginning, or in narrow places below the line."""
+    """The line with its last span wrapped: below the span's beginning, or where that is too narrow, the whole
+    span below the rest of the line."""
     *head, (text, style) = line
     if width_of(line) <= width and "\n" not in text:
         return [line]
