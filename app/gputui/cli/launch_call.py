@@ -1,4 +1,4 @@
-"""What `run`, `export` and `check` share: the options of a launch, and the launch that a call describes."""
+"""The parts that `run`, `export` and `check` share: the launch options, and the launch of a call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ NEAR = "near"
 
 
 def add_launch_options(parser: argparse.ArgumentParser, exclusive: bool = True) -> None:
-    """Which devices, and how the command is started on them; not `exclusive`: `--gpus` beside `-n`."""
+    """Add the options that select the devices and start the command. Without `exclusive`, `--gpus` and `-n`
+    may be combined."""
     add_request_options(parser, exclusive)
     how = parser.add_argument_group("how it is started")
     how.add_argument(
@@ -60,7 +61,7 @@ def add_launch_options(parser: argparse.ArgumentParser, exclusive: bool = True) 
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
-    """`--force`."""
+    """Add `--force`."""
     parser.add_argument(
         "--force",
         action="store_true",
@@ -71,7 +72,7 @@ def add_force(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_option(group: argparse._ArgumentGroup, each: Option) -> None:
-    """A launch option as an argument."""
+    """Add a launch option to the parser."""
     if each.kind == "switch":
         group.add_argument(each.flag, dest=each.name, action="store_true", help=each.help)
         return
@@ -109,13 +110,13 @@ def _threads(text: str) -> int | str:
 
 
 def launch_request(args: argparse.Namespace, command: Sequence[str]) -> LaunchRequest:
-    """What a call asks for.
+    """The launch request of a call.
 
-    With `--saved` it is what was kept, and what the call says besides counts instead. Raises WrongCallError.
+    With `--saved` it is the saved launch, overridden by the other options of the call. Raises WrongCallError.
     """
     before, argv = assignments(command)
     if isinstance(args.saved, str):
-        # Looked up once a call: meanwhile another launch may have taken that number.
+        # Look it up once per call: another launch may take that number meanwhile.
         args.saved = _saved(args, argv, (*before, *args.env))
     saved: LaunchOptions = args.saved or LaunchOptions(argv)
     additions = (*saved.additions, *before, *args.env)
@@ -132,8 +133,8 @@ def launch_request(args: argparse.Namespace, command: Sequence[str]) -> LaunchRe
 
 
 def check_machines(options: LaunchOptions, placed: bool) -> None:
-    """Raises WrongCallError for a command that cannot be started on so many machines; `placed`: it need not
-    say where they meet."""
+    """Raise WrongCallError for a command that cannot be started on that number of machines. With `placed` the
+    rendezvous need not be given."""
     if options.nodes > 1 and options.command and launcher_of(options).name != "torchrun":
         raise WrongCallError("only torchrun starts a command on several machines: add --launcher torchrun")
     if options.nodes > 1 and not options.rendezvous and not placed:
@@ -141,12 +142,12 @@ def check_machines(options: LaunchOptions, placed: bool) -> None:
 
 
 def model_request(args: argparse.Namespace) -> ModelRequest:
-    """What a call says of the model that is trained."""
+    """The options of a call about the model to train."""
     return ModelRequest(**{each.name: getattr(args, each.name) for each in fields(ModelRequest)})
 
 
 def as_given(request: LaunchRequest) -> argparse.Namespace:
-    """The call that asks for the same, where nothing else is given."""
+    """The parsed call that asks for the same request and gives nothing else."""
     options = {name: getattr(request.options, name) for name in table()}
     options["python"] = request.python_from_here
     devices = {each.name: getattr(request.devices, each.name) for each in fields(DeviceRequest)}
@@ -157,16 +158,16 @@ def as_given(request: LaunchRequest) -> argparse.Namespace:
 
 
 def _from_here(python: str | None, directory: str | None) -> str | None:
-    """The interpreter as named by a person where they are, for a launch that is somewhere else."""
+    """The interpreter's path, relative to our working directory, for a launch in another directory."""
     if python is None or directory is None or "/" not in python:
         return python
-    # (Not resolved: a virtual environment's interpreter is a link out of it.)
+    # Not resolved: the interpreter of a virtual environment is a link that leads out of it.
     return os.path.abspath(python)  # noqa: PTH100
 
 
 def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> LaunchOptions:
-    """The options of the launch that `--saved` names; its number of devices counts unless the call says
-    one."""
+    """The options of the launch that `--saved` names. Its number of devices applies unless the call gives
+    devices."""
     from gputui.launching.history import KeepError, again, found, missing
     from gputui.launching.history_file import load
 
@@ -189,9 +190,9 @@ def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[
 
 
 def remember_typed(options: LaunchOptions, count: int) -> None:
-    """Keep a launch that a person has typed among the last ones; a message where that cannot be."""
+    """Keep a launch that a person has typed in the list of recent launches; warn where that fails."""
     if sys.stdin is None or not sys.stdin.isatty():
-        # What a script starts over and over is not for a person's list.
+        # A launch that a script repeats does not belong in a person's list.
         return
     import time
 
@@ -203,8 +204,8 @@ def remember_typed(options: LaunchOptions, count: int) -> None:
 
 
 def launch_of(asked: LaunchRequest, confine: Confine = "never") -> Launch:
-    """The launch that is asked for, on devices that are not held; its warnings and remarks are said. Where it
-    is to be confined, that is proved anew."""
+    """The requested launch, on devices that are not held; its warnings and remarks are printed. Confinement
+    is proved anew where it is requested."""
     prepared = prepared_call(asked, confine=confine)
     allocation = allocated(prepared, holds=False, claims=False)
     return noted(prepared.launch(allocation, os.environ, again=confine != "never"))
@@ -216,18 +217,18 @@ def prepared_call(
     tell: Callable[[str], None] = say,
     confine: Confine | None = None,
 ) -> PreparedLaunch:
-    """What is asked of the box for a call: by the call itself, and by its command.
+    """Combine the demands that a call and its command make on the box.
 
-    `tell` is told what the command decides; `confine` None means as the call says, else as the settings say,
-    and never to devices of which nothing is here. Raises RequestError where call and command contradict each
-    other, unless the call has `--force`; WrongCallError, NotEnoughError for `-n auto`.
+    `tell` receives a note about the command's decisions. `confine` None means as the call says, else as the
+    settings say, and never for devices that are not here. Raises RequestError where call and command
+    contradict each other, unless the call has `--force`; WrongCallError, NotEnoughError for `-n auto`.
     """
     settings = settings_or_wrong_call()
     if confine is None:
         confine = how_confined(asked.options, settings, not elsewhere(asked.devices))
     read = read_command(asked, os.environ, confine)
     if asked.devices.auto:
-        # (The planner takes milliseconds to import.)
+        # Imported here: the planner takes milliseconds to import.
         from gputui.cli.planned_devices import settle_auto
 
         read = replace(read, asked=settle_auto(asked, read.intent))
@@ -235,7 +236,7 @@ def prepared_call(
 
 
 def own_job() -> str | None:
-    """The id of the job that this process is, where it is a job that is gputui itself."""
+    """The id of the job that this process is; None where gputui itself does not run as a job."""
     from gputui.jobs import FOLDER
 
     folder = os.environ.get(FOLDER)
@@ -243,9 +244,9 @@ def own_job() -> str | None:
 
 
 def allocated(prepared: PreparedLaunch, holds: bool, claims: bool = True) -> Allocation:
-    """The devices of a call that launches, leased with `holds`, and such as its command can be started on.
+    """Allocate devices for a launch on which its command can be started; with `holds`, lease them.
 
-    Without `holds` it is a dry run, which waits for nothing: the devices are those that are free now.
+    Without `holds` it is a dry run, which does not wait: the devices are free now.
     """
     return allocated_for(
         prepared.asked.devices, prepared.request, holds, prepared.approve(os.environ, claims)
@@ -253,20 +254,20 @@ def allocated(prepared: PreparedLaunch, holds: bool, claims: bool = True) -> All
 
 
 def allocated_for(devices: DeviceRequest, request: Request, holds: bool, approve: Approve) -> Allocation:
-    """The same for a request of one's own making."""
+    """Allocate as `allocated` does, for a request that the caller has made."""
     request = request if holds else replace(request, wait=None)
     try:
         with opened(devices, request.cpu_only) as source:
             return allocate(request, source, os.environ, AllocationListener(devices.explain), holds, approve)
     except NotEnoughError:
         if request.picks:
-            # What is wrong with the call comes before what is wrong with the box.
+            # An error in the call takes precedence over a shortage on the box.
             approve(request.size, ())
         raise
 
 
 def noted(launch: Launch) -> Launch:
-    """The launch; its warnings and remarks have been said."""
+    """Print the warnings and remarks of a launch, and return the launch."""
     for warning in launch.warnings:
         say(f"warning: {warning}")
     for remark in launch.remarks:

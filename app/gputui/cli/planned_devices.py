@@ -1,4 +1,5 @@
-"""Which devices a plan is for, and how many `-n auto` takes: read once, nothing is claimed."""
+"""Select the devices for a plan, and the number for `-n auto`. The box is read once, and nothing is
+claimed."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ _FACTS = Want.ALL | Want.HOST
 
 @dataclass(frozen=True, slots=True)
 class PlannedDevices:
-    """Devices in order, in a snapshot that has their links. `as_if_empty` of them are in use, and are planned
-    with all of their memory."""
+    """Devices in order, in a snapshot that has their links. `as_if_empty` is the number of devices in use
+    that are planned with all of their memory."""
 
     snapshot: Snapshot
     devices: tuple[Device, ...]
@@ -45,7 +46,7 @@ class PlannedDevices:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """What a call may have of the box: `free` devices, in the box's order, and why the others are not."""
+    """The devices that a call may use: `free` devices in the box's order, and the verdicts on the others."""
 
     snapshot: Snapshot
     verdicts: Mapping[str, Verdict]
@@ -57,11 +58,11 @@ class _Candidates:
         return available(self.snapshot, self.verdicts, self.constraints).devices
 
     def best(self, count: int) -> tuple[Device, ...]:
-        """The best of those that are free; fewer where there are fewer."""
+        """The best `count` free devices, in their best order; all free devices where there are fewer."""
         return self._picked(count).devices
 
     def why(self, devices: Sequence[Device]) -> str:
-        """Why the best of so many are these: one line."""
+        """One line with the reason that these are the best devices of their number."""
         sets = self._picked(len(devices)).alternatives
         labels = ",".join(map(self.snapshot.label, devices))
         return f"GPU {labels}: {sets[0].reason if sets and sets[0].reason else 'no known difference'}"
@@ -70,22 +71,24 @@ class _Candidates:
         return pick(self.snapshot, self.verdicts, replace(self.constraints, count=count))
 
     def together(self) -> tuple[Device, ...]:
-        """All that are free and can work together, in their best order; of MIG instances one."""
+        """The largest set of free devices that can work together, in its best order; only one MIG
+        instance."""
         whole = sum(device.parent is None for device in self.free)
-        # (Of Gaudi's only 2, 4 or 8 neighbours can.)
+        # Of Gaudi devices, only 2, 4 or 8 neighbours can work together.
         group = self.constraints.grouping
         sets = (self.best(count) for count in range(whole, 0, -1) if group.fits(count))
         return next(filter(None, sets), ()) or (self.best(1) if group.fits(1) else ())
 
     def emptied(self, *also: State) -> _Candidates:
-        """The same, with every device that is in use empty and free; free are those in the states `also`."""
+        """The candidates as if each device in use were empty and free; devices in the states `also` become
+        free too."""
         snapshot, verdicts = as_if_empty(self.snapshot, self.verdicts, also)
         return replace(self, snapshot=snapshot, verdicts=verdicts)
 
 
 def _candidates(devices: DeviceRequest) -> _Candidates:
-    """Raises RequestError, NoSourceError."""
-    # (How many there will be is not known yet: as many as the group is divided into at least.)
+    """Read the box for the request. Raises RequestError, NoSourceError."""
+    # The number is not known yet: it is at least the size into which the group divides.
     uncounted = replace(devices, count=None, wait=None)
     request = uncounted.request(settings_or_wrong_call().rules, facts=_FACTS)
     with opened(devices) as source:
@@ -99,10 +102,10 @@ def _candidates(devices: DeviceRequest) -> _Candidates:
 
 
 def devices_for_plan(asked: DeviceRequest, subject: Subject) -> PlannedDevices:
-    """Those that a call names; the best free ones of the number that it says; all that are free.
+    """The devices that a call names, else the best free devices of its number, else all free devices.
 
-    Where too few are free, those in use are taken as they would be without their processes. Raises
-    NotEnoughError where the box has too few, or where nothing does for `-n auto`.
+    Where too few are free, the devices in use are planned as if without their processes. Raises
+    NotEnoughError where the box has too few devices, or where no number is enough for `-n auto`.
     """
     if asked.names == NONE:
         raise WrongCallError("a plan is for devices: --gpus none means no device")
@@ -121,7 +124,7 @@ def devices_for_plan(asked: DeviceRequest, subject: Subject) -> PlannedDevices:
         if asked.explain:
             say(candidates.why(devices))
         return PlannedDevices(candidates.snapshot, devices)
-    # (Where nobody can tell whether they are used, as on WSL, their memory is known all the same.)
+    # Where the use of devices cannot be known, as on WSL, their memory is known all the same.
     emptied = candidates.emptied("unknown")
     devices = emptied.together() if count is None else emptied.best(count)
     if not devices or len(devices) < (count or 1):
@@ -133,10 +136,10 @@ def devices_for_plan(asked: DeviceRequest, subject: Subject) -> PlannedDevices:
 
 
 def settle_auto(asked: LaunchRequest, intent: Intent = NO_INTENT) -> LaunchRequest:
-    """What is asked for, with the number of devices that the training needs in the place of `-n auto`.
+    """The launch request with the number of devices that the training needs in place of `-n auto`.
 
-    So much must be free on each. With `--wait` devices in use count too. Raises WrongCallError where no model
-    is given, NotEnoughError.
+    The memory that it needs must be free on each device. With `--wait`, devices in use count too. Raises
+    WrongCallError where no model is given, NotEnoughError.
     """
     subject, devices = subject_of(asked), asked.devices
     found = _enough(subject, _candidates(devices), devices, intent)
@@ -152,7 +155,7 @@ def settle_auto(asked: LaunchRequest, intent: Intent = NO_INTENT) -> LaunchReque
 def _enough(
     subject: Subject, candidates: _Candidates, asked: DeviceRequest, intent: Intent = NO_INTENT
 ) -> Fewest:
-    """The fewest devices that are enough: free ones, or with `--wait` any. Raises NotEnoughError."""
+    """The fewest devices that are enough: free devices, or with `--wait` any. Raises NotEnoughError."""
     firm = intent.count is not None and intent.count.firm
     counts = (intent.count.number,) if intent.count is not None and firm else None
     grouping = asked.group or intent.group or candidates.constraints.grouping
@@ -176,7 +179,7 @@ def _too_few(count: int, candidates: _Candidates) -> str:
 
 
 def _why_not(subject: Subject, candidates: _Candidates) -> str:
-    """That nothing does, and what would."""
+    """The message that the model does not fit, with the changes that would help."""
     if not candidates.free:
         return "no device is free"
     devices = candidates.together()

@@ -1,4 +1,4 @@
-"""The options that say which devices a call is about and what counts as free, and what they ask for."""
+"""The options that select devices and say which devices count as free, and the device request they yield."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gputui.inventory.light_dataclasses import fields
 
 
 def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
-    """`-n`, `--gpus`, the group and the order, and the rules."""
+    """Add `-n`, `--gpus`, the group, the order, the rules, and the model."""
     group = parser.add_mutually_exclusive_group() if exclusive else parser
     group.add_argument(
         "-n",
@@ -60,7 +60,7 @@ def _vendor(text: str) -> str:
 
 count = number_type("a number of devices (1 or more)", 1)
 _NUMBER = number_type("a whole number")
-"""What is possible, the planner says."""
+"""The planner checks the limits."""
 
 
 AUTO = "auto"
@@ -73,7 +73,7 @@ def count_or_auto(text: str) -> int | str:
 
 
 def grouping(text: str) -> Grouping:
-    """What the devices do together."""
+    """Parse the shape in which the devices communicate."""
     try:
         return parse(text)
     except GroupingError as error:
@@ -81,7 +81,7 @@ def grouping(text: str) -> Grouping:
 
 
 def memory(text: str) -> int:
-    """A SIZE in bytes."""
+    """Parse a SIZE into bytes."""
     try:
         return read_size(text)
     except ValueError as error:
@@ -89,12 +89,12 @@ def memory(text: str) -> int:
 
 
 def percent(text: str) -> int:
-    """A percentage, 0 to 100, with or without the sign."""
+    """Parse a percentage, 0 to 100, with or without the sign."""
     return number_type("a percentage (0 to 100)", most=100)(text.removesuffix("%"))
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
-    """What the settings file says for good, for this call."""
+    """Add the rules that replace those of the settings file for this call."""
     rules = parser.add_argument_group(
         "what counts as free (for this call; the settings file sets the defaults)"
     )
@@ -122,13 +122,13 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
 
 PRECISIONS = ("bf16", "autocast", "fp16", "fp32")
 OPTIMIZERS = ("adamw", "adamw-foreach", "adamw8bit", "lion", "sgd", "sgd-momentum")
-"""The planner's, which takes milliseconds to import; a test compares them."""
+"""The planner's values, copied because the planner takes milliseconds to import; a test compares them."""
 
 BATCH, SEQUENCE = 1, 2048
 
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
-    """`--model`, and what is trained on it."""
+    """Add `--model` and the options of its training."""
     group = parser.add_argument_group(
         "the model, for -n auto and plan (what is not said here is read from the command)"
     )
@@ -159,7 +159,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(text: str) -> tuple[str, ...]:
-    """Devices by index or UUID, separated by commas."""
+    """Parse devices by index or UUID, separated by commas."""
     words = tuple(part.strip() for part in text.split(",") if part.strip())
     for word in words:
         if not could_name(word):
@@ -168,11 +168,11 @@ def _list(text: str) -> tuple[str, ...]:
 
 
 DESTINATIONS = {"count": "n", "names": "gpus", "explain": "why"}
-"""Where the options have other names in argparse than the fields of a device request."""
+"""The argparse names of the options that differ from the fields of a device request."""
 
 
 def device_request(args: argparse.Namespace) -> DeviceRequest:
-    """What a call says of devices."""
+    """The device request of a call."""
     said = {each.name: getattr(args, DESTINATIONS.get(each.name, each.name), None) for each in _FIELDS}
     if said["count"] == AUTO:
         said |= {"count": None, "auto": True}
@@ -184,7 +184,7 @@ _FIELDS = fields(DeviceRequest)
 
 
 def add_wait_option(parser: argparse.ArgumentParser) -> None:
-    """`--wait [TIME]` and `--window S`."""
+    """Add `--wait [TIME]` and `--window S`."""
     parser.add_argument(
         "--wait",
         nargs="?",
@@ -198,7 +198,7 @@ def add_wait_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_window_option(parser: argparse.ArgumentParser) -> None:
-    """`--window S`."""
+    """Add `--window S`."""
     parser.add_argument(
         "--window",
         type=duration_type(),

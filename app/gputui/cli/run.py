@@ -1,8 +1,8 @@
 """`gputui run`: pick devices and become the command on them.
 
-Here are its own options; those that it shares with export and check are in launch_call.py, and the table of
-launch options is launching/launch_options.py. What starts a job, starts it on other boxes or through Slurm is
-imported when it is asked for: it takes 20 ms and more, and to become a command needs none of it.
+This module has its own options; the options that it shares with export and check are in launch_call.py, and
+the table of launch options is in launching/launch_options.py. The modules for jobs, other boxes and Slurm are
+imported on demand: they take 20 ms and more, and becoming a command needs none of them.
 """
 
 from __future__ import annotations
@@ -117,13 +117,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     try:
         return start(args, (), received(args.request))
     except DocumentError as error:
-        # (As of an option that is not known: whoever sent it sends a newer gputui, too.)
+        # The message is that of an unknown option: on it, the sender sends its own, newer gputui.
         raise WrongCallError(f"unrecognized arguments: --request: {error}") from None
 
 
 def start(args: argparse.Namespace, command: Sequence[str], asked: LaunchRequest | None = None) -> int:
-    """Start what the options ask for with that command, or what is `asked` instead, in the way that the
-    options say: here, as a job, on another box, through Slurm."""
+    """Start the command with the launch options of the call, or the launch request `asked` instead: here, as
+    a job, on another box or through Slurm, as the options say."""
     if asked is None and not command and args.saved is None:
         raise WrongCallError("no command: put it after --, as in `gputui run -n 2 -- python train.py`")
     if args.name is not None:
@@ -160,7 +160,7 @@ def start(args: argparse.Namespace, command: Sequence[str], asked: LaunchRequest
 
 
 def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground | None) -> int:
-    """The call on this machine; with `foreground` its job is followed there."""
+    """Run the call on this machine. With `foreground` it starts a job and follows it there."""
     as_job = args.detach or foreground is not None
     directory = asked.options.directory
     if args.own_directory and directory and (reason := who_can_change(directory)):
@@ -212,13 +212,13 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
 
 
 def warn_elsewhere(asked: LaunchRequest) -> None:
-    """That the devices that are shown are not those that the command gets."""
+    """Warn where the shown devices are not the devices that the command gets."""
     if elsewhere(asked.devices):
         say("warning: not this machine's devices (--demo, --from, --root); the command starts anyway")
 
 
 def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
-    """Ours; a job that has waited for its devices says in its record which they are."""
+    """Our environment. A job that has waited for its devices also writes them into its record."""
     environ = given_environment()
     folder = environ.pop(FOLDER, None)
     if folder is not None:

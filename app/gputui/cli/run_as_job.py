@@ -1,4 +1,4 @@
-"""`gputui run --detach` and `--attach`: the launch as a job, with its devices or in line for them."""
+"""`gputui run --detach` and `--attach`: start the launch as a job, with its devices or in line for them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def check_job_name(name: str) -> None:
-    """Raises WrongCallError where no job can be called so."""
+    """Raise WrongCallError where no job can have that name."""
     try:
         check_name(name)
     except JobError as error:
@@ -45,13 +45,13 @@ def check_job_name(name: str) -> None:
 
 
 def queue(args: argparse.Namespace, prepared: PreparedLaunch, foreground: Foreground | None) -> int:
-    """Start a job that waits in line, and becomes the command then."""
+    """Start a job that waits in line and then becomes the command."""
     request, approve = prepared.request, prepared.approve(os.environ)
     count = request.size or 1
     if request.picks:
         approve(count, ())
     else:
-        # (What the job would be refused for later.)
+        # Refuse now what the job would be refused for later.
         with opened(prepared.asked.devices) as source:
             allocator = Allocator(request, source, os.environ, AllocationListener())
             approve(allocator.named(allocator.read()), ())
@@ -70,7 +70,7 @@ def start_with(
     asked: LaunchRequest,
     foreground: Foreground | None,
 ) -> int:
-    """Start the launch as a job, which has the lease on its devices then."""
+    """Start the launch as a job, which then holds the lease on its devices."""
     return allocation.start(
         lambda lease: _started(
             lambda: start_leased_job(launch, given_environment(), lease, args.name, asked),
@@ -84,9 +84,9 @@ def start_with(
 def _started(
     start: Callable[[], Job], told: str, args: argparse.Namespace, foreground: Foreground | None
 ) -> int:
-    """Start a job and come back: its id on stdout, 126 or 127 when it could not be started. With `foreground`
-    it is followed there, and the status is its own; with `--held` its id comes first all the same. `told` is
-    what is said of it, {0} its id."""
+    """Start a job, print its id on stdout and return; 126 or 127 when it could not be started. With
+    `foreground` the job is followed there, and the status is its own; `--held` still prints the id first.
+    `told` is the message about the job, with {0} for its id."""
     try:
         job = start()
     except StartError as error:
@@ -112,9 +112,9 @@ def _started(
 
 
 def write_devices(folder: str, launch: Launch, lease: Lease | None) -> None:
-    """Write into the record of the job that we are, and that has waited for its devices, which they are."""
+    """Write the devices of the job that we are, which has waited for them, into its record."""
     with contextlib.suppress(RecordError):
-        # What the job leaves behind is given to its supervisor, and belongs to the job all the same.
+        # Processes that the job leaves behind are adopted by its supervisor and still belong to the job.
         supervisor = read_job(Path(folder), here()).supervisor
         if lease is not None and supervisor is not None:
             lease.belongs_to(os.getpid(), Path(folder).name, supervisor.pid)

@@ -1,4 +1,4 @@
-"""`gputui run --slurm`: hands a launch over to Slurm, which selects the devices and has the queue."""
+"""`gputui run --slurm`: hand a launch over to Slurm, which selects the devices and has the queue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_THIS_BOX = (
     *("order", "never", "prefer", "mine", "ignore_user", "busy_memory", "busy_util", "window", "wait"),
     *("force", "why"),
 )
-"""Options about the devices of the machine that we are on, and gputui's own queue."""
+"""Options about the devices of this machine and about gputui's own queue."""
 
 
 def run_in_slurm(args: argparse.Namespace, asked: LaunchRequest) -> int:
@@ -90,7 +90,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _count_and_order(request: Request) -> tuple[int, tuple[int, ...]]:
-    """How many devices, and in which order of those that Slurm gives; () for its own."""
+    """The number of devices, and their order among the devices that Slurm gives; () for Slurm's own order."""
     if request.cpu_only:
         raise WrongCallError("a job without devices needs no gputui: srun starts it")
     if request.names is None:

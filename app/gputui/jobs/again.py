@@ -1,4 +1,4 @@
-"""A job once more: the launch request that its record keeps, without secrets, read again for a rerun."""
+"""Rerun a job: the launch request that its record keeps, without secrets, is read again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A launch request for a record, `where` it was made (its words mean files there), and the names of the
-    variables that are left out, as their values look like secrets."""
+    """A launch request for a record; `where`, the working directory to which its paths are relative; and the
+    names of the variables that are left out because their values look like secrets."""
 
     request: LaunchRequest
     where: Words | None = None
@@ -38,11 +38,11 @@ _KEPT_OF_DEVICES = (
 
 
 class Again(NamedTuple):
-    """What starts a job once more, as from where we are.
+    """The launch request that reruns a job from the current working directory.
 
-    lost      what of the command was not kept, as it looks like a secret: a mark stands in its place
-    withheld  the same of variables, which are left out
-    problem   why what it was started from is not known, "" where it is: then it is the command as it ran
+    lost      the parts of the command that look like secrets and were not kept: a mark replaces each
+    withheld  the variables that look like secrets and were left out
+    problem   why the original launch request cannot be read, and `request` is the command as it ran; else ""
     """
 
     request: LaunchRequest
@@ -51,8 +51,8 @@ class Again(NamedTuple):
     problem: str = ""
 
     def lacks(self, variables: Collection[str]) -> str | None:
-        """That what it was started from is not known, or that secrets have to be typed again, which ones, and
-        how; None where these variables are enough."""
+        """The reason that the job cannot be rerun: its launch request is unreadable, or the named secrets
+        must be typed again. None where `variables` are enough."""
         missing = [name for name in self.withheld if name not in variables]
         how = []
         if self.lost:
@@ -63,10 +63,10 @@ class Again(NamedTuple):
 
 
 def as_kept(request: LaunchRequest) -> object:
-    """The launch request of a job for its record.
+    """The launch request of a job, for its record.
 
-    All of its variables but secrets; of the devices what says which ones will do, as a rerun is on the best
-    of them that are free then.
+    It keeps all variables except secrets. Of the device request it keeps the options that say which devices
+    are suitable: a rerun runs on the best of these that are free then.
     """
     options, asked = request.options, request.devices
     withheld = tuple(name for name, value in options.additions if is_secret(name, value))
@@ -77,7 +77,8 @@ def as_kept(request: LaunchRequest) -> object:
 
 
 def again(job: Job) -> Again:
-    """What starts a job once more from where we are. Without a launch request it is the command as it ran."""
+    """The rerun of a job from the current working directory. A record without a launch request yields the
+    command as it ran."""
     number = len(job.devices) if job.waits is None else job.waits
     devices = DeviceRequest(count=number) if number else DeviceRequest(names=NONE)
     kept, problem = None, ""
@@ -99,5 +100,5 @@ def again(job: Job) -> Again:
 
 
 def _from_here(directory: str | None) -> str | None:
-    """A folder as a launch option: None for the one that we are in."""
+    """A directory as a launch option: None for the current working directory."""
     return None if directory == here() else directory

@@ -1,4 +1,4 @@
-"""Calls of this very gputui: as a command, and as what a job is."""
+"""Calls of this very gputui: as a command line, and as the content of a job."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from pathlib import Path
 from gputui.inventory.light_dataclasses import dataclass
 
 _PACKAGES = str(Path(__file__).parents[2])
-"""The folder that has gputui, which our interpreter alone may not know (a zip that has unpacked itself)."""
+"""The folder that contains gputui. The interpreter alone may not know it (a zip that has unpacked itself)."""
 _GPUTUI = (
     "import sys; places = [place for place in sys.path if place];"
     " others = [n for n, place in enumerate(places) if place.endswith('-packages')];"
     f" places.insert(others[0] if others else len(places), {_PACKAGES!r}); sys.path = places;"
     " from gputui.cli.main import {entry}; {entry}()"
 )
-"""gputui by our own interpreter, and the very one that runs. (`-m` would look for modules in the project's
-folder first: a json.py there would be ours.)"""
+"""The program for our own interpreter that runs this very gputui. `-m` would search the project's folder for
+modules first, and import a json.py there as ours."""
 
 
 def this_gputui(words: Sequence[str], entry: str = "entry") -> tuple[str, ...]:
-    """The command that is a call of this very gputui with these words, which `entry` of cli/main.py reads."""
+    """The argv that calls this very gputui with these arguments, through the function `entry` of
+    cli/main.py."""
     return (sys.executable, "-c", _GPUTUI.format(entry=entry), *words)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnCall:
-    """What a job that is a call of gputui itself will run: its subcommand with these `words`. They may hold
-    secrets and are not on its command line, which every user of the machine can read: it finds them in its
-    folder. `argv` is what the record shows as its command, and `line` as its launch line.
+    """The call of gputui that a job runs: its subcommand with the arguments `words`. The words may hold
+    secrets and are not on the command line, which every user of the machine can read: the job reads them from
+    its folder. The record shows `argv` as its command and `line` as its launch line.
 
-    `count` is how many devices it waits for before it becomes that command, None for a call that stays what
-    it is."""
+    `count` is the number of devices that the job waits for before it becomes that command, None for a call
+    that does not become another command."""
 
     count: int | None
     argv: tuple[str, ...]

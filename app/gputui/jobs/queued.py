@@ -20,11 +20,11 @@ def queue_job(
     name: str | None = None,
     quiet: bool = False,
 ) -> Job:
-    """Start a job that waits in line for `count` devices and becomes the command of `request` then.
+    """Start a job that waits in line for `count` devices and then becomes the command of `request`.
 
-    What others see in `ps` while it waits is "gputui" and nothing of the request. Inside a lease the job
-    waits for a step of it, and keeps the lease meanwhile: it would never get what its own lease holds
-    otherwise. Raises StartError and JobError.
+    While it waits, `ps` shows other users "gputui" and nothing of the request. Inside a lease the job waits
+    for a step of that lease, and keeps the lease meanwhile: otherwise it would never get the devices that its
+    own lease holds. Raises StartError and JobError.
     """
     own = own_lease(environ)
     if own.steps and not own.descriptors:
@@ -39,7 +39,7 @@ def queue_job(
 
 
 CALLS: Mapping[str, str] = {"compare": "a comparison", "each": "a sweep"}
-"""The subcommands that a job can be and stay, and what such a job is for people."""
+"""The subcommands that can run as a job for its whole life, and the noun for such a job in messages."""
 
 
 def call_job(
@@ -58,7 +58,7 @@ def call_job(
 
 
 class Call(NamedTuple):
-    """A call of gputui that a job is: a subcommand of CALLS, its words, and its command."""
+    """The call of gputui that a job runs: a subcommand of CALLS, its arguments, and its command."""
 
     subcommand: str
     words: list[str]
@@ -66,7 +66,7 @@ class Call(NamedTuple):
 
 
 def call_of(job: Job) -> Call | None:
-    """The call that a job is; None where it is another command."""
+    """The call of gputui that a job runs; None where it runs another command."""
     if job.argv[:1] != ("gputui",) or job.argv[1:2] == () or job.argv[1] not in CALLS:
         return None
     if job.launch is not None:

@@ -1,4 +1,4 @@
-"""Starting a job: its record, its log and its supervisor, which answers whether the command has started."""
+"""Start a job: its record, its log and its supervisor, which reports whether the command has started."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 _SUPERVISE = Path(__file__).with_name("supervise.py")
 _LIVE = "PYTHONUNBUFFERED"
 _EVERY = 30.0
-"""Seconds between two looks at the devices that a job runs on."""
+"""Seconds between two checks of the devices that a job runs on."""
 
 
 def detached(launch: Launch, environ: Mapping[str, str]) -> Launch:
-    """The launch as a job runs it: Python writes its log at once, unless the user has decided on that."""
+    """The launch as a job runs it: Python's output is unbuffered, unless the user has set that variable."""
     if _LIVE in environ or any(name == _LIVE for name, _ in launch.changes):
         return launch
     remark = f"{_LIVE}=1 so that the log shows what is printed when it is printed"
@@ -54,7 +54,7 @@ def detached(launch: Launch, environ: Mapping[str, str]) -> Launch:
 
 
 def check_name(name: str) -> None:
-    """Raises JobError when no job can have that name."""
+    """Raise JobError where no job can have that name."""
     if (problem := name_problem("job", name)) is not None:
         raise JobError(problem)
 
@@ -69,15 +69,15 @@ def start_job(
     request: LaunchRequest | None = None,
     tie: int | None = None,
 ) -> Job:
-    """Start `launch` with `environ` changed as it says; it goes on whatever becomes of this process.
+    """Start `launch` with its changes to `environ`. The job goes on when this process ends.
 
-    `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; its
-    supervisor does not keep them. `claims` are the paths of a lease's records: the supervisor empties them
-    when the job has ended. `request` is what the launch was made from, for a rerun. `tie` is the reading end
-    of a pipe: once nobody has its other end open, the job is stopped.
+    `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; the
+    supervisor closes them. `claims` are the paths of a lease's records: the supervisor empties them when the
+    job has ended. `request` is the launch request that the launch was made from, for a rerun. `tie` is the
+    read end of a pipe: the job is stopped once no process has the write end open.
 
-    Raises StartError when the command could not be started (the record says so too), and JobError when there
-    can be no record.
+    Raises StartError when the command could not be started (the record says so too), and JobError when no
+    record can be written.
     """
     if name is not None:
         check_name(name)
@@ -114,14 +114,14 @@ def start_job(
 
 
 def _waiting(given: Job, queued: OwnCall) -> Job:
-    """The job as one that waits in line: its command is the one that it will start."""
+    """The job as a waiting job: its recorded command is the command that it will start."""
     line = without_secrets_of(Launch(queued.line)).line
     argv, withheld = without_secrets(queued.argv)
     return replace(given, waits=queued.count, argv=argv, line=line, withheld=withheld)
 
 
 def _write(given: Job, claims: Sequence[str], queued: OwnCall | None, notify: Sequence[str]) -> None:
-    """The files of its record that are there before it starts. Raises OSError."""
+    """Write the files of the record that exist before the job starts. Raises OSError."""
     write_given(given)
     if claims:
         write_claims(given.folder, claims)
@@ -138,7 +138,7 @@ def start_leased_job(
     name: str | None = None,
     request: LaunchRequest | None = None,
 ) -> Job:
-    """Start `launch` as a job that holds the lease from then on; ours is given back, whatever comes of it.
+    """Start `launch` as a job that takes over the lease. This process gives its own hold back in any case.
 
     Raises StartError and JobError.
     """
@@ -151,12 +151,12 @@ def start_leased_job(
             lease.belongs_to(job.command.pid, job.id, supervisor)
         return job
     finally:
-        # This empties the records of a job that has ended already: its supervisor found them held by us.
+        # This also empties the records of a job that has ended already: its supervisor found them held by us.
         lease.release()
 
 
 def _notify_words(own: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The command of the settings that is told when a job has ended, its program with the whole path.
+    """The `notify` command of the settings, which is run when a job has ended, with its program's full path.
 
     () where there is none."""
     words = own.notify
@@ -169,15 +169,15 @@ def _notify_words(own: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _look(own: Settings, launch: Launch, job: Job) -> tuple[str, ...]:
-    """What the supervisor calls again and again: it stops the job if it runs on devices that it has not
-    claimed. () where a job of these settings is not to be stopped for that, or cannot get there."""
+    """The command that the supervisor runs at intervals, to stop the job if it uses devices that it has not
+    claimed. () where the settings do not ask for that, or the job cannot reach such devices."""
     gets_there = launch.inside is None and (launch.devices or job.waits)
     looks = gets_there and own.stray == "stop"
     return this_gputui(("jobs", "stop", "--if-stray", job.id)) if looks else ()
 
 
 def _settings(environ: Mapping[str, str]) -> Settings:
-    """The settings. Those that cannot be read are no reason not to start."""
+    """The settings; their defaults where they cannot be read, so that the job starts all the same."""
     try:
         return settings(environ)
     except SettingsError:
@@ -192,7 +192,7 @@ def why_not(trouble: Trouble, job: Job) -> str:
 def _given(launch: Launch, folder: Path, name: str | None) -> Job:
     directory = launch.directory
     with contextlib.suppress(OSError):
-        # (Our own directory may have been removed; the command can run there all the same.)
+        # Our working directory may have been removed; the command can run in it all the same.
         directory = str(Path.cwd() / (directory or "."))
     return Job(
         id=folder.name,
@@ -222,7 +222,8 @@ def _supervise(
     log_cap: int,
     look: Sequence[str],
 ) -> str:
-    """Start the supervisor and wait for its answer. Raises OSError when there can be no log; StartError."""
+    """Start the supervisor and wait for its answer. Raises OSError when no log can be made, and
+    StartError."""
     import subprocess
 
     log = create_private(job.log, os.O_WRONLY | os.O_APPEND)
@@ -231,7 +232,7 @@ def _supervise(
     with open(answer, encoding="ascii") as answers:  # noqa: PTH123 - a descriptor
         try:
             process = subprocess.Popen(
-                # -I -S: what the job's environment says to Python is for the job, not for its supervisor.
+                # -I -S: Python's variables in the job's environment are for the job, not for its supervisor.
                 [sys.executable, "-I", "-S", str(_SUPERVISE), str(job.folder), *map(str, (reply, *pass_fds))],
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -255,19 +256,20 @@ def _supervise(
 def _tell(
     stdin: IO[bytes], launch: Launch, locale: str | None, cap: int, tie: int | None, look: Sequence[str]
 ) -> None:
-    """What the supervisor has to know: not through files or arguments, so that each byte is what it was."""
+    """Send the supervisor its facts through stdin, not through files or arguments, so that no byte
+    changes."""
     kept = "" if locale is None else f"={locale}"
     tied = "" if tie is None else str(tie)
     counts = map(str, (len(launch.left_out), len(look), len(launch.argv)))
     facts = (launch.directory or "", kept, str(cap), tied, str(_EVERY))
     words = [*counts, *facts, *launch.left_out, *look, *launch.argv]
-    # A supervisor that has ended already says so by its missing answer.
+    # Where the supervisor has ended already, its missing answer shows that.
     with contextlib.suppress(BrokenPipeError), stdin:
         stdin.write(b"\0".join(map(os.fsencode, words)))
 
 
 def _not_started(given: Job, answer: str) -> Exception:
-    """What to raise for an answer other than "started"."""
+    """The exception for an answer other than "started"."""
     step, _, number = answer.partition(" ")
     if step == "record":
         _remove(given.folder)

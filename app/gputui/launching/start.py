@@ -1,4 +1,4 @@
-"""Starting a launch in place of this process, with its pid and terminal, or as a child of it."""
+"""Start a launch in place of this process, with its pid and terminal, or as a child of it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from gputui.system import landlock
 T = TypeVar("T")
 
 CANNOT_START = 126
-"""What a shell ends with when a command is there and cannot be started."""
+"""The status of a shell whose command exists and cannot be started."""
 
 
 class StartError(GputuiError):
-    """The command could not be started; `status` is what a shell would end with (126 or 127)."""
+    """The command could not be started; `status` is the status that a shell would have (126 or 127)."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class StartError(GputuiError):
 
 
 def cannot_start(trouble: Trouble, program: str, directory: str | None) -> StartError:
-    """What a program that could not be started in that directory ends with."""
+    """The error for a program that could not be started in that directory."""
     if trouble.step == "confinement":
         why = f"cannot confine it to its devices: {landlock.why(trouble.errno)} (--no-confine)"
     elif trouble.step == "directory":
@@ -48,7 +48,7 @@ def cannot_start(trouble: Trouble, program: str, directory: str | None) -> Start
 
 @contextlib.contextmanager
 def _told(program: str, directory: str | None = None) -> Iterator[None]:
-    """What the system says of a start is a StartError."""
+    """Turn the system's errors at a start into StartError."""
     try:
         yield
     except OSError as error:
@@ -63,7 +63,7 @@ def _told(program: str, directory: str | None = None) -> Iterator[None]:
 
 
 def _or_by_shell(start: Callable[[list[str]], T], words: Sequence[str], environment: Mapping[str, str]) -> T:
-    """What `start` returns; a text file without "#!" is started by sh, as every shell does."""
+    """The result of `start`; a text file without "#!" is started by sh, as every shell does."""
     try:
         return start([*words])
     except OSError as error:
@@ -74,14 +74,14 @@ def _or_by_shell(start: Callable[[list[str]], T], words: Sequence[str], environm
 
 
 def no_program(program: str) -> str:
-    """That a program is not there, and what to write where it is a line in one word."""
+    """The message that a program does not exist, with a remedy where it is a whole line in one word."""
     return f"there is no program {program!r}{one_word_for_several(program)}"
 
 
 def line_in_one_word(command: Sequence[str], directory: str | None) -> str | None:
-    """A sentence where a command is a whole line in one word ("python x.py"), which names no file; else None.
+    """A message for a command that is a whole line in one word ("python x.py") and names no file; else None.
 
-    Asked before it is completed: what ends with .py would be started by Python.
+    Call it before the command is completed: a word that ends with .py would be started by Python.
     """
     word = command[0]
     if not one_word_for_several(word) or shutil.which(word) or (Path(directory or ".") / word).exists():
@@ -90,7 +90,7 @@ def line_in_one_word(command: Sequence[str], directory: str | None) -> str | Non
 
 
 def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
-    """What would keep a launch from its start, as a sentence; None where nothing is known to."""
+    """The reason that a launch cannot start, as a sentence; None where none is known."""
     try:
         look_ahead(launch, environ)
     except StartError as error:
@@ -99,14 +99,14 @@ def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
 
 
 def look_ahead(launch: Launch, environ: Mapping[str, str]) -> None:
-    """Raises the StartError of a launch whose directory or program is not there, or may not be used.
+    """Raise the StartError of a launch whose directory or program does not exist or may not be used.
 
-    What only its start would tell (the interpreter of a script) is not looked for.
+    Causes that only a start reveals (a script's missing interpreter) are not found.
     """
     directory, program = launch.directory, launch.argv[0]
     if directory is not None:
         try:
-            # (With the dot it says as well whether we may go there.)
+            # With the dot, stat also checks that we may change to the directory.
             os.stat(os.path.join(directory, "."))  # noqa: PTH116, PTH118 - pathlib drops the dot
         except OSError as error:
             raise cannot_start(Trouble("directory", error.errno or 0), program, directory) from None
@@ -125,10 +125,11 @@ def run_child(
     pass_fds: Sequence[int] = (),
     outputs: tuple[int | None, int | None] = (None, None),
 ) -> int:
-    """Start `launch` on our terminal and wait for it; its status, -n after signal n. Raises StartError.
+    """Start `launch` on our terminal and wait for it. Returns its status, -n after signal n. Raises
+    StartError.
 
-    `pass_fds` are open descriptors that it inherits (a lease on its devices), `outputs` those that it writes
-    to in place of our stdout and stderr.
+    `pass_fds` are open descriptors that it inherits (a lease on its devices); `outputs` are the descriptors
+    that it writes to in place of our stdout and stderr.
     """
     launch = launch.started
     environment = launch.environment(environ)
@@ -142,8 +143,8 @@ def run_child(
 
 @contextlib.contextmanager
 def _no_interrupt() -> Iterator[list[int]]:
-    """Ctrl-C raises nothing meanwhile, and is noted: between its start and our hold on it, a program would be
-    left alone. (A handler of somebody else's stays, and so does a signal that is ignored.)"""
+    """Note Ctrl-C instead of raising KeyboardInterrupt: raised before we have its process, it would leave a
+    started program unattended. Another handler stays in place, and so does an ignored signal."""
     noted: list[int] = []
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -166,8 +167,8 @@ def _status_of(
 ) -> int:
     """Start a program and wait for it. Raises OSError, ValueError.
 
-    Ctrl-C reaches the program, too, which may save what it has: it gets the time, as a shell would give it
-    (`subprocess.call` kills it after a quarter of a second). A second Ctrl-C kills it.
+    Ctrl-C also reaches the program, which may save its state. We wait for it as a shell would, whereas
+    `subprocess.call` kills it after a quarter of a second. A second Ctrl-C kills it.
     """
     import subprocess
 
@@ -192,7 +193,7 @@ def _status_of(
 
 
 def replace_process(launch: Launch, environ: Mapping[str, str]) -> NoReturn:
-    """Become `launch`, with `environ` changed as it says. Raises StartError when that cannot be."""
+    """Become `launch`, with its changes to `environ`. Raises StartError when that fails."""
     launch = launch.started
     environment, program = launch.environment(environ), launch.argv[0]
     with _told(program, launch.directory):
@@ -200,7 +201,7 @@ def replace_process(launch: Launch, environ: Mapping[str, str]) -> NoReturn:
             landlock.confine(launch.left_out)
         if launch.directory is not None:
             os.chdir(launch.directory)
-    # Python ignores these two, and what is ignored stays ignored in the command: `… | head` would differ.
+    # Python ignores these two, and the command would inherit that: `… | head` would behave differently.
     for name in ("SIGPIPE", "SIGXFSZ"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)

@@ -1,1 +1,1 @@
-"""Launch requests: what a call asks for as one value, and what its command makes of it."""
+"""Launch requests: the request of a call as one value, and its preparation with the command's own demands."""

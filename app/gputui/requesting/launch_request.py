@@ -1,8 +1,8 @@
 """The launch request: a command with its launch options, and the devices that it is to run on.
 
-The command line parses it and the screen makes it. A job keeps it in its record, one that waits in line is
-started with it, a rerun changes it, and another box is sent it (`gputui run --request`). `words` are the
-options of `gputui run` that say the same; nothing reads these but a person's own call.
+The command line parses it and the screen makes it. A job keeps it in its record, a job that waits in line is
+started with it, a rerun changes it, and it is sent to another box (`gputui run --request`). `words` are the
+equivalent options of `gputui run`; they are only for a person to type, and no program parses them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gputui.launching.launch_options import LaunchOptions, words_of
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What is trained, for `-n auto` and plans; None where the call does not say it: the command may."""
+    """The training, for `-n auto` and plans. None where the call does not give a value: the command may."""
 
     model: Words | None = None
     parameters: Words | None = None
@@ -36,8 +36,8 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """`options.python` is named as from the directory of the launch. `near`: `--threads near`, a number of
-    threads that depends on the devices."""
+    """A launch as it was asked for. `options.python` is relative to the directory of the launch. `near` is
+    `--threads near`: a number of threads that depends on the devices."""
 
     options: LaunchOptions
     devices: DeviceRequest = field(default_factory=DeviceRequest)
@@ -46,14 +46,14 @@ class LaunchRequest:
 
     @property
     def words(self) -> list[str]:
-        """The words of `gputui run` that ask for the same, without `model`."""
+        """The arguments of `gputui run` that ask for the same launch, without `model`."""
         options = replace(self.options, python=self.python_from_here)
         near = ["--threads", "near"] if self.near else []
         return [*self.devices.words, *near, *words_of(options), "--", *options.command]
 
     @property
     def python_from_here(self) -> str | None:
-        """The interpreter as a call names it: as from the directory in which the call is typed."""
+        """The interpreter as a call names it: relative to the directory in which the call is typed."""
         python, directory = self.options.python, self.options.directory
         if python is None or directory is None or "/" not in python:
             return python
@@ -74,20 +74,20 @@ REQUEST = Record(LaunchRequest)
 
 
 def sparse(document: Any) -> Any:
-    """A document without the keys that say nothing: null or false."""
+    """A document without the keys whose value is null or false."""
     if not isinstance(document, dict):
         return document
     return {key: sparse(value) for key, value in document.items() if value is not None and value is not False}
 
 
 def sent(request: LaunchRequest) -> str:
-    """The request as `received` reads it, in one word of ASCII."""
+    """The request as one word of ASCII, which `received` reads."""
     return json.dumps(sparse(REQUEST.write(request)), separators=(",", ":"))
 
 
 def received(text: str) -> LaunchRequest:
-    """The request that `sent` wrote. Raises DocumentError, also for one with something in it that we do not
-    know: what a newer gputui asks for is not left out."""
+    """Read the request that `sent` wrote. Raises DocumentError, also for unknown keys: a demand of a newer
+    gputui must not be ignored."""
     document = loads(text)
     request = REQUEST.read(document)
     if sparse(REQUEST.write(request)) != document:

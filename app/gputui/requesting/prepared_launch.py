@@ -1,7 +1,7 @@
-"""A prepared launch: a launch request whose command has been read, and what it asks of the box.
+"""A prepared launch: a launch request whose command has been read, and the resulting request to the box.
 
-It says which devices suit the command, and makes the launch for those that it gets. The command line, the
-library and jobs prepare their launches here; the screen, where a person selects the devices, does not.
+It decides which devices suit the command, and makes the launch on the allocated devices. The command line,
+the library and jobs prepare their launches here; the screen, where a person selects the devices, does not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gputui.vendors.visibility import Confine
 
 @dataclass(frozen=True, slots=True)
 class CommandRead:
-    """A launch request with what its command says of devices, and whether it is to be confined."""
+    """A launch request, the intent that its command states about devices, and whether to confine it."""
 
     asked: LaunchRequest
     intent: Intent
@@ -45,15 +45,15 @@ class CommandRead:
 
 @dataclass(frozen=True, slots=True)
 class PreparedLaunch(CommandRead):
-    """`request` is what is asked of the box."""
+    """A command that has been read, with the `request` to the box."""
 
     request: Request
 
     def approve(self, environ: Mapping[str, str], claims: bool = True) -> Approve:
-        """What refuses devices on which the command cannot be started: as it will use others, which would
-        not be claimed, or would go on without the claim (where the call `claims`), or for another reason.
+        """The check that refuses devices on which the command cannot be started: because it would use other,
+        unclaimed devices, or would go on without the claim (where the call `claims`), or for another reason.
 
-        It raises RequestError. With `--force` the devices win wherever the command can be rewritten.
+        The check raises RequestError. With `--force`, the devices win wherever the command can be rewritten.
         """
         options, intent, request = self.asked.options, self.intent, self.request
         one_word = line_in_one_word(options.command, options.directory) if options.command else None
@@ -62,7 +62,7 @@ class PreparedLaunch(CommandRead):
             if one_word is not None:
                 why: str | None = one_word
             elif isinstance(devices, int):
-                # (Those of the command's own list are picked from that list.)
+                # The devices of the command's own list are picked from that list.
                 listed = request.command_list is not None or intent.counted_inside is not None
                 said = replace(intent.confined(), devices=None) if listed else intent
                 why = refusal(options, devices, environ, box=box, intent=said)
@@ -88,12 +88,12 @@ class PreparedLaunch(CommandRead):
         prove: bool = True,
         again: bool = False,
     ) -> Launch:
-        """The launch on allocated devices, confined to them where it is to be.
+        """The launch on the allocated devices, confined to them where requested.
 
-        That is proved first (with `prove`; with `again` also where it has been before). Raises RequestError
-        where it is always to be confined, and cannot.
+        With `prove`, a proof that confinement works comes first; with `again`, even where an earlier proof
+        exists. Raises RequestError where the launch must be confined and cannot be.
         """
-        # (Without devices, those of all vendors that are installed are hidden.)
+        # A launch without devices hides the devices of all installed vendors.
         box = vendors_of(allocation.snapshot.devices) or vendors_here()
         devices, snapshot, intent = allocation.devices, allocation.snapshot, self.intent
         host, link = ThisHost(), weakest(snapshot, devices)
@@ -117,20 +117,20 @@ class PreparedLaunch(CommandRead):
             except CannotConfineError as error:
                 raise RequestError(str(error)) from None
             if launch.inside is None and intent.counted_inside is not None and launch.refusal is not None:
-                # (It was expected to be confined, and its devices were chosen for that.)
+                # The devices were chosen on the assumption that the launch would be confined.
                 why = launch.unconfined or "there are no other devices"
                 raise RequestError(f"{launch.refusal}; it is not confined: {why}")
         return replace(launch, warnings=(*warnings, *launch.warnings)) if warnings else launch
 
 
 def how_confined(options: LaunchOptions, settings: Settings, here: bool = True) -> Confine:
-    """Whether a command is to be confined: as its options say, else as the settings say; never where nothing
-    of its devices is `here` (a demo box, a recording)."""
+    """Whether to confine a command: by its options, else by the settings; never where its devices are not
+    `here` (a demo box, a recording)."""
     return options.confine or settings.confine if here else "never"
 
 
 def read_command(asked: LaunchRequest, environ: Mapping[str, str], confine: Confine) -> CommandRead:
-    """What the command says of devices, where it will be confined so."""
+    """Read the command's intent about devices, adjusted for the confinement that is expected."""
     intent = read_intent(asked.options, environ)
     if confine != "never" and intent.devices is not None:
         from gputui.launching.confine import expecting
@@ -145,16 +145,17 @@ def prepare(
     job: str | None = None,
     tell: Callable[[str], object] = lambda text: None,
 ) -> PreparedLaunch:
-    """What call and command ask for together.
+    """Combine the demands of the call and of its command.
 
-    `job` is the job that asks, `tell` is told what the command decides. Raises RequestError where they
-    contradict each other, unless the call has `--force`, or where the call's own list is wrong.
+    `job` is the id of the job that asks; `tell` receives a note about the command's decisions. Raises
+    RequestError where the call's own list is wrong, or where call and command contradict each other, unless
+    the call has `--force`.
     """
     asked, intent = read.asked, read.intent
     devices = asked.devices
     try:
         if devices.names is not None:
-            # (A list with an empty entry is wrong by itself, whatever the command says.)
+            # A list with an empty entry is wrong, whatever the command says.
             entries_of(devices.names)
         settled = settle(Asked(devices.count, devices.names, devices.group), intent, devices.force)
     except (ContradictionError, NamingError) as error:
@@ -174,8 +175,8 @@ def prepare(
 
 
 def _facts(read: CommandRead, settled: Asked) -> Want:
-    """What must be read of the devices: to understand the command's own list of them, for what it starts, to
-    confine it, and to find the CPUs near them."""
+    """The facts to read about the devices: to understand the command's own list, for the trainer that it
+    starts, to confine it, and to find the CPUs near the devices."""
     facts, named = Want.VERDICT, settled.by_command
     facts |= Want.LINKS if read.intent.trainer else Want(0)
     facts |= order_to_read(named.environ, named.listed) if named is not None else Want(0)
@@ -184,12 +185,13 @@ def _facts(read: CommandRead, settled: Asked) -> Want:
 
 
 def _with_command(request: Request, settled: Asked) -> Request:
-    """The request, for the list in the command and without the devices that the command leaves out."""
+    """The request with the command's own list of devices, and without the devices that the command
+    excludes."""
     if settled.by_command is not None:
         listed = CommandList(settled.by_command.words, settled.by_command.environ)
         request = replace(request, command_list=listed)
         if settled.by_command.first and not request.force:
-            # (Nobody has decided on these: they must be free, like any that are asked for by their number.)
+            # No person selected these devices: they must be free, like devices that are asked for by number.
             request = replace(request, count=settled.by_command.count, order=request.order or "given")
     if settled.excluded is not None:
         never = (*request.rules.never, *settled.excluded.listed.split(","))
@@ -198,10 +200,10 @@ def _with_command(request: Request, settled: Asked) -> Request:
 
 
 def _agree(devices: Sequence[Device], intent: Intent, force: bool) -> None:
-    """Raises RequestError for devices that are not those which the command names, in its order; with `force`
-    only where it cannot be rewritten.
+    """Raise RequestError unless the devices are those that the command names, in its order; with `force`,
+    only where the command cannot be rewritten.
 
-    (Where both are written as indices, that was seen before: this is for UUIDs.)
+    Two lists of indices have been compared before: this check is for UUIDs.
     """
     named = intent.devices
     if named is None or not named.firm or (force and named.rewritable):
