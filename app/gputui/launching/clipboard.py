@@ -1,8 +1,8 @@
 """Copy text to the clipboard of the person at the keyboard, and report how it was copied.
 
-In a local session: the desktop's own tool, then tmux, then OSC 52. Over SSH a local tool would reach the wrong
-machine: tmux, then OSC 52. tmux's default `set-clipboard external` drops OSC 52 from the programs inside it,
-but passes on `load-buffer -w` (seen with tmux 3.3a).
+In a local session: the desktop's own tool, then tmux, then OSC 52. Over SSH a local tool would reach the
+wrong machine: tmux, then OSC 52. tmux's default `set-clipboard external` drops OSC 52 from the programs
+inside it, but passes on `load-buffer -w` (seen with tmux 3.3a).
 """
 
 from __future__ import annotations

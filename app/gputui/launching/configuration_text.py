@@ -27,8 +27,8 @@ _SLOWEST = 1 << 13
 
 @lru_cache(maxsize=4)
 def read_values(text: str, form: str) -> object:
-    """Parse a text in that form ("JSON", "YAML"). Raises NotReadError, and ValueError for a text that is not of
-    that form."""
+    """Parse a text in that form ("JSON", "YAML"). Raises NotReadError, and ValueError for a text that is not
+    of that form."""
     go_on()
     return parse_json(text) if form == "JSON" else _read_yaml(text)
 

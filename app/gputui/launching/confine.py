@@ -1,10 +1,10 @@
 """Confined launches: whether and how a command is started so that it can open its own devices only.
 
-The driver does not show a device file that the process may not open: so a confined command runs on the claimed
-devices, whatever it sets or reads (system/landlock.py). It numbers them from 0, in the order of their indices,
-and the launch is composed a second time for these numbers (`Launch.inside`); the launch that is shown, copied
-and exported keeps the machine's own numbers. No launch is confined where confinement is not proved
-(confine_proof.py).
+The driver does not show a device file that the process may not open: so a confined command runs on the
+claimed devices, whatever it sets or reads (system/landlock.py). It numbers them from 0, in the order of their
+indices, and the launch is composed a second time for these numbers (`Launch.inside`); the launch that is
+shown, copied and exported keeps the machine's own numbers. No launch is confined where confinement is not
+proved (confine_proof.py).
 
 The table `AGAINST` holds the reasons not to confine a launch, each with its sentence.
 """
@@ -71,8 +71,8 @@ def confined(
 ) -> Launch:
     """Return the launch, with `inside` set where it is to be confined.
 
-    `made` composes the launch for the renumbered devices and the intent of a confined command. Warnings that do
-    not hold for a confined launch are removed.
+    `made` composes the launch for the renumbered devices and the intent of a confined command. Warnings that
+    do not hold for a confined launch are removed.
 
     Without `prove` no driver is asked, and a launch is confined only where an earlier proof is kept; `again`
     repeats the proof; `asking` is called before a driver is asked, which can take seconds. Raises
@@ -110,8 +110,8 @@ def confined(
 
 
 def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Mapping[str, str]) -> Intent:
-    """Return the intent of a command, `relative` where the command is expected to be confined; its devices are not
-    known yet. Numbers in its script then count the claimed devices."""
+    """Return the intent of a command, `relative` where the command is expected to be confined; its devices
+    are not known yet. Numbers in its script then count the claimed devices."""
     named = intent.devices
     if how == "never" or named is None or named.rewritable or not named.listed:
         return intent
@@ -203,8 +203,8 @@ _EXPLAINED = (
 
 
 def explained(lines: Sequence[str]) -> str | None:
-    """Return why a confined command has failed, by the last lines of its output; None where confinement does not
-    explain the failure, which is usual."""
+    """Return why a confined command has failed, by the last lines of its output; None where confinement does
+    not explain the failure, which is usual."""
     for line in reversed(lines):
         for what, how, why in _EXPLAINED:
             if re.search(what, line) and re.search(how, line):
@@ -235,8 +235,9 @@ def _landlock() -> str | None:
 
 
 def _mounted_on_demand(case: Case) -> str | None:
-    """Return a reason where a folder directly below `/` is mounted on its first access: the new mount is not the
-    folder that was allowed (proc_pid_mountinfo(5)). An "indirect" map mounts below its folder, which is allowed."""
+    """Return a reason where a folder directly below `/` is mounted on its first access: the new mount is not
+    the folder that was allowed (proc_pid_mountinfo(5)). An "indirect" map mounts below its folder, which is
+    allowed."""
     for line in (case.root.text("/proc/self/mountinfo", 2**20) or "").splitlines():
         before, _, after = line.partition(" - ")
         words, options = before.split(" "), after.split(" ")
@@ -255,6 +256,6 @@ AGAINST: tuple[tuple[bool, Callable[[Case], str | None]], ...] = (
     (False, lambda case: _landlock()),
     (False, _mounted_on_demand),
 )
-"""The reasons against confining a launch, the cheapest check first: whether the reason lies in the command, not in
-the machine (then each launch reports it), and the function that returns the sentence, or None. A missing proof is
-checked after these."""
+"""The reasons against confining a launch, the cheapest check first: whether the reason lies in the command,
+not in the machine (then each launch reports it), and the function that returns the sentence, or None. A
+missing proof is checked after these."""

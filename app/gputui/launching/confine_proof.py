@@ -2,8 +2,8 @@
 
 A process that can open the files of one device only asks the driver which devices there are: the driver must
 report exactly that device. The proof holds for one boot, kernel and driver, and either for whole GPUs or for
-instances. The answer is kept in the state folder, so that the driver starts for it once (0.2 to 2 s). A failed
-proof is repeated after an hour, or by hand (`gputui check --confine`)."""
+instances. The answer is kept in the state folder, so that the driver starts for it once (0.2 to 2 s). A
+failed proof is repeated after an hour, or by hand (`gputui check --confine`)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ NOT_YET = "it has not been proved on this machine yet (`gputui check --confine`)
 
 
 def left_out(devices: Sequence[Device], snapshot: Snapshot, root: Root) -> tuple[str, ...] | None:
-    """Return the device files that a program on these devices must not open; None where a file that it needs, or
-    must not open, is not known."""
+    """Return the device files that a program on these devices must not open; None where a file that it needs,
+    or must not open, is not known."""
     vendor = vendor_of(devices)
     keys = {device.key for device in devices}
     every, own = dict.fromkeys(vendor.all_nodes(root)), set[str]()
@@ -72,8 +72,8 @@ def proved(
 ) -> str | None:
     """Return None where confinement is proved on this machine for devices like this one; otherwise why not.
 
-    `ask`: whether the driver may be asked where no answer is kept; `again`: ignore the kept answer. `asking` is
-    called before the driver is asked.
+    `ask`: whether the driver may be asked where no answer is kept; `again`: ignore the kept answer. `asking`
+    is called before the driver is asked.
     """
     of = subject(vendor_of((device,)), device.parent is not None, root)
     kept = {} if again else _kept(environ)

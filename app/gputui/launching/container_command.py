@@ -1,7 +1,7 @@
 """Parse `docker run`, `podman run` and `nerdctl run`: their options, the image, and the command in it.
 
-Pure, and independent of launchers: `container_launch.py` handles the needs of the command inside. Sources: the
-help texts of docker 28, podman 5 and nerdctl 2; `--gpus` as docker's client reads it (cli/opts/gpus.go).
+Pure, and independent of launchers: `container_launch.py` handles the needs of the command inside. Sources:
+the help texts of docker 28, podman 5 and nerdctl 2; `--gpus` as docker's client reads it (cli/opts/gpus.go).
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class ContainerCommand:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The command inside, with `--entrypoint` in front; without it, the words as typed, which may be arguments
-        of the image's own program."""
+        """The command inside, with `--entrypoint` in front; without it, the words as typed, which may be
+        arguments of the image's own program."""
         inner = self.arguments.operands[1:]
         entrypoint = self.arguments.get("entrypoint")
         return (entrypoint, *inner) if entrypoint else inner
@@ -171,8 +171,9 @@ class ContainerCommand:
     ) -> ContainerCommand:
         """Return the same container with exactly these devices, in place of those that it requests itself.
 
-        variables  for the programs inside; a variable with None needs no option, as a container starts without it.
-                   The command's own `-e` come later and win; but its `-e` that name devices are removed
+        variables  for the programs inside; a variable with None needs no option, as a container starts
+                   without it. The command's own `-e` come later and win; but its `-e` that name devices are
+                   removed
         before     more options of `run`
         """
         kept = tuple(option for option in self.options if not gives_devices(option, vendor))
@@ -252,7 +253,8 @@ _BESIDE_DEVICES = ("capabilities", "driver", "options")
 
 
 def gives_devices(option: Option, vendor: Vendor) -> bool:
-    """Whether an option of `run` selects the vendor's devices: `--gpus`, or `-e` with one of its variables."""
+    """Whether an option of `run` selects the vendor's devices: `--gpus`, or `-e` with one of its
+    variables."""
     name, value = option.name, option.value
     if vendor.containers is not None and vendor.containers.gives_devices(name, value):
         return True

@@ -1,7 +1,7 @@
 """Complete a `docker run`: with the devices, and with the number of processes for the launcher inside it.
 
-A container has only the devices that it is given, and counts them from 0 in bus order, regardless of their order
-in the option. So a launcher inside is completed for the devices as the container numbers them.
+A container has only the devices that it is given, and counts them from 0 in bus order, regardless of their
+order in the option. So a launcher inside is completed for the devices as the container numbers them.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def _names(program: Program) -> set[str]:
 
 
 def numbered_inside(inner: Intent) -> Intent:
-    """Return the intent of a container whose command has the intent `inner`. Devices are renumbered inside, so
-    numbers there say only how many devices there must be."""
+    """Return the intent of a container whose command has the intent `inner`. Devices are renumbered inside,
+    so numbers there say only how many devices there must be."""
     named = inner.devices
     places = [whole_number(entry) for entry in named.listed.split(",")] if named is not None else []
     if named is None or not places or None in places:

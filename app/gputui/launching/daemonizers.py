@@ -13,8 +13,8 @@ from gputui.launching.wrappers import WRAPPERS, unwrap, wrappers
 
 @dataclass(frozen=True, slots=True)
 class _Daemonizer:
-    """`only_by`: the options that make the program a daemonizer, () for always; `unless`: the options with which it
-    is not a daemonizer."""
+    """`only_by`: the options that make the program a daemonizer, () for always; `unless`: the options with
+    which it is not a daemonizer."""
 
     options: OptionTable
     only_by: tuple[str, ...] = ()
