@@ -32,7 +32,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """Every subcommand under one parser, which the program itself never needs."""
+    """Return one parser with every subcommand; only the completion needs it."""
     from gputui.cli.screen import parser as screen
     from gputui.sources.simulated.boxes import BOXES
 

@@ -1,4 +1,5 @@
-"""The options that say which devices a call is about and what counts as free, and the request they make."""
+"""The options that select the devices of a call and define which are free, and the request from these
+options."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
-    """`-n`, `--gpus`, the group and the order, and the rules."""
+    """Add `-n`, `--gpus`, the group and the order, and the rules."""
     group = parser.add_mutually_exclusive_group() if exclusive else parser
     group.add_argument(
         "-n",
@@ -55,7 +56,7 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
 
 
 def _vendor(text: str) -> str:
-    """The name of an installed vendor."""
+    """Parse the name of an installed vendor."""
     from gputui.vendors.registry import vendors
 
     names = [vendor.name for vendor in vendors()]
@@ -65,23 +66,23 @@ def _vendor(text: str) -> str:
 
 
 def count(text: str) -> int:
-    """A number of devices, at least one."""
+    """Parse a number of devices, at least one."""
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of devices (1 or more)")
     return int(text)
 
 
 AUTO = "auto"
-"""In place of a number of devices: as many as the training needs."""
+"""The value of `-n` that means as many devices as the training needs."""
 
 
 def count_or_auto(text: str) -> int | str:
-    """A number of devices, or AUTO."""
+    """Parse a number of devices, or AUTO."""
     return AUTO if text == AUTO else count(text)
 
 
 def grouping(text: str) -> Grouping:
-    """What the devices do together."""
+    """Parse how the devices work together."""
     try:
         return parse(text)
     except GroupingError as error:
@@ -89,7 +90,7 @@ def grouping(text: str) -> Grouping:
 
 
 def memory(text: str) -> int:
-    """A SIZE in bytes."""
+    """Parse a SIZE; return it in bytes."""
     try:
         return read_size(text)
     except ValueError as error:
@@ -97,7 +98,7 @@ def memory(text: str) -> int:
 
 
 def percent(text: str) -> int:
-    """A percentage, 0 to 100, with or without the sign."""
+    """Parse a percentage, 0 to 100, with or without the percent sign."""
     digits = text.removesuffix("%")
     if not (digits.isascii() and digits.isdigit()) or int(digits) > 100:
         raise argparse.ArgumentTypeError(f"{text!r} is not a percentage (0 to 100)")
@@ -105,7 +106,7 @@ def percent(text: str) -> int:
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
-    """What the settings file says for good, for this call."""
+    """Add the options that override rules of the settings file for this call."""
     rules = parser.add_argument_group(
         "what counts as free (for this call; the settings file sets the defaults)"
     )
@@ -133,13 +134,13 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
 
 PRECISIONS = ("bf16", "autocast", "fp16", "fp32")
 OPTIMIZERS = ("adamw", "adamw-foreach", "adamw8bit", "lion", "sgd", "sgd-momentum")
-"""The planner's, which takes milliseconds to import; a test compares them."""
+"""A copy of the planner's list, whose import takes milliseconds; a test compares them."""
 
 BATCH, SEQUENCE = 1, 2048
 
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
-    """`--model`, and what is trained on it."""
+    """Add `--model` and the options of its workload."""
     group = parser.add_argument_group(
         "the model, for -n auto and plan (what is not said here is read from the command)"
     )
@@ -170,15 +171,15 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _number(text: str) -> int:
-    """A whole number; what is possible, the planner says."""
+    """Parse a whole number; the planner checks its range."""
     if not (text.isascii() and text.isdigit() and len(text) < 12):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 
 def constraints_of(args: argparse.Namespace) -> list[str]:
-    """The words of `gputui run` that mean the constraints that a call gives: with these it finds devices of
-    the same kind again."""
+    """Return the words of `gputui run` for the constraints of a call, which select devices of the same kind
+    again."""
     given = {name: getattr(args, name, None) for name in CONSTRAINTS}
     return [
         word
@@ -204,14 +205,14 @@ CONSTRAINTS: Mapping[str, Callable[[Any], Sequence[str]]] = {
     "busy_util": lambda percent: [f"--busy-util={percent}"],
     "window": lambda seconds: [f"--window={seconds:.15g}"],
     "wait": lambda seconds: ["--wait" if seconds == math.inf else f"--wait={seconds:.15g}"],
-    # (A number of threads is one of the launch's variables.)
+    # A number of threads is one of the launch's variables.
     "threads": lambda threads: ["--threads", threads] if isinstance(threads, str) else [],
 }
 """The constraints of a call that a rerun of its job keeps, by their names in argparse, as words again."""
 
 
 def _list(text: str) -> tuple[str, ...]:
-    """Devices by index or UUID, separated by commas."""
+    """Parse devices by index or UUID, separated by commas."""
     words = tuple(part.strip() for part in text.split(",") if part.strip())
     for word in words:
         if not could_name(word):
@@ -228,11 +229,11 @@ def request_of(
     asked: Asked | None = None,
     by_index: bool = False,
 ) -> Request:
-    """The request that a call makes. Raises WrongCallError for bad settings.
+    """Return the request of a call. Raises WrongCallError for invalid settings.
 
-    `purpose` is what other users may read of the command; `explain` asks for reasons even without `--why`.
-    `asked` is what call and command ask for together; None: what the call does. `by_index` says that nothing
-    but the indices of the devices is needed.
+    `purpose` is the part of the command that other users may read; `explain` requests reasons even without
+    `--why`. `asked` combines the options of the call with its command; None: only the call's options.
+    `by_index`: only the indices of the devices are needed.
     """
     number, names = (args.n, args.gpus) if asked is None else (asked.count, asked.names)
     group = (args.group if asked is None else asked.group) or ALL_REDUCE
@@ -262,7 +263,7 @@ def request_of(
 
 
 def add_wait_option(parser: argparse.ArgumentParser) -> None:
-    """`--wait [TIME]` and `--window S`."""
+    """Add `--wait [TIME]` and `--window S`."""
     parser.add_argument(
         "--wait",
         nargs="?",
@@ -276,7 +277,7 @@ def add_wait_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_window_option(parser: argparse.ArgumentParser) -> None:
-    """`--window S`."""
+    """Add `--window S`."""
     parser.add_argument(
         "--window",
         type=duration_type(),

@@ -1,4 +1,4 @@
-"""What counts as free for a call: the settings' rules, with what the call says over them."""
+"""The rules for free devices of a call: those of the settings, overridden by the call's options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def settings_or_wrong_call() -> Settings:
-    """The settings. Raises WrongCallError where they cannot be what is meant."""
+    """Return the settings. Raises WrongCallError where they are invalid."""
     from gputui.allocating.settings import SettingsError, settings
 
     try:
@@ -25,13 +25,14 @@ def settings_or_wrong_call() -> Settings:
 
 
 def rules_of(args: argparse.Namespace | None) -> Rules:
-    """The settings' rules with what the call says over them. Raises WrongCallError for bad settings."""
+    """Return the settings' rules, overridden by the call's options. Raises WrongCallError for invalid
+    settings."""
     rules = settings_or_wrong_call().rules
     return rules if args is None or not hasattr(args, "never") else with_rules(rules, args)
 
 
 def with_rules(rules: Rules, args: argparse.Namespace) -> Rules:
-    """The rules with what a call says over them."""
+    """Return the rules, overridden by the options of a call."""
     from gputui.system.users import own_name
 
     said: dict[str, object] = {}

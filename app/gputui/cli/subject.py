@@ -1,6 +1,6 @@
-"""What a plan, or `-n auto`, is of: the model and the workload that a call and its command say.
+"""The subject of a plan, or of `-n auto`: the model and the workload from a call and its command.
 
-What a call does not say, its command may (`--model_name_or_path`, `--bf16`, a YAML file).
+Values that the call does not set may come from its command (`--model_name_or_path`, `--bf16`, a YAML file).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a plan is of. `place` is the folder or file of the model, None for a number of parameters."""
+    """The subject of a plan. `place` is the folder or file of the model, None for a number of parameters."""
 
     model: Model
     workload: Workload
@@ -32,7 +32,8 @@ class Subject:
 
 
 def subject_of(args: argparse.Namespace, options: LaunchOptions, weights_only: bool = False) -> Subject:
-    """The model and the workload of a call. Raises WrongCallError for what is none, or not named."""
+    """Return the model and the workload of a call. Raises WrongCallError where they are invalid or
+    missing."""
     from gputui.launching.training_words import training_of
     from gputui.planning.model import PlanningError
 
@@ -54,7 +55,7 @@ def _model(args: argparse.Namespace, options: LaunchOptions, training: Training)
 
     if args.parameters is not None:
         return of_parameters(parameters_of(args.parameters)), None
-    # (HF_HOME may be one of the variables before the command.)
+    # HF_HOME may be one of the variables before the command.
     environ = {**os.environ, **dict(options.additions)}
     name, here = args.model, Path()
     if name is None:
@@ -67,7 +68,8 @@ def _model(args: argparse.Namespace, options: LaunchOptions, training: Training)
 
 
 def _workload(args: argparse.Namespace, training: Training, model: Model, weights_only: bool) -> Workload:
-    """The call's words before the command's, before what is usual. Raises PlanningError."""
+    """Return the workload: the call's values win over the command's, and these over defaults. Raises
+    PlanningError."""
     from gputui.checking.trained_model import workload_of
 
     given = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, overload
 if TYPE_CHECKING:
     from typing_extensions import TypedDict, Unpack
 
-    # (To import `launch` costs a caller next to nothing: what it needs is imported when it is called.)
+    # Importing `launch` is cheap: its dependencies are imported when it is called.
     from gputui.allocating.allocation import Allocation
     from gputui.allocating.request import Request
     from gputui.choosing.order import Order
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gputui.vendors.visibility import Confine
 
     class _Others(TypedDict, total=False):
-        """What all kinds of launches take: see `launch`."""
+        """The arguments of all kinds of launches: see `launch`."""
 
         devices: Names | None
         launcher: str
@@ -105,24 +105,24 @@ def launch(
     demo: str | None = None,
     recording: str | os.PathLike[str] | None = None,
 ) -> int | Job | Launch:
-    """Start a command on the best `n` free devices (or on `devices`), as `gputui run` does: they are claimed,
-    and the command is completed for its launcher and agrees with what it says of devices itself.
+    """Start a command on the best `n` free devices (or on `devices`), as `gputui run` does: the devices are
+    claimed, and the command is completed for its launcher; the devices agree with those that it names itself.
 
-    It waits for the command, which has this process's standard streams, and returns its exit status (-n after
-    signal n). With `detach` the command is a background job (`gputui jobs`), called `name`, and the Job is
-    returned; with `dry_run` nothing is claimed or started, and the Launch is returned: `launch.line`,
-    `launch.argv`, `launch.environment(os.environ)`.
+    The call waits for the command, which has this process's standard streams, and returns its exit status (-n
+    after signal n). With `detach` the command becomes a background job (`gputui jobs`) with this `name`, and
+    the Job is returned; with `dry_run` nothing is claimed or started, and the Launch is returned:
+    `launch.line`, `launch.argv`, `launch.environment(os.environ)`.
 
     launcher, processes, python, directory   the options of `gputui run` with these names
     env      variables for the command
     confine  "always", "auto" or "never": whether the command can open its own devices only (`--confine`);
-             None: as the settings say
-    wait     seconds to wait in line, before anything is started; True: for ever
-    force    use named devices that others use or have claimed, and others than the command names
+             None: the value of the settings
+    wait     seconds to wait in the queue before the command is started; True: without a timeout
+    force    use named devices that others use or have claimed, even if the command names other devices
     The other arguments are those of `pick`.
 
-    Raises StartError (the command could not be started), JobError, and what `pick` raises; RequestError also
-    where the command asks for other devices. Warns as `pick` does.
+    Raises StartError (the command could not be started), JobError, and the errors of `pick`; RequestError
+    also where the command requests other devices. Warns as `pick` does.
     """
     from gputui.allocating.allocate import allocate
     from gputui.allocating.errors import RequestError
@@ -169,7 +169,7 @@ def _options(
     env: Mapping[str, str] | None,
     confine: Confine | None,
 ) -> LaunchOptions:
-    """The launch options. Raises RequestError for a value that one cannot have."""
+    """Return the launch options. Raises RequestError for an invalid value."""
     from gputui.allocating.errors import RequestError
     from gputui.launching.launch_options import LaunchOptions, OptionError, table
 
@@ -190,7 +190,7 @@ def _options(
 def _request(
     options: LaunchOptions, intent: Intent, n: int | None, devices: Names | None, limits: Limits
 ) -> Request:
-    """What is asked of the allocation: by the caller, and by the command itself. Raises RequestError."""
+    """Return the request of the caller, combined with the command's own devices. Raises RequestError."""
     from gputui.inventory.light_dataclasses import replace
     from gputui.launching.intent import Asked
     from gputui.launching.secrets import program_and_script
@@ -212,7 +212,7 @@ def _detached(
     name: str | None,
     dry_run: bool,
 ) -> Job | Launch:
-    """The launch as a job, which has the lease then."""
+    """Start the launch as a job, which then has the lease."""
     from gputui.jobs.start import detached, start_leased_job
     from gputui.system.environment import given_environment
 

@@ -1,4 +1,4 @@
-"""From the arguments of `pick`, `hold` and `launch` to a request, and what is told on the way."""
+"""Convert the arguments of `pick`, `hold` and `launch` to a request, and warn about it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from gputui.allocating.waiting_loop import Progress
 
 Names = str | Iterable["str | int | Device"]
-"""Devices by index, UUID or as values, in order; as one string what `--gpus` takes ("5,4", "none")."""
+"""Devices by index, UUID or as values, in order; or one string in the form of `--gpus` ("5,4", "none")."""
 
 
 class DeviceWarning(UserWarning):
-    """The devices are there, and may not be what was meant: one that was named is busy, say."""
+    """The devices exist, but may not be the intended ones: for example, a named device is busy."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What restricts the devices, as callers write it; `request` checks it."""
+    """The constraints on the devices, as callers write them; `request` checks them."""
 
     min_free: int | str | None = None
     max_util: int | None = None
@@ -45,14 +45,14 @@ class Limits:
     window: float | None = None
 
     def grouping(self) -> Grouping | None:
-        """What the devices do together, None where nobody says. Raises RequestError."""
+        """Return how the devices work together, None where that is not set. Raises RequestError."""
         try:
             return None if self.group is None else parse(self.group)
         except GroupingError as error:
             raise RequestError(str(error)) from None
 
     def words(self) -> list[str]:
-        """The words of `gputui run` that mean the same, for the rerun of a job."""
+        """Return the equivalent words of `gputui run`, for the rerun of a job."""
         given = (("--vendor", self.vendor), ("--group", self.group), ("--order", self.order))
         words = [word for option, value in given if value is not None for word in (option, value)]
         never = listed(self.never)
@@ -60,7 +60,7 @@ class Limits:
         return [*words, f"--window={self.window:.15g}"] if self.window is not None else words
 
     def request(self, n: int | None, names: str | None, group: Grouping | None, purpose: str) -> Request:
-        """The request for so many devices, or for these. Raises RequestError, SettingsError."""
+        """Return the request for `n` devices, or for the named ones. Raises RequestError, SettingsError."""
         if n is not None and (isinstance(n, bool) or n < 1):
             raise RequestError(f"{n!r} is not a number of devices (1 or more)")
         if self.order is not None and self.order not in ORDERS:
@@ -100,7 +100,8 @@ class Limits:
 
 
 def listed(devices: Names) -> str:
-    """Devices as `--gpus` names them. Raises RequestError for a device that has neither UUID nor index."""
+    """Return the devices in the form of `--gpus`. Raises RequestError for a device with neither UUID nor
+    index."""
     if isinstance(devices, str):
         return devices
     return ",".join(_name(each) for each in devices)
@@ -132,14 +133,15 @@ def _seconds(wait: float | bool | None) -> float | None:
 
 
 def _duration(seconds: float, name: str) -> float:
-    """Seconds that are some. Raises RequestError."""
+    """Return a valid number of seconds. Raises RequestError."""
     if not seconds >= 0:
         raise RequestError(f"{name}: {seconds!r} is not a number of seconds")
     return float(seconds)
 
 
 def own_purpose() -> str:
-    """What every user may read of this program: its interpreter and script, and no argument."""
+    """Return the part of this program's command that every user may read: its interpreter and script, and no
+    argument."""
     from gputui.launching.secrets import program_and_script
 
     return program_and_script(tuple(sys.orig_argv) or (sys.executable or "python",))
@@ -156,7 +158,7 @@ class Quiet:
 
 
 def warn(allocation: Allocation, stacklevel: int) -> None:
-    """Warn, as of the caller's line, of what may not be as it was meant."""
+    """Warn, at the caller's line, about devices that may not be the intended ones."""
     for notice in allocation.notices:
         if notice.kind == "warning":
             warnings.warn(notice.text, DeviceWarning, stacklevel + 1)
