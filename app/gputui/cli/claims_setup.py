@@ -76,11 +76,11 @@ def _make(user: _User) -> None:
 
 
 def _remove_if_left(place: Path) -> None:
-    """Remove the folder of a user whom the system does not know any more. (One that is in use stays.)"""
+    """Remove the folder of a user whom the system does not know any more. A folder in use stays."""
     try:
         pwd.getpwuid(place.lstat().st_uid)
     except KeyError:
-        # (umount(8) would follow a link.)
+        # umount(8) would follow a link.
         mounted = os.path.ismount(place)
         if mounted and not subprocess.run(["umount", place], capture_output=True, check=False).returncode:
             place.rmdir()

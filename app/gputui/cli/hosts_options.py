@@ -1,4 +1,4 @@
-"""`--hosts`: which other boxes a call is about, and how they are asked."""
+"""`--hosts`: the other boxes of a call, and how to connect to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputui.sources.hosts.alias import ALL, AliasError, alias
 from gputui.system.trust import who_can_change
 
 if TYPE_CHECKING:
-    # (`pick`, which must be quick, has this option too.)
+    # For types only: `pick`, which must be fast, has this option too.
     from gputui.sources.hosts.ssh import Way
 
 NO_BOXES = 'no boxes are in the settings: `[hosts]` with `boxes = ["…"]` names them'
@@ -41,14 +41,14 @@ def without_options(words: Sequence[str], *names: str) -> list[str]:
 
 
 def same_directory(named: str | None) -> list[str]:
-    """The words for `run` on a box: in the directory of the same name, unless the call names one.
+    """Return the words for `run` on a box: in the directory of the same name, unless the call names one.
 
-    Where nobody else can change ours, nobody else may be able to change that one: below a folder in which
-    everybody can write (/scratch), another user may have made it.
+    Where no other user can change our directory, no other user may be able to change that one: below a folder
+    that is writable by everyone (/scratch), another user may have created it.
     """
     if named is not None:
         return []
-    here = os.getcwd()  # noqa: PTH109 - as it is called, through links
+    here = os.getcwd()  # noqa: PTH109 - with links, as PWD names it
     return [f"--directory={here}", *(["--own-directory"] if who_can_change(here) is None else [])]
 
 

@@ -32,12 +32,12 @@ def document_text(
     details: bool = False,
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
-    """The snapshot as one line of JSON, and more keys."""
+    """Return the snapshot and the keys of `more` as one line of JSON."""
     import json
 
     from gputui.inventory.document import to_document
 
-    # ASCII only: a lone surrogate of somebody's command line must not break the output.
+    # ASCII only: a lone surrogate from a process's command line must not break the output.
     return json.dumps({**to_document(snapshot, for_document(judged, snapshot.time), details), **more})
 
 

@@ -40,13 +40,14 @@ def queued_entry() -> NoReturn:
 
 
 def _keep_standard_numbers() -> None:
-    """Put /dev/null where a standard stream is closed, so that no file of ours gets its number (a driver's, a
-    pipe to a supervisor). Python opens it close-on-exec: in the command the stream is closed again."""
+    """Open /dev/null where a standard stream is closed, so that no other file gets its descriptor (a
+    driver's, a pipe to a supervisor). Python opens it close-on-exec: in the command the stream is closed
+    again."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            # (The lowest number that is free is opened.)
+            # open() returns the lowest free descriptor.
             os.open(os.devnull, os.O_RDWR)
 
 

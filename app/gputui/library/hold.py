@@ -1,4 +1,4 @@
-"""`pick()` and `hold()`: the best free devices, in order; those that are held are claimed meanwhile."""
+"""`pick()` and `hold()`: the best free devices, in order; `hold` also claims them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 if TYPE_CHECKING:
     import subprocess
 
-    # (To import `hold` costs a caller next to nothing: what it needs is imported when it is called.)
+    # Importing `hold` is cheap: its dependencies are imported when it is called.
     from gputui.allocating.allocation import Allocation
     from gputui.choosing.order import Order
     from gputui.inventory.device import Device
