@@ -22,8 +22,8 @@ _LOG_EVERY = 600.0
 
 
 class AllocationListener:
-    """Messages on stderr. Progress is a single updated line on a terminal; otherwise a line at each step and
-    at intervals."""
+    """Messages on stderr. A terminal shows progress in one updated line; a log has a line per step and
+    interval."""
 
     def __init__(self, explain: bool = False) -> None:
         self._explain = explain

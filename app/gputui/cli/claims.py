@@ -1,5 +1,4 @@
-"""`gputui claims`: who holds which device through gputui, since when, for which command, and the devices that
-the command runs on."""
+"""`gputui claims`: the holder, start and command of each claim, and the devices that the command runs on."""
 
 from __future__ import annotations
 
@@ -138,8 +137,7 @@ def _columns(box: Snapshot | None, uses: Sequence[ClaimedUse], kept: Kept) -> tu
 
 
 def _ended(kept_by: Sequence[Keeper] | None) -> str:
-    """Return a sentence where the command has ended, with the processes that keep its devices; otherwise
-    ""."""
+    """Return a remark where the command has ended, with the processes that keep its devices; otherwise ""."""
     if kept_by is None:
         return ""
     if not kept_by:

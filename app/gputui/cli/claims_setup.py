@@ -1,9 +1,7 @@
-"""Create, as root, a folder for the claims of each user: a separate small file system that only this user can
-fill.
+"""Create, as root, a folder for the claims of each user: a small file system that only this user can fill.
 
 The parent folder belongs to root, and no other user can create files in it. So no user can take space or
-names from another user's records, whatever they write and however many user ids they have in their
-containers.
+names from another user's records, whatever they write and however many user ids they have in containers.
 """
 
 from __future__ import annotations
@@ -41,8 +39,7 @@ class _User(NamedTuple):
 
 def set_up(names: Sequence[str]) -> list[str]:
     """Create the folders of these users, by name or number, or of all users who can log in. Return the lines
-    for /etc/fstab that create them at each boot. Without root, only the lines are returned. Raises
-    RequestError."""
+    for /etc/fstab that create them at each boot. Without root, only return the lines. Raises RequestError."""
     users = [_named(name) for name in names] or list(_who_can_log_in())
     if os.geteuid() == 0:
         base = Path(folder.ADMINISTRATED)

@@ -25,8 +25,7 @@ _BETWEEN = "   "
 
 
 def details_text(snapshot: Snapshot, width: int | None) -> str:
-    """Return the blocks, each line ended by a newline; with a `width`, facts are wrapped and processes cut
-    there.
+    """Return the blocks, each line ended by a newline; a `width` wraps facts and cuts processes.
 
     Unknown values are left out.
     """

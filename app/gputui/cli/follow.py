@@ -60,8 +60,7 @@ class Lines:
         self._output = sys.stdout.fileno()
 
     def write(self, text: Callable[[], str]) -> bool:
-        """Write a line without Python's buffer, whose lock a slow reader would hold. Return False on
-        failure."""
+        """Write a line, without Python's buffer, whose lock a slow reader would hold. False: it failed."""
         try:
             data = f"{text()}\n".encode()
             while data:

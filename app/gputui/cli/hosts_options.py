@@ -48,7 +48,7 @@ def same_directory(named: str | None) -> list[str]:
     """
     if named is not None:
         return []
-    here = os.getcwd()  # noqa: PTH109 - with links, as PWD names it
+    here = os.getcwd()  # noqa: PTH109 - as text
     return [f"--directory={here}", *(["--own-directory"] if who_can_change(here) is None else [])]
 
 

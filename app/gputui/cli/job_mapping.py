@@ -54,7 +54,7 @@ def write_jobs(folder: Path, before: Mapping[str, Sequence[str]], after: Mapping
 
 
 def _lines(file: Path) -> tuple[str, ...]:
-    """Return the valid ids in a file; () where the file cannot be read."""
+    """Return the ids in a file; () where the file cannot be read."""
     try:
         with os.fdopen(open_plain(file), "rb") as stream:
             text = stream.read(_MOST_BYTES).decode(errors="replace")

@@ -269,8 +269,7 @@ def _attach(args: argparse.Namespace, jobs: Stored) -> int:
 
 
 def attached(job: Job, foreground: Foreground) -> int:
-    """Show a job's output until it ends. Return its status, or 129 where our terminal was closed. Raises
-    JobError."""
+    """Show a job's output until it ends. Return its status, 129 for a closed terminal. Raises JobError."""
     from gputui.jobs.foreground import LEFT, LeftError
 
     try:
@@ -360,8 +359,7 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
 
 
 def _call(job: Job) -> tuple[list[str], tuple[str, ...]]:
-    """Return the words of `gputui run` that start the job again, beginning with its devices, and its
-    command."""
+    """Return the words of `gputui run` that start the job again, its devices first, and its command."""
     from gputui.jobs.again import again
     from gputui.launching.launch_options import words_of
 

@@ -41,8 +41,7 @@ def facts(job: Job, box: Snapshot) -> list[str]:
 
 
 def confinement_trouble(job: Job) -> str | None:
-    """Return why a confined job has failed, where its last lines show that confinement is the reason;
-    otherwise None."""
+    """Return why a confined job has failed, where its last lines blame the confinement; otherwise None."""
     if job.state != "failed" or not job.confined:
         return None
     from gputui.jobs.last_lines import last_lines
@@ -57,8 +56,8 @@ def _peak(job: Job) -> str | None:
 
 
 def document(jobs: Stored, uses: Mapping[str, ClaimedUse]) -> dict[str, Any]:
-    """Return the document of `jobs --json`: schema 1, times in ISO 8601, null for unknown values. `uses` maps
-    job ids."""
+    """Return the JSON of `jobs`: schema 1, times in ISO 8601, null for unknown values. `uses` is by job
+    id."""
     return {
         "schema": SCHEMA,
         "jobs": [_document(job, uses.get(job.id)) for job in jobs.jobs],

@@ -1,5 +1,4 @@
-"""`gputui launches`: the history of launches and the named launches. `gputui run --saved` starts one of
-them."""
+"""`gputui launches`: the history of launches and the named launches. `gputui run --saved` starts one."""
 
 from __future__ import annotations
 

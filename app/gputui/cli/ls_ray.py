@@ -111,8 +111,7 @@ def _here(ray: Ray, box: Snapshot) -> list[RayNode]:
 
 
 def _to_be_had(device: Device, box: Snapshot, judged: Mapping[str, Verdict]) -> bool:
-    """Whether a task of Ray would find the device free: no user has it, or the claim is Ray's own (`ray
-    start`)."""
+    """Whether Ray can use the device for a task: it is free, or the claim is Ray's own (`ray start`)."""
     verdict = judged[device.key]
     if verdict.state != "claimed":
         return verdict.free

@@ -35,8 +35,7 @@ def list_nodes(as_json: bool, width: int | None, demo: bool) -> int:
 
 
 def document(cluster: Cluster, now: float) -> dict[str, Any]:
-    """Return the nodes as JSON-ready values: each in the form of a box in `ls --json`, with further facts
-    from Slurm."""
+    """Return the nodes as JSON-ready values: each as a box in `ls --json`, with further facts from Slurm."""
     return {
         "schema": SCHEMA,
         "boxes": [_box(node, cluster, now) for node in cluster.nodes],
@@ -76,8 +75,7 @@ def _job(job: Job) -> dict[str, Any]:
 
 
 def _state(index: int, node: Node, used: Collection[int] | None, jobs: Sequence[Job]) -> tuple[State, str]:
-    """Return the state of a device, as far as Slurm knows it, and the reason; `used` are the node's devices
-    in use."""
+    """Return the state of a device by Slurm, and the reason; `used` are the node's devices in use."""
     mine = next((job for job in jobs if index in job.indices_on(node.name)), None)
     if mine is not None:
         return "busy", f"your Slurm job {mine.id} ({printable(mine.name)})"

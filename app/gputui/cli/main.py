@@ -41,8 +41,7 @@ def queued_entry() -> NoReturn:
 
 def _keep_standard_numbers() -> None:
     """Open /dev/null where a standard stream is closed, so that no other file gets its descriptor (a
-    driver's, a pipe to a supervisor). Python opens it close-on-exec: in the command the stream is closed
-    again."""
+    driver's, a pipe to a supervisor). Python opens it close-on-exec: the command gets the stream closed."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

@@ -2,8 +2,7 @@
 
 Any client that reaches the address can open many connections, so the oldest connection is closed when there
 are too many: a scrape, which takes milliseconds, is answered despite any number of slow clients. The host
-name of a web page can resolve to this address, so a request for a name that is not ours is refused (DNS
-rebinding).
+name of a web page can resolve to this address (DNS rebinding), so a request for another name is refused.
 """
 
 from __future__ import annotations
@@ -111,8 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _is_for_us(self) -> bool:
-        """Whether the Host header names this server, with any port (`ssh -L`); true without the header
-        (HTTP/1.0)."""
+        """Whether the Host header names this server, with any port (`ssh -L`). HTTP/1.0 may have no Host."""
         named = self.headers.get("Host")
         if named is None:
             return True

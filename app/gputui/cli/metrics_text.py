@@ -1,8 +1,7 @@
 """A snapshot as OpenMetrics text, with the names and labels of NVIDIA's dcgm-exporter. Pure.
 
 The text is also valid in the older format of Prometheus (0.0.4), which node_exporter's textfile collector
-reads: every type is a gauge or is left out, and no sample has a timestamp. Unknown values are left out, never
-0.
+reads: every type is a gauge or is left out, and no sample has a timestamp. Unknown values are left out.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ def _own(
             ((*labels[device.key], ("state", state)), float(judged[device.key].state == state))
             for device in devices
             for state in get_args(State)
-            if state != "cooling"  # (one reading cannot tell)
+            if state != "cooling"  # one reading never yields it
         ],
     )
     yield from _family(

@@ -1,5 +1,4 @@
-"""`gputui plan`: the kinds of parallelism with which a model fits on these devices, and the files that start
-it."""
+"""`gputui plan`: the strategies with which a model fits on these devices, and the files that start it."""
 
 from __future__ import annotations
 

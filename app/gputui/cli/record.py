@@ -84,8 +84,8 @@ def _record_trees(args: argparse.Namespace) -> int:
 
 
 def _rules() -> Rules:
-    """Return the rules of the settings; the default rules where the settings are invalid, as that may be the
-    bug to report."""
+    """Return the rules of the settings; the defaults where they are invalid, which may be the bug to
+    report."""
     try:
         return rules_of(None)
     except WrongCallError as error:

@@ -1,5 +1,4 @@
-"""The options that select the devices of a call and define which are free, and the request from these
-options."""
+"""The options that select the devices of a call and define "free", and the request from these options."""
 
 from __future__ import annotations
 
@@ -178,8 +177,7 @@ def _number(text: str) -> int:
 
 
 def constraints_of(args: argparse.Namespace) -> list[str]:
-    """Return the words of `gputui run` for the constraints of a call, which select devices of the same kind
-    again."""
+    """Return the words of `gputui run` for the constraints of a call, to select similar devices again."""
     given = {name: getattr(args, name, None) for name in CONSTRAINTS}
     return [
         word

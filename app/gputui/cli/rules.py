@@ -25,8 +25,7 @@ def settings_or_wrong_call() -> Settings:
 
 
 def rules_of(args: argparse.Namespace | None) -> Rules:
-    """Return the settings' rules, overridden by the call's options. Raises WrongCallError for invalid
-    settings."""
+    """Return the settings' rules, overridden by the call. Raises WrongCallError for invalid settings."""
     rules = settings_or_wrong_call().rules
     return rules if args is None or not hasattr(args, "never") else with_rules(rules, args)
 

@@ -32,8 +32,7 @@ class Subject:
 
 
 def subject_of(args: argparse.Namespace, options: LaunchOptions, weights_only: bool = False) -> Subject:
-    """Return the model and the workload of a call. Raises WrongCallError where they are invalid or
-    missing."""
+    """Return the model and the workload of a call. Raises WrongCallError for invalid or missing ones."""
     from gputui.launching.training_words import training_of
     from gputui.planning.model import PlanningError
 
@@ -68,8 +67,7 @@ def _model(args: argparse.Namespace, options: LaunchOptions, training: Training)
 
 
 def _workload(args: argparse.Namespace, training: Training, model: Model, weights_only: bool) -> Workload:
-    """Return the workload: the call's values win over the command's, and these over defaults. Raises
-    PlanningError."""
+    """Return the workload: the call wins over the command, and that over defaults. Raises PlanningError."""
     from gputui.checking.trained_model import workload_of
 
     given = {

@@ -27,8 +27,7 @@ class OptionTable:
     aliases         maps other names to the listed name: {"m": "module"}
     unlisted        whether an option that is not listed is a flag or has a value
     abbreviations   whether a prefix of a long name stands for that name where the prefix is unambiguous
-    letters         whether one dash begins a cluster of letters (`-abc`); otherwise one dash is the same as
-                    two
+    letters         whether one dash begins a cluster of letters (`-abc`); otherwise one dash equals two
     signs           the characters that begin an option ("-+" for shells)
     """
 
@@ -47,8 +46,7 @@ class OptionTable:
         return self.aliases.get(name, name)
 
     def long_name(self, name: str) -> str:
-        """Return the listed name that a long name, an alias or an abbreviation stands for; otherwise the
-        name."""
+        """Return the listed name for a long name, an alias or an abbreviation; otherwise the name."""
         name = name.replace("_", "-")
         if self.abbreviations:
             listed = self.flags | self.valued | self.pairs | self.last | self.aliases.keys()
@@ -57,8 +55,8 @@ class OptionTable:
         return self.aliases.get(name, name)
 
     def begins_option(self, word: str) -> bool:
-        """Whether a word before the operands is an option. A lone "-" is an option where the table lists
-        it."""
+        """Whether a word before the operands is an option. A lone "-" is an option only where it is
+        listed."""
         if word == "-":
             return word in self.aliases
         return len(word) > 1 and word[0] in self.signs and word != "--"

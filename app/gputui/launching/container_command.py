@@ -253,8 +253,7 @@ _BESIDE_DEVICES = ("capabilities", "driver", "options")
 
 
 def gives_devices(option: Option, vendor: Vendor) -> bool:
-    """Whether an option of `run` selects the vendor's devices: `--gpus`, or `-e` with one of its
-    variables."""
+    """Whether an option of `run` selects the vendor's devices: `--gpus`, `-e` with one of its variables."""
     name, value = option.name, option.value
     if vendor.containers is not None and vendor.containers.gives_devices(name, value):
         return True

@@ -48,8 +48,7 @@ _OF_FRAMEWORKS: tuple[EnvironmentHint, ...] = (
 
 
 def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[EnvironmentHint, ...]:
-    """Return the suggestions for a launch on these devices, with the number of threads where the CPUs are
-    known."""
+    """Return the suggestions for a launch on these devices, with the threads where the CPUs are known."""
     near = threads_near(snapshot, devices) if snapshot is not None else None
     share = "its share of the CPUs near (torchrun sets 1)"
     threads = () if near is None else (EnvironmentHint(THREADS, str(near), share),)
@@ -60,8 +59,7 @@ def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[Environ
 
 
 def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:
-    """Return each process's share of the CPUs near its device, with one process per device; None where not
-    known.
+    """Return each process's share of the CPUs near its device, with one process per device; None: not known.
 
     A CPU that is near several GPUs of the box is divided among all of them, as the other GPUs will have
     processes too. The share of a GPU is divided among its chosen instances. CPUs are logical, as the driver

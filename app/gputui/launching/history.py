@@ -96,8 +96,7 @@ def missing(each: PastLaunch, environ: Mapping[str, str]) -> str | None:
 
 
 def named(known: Sequence[PastLaunch], place: int, name: str | None) -> Launches:
-    """Return the history with the launch at `place` named, or unnamed (None). Only one launch has a given
-    name."""
+    """Return the history with the launch at `place` named, or unnamed (None). Names are unique."""
     return tuple(
         replace(each, name=name)
         if at == place

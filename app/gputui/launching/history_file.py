@@ -1,5 +1,4 @@
-"""The file of the history of launches: it belongs to the user, is validated when read, and is written
-whole."""
+"""The user's file with the history of launches, which is validated when read, and written as a whole."""
 
 from __future__ import annotations
 

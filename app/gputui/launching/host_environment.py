@@ -40,8 +40,7 @@ _NOT_BESIDE = ("env", "sh")
 
 
 class HostEnvironment:
-    """The machine as launchers see it. This base class is a machine of which nothing is known, such as a
-    container.
+    """The machine as launchers see it. This base class is an unknown machine, such as a container.
 
     port  a free TCP port of that machine, None where there is none
     """
@@ -170,8 +169,7 @@ def is_free(port: int) -> bool:
 
 
 def _version(package: str, program: str) -> tuple[int, ...] | None:
-    """Return the version by the folders in site-packages; starting the interpreter takes 20 to 60 times as
-    long."""
+    """Return the version by the folders in site-packages; the interpreter takes 20 to 60 times as long."""
     for home in _environments(program):
         for pattern in (
             "lib/python3*/site-packages",

@@ -131,8 +131,7 @@ class Intent:
         return replace(self, doubt=None, leaves=None)
 
     def around(self, inner: Intent) -> Intent:
-        """Combine this intent, of wrappers or variables, with `inner`, the intent of the program that they
-        start.
+        """Combine this intent, of wrappers or variables, with `inner`, that of the program after them.
 
         Explicit options win over defaults; within the same kind, the inner intent wins.
         """
@@ -150,8 +149,7 @@ class Intent:
         return replace(said, warnings=(*self.warnings, *other.warnings))
 
     def as_it_stands(self, behind: str = "") -> Intent:
-        """Return the intent of a command that cannot be rewritten: it uses the values of its files and
-        defaults.
+        """Return the intent of a command that cannot be rewritten: its files and defaults apply.
 
         `behind` is its location (" (train.sh:3)").
         """

@@ -44,8 +44,7 @@ def interpreter(
     directory: str | None = None,
     python: str | None = None,
 ) -> Interpreter:
-    """Return the interpreter of `command`, started with `environ` in `directory`; `python` is the user's
-    choice.
+    """Return the interpreter of `command`, started with `environ` in `directory`; `python` overrides it.
 
     Raises InterpreterError where there is no interpreter, or the command's program does not exist.
     """

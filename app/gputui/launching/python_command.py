@@ -1,5 +1,4 @@
-"""Parse a command that starts a Python interpreter: the interpreter's own options, and the program that it
-runs."""
+"""Parse a command that starts a Python interpreter: the interpreter's own options, and its program."""
 
 from __future__ import annotations
 
@@ -88,13 +87,11 @@ _RUNNERS = {
         ),
     ),
 }
-"""Modules that run another module: their subcommand, and their options (debugpy 1.8, coverage 7, memray
-1)."""
+"""Modules that run other modules: their subcommand, and their options (debugpy 1.8, coverage 7, memray 1)."""
 
 
 class Started(NamedTuple):
-    """The program that a command starts: `name`, or the `module` of `python -m`; and how many words name
-    it."""
+    """The program that a command starts: `name`, or the `module` of `python -m`; how many words name it."""
 
     name: str | None
     module: str | None
@@ -157,6 +154,5 @@ def _run_by_module(module: str, arguments: Sequence[str], words: int) -> Started
 
 
 def particular_interpreter(word: str) -> str | None:
-    """Return the word where it names an interpreter by a path or a version; None for "python" and
-    "python3"."""
+    """Return the word if it has a path or a version; None for "python" and "python3"."""
     return None if word in ("python", "python3") else word

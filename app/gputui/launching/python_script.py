@@ -1,5 +1,4 @@
-"""Search a Python script for the devices that it uses: by regular expressions, without parsing or executing
-it.
+"""Search a Python script for the devices that it uses: by regular expressions, without parsing it.
 
 The result answers how many devices the script needs, or which devices it names. Docstrings and comments do
 not count; a list of devices in a branch or a function does not count either, as it may not be set.

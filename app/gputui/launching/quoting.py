@@ -23,8 +23,7 @@ _POWERSHELL_QUOTES = re.compile("['\u2018\u2019\u201a\u201b]")
 
 
 def quote(word: str) -> str:
-    """Quote for bash and zsh. Invisible characters (newlines, bidirectional marks, stray bytes) become
-    `$'\\x…'`.
+    """Quote for bash and zsh. Newlines, bidirectional marks and other invisible bytes become `$'\\x…'`.
 
     They are written byte by byte, so that the line means the same in every locale.
     """
@@ -42,8 +41,7 @@ def posix(word: str) -> str:
 def fish(word: str) -> str:
     """Quote for fish: in single quotes, where only a quote and a backslash are escaped.
 
-    Invisible characters are written outside the quotes, byte by byte (`\\X0a`), so that the line can be
-    shown.
+    Invisible characters are written outside the quotes, byte by byte (`\\X0a`), so that they can be seen.
     """
     if _FISH_PLAIN.fullmatch(word):
         return word
@@ -58,8 +56,7 @@ def fish(word: str) -> str:
 
 
 def powershell(word: str) -> str:
-    """Quote for PowerShell of any version: in single quotes, where a quote is doubled and all else is
-    literal.
+    """Quote for any version of PowerShell: in single quotes, with quotes doubled and all else literal.
 
     PowerShell treats typographic quotes as quotes, too. Numbers, dots and colons are always quoted: `-x.y`
     and `-x:y` would become two arguments.

@@ -1,5 +1,4 @@
-"""Read the intent of a command: from its variables, wrappers, launcher or program, and the commands that it
-starts."""
+"""Read the intent of a command from its variables, wrappers, launcher or program, and scripts."""
 
 from __future__ import annotations
 
@@ -138,8 +137,7 @@ def _of_script(command: Sequence[str], context: CommandContext) -> Intent:
 
 
 def _of_container(container: ContainerCommand, context: CommandContext) -> Intent:
-    """Return the intent of a container: the devices that it is to be given, and the count of the command in
-    it."""
+    """Return the intent of a container: its devices, and the count of the command in it."""
     inside = replace(context, host_environment=HostEnvironment(), depth=context.depth + 1)
     own, typed = started_inside(container)
     inner = _intent_of((*own, *typed), inside.with_variables(container.environment))

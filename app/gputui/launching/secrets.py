@@ -119,8 +119,7 @@ def secret_in(command: Sequence[str], changes: Iterable[tuple[str, str | None]])
 
 
 def without_secrets(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the command with `MARK` for each apparent secret, and the descriptions of the secrets, without
-    repetitions."""
+    """Return the command with `MARK` for each apparent secret, and the secrets' descriptions, each once."""
     found = _found(command)
     words = list(command)
     for place, own in groupby(found, key=lambda each: each.place):
@@ -331,8 +330,7 @@ _PROGRAM = re.compile(r"[\w.@%+][\w.@%+-]{0,79}")
 
 
 def program_and_script(command: Sequence[str]) -> str:
-    """Return the part of a command that other users may read: its program, and the script or module that it
-    starts.
+    """Return the words of a command that other users may read: its program, and its script or module.
 
     Examples: "torchrun train.py", "python -m pkg.train". Options, arguments and variables are left out, as
     any of them may be a secret. The result is "" where the program has no plain name.

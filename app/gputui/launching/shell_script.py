@@ -95,8 +95,7 @@ class StartedCommand:
 
 
 class _Simple(NamedTuple):
-    """A command as written: its words, and its terminator ("" where the rest of the script cannot be
-    read)."""
+    """A command as written: its words, and its terminator ("" where the rest cannot be read)."""
 
     words: tuple[str, ...]
     end: str
@@ -279,7 +278,7 @@ class _Script:
             self._start(given, dict(set_before), unsure)
 
     def _set(self, name: str, value: Value, unsure: bool) -> None:
-        """Set a variable; where it is unsure that the variable is set, its value becomes unknown."""
+        """Set a variable; where a branch only may change its value, the value becomes unknown."""
         if unsure and self._values.get(name) != value:
             value = Value(f"${name}", known=False)
         self._values[name] = value

@@ -67,14 +67,12 @@ def _unquoted(word: str) -> str:
 
 
 def _without_backslashes(text: str) -> str:
-    """Unescape the content of double quotes: a backslash is literal unless a quote or another backslash
-    follows."""
+    """Unescape the content of double quotes: only before a quote or a backslash is a backslash an escape."""
     return "\\".join(part.replace('\\"', '"') for part in text.split("\\\\"))
 
 
 def assignments(words: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return the `NAME=value` words before the command, and the command: ((("A", "1"),), ("python",
-    "x.py"))."""
+    """Split `NAME=value` words from the command after them: ((("A", "1"),), ("python", "x.py"))."""
     found: list[tuple[str, str]] = []
     for place, word in enumerate(words):
         match = _ASSIGNMENT.fullmatch(word)
@@ -165,7 +163,6 @@ def _quoted_parts(line: str) -> Iterator[tuple[str, str]]:
 
 
 def command_line(additions: Sequence[tuple[str, str]], command: Sequence[str]) -> str:
-    """Return variables and a command as one line that can be edited; `split` and `assignments` parse it
-    back."""
+    """Return variables and a command as one line for editing; `split` and `assignments` parse it back."""
     words = [f"{name}={shlex.quote(value)}" for name, value in additions]
     return " ".join([*words, *([shlex.join(command)] if command else [])])

@@ -31,8 +31,7 @@ def names_devices(launch: Launch, scheduler: str) -> str | None:
 
 
 def devices_option(launch: Launch, kind: str = "") -> str:
-    """Return the option that requests the launch's devices on each machine; `kind` is the site's name of
-    their type."""
+    """Return the option that requests the launch's devices per machine; `kind` is the site's type name."""
     gres, count = launch.vendor.gres, len(launch.devices)
     of_type = f"{kind}:{count}" if kind else str(count)
     return f"gpus-per-node={of_type}" if gres == "gpu" else f"gres={gres}:{of_type}"

@@ -1,5 +1,4 @@
-"""Find the script that a command starts, and its arguments: `bash train.sh A B`, `./train.sh`, `torchrun
-train.py`."""
+"""Find the script that a command starts: `bash train.sh A B`, `./train.sh`, `torchrun train.py`."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ def started_script(
     host_environment: HostEnvironment,
     directory: str | None = None,
 ) -> StartedScript | None:
-    """Return the script that a command starts, also through wrappers and launchers; None where it starts no
-    script.
+    """Return the script that a command starts, also through wrappers and launchers; None for no script.
 
     A module (`-m pkg.train`) is found only as a file below the directory, not as an installed package.
     """
@@ -78,8 +76,7 @@ def started_script(
 
 
 def launcher_words(command: Sequence[str]) -> int:
-    """Return how many words of a command belong to a launcher and its wrappers; 0 where there is no
-    launcher."""
+    """Return how many words of a command belong to a launcher and its wrappers; 0 for no launcher."""
     inner = unwrap(command)[1]
     launcher = recognised(inner) if inner else None
     if launcher is None or launcher.name == "python" or not launcher.recognises(inner):

@@ -1,11 +1,9 @@
 """Read the training parameters that a command sets: model, batch, sequence, precision and others.
 
-From a Python script, only the arguments of transformers' TrainingArguments and the type of the weights are
-read.
+Of a Python script, only the arguments of TrainingArguments and the type of the weights are read.
 
 Names of options and keys: TrainingArguments and the example scripts of transformers 5.23, TRL, axolotl,
-LLaMA-Factory, swift, torchtune and `accelerate launch`. No value is guessed: parameters that are not set are
-None.
+LLaMA-Factory, swift, torchtune and `accelerate launch`. No value is guessed: an unset parameter is None.
 """
 
 from __future__ import annotations
@@ -57,8 +55,7 @@ class Training:
     offloads     whether DeepSpeed is used, which may use the host's memory
     serves       whether it is an inference server
     trains       whether any sign shows that it trains
-    trainer      whether it uses transformers' Trainer, whose defaults then apply to parameters that are not
-                 set
+    trainer      whether it uses transformers' Trainer, whose defaults apply to unset parameters
     unread       the reason for each file that is not read
     """
 
@@ -226,8 +223,7 @@ def _of_command(
 def _of_script(
     options: LaunchOptions, environ: Mapping[str, str], host: HostEnvironment, depth: int
 ) -> Training:
-    """Return the parameters of the first command of a shell script that names a model, preferring one that
-    trains."""
+    """Return the parameters of a script's first command that trains and names a model, or that names one."""
     script = started_script(options.command, host, options.directory)
     if script is None or script.kind != "shell" or not depth:
         return NO_TRAINING
@@ -252,8 +248,7 @@ _ARGUMENT = re.compile(
 
 
 def _of_arguments(text: str) -> dict[str, object]:
-    """Return the literal arguments of a Python script's call of TrainingArguments, and the type of the
-    weights."""
+    """Return the literal arguments of a Python script's TrainingArguments, and the type of the weights."""
     found: dict[str, object] = {}
     for call in _ARGUMENTS.finditer(text):
         go_on()
@@ -313,8 +308,8 @@ class _Said:
         return number if number and number <= _MOST else None
 
     def flag(self, name: str) -> bool | None:
-        """Whether a flag is on, as transformers reads it: `--bf16`, `--bf16 True`, `--no_bf16`; None: not
-        set."""
+        """Whether a flag is on, as transformers reads it (`--bf16`, `--bf16 True`, `--no_bf16`); None:
+        unset."""
         if name in self._line:
             return self._line[name].lower() not in _FALSE
         stored = self._values.get(name)
@@ -340,8 +335,7 @@ class _Said:
         return self.said(*_TRAINER)
 
     def precision(self, loads: bool) -> Precision | None:
-        """Return the precision. The type of the weights counts first: `--bf16` does not change weights of 16
-        bits.
+        """Return the precision. The weights' type counts first: `--bf16` does not change 16-bit weights.
 
         With `bf16: true`, axolotl loads the weights in bf16 (`base_model` is its name for the model), and so
         does a program with `loads`.

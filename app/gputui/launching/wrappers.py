@@ -110,8 +110,7 @@ _ENVIRONMENTS = {
     "pipx": "spec python index-url|i pip-args",
     **dict.fromkeys(("conda", "mamba", "micromamba"), "name|n prefix|p cwd log-level"),
 }
-"""Programs whose `run` starts a command in a separate Python environment, each with its options that have a
-value."""
+"""Programs whose `run` starts a command in a separate Python environment, with their valued options."""
 
 _PLAIN = {
     "compute-sanitizer": "tool log-file save read leak-check error-exitcode print-limit print-level"
@@ -391,8 +390,7 @@ def uv_starting_python(command: Sequence[str]) -> tuple[tuple[str, ...], bool] |
 
 
 def uv_starting_module(command: Sequence[str]) -> tuple[str, int] | None:
-    """Return the module of `uv run -m package ARGUMENT…`, and how many words name it; None for another
-    command."""
+    """Return the module of `uv run -m package ARGUMENT…`, and how many words name it; None for none."""
     call = _read(command)
     if call is None or call.name != "uv" or not call.has("module") or len(command) <= len(call.words):
         return None

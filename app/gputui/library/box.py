@@ -59,7 +59,7 @@ class Box:
         return self.snapshot.errors
 
     def state(self, device: Device) -> State:
-        """Return "free", "busy", "held", "claimed", "unknown" or "lost"; a single reading never yields
+        """Return "free", "busy", "held", "claimed", "unknown" or "lost"; one reading never yields
         "cooling"."""
         return self.verdicts[device.key].state
 
@@ -78,7 +78,7 @@ class Box:
         return self.snapshot.label(device)
 
     def link(self, one: Device, other: Device) -> str | None:
-        """Return the link between two devices ("NV18", "PIX", …); None where it is not known or was not
+        """Return the link between two devices ("NV18", "PIX", …); None where it is unknown or was not
         read."""
         return self.snapshot.link(one, other)
 

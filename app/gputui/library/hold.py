@@ -58,8 +58,7 @@ class Picked(Sequence["Device"]):
     def variables(self) -> dict[str, str | None]:
         """The variables that make exactly these devices visible, in this order; None: must be unset.
 
-        gputui sets none of them in this process. Raises RequestError where no variable has this effect
-        (Apple).
+        gputui sets none of them in this process. Raises RequestError where there is no such variable (Apple).
         """
         return dict(self._allocation.changes(os.environ))
 
@@ -103,8 +102,7 @@ class Held(Picked):
         The command's environment is `env` (None: `os.environ`) with the variables of these devices. The
         command keeps the claim as long as it runs, also after the block. A confined command (see `hold`) can
         open these devices only, whatever it sets, and numbers them from 0; this process is not confined. The
-        first start after a boot may take two seconds, as the driver is asked which devices a confined process
-        sees.
+        first start after a boot may take two seconds, for the proof that the confinement works.
 
         Raises RequestError where the command must be confined and cannot be, StartError where the kernel
         refuses to confine it, and the errors of Popen.
@@ -143,8 +141,7 @@ class Held(Picked):
 
     @property
     def claimed(self) -> bool:
-        """Whether all of them are claimed: not on a demo box or a recording, nor where `force` ignored a
-        claim."""
+        """Whether all are claimed: not on a demo box or a recording, nor where `force` ignored a claim."""
         lease = self._allocation.lease
         return lease is not None and {device.key for device in self.devices} <= set(lease.keys)
 

@@ -52,7 +52,7 @@ class Limits:
             raise RequestError(str(error)) from None
 
     def words(self) -> list[str]:
-        """Return the equivalent words of `gputui run`, for the rerun of a job."""
+        """Return the words of `gputui run` for the constraints that a rerun of a job keeps."""
         given = (("--vendor", self.vendor), ("--group", self.group), ("--order", self.order))
         words = [word for option, value in given if value is not None for word in (option, value)]
         never = listed(self.never)
@@ -100,8 +100,7 @@ class Limits:
 
 
 def listed(devices: Names) -> str:
-    """Return the devices in the form of `--gpus`. Raises RequestError for a device with neither UUID nor
-    index."""
+    """Return the devices in the form of `--gpus`. Raises RequestError for one with neither UUID nor index."""
     if isinstance(devices, str):
         return devices
     return ",".join(_name(each) for each in devices)
@@ -140,15 +139,14 @@ def _duration(seconds: float, name: str) -> float:
 
 
 def own_purpose() -> str:
-    """Return the part of this program's command that every user may read: its interpreter and script, and no
-    argument."""
+    """Return the words of this program that every user may read: interpreter and script, no argument."""
     from gputui.launching.secrets import program_and_script
 
     return program_and_script(tuple(sys.orig_argv) or (sys.executable or "python",))
 
 
 class Quiet:
-    """A listener who prints nothing: a library has no terminal of its own."""
+    """A listener that prints nothing: a library has no terminal of its own."""
 
     def notice(self, notice: Notice) -> None: ...
 

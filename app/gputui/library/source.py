@@ -1,5 +1,4 @@
-"""The source of a library call: one thread at a time reads it, and it shows the devices that this process
-holds."""
+"""The source of a library call: read by one thread at a time, and aware of this process's own claims."""
 
 from __future__ import annotations
 
