@@ -1,10 +1,9 @@
-"""The folder in which a cluster tells dcgm-exporter which jobs run on which GPU (DCGM_HPC_JOB_MAPPING_DIR).
+"""The folder with a cluster's mapping of GPUs to jobs for dcgm-exporter (DCGM_HPC_JOB_MAPPING_DIR).
 
 The file for a GPU has the GPU's index as its name and the id of a job in each line ("HPC job mapping" in
 dcgm-exporter's README): a scheduler's prolog adds a line, and its epilog removes it. `gputui metrics` reads
 the files, and adds lines for gputui's jobs, which it finds by their claims: "gputui-ID". Only gputui writes
-such a line, so the next reading removes the lines of ended jobs, even if the process that wrote them has
-ended.
+such a line, so the next reading removes the lines of ended jobs, regardless of the process that wrote them.
 """
 
 from __future__ import annotations

@@ -56,8 +56,7 @@ def _peak(job: Job) -> str | None:
 
 
 def document(jobs: Stored, uses: Mapping[str, ClaimedUse]) -> dict[str, Any]:
-    """Return the JSON of `jobs`: schema 1, times in ISO 8601, null for unknown values. `uses` is by job
-    id."""
+    """Return the JSON of `jobs`: schema 1, ISO 8601 times, null for unknown values. `uses` is by job id."""
     return {
         "schema": SCHEMA,
         "jobs": [_document(job, uses.get(job.id)) for job in jobs.jobs],

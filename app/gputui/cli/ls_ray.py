@@ -84,7 +84,7 @@ def counts(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> Counts | N
     )
     in_use = sum(judged[device.key].state in ("busy", "held") for device in offered)
     free = sum(_to_be_had(device, box, judged) for device in offered)
-    # A fraction is on one more device.
+    # A fraction of a device counts as one more device.
     out = math.ceil(given)
     idle = max(0, out - by_ray)
     left = math.floor(counted - given)

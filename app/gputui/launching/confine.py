@@ -1,6 +1,6 @@
 """Confined launches: whether and how a command is started so that it can open its own devices only.
 
-The driver does not show a device file that the process may not open: so a confined command runs on the
+The driver does not show a device whose file the process may not open, so a confined command runs on the
 claimed devices, whatever it sets or reads (system/landlock.py). It numbers them from 0, in the order of their
 indices, and the launch is composed a second time for these numbers (`Launch.inside`); the launch that is
 shown, copied and exported keeps the machine's own numbers. No launch is confined where confinement is not

@@ -1,6 +1,6 @@
 """The proof that confinement works on this machine.
 
-A process that can open the files of one device only asks the driver which devices there are: the driver must
+A process that can open only the files of one device asks the driver which devices there are: the driver must
 report exactly that device. The proof holds for one boot, kernel and driver, and either for whole GPUs or for
 instances. The answer is kept in the state folder, so that the driver starts for it once (0.2 to 2 s). A
 failed proof is repeated after an hour, or by hand (`gputui check --confine`)."""

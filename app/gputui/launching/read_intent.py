@@ -33,7 +33,7 @@ from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Visibility
 
 _DEEPEST = 4
-"""The deepest nesting of scripts that start each other that is followed."""
+"""The limit for following scripts that start each other."""
 
 
 def read_intent(

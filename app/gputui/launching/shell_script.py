@@ -278,7 +278,7 @@ class _Script:
             self._start(given, dict(set_before), unsure)
 
     def _set(self, name: str, value: Value, unsure: bool) -> None:
-        """Set a variable; where a branch only may change its value, the value becomes unknown."""
+        """Set a variable; where it is not certain that its value changes, the value becomes unknown."""
         if unsure and self._values.get(name) != value:
             value = Value(f"${name}", known=False)
         self._values[name] = value

@@ -67,7 +67,7 @@ def _unquoted(word: str) -> str:
 
 
 def _without_backslashes(text: str) -> str:
-    """Unescape the content of double quotes: only before a quote or a backslash is a backslash an escape."""
+    """Unescape the content of double quotes: a backslash escapes only a quote or another backslash."""
     return "\\".join(part.replace('\\"', '"') for part in text.split("\\\\"))
 
 

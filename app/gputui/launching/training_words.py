@@ -181,7 +181,7 @@ def training_of(
 
 
 _DEEPEST = 3
-"""The deepest nesting of shell scripts that start each other that is followed."""
+"""The limit for following shell scripts that start each other."""
 
 
 def _of_command(
