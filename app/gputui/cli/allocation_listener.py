@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gputui.allocating.waiting_loop import Progress
 
 _LOG_EVERY = 600.0
-"""Seconds between two lines of progress in a log."""
+"""Seconds between two progress lines in a log."""
 
 
 class AllocationListener:
@@ -32,7 +32,7 @@ class AllocationListener:
         self._last_line: tuple[int, float] | None = None
 
     def notice(self, notice: Notice) -> None:
-        """Print a warning or a note; a reason only where `--why` asks for it."""
+        """Print a warning or a note; a reason only with `--why`."""
         if notice.kind == "reason" and not self._explain:
             return
         self._clear_progress()

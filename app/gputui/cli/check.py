@@ -101,7 +101,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _say_confinement(launch: Launch) -> None:
-    """Whether the interpreter was confined, where that was wanted."""
+    """Print whether the interpreter was confined, where that was requested."""
     if launch.unconfined is not None:
         say(f"not confined: {printable(launch.unconfined)}")
     elif launch.inside is not None:
@@ -109,9 +109,9 @@ def _say_confinement(launch: Launch) -> None:
 
 
 def _confinement(launch: Launch) -> dict[str, Any]:
-    """What can be told of a launch that was to be confined, for a bug report as well.
+    """Return the facts on the confinement of a launch, also for a bug report.
 
-    `confined` is whether it was, `why` why not; `left_out` are the device files that it could not open.
+    `confined`: whether it was confined; `why`: why not; `left_out`: the device files that it could not open.
     """
     return {
         "confined": launch.inside is not None,
@@ -123,7 +123,7 @@ def _confinement(launch: Launch) -> dict[str, Any]:
 
 
 def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple[Measured, Snapshot]:
-    """The measurement, and the box as it was read just before."""
+    """Return the measurement, and a snapshot of the box from just before it."""
     snapshot = _box(args, launch, Want.MONITOR | Want.TOPOLOGY)
     measured = measure(
         launch,
@@ -147,6 +147,6 @@ def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple
 
 
 def _box(args: argparse.Namespace, launch: Launch, want: Want) -> Snapshot:
-    """The box with what a verdict leaves out: what the devices are called, and what joins them."""
+    """Return the box with facts that a verdict does not need: the names of the devices, and their links."""
     with opened(args, cpu_only=not launch.devices) as source:
         return source.read(want)

@@ -70,7 +70,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _options(args: argparse.Namespace) -> ExportOptions:
-    """What the form is told. Raises WrongCallError for what means nothing to it."""
+    """Return the options for the form. Raises WrongCallError for an option that the form does not have."""
     given = {name: getattr(args, name) for name in ("image", "name")}
     given = {name: value for name, value in given.items() if value is not None}
     for name in given:
@@ -93,7 +93,7 @@ def _text(form: str, launch: Launch, options: ExportOptions) -> str:
 
 
 def _encoded(text: str, form: str) -> bytes:
-    """The text as its reader has it, with a newline."""
+    """Return the text in the encoding of its reader, with a newline."""
     if not FORMS[form].utf8:
         with contextlib.suppress(UnicodeEncodeError):
             return os.fsencode(text) + b"\n"
@@ -101,7 +101,7 @@ def _encoded(text: str, form: str) -> bytes:
 
 
 def _to_file(name: str, data: bytes, secret: str | None) -> None:
-    """`secret`: what in it looks like one; a new file is then its owner's alone."""
+    """`secret`: the part of the text that looks like a secret; only the owner can then read a new file."""
     from pathlib import Path
 
     from gputui.system.files import write_result

@@ -1,4 +1,4 @@
-"""`--hosts`: which other boxes a call is about, and how they are asked."""
+"""`--hosts`: the other boxes of a call, and how to connect to them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gputui.cli.rules import settings_or_wrong_call
 from gputui.sources.hosts.alias import ALL, AliasError, alias
 
 if TYPE_CHECKING:
-    # (`pick`, which must be quick, has this option too.)
+    # For types only: `pick`, which must be fast, has this option too.
     from gputui.sources.hosts.ssh import Way
 
 NO_BOXES = 'no boxes are in the settings: `[hosts]` with `boxes = ["…"]` names them'
 
 
 def add_hosts_option(parser: argparse.ArgumentParser) -> None:
-    """`--hosts A,B` or `--hosts all`."""
+    """Add `--hosts A,B` or `--hosts all`."""
     parser.add_argument(
         "--hosts",
         metavar="A,B|all",
@@ -27,7 +27,7 @@ def add_hosts_option(parser: argparse.ArgumentParser) -> None:
 
 
 def without_options(words: Sequence[str], *names: str) -> list[str]:
-    """The words of a call without these options and their values."""
+    """Return the words of a call without these options and their values."""
     left, rest = list[str](), list(words)
     while rest:
         word = rest.pop(0)
@@ -39,14 +39,14 @@ def without_options(words: Sequence[str], *names: str) -> list[str]:
 
 
 def boxes_named(text: str) -> tuple[str, ...]:
-    """The boxes that a list names, each once. Raises WrongCallError."""
+    """Return the boxes that a list names, without repetitions. Raises WrongCallError."""
     if text == ALL:
         return all_boxes()
     return tuple(dict.fromkeys(box_named(word.strip()) for word in text.split(",")))
 
 
 def box_named(word: str) -> str:
-    """The box. Raises WrongCallError."""
+    """Return the box. Raises WrongCallError."""
     try:
         return alias(word)
     except AliasError as error:
@@ -54,7 +54,7 @@ def box_named(word: str) -> str:
 
 
 def all_boxes() -> tuple[str, ...]:
-    """The boxes of the settings. Raises WrongCallError where there are none."""
+    """Return the boxes of the settings. Raises WrongCallError where there are none."""
     boxes = settings_or_wrong_call().hosts.boxes
     if not boxes:
         raise WrongCallError(NO_BOXES)
@@ -62,14 +62,14 @@ def all_boxes() -> tuple[str, ...]:
 
 
 def boxes_of(args: argparse.Namespace) -> tuple[str, ...]:
-    """The boxes of a call with `--hosts`. Raises WrongCallError."""
+    """Return the boxes of a call with `--hosts`. Raises WrongCallError."""
     if hasattr(args, "demo") and elsewhere(args):
         raise WrongCallError("--hosts shows other boxes; --demo, --from and --root do not go with it")
     return boxes_named(args.hosts)
 
 
 def way(prompts: bool = False) -> Way:
-    """How the settings say that boxes are connected to."""
+    """Return the way to connect to boxes, by the settings."""
     from gputui.sources.hosts.ssh import Way
 
     return Way(settings_or_wrong_call().hosts.timeout, prompts)

@@ -1,4 +1,4 @@
-"""Prints the output of jobs: that of one as it is, that of several boxes line by line, each with its box."""
+"""Print the output of jobs: of one job unchanged, of several boxes line by line, prefixed with the box."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gputui.jobs.start import why_not
 from gputui.jobs.wait import wait_for
 
 _LONGEST = 64 * 1024
-"""Bytes of a line; what is longer is shown as several."""
+"""The most bytes of a line; a longer line is divided."""
 _LINE = re.compile(rb"[^\n]{0,%d}\n" % _LONGEST)
 _LINE_OR_PROGRESS = re.compile(rb"[^\r\n]{0,%d}(?:\r*\n|\r+(?=[^\r\n]))" % _LONGEST)
-"""On a terminal: a progress bar that returns to the beginning of its line is replaced by the next one."""
+"""For a terminal: a progress bar that returns to the beginning of its line is replaced by the next one."""
 _NO_COLOUR = re.compile(rb"\x1b\[[0-9;:]*[A-Za-ln-z]")
-"""What moves the cursor: it would get to the lines of another box."""
+"""Escape sequences other than colours: they could move the cursor to the lines of another box."""
 
 
 NOT_KNOWN = 1
@@ -51,7 +51,7 @@ def status_of(job: Job) -> int:
 
 
 def write(pieces: Iterable[bytes]) -> None:
-    """Print a log piece by piece; on a terminal without what could do it harm."""
+    """Print a log piece by piece; on a terminal without harmful escape sequences."""
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
     (_to_a_terminal if on_a_terminal else _as_it_is)(pieces)
 
@@ -60,7 +60,7 @@ def _as_it_is(pieces: Iterable[bytes]) -> None:
     if sys.stdout is not None:
         sys.stdout.flush()
     for piece in pieces:
-        # (It is None where it was closed, and the log is read all the same: its end is the job's.)
+        # stdout is None where it was closed; the log is read anyway, as its end is the end of the job.
         if sys.stdout is not None:
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
@@ -79,7 +79,7 @@ def _to_a_terminal(pieces: Iterable[bytes]) -> None:
 
 
 class PrefixedOutput:
-    """Standard output, for the threads that read the boxes."""
+    """Standard output, shared by the threads that read the boxes."""
 
     def __init__(self, boxes: Iterable[str]) -> None:
         self._terminal = sys.stdout is not None and sys.stdout.isatty()
@@ -88,10 +88,10 @@ class PrefixedOutput:
         self._sanitizers = {box: AnsiSanitizer() for box in self._rest} if self._terminal else {}
         self._lock = threading.Lock()
         self._unfinished: str | None = None
-        """The box whose progress bar the cursor is at."""
+        """The box whose progress bar is on the line of the cursor."""
 
     def write(self, box: str, data: bytes, final: bool = False) -> None:
-        """Print the whole lines that a box has written; with `final`, also what is left. Raises OSError."""
+        """Print the complete lines that a box has written; with `final`, also the rest. Raises OSError."""
         if self._terminal:
             data = _NO_COLOUR.sub(b"", self._sanitizers[box].feed(data, final).encode())
         with self._lock:

@@ -1,4 +1,4 @@
-"""`gputui jobs`: the launches that go on by themselves; their logs, waiting for them, stopping them."""
+"""`gputui jobs`: launches in the background; read their logs, wait for them, stop them."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from gputui.choosing.claimed_use import ClaimedUse
 
 _PATIENCE = 3.0
-"""Seconds for which the list waits for a driver; it can be told without."""
+"""Timeout in seconds of the driver for the list, which can be printed without it."""
 _LINES = 1000
-"""Lines of a log that `log -f` begins with on a terminal."""
+"""The number of log lines that `log -f` shows first on a terminal."""
 
 
 class _ActionParser(Parser):
-    """Our parser as argparse makes one for an action."""
+    """Our parser, with the signature that argparse uses for an action."""
 
     def __init__(self, *, prog: str, description: str = "", **more: object) -> None:
         super().__init__(prog.removeprefix("gputui "), description, **more)
@@ -176,7 +176,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored) -> int | None:
-    """The status of an action on jobs of other boxes (BOX:ID); None where it is about our own."""
+    """Return the status of an action on jobs of other boxes (BOX:ID); None for jobs of this box."""
     ids = [args.id] if getattr(args, "id", None) else getattr(args, "ids", None) or []
     if not any(":" in word for word in ids):
         return None
@@ -212,8 +212,8 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
 
 
 def _box(jobs: Sequence[Job]) -> Snapshot:
-    """The box as far as a list of these jobs needs it: what those that hold devices run on, and what those in
-    line wait for. Without a driver that is the queue alone."""
+    """Return the parts of the box that a list of these jobs needs: the devices that running jobs use, and the
+    devices that queued jobs wait for. Without a driver, only the queue."""
     want, line = Want(0), tuple[Waiter, ...]()
     if any(job.state == "waiting" for job in jobs):
         from gputui.allocating.queue import waiters
@@ -234,7 +234,7 @@ def _box(jobs: Sequence[Job]) -> Snapshot:
 
 
 def _uses(box: Snapshot) -> dict[str, ClaimedUse]:
-    """What our jobs claimed and run on, by their ids."""
+    """Return the devices that our jobs have claimed and run on, by job id."""
     from gputui.choosing.claimed_use import claimed_uses
 
     return {use.job: use for use in claimed_uses(box) if use.job is not None and use.own}
@@ -248,7 +248,7 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
         try:
             from gputui.jobs.log import Tail
         except ImportError as error:
-            # (On a box that gputui was sent to.)
+            # The package is missing on a box to which gputui was copied.
             raise WrongCallError(f"--plain needs an installed gputui: {error}") from None
 
         tail = Tail(job.log, most=1024 * 1024)
@@ -297,7 +297,7 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
 
 
 def _stray(jobs: Stored) -> dict[str, str]:
-    """What each of our jobs claimed and runs on, by its id, where it has not claimed a device of those."""
+    """Return, by job id, a sentence for each of our jobs that runs on devices that it has not claimed."""
     from gputui.choosing.verdict_text import claimed_and_runs_on
 
     box = _box(jobs.jobs)

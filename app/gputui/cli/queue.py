@@ -1,4 +1,4 @@
-"""`gputui queue`: who waits for devices, at which place, whose turn is next, and what is in the way."""
+"""`gputui queue`: who waits for devices, in which order, whose turn is next, and what blocks them."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     except NoSourceError as error:
         if elsewhere(args):
             raise
-        # Without a driver those in line can be told all the same.
+        # The queue is known without a driver, too.
         say(str(error))
         snapshot = Snapshot(Host(), time.time(), (), waiters=waiters(os.environ))
     if args.json:
         import json
 
-        # (Whether it is a step inside a lease is for recordings.)
+        # Whether a waiter is a step inside a lease matters only for recordings.
         rows = waiters_document(snapshot.waiters)
         line = [{key: value for key, value in row.items() if key != "step"} for row in rows]
         print(json.dumps({"schema": SCHEMA, "waiters": line}))

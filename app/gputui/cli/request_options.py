@@ -49,7 +49,7 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
 
 
 def _vendor(text: str) -> str:
-    """The name of an installed vendor."""
+    """Parse the name of an installed vendor."""
     from gputui.vendors.registry import vendors
 
     names = [vendor.name for vendor in vendors()]
@@ -64,11 +64,11 @@ _NUMBER = number_type("a whole number")
 
 
 AUTO = "auto"
-"""In place of a number of devices: as many as the training needs."""
+"""The value of `-n` that means as many devices as the training needs."""
 
 
 def count_or_auto(text: str) -> int | str:
-    """A number of devices, or AUTO."""
+    """Parse a number of devices, or AUTO."""
     return AUTO if text == AUTO else count(text)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def settings_or_wrong_call() -> Settings:
-    """The settings. Raises WrongCallError where they cannot be what is meant."""
+    """Return the settings. Raises WrongCallError where they are invalid."""
     from gputui.allocating.settings import SettingsError, settings
 
     try:

@@ -1,6 +1,6 @@
-"""What a plan, or `-n auto`, is of: the model and the workload that a call and its command say.
+"""The subject of a plan, or of `-n auto`: the model and the workload from a call and its command.
 
-What a call does not say, its command may (`--model_name_or_path`, `--bf16`, a YAML file).
+Values that the call does not set may come from its command (`--model_name_or_path`, `--bf16`, a YAML file).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a plan is of. `place` is the folder or file of the model, None for a number of parameters."""
+    """The subject of a plan. `place` is the folder or file of the model, None for a number of parameters."""
 
     model: Model
     workload: Workload

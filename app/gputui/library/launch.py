@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gputui.vendors.visibility import Confine
 
     class _Others(TypedDict, total=False):
-        """What all kinds of launches take: see `launch`."""
+        """The arguments of all kinds of launches: see `launch`."""
 
         devices: Names | None
         launcher: str
@@ -102,24 +102,24 @@ def launch(
     demo: str | None = None,
     recording: str | os.PathLike[str] | None = None,
 ) -> int | Job | Launch:
-    """Start a command on the best `n` free devices (or on `devices`), as `gputui run` does: they are claimed,
-    and the command is completed for its launcher and agrees with what it says of devices itself.
+    """Start a command on the best `n` free devices (or on `devices`), as `gputui run` does: the devices are
+    claimed, and the command is completed for its launcher; the devices agree with those that it names itself.
 
-    It waits for the command, which has this process's standard streams, and returns its exit status (-n after
-    signal n). With `detach` the command is a background job (`gputui jobs`), called `name`, and the Job is
-    returned; with `dry_run` nothing is claimed or started, and the Launch is returned: `launch.line`,
-    `launch.argv`, `launch.environment(os.environ)`.
+    The call waits for the command, which has this process's standard streams, and returns its exit status (-n
+    after signal n). With `detach` the command becomes a background job (`gputui jobs`) with this `name`, and
+    the Job is returned; with `dry_run` nothing is claimed or started, and the Launch is returned:
+    `launch.line`, `launch.argv`, `launch.environment(os.environ)`.
 
     launcher, processes, python, directory   the options of `gputui run` with these names
     env      variables for the command
     confine  "always", "auto" or "never": whether the command can open its own devices only (`--confine`);
-             None: as the settings say
-    wait     seconds to wait in line, before anything is started; True: for ever
-    force    use named devices that others use or have claimed, and others than the command names
+             None: the value of the settings
+    wait     seconds to wait in the queue before the command is started; True: without a timeout
+    force    use named devices that others use or have claimed, even if the command names other devices
     The other arguments are those of `pick`.
 
-    Raises StartError (the command could not be started), JobError, and what `pick` raises; RequestError also
-    where the command asks for other devices. Warns as `pick` does.
+    Raises StartError (the command could not be started), JobError, and the errors of `pick`; RequestError
+    also where the command requests other devices. Warns as `pick` does.
     """
     from gputui.allocating.allocate import allocate
     from gputui.allocating.errors import RequestError
@@ -171,7 +171,7 @@ def _options(
     env: Mapping[str, str] | None,
     confine: Confine | None,
 ) -> LaunchOptions:
-    """The launch options. Raises RequestError for a value that one cannot have."""
+    """Return the launch options. Raises RequestError for an invalid value."""
     from gputui.allocating.errors import RequestError
     from gputui.launching.launch_options import LaunchOptions, OptionError, table
 

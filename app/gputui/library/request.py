@@ -1,4 +1,4 @@
-"""From the arguments of `pick`, `hold` and `launch` to a request, and what is told on the way."""
+"""Convert the arguments of `pick`, `hold` and `launch` to a request, and warn about it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from gputui.allocating.waiting_loop import Progress
 
 Names = str | Iterable["str | int | Device"]
-"""Devices by index, UUID or as values, in order; as one string what `--gpus` takes ("5,4", "none")."""
+"""Devices by index, UUID or as values, in order; or one string in the form of `--gpus` ("5,4", "none")."""
 
 
 class DeviceWarning(UserWarning):
-    """The devices are there, and may not be what was meant: one that was named is busy, say."""
+    """The devices exist, but may not be the intended ones: for example, a named device is busy."""
 
 
 def device_request(
@@ -72,7 +72,7 @@ def device_request(
 
 
 def listed(devices: Names) -> str:
-    """Devices as `--gpus` names them. Raises RequestError for a device that has neither UUID nor index."""
+    """Return the devices in the form of `--gpus`. Raises RequestError for one with neither UUID nor index."""
     if isinstance(devices, str):
         return devices
     return ",".join(_name(each) for each in devices)
@@ -95,21 +95,21 @@ def _seconds(wait: float | bool | None) -> float | None:
 
 
 def _duration(seconds: float, name: str) -> float:
-    """Seconds that are some. Raises RequestError."""
+    """Return a valid number of seconds. Raises RequestError."""
     if not seconds >= 0:
         raise RequestError(f"{name}: {seconds!r} is not a number of seconds")
     return float(seconds)
 
 
 def own_purpose() -> str:
-    """What every user may read of this program: its interpreter and script, and no argument."""
+    """Return the words of this program that every user may read: interpreter and script, no argument."""
     from gputui.launching.secrets import program_and_script
 
     return program_and_script(tuple(sys.orig_argv) or (sys.executable or "python",))
 
 
 class Quiet:
-    """A listener who prints nothing: a library has no terminal of its own."""
+    """A listener that prints nothing: a library has no terminal of its own."""
 
     def notice(self, notice: Notice) -> None: ...
 
@@ -119,7 +119,7 @@ class Quiet:
 
 
 def warn(allocation: Allocation, stacklevel: int) -> None:
-    """Warn, as of the caller's line, of what may not be as it was meant."""
+    """Warn, at the caller's line, about devices that may not be the intended ones."""
     for notice in allocation.notices:
         if notice.kind == "warning":
             warnings.warn(notice.text, DeviceWarning, stacklevel + 1)
