@@ -167,7 +167,7 @@ class Elsewhere:
                 os.read(until_closed, 1)
             finally:
                 os._exit(0)
-        # (What this process becomes keeps it.)
+        # What this process becomes keeps it.
         os.set_inheritable(self._open, True)
         for descriptor in (until_closed, tell):
             os.close(descriptor)
@@ -332,7 +332,7 @@ def holders(path: Path) -> set[int]:
 
 def opened_by(pid: int) -> dict[int, str]:
     """What a process has open, by descriptor."""
-    # (Without Path: some tests ask for every process of the machine, hundreds of times.)
+    # Without Path: some tests ask for every process of the machine, hundreds of times.
     found: dict[int, str] = {}
     try:
         for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208

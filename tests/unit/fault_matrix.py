@@ -177,7 +177,7 @@ class Matrix:
         found: list[str] = []
         source = self._source() if from_start else self.running
         self.driver.error(function, code, label)
-        # (Links take long to read; whatever is lost has none.)
+        # Links take long to read; whatever is lost has none.
         whole = WIRED if function in self._wiring or code in _GONE else FULL
         for want in (FIRST, whole, PLAIN, CHANGED) if from_start else (whole, PLAIN, CHANGED):
             self.ticks.now += 1
@@ -192,7 +192,7 @@ class Matrix:
             found += self._wrong_after(snapshot, whole=False)
         self.ticks.now += 700
         for want in (whole if from_start else FULL, FULL):
-            # (What is not supported, and links, are asked again after at most ten minutes.)
+            # What is not supported, and links, are asked again after at most ten minutes.
             self.ticks.now += 1
             snapshot = self._try(source, want)
         found += self._wrong_after(snapshot, whole=True)
@@ -229,11 +229,11 @@ class Matrix:
                 yield f"GPU {name} has vanished"
         elif function.startswith(DECIDING):
             usual = self._usual if from_start else self._steady
-            # (An order without a version is for all of them.)
+            # An order without a version is for all of them.
             versions = {each for each, label in usual if label == name and _is_of(function, each)}
             called = function == "*" or bool(versions)
             old = code == _NOT_SUPPORTED and from_start and any(part in function for part in _MAY_BE_MISSING)
-            # (Then the first form of the call tells the memory.)
+            # Then the first form of the call tells the memory.
             fallback = from_start and code not in _GONE and function == "nvmlDeviceGetMemoryInfo_v2"
             never = function == "nvmlDeviceGetMigMode" and code == _NOT_SUPPORTED and name in "23"
             if state == "free" and called and hit and not (old or fallback or never):
@@ -361,7 +361,7 @@ def _hang(
         known.close()
     normal = {key: each.state for key, each in verdicts(before).items()}
     names = {device.key: before.label(device).split(":")[0] for device in before.devices}
-    # (Before its UUID is known it is called by its place.)
+    # Before its UUID is known it is called by its place.
     of_gpu = {key for key in normal if label in (None, names[key])} | {f"index {label}"}
     whole = {device.key for device in before.devices if device.parent is None}
     driver.hang(function, label)

@@ -65,6 +65,6 @@ def spoil(root: Path, chance: Random) -> bool:
 def none_is_free_that_is_not(snapshot: Snapshot, truth: Snapshot) -> bool:
     """Whether what can still be read of the spoiled files calls no device free that is in use."""
     really, found = verdicts(truth), verdicts(snapshot)
-    # (Where a card's model cannot be read, its tiles may be seen as one.)
+    # Where a card's model cannot be read, its tiles may be seen as one.
     used = {device.pci_bus_id for device in truth.devices if not really[device.key].free}
     return not any(device.pci_bus_id in used for device in snapshot.devices if found[device.key].free)

@@ -92,7 +92,7 @@ def ended(job: Job) -> Job:
 
 def says(job: Job, text: str) -> None:
     """Wait until the log has this text."""
-    # (Its record is there before its log.)
+    # Its record is there before its log.
     until(lambda: job.log.exists() and text in job.log.read_text(errors="replace"))
 
 

@@ -37,7 +37,7 @@ def read(root: Path, want: Want = Want.ALL) -> Snapshot:
 
 
 def without_users(device: Device) -> Device:
-    """(A tree has no user names, and no claims.)"""
+    """A tree has no user names, and no claims."""
     processes = tuple(
         replace(p, user=None, ancestors=(), started=p.started and round(p.started))
         for p in device.processes or ()

@@ -80,12 +80,12 @@ def test_every_form_of_export_is_without_cuda(form: str) -> None:
     assert "CUDA" not in text
     if form == "docker":
         nodes = "--device /dev/kfd --device /dev/dri/renderD176 --device /dev/dri/renderD144"
-        # (Inside, the two are counted in the order of their nodes.)
+        # Inside, the two are counted in the order of their nodes.
         assert nodes in text and f"{HIP}=1,0" in text
     elif form == "sbatch":
         assert ROCR in text
     elif form == "ray":
-        # (Ray selects the devices, and sets the variable itself.)
+        # Ray selects the devices, and sets the variable itself.
         assert HIP not in text
     else:
         assert HIP in text
@@ -135,7 +135,7 @@ def test_a_container_is_given_cards_without_a_uuid() -> None:
     assert f"{HIP}=1,0" in text
     unknown = tuple(replace(card, render=None) for card in cards)
     text = FORMS["docker"].write(launch(unknown[::-1]), ExportOptions())
-    # (Inside are all cards then, and HIP counts them as outside.)
+    # Inside are all cards then, and HIP counts them as outside.
     assert "--device /dev/kfd --device /dev/dri " in text and f"{HIP}=4,2" in text
 
 
@@ -166,7 +166,7 @@ def test_a_list_of_the_command_is_what_it_gets(
     words = [f"{name}={text}" for name, text in given.items()]
     done = call("run", "--demo", "amd", "--force", "--dry-run", "--", "env", *words, "python", "t.py")
     line = done.out.splitlines()[0]
-    # (A ROCR list beside it would make HIP's mean other devices.)
+    # A ROCR list beside it would make HIP's mean other devices.
     assert line.startswith(f"{HIP}={hip} ") and ROCR not in line
     assert [name for name in given if name in line.partition(" ")[2]] == left
 

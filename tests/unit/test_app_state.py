@@ -263,7 +263,7 @@ def test_the_launch_line_says_who_waits_for_the_selected_devices() -> None:
         Waiter((1, ""), "ana", 1, devices=wanted),
         Waiter((2, ""), "root", 2, devices=wanted | {FOUR[2].key}, job="x3f1", ours=True),
     )
-    # (Neither who can never start nor who has lost the place holds anybody up.)
+    # Neither who can never start nor who has lost the place holds anybody up.
     others = (
         Waiter((3, ""), "bo", 2, devices=wanted),
         Waiter((4, ""), "cy", 1, devices=wanted, silent=True),

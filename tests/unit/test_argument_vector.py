@@ -128,7 +128,7 @@ def _some_lines(launcher: str) -> list[list[str]]:
             name = chance.choice(flags if chance.random() < 0.5 else valued)
             line += _written(name, name in flags, short.get(name), launcher in SHORTENED, chance)
         line += ["--"] if chance.random() < 0.1 else []
-        # (A "--" just behind the script argparse takes for its own, and the script never sees it.)
+        # A "--" just behind the script argparse takes for its own, and the script never sees it.
         line += ["train.py", chance.choice(("9", "-m"))]
         line += chance.choices(("--nproc-per-node", "9", "-m", "--", "", "-q", "--x=1"), k=2)
         found.append(line)

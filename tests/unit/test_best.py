@@ -190,7 +190,7 @@ def test_peer_access_that_is_not_known_to_be_there_is_not_preferred_to_one_that_
 def test_links_and_peer_access_that_one_side_tells_otherwise_are_judged_all_the_same(
     snapshot: Snapshot, data: st.DataObject
 ) -> None:
-    # (A recording of somebody's.)
+    # A recording of somebody's.
     count = len(snapshot.devices)
     links, peers = ([list(row) for row in table] for table in (snapshot.links, snapshot.peers))
     for i in range(count):

@@ -65,11 +65,11 @@ WORST = (
 
 @pytest.mark.parametrize(("reader", "file", "size"), WORST)
 def test_the_worst_known_file_of_each_reader_is_read_within_bounds(reader: str, file: str, size: int) -> None:
-    # (A first run imports what every later one has.)
+    # A first run imports what every later one has.
     measured(READERS[reader], "", EVERY[file](64))
     tries = [measured(READERS[reader], file, EVERY[file](size)) for _ in range(1)]
     if not _within(tries[0]):
-        # (On a machine whose cores are shared, CPU time is not the same every time.)
+        # On a machine whose cores are shared, CPU time is not the same every time.
         tries += [measured(READERS[reader], file, EVERY[file](size)) for _ in range(2)]
     assert any(map(_within, tries)), tries
 

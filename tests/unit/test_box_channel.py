@@ -151,7 +151,7 @@ def test_since_is_when_it_was_last_heard_of_and_not_when_it_was_connected(
     monkeypatch.setattr(channel.time, "time", lambda: clock[0])
     line = tmp_path / "line"
     (tmp_path / "answered").touch()
-    # (It says its line again for each line that it is told: for each change of the pace.)
+    # It says its line again for each line that it is told: for each change of the pace.
     ssh = tmp_path / "bin" / "ssh"
     ssh.write_text(ssh.read_text().replace("read -r line", f"while read -r word; do cat {line}; done"))
     channels.start()
@@ -254,7 +254,7 @@ def test_channels_that_are_opened_and_stopped_leave_no_descriptors(ssh: Ssh) -> 
     def descriptors() -> int:
         return len([*Path("/proc/self/fd").iterdir()])
 
-    # (Its pipe is there from the first connection on.)
+    # Its pipe is there from the first connection on.
     left_behind.has_ended(0)
     before = descriptors()
     for _ in range(3):

@@ -51,7 +51,7 @@ def there(
     home = boxes.add(name, environ)
     config = Path(os.environ["XDG_CONFIG_HOME"]) / "gputui" / "config.toml"
     config.write_text(f'[hosts]\nconnect_timeout = 5\nboxes = ["{name}"]\n')
-    # (The directory of the same name is there.)
+    # The directory of the same name is there.
     ours = {
         **os.environ,
         **{name: found[name] for name in names},
@@ -71,7 +71,7 @@ def locked(boxes: SshBoxes, there: There) -> Iterator[There]:
     authorized = boxes.folder / "authorized"
     authorized.write_bytes(authorized.read_bytes() + key.with_suffix(".pub").read_bytes())
     with tempfile.TemporaryDirectory() as folder:
-        # (A path of a socket must be short.)
+        # A path of a socket must be short.
         master = f"  ControlMaster auto\n  ControlPath {folder}/m\n  ControlPersist 60\n"
         name = f"locked-{there.name}"
         home = boxes.add(name, options=f"  IdentityFile {key}\n{master}")

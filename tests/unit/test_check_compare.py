@@ -124,7 +124,7 @@ def test_a_cpu_build_is_named_with_the_remedy_also_where_the_driver_is_right() -
     told = report(GPUS[:1], answer(torch=cpu, driver=Driver(devices=(seen(GPUS[0]),))))
     assert not told.equal
     assert "2.13.0+cpu" in told.conclusion and VENDOR.torch_build in told.conclusion
-    # (At the start of a sentence.)
+    # At the start of a sentence.
     assert VENDOR.driver[1:] in told.conclusion
     blind = report(GPUS[:1], answer(torch=cpu, driver=Driver()))
     assert VENDOR.torch_build in blind.conclusion and VENDOR.driver[1:] not in blind.conclusion

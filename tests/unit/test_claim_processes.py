@@ -209,7 +209,7 @@ def test_a_process_is_looked_up_once(model: Model) -> None:
 def test_a_process_that_was_seen_before_its_claim_is_looked_up_again(model: Model) -> None:
     monitor = ClaimProcesses(model)
     first = model.run(2)
-    # (A record is not whole for a moment when it is written anew.)
+    # A record is not whole for a moment when it is written anew.
     record, model.claims[0] = model.claims[0], replace(model.claims[0], roots=())
     other = model.run(3)
     assert pids(model.seen_by(monitor)) == [None, (other,)]

@@ -97,7 +97,7 @@ def test_of_two_who_look_the_one_with_the_lower_token_goes_on(
         if len(seen) == 3:
             os.close(other)
 
-    # (It comes after our first look.)
+    # It comes after our first look.
     real = leases._others
     monkeypatch.setattr(leases, "_others", lambda *facts: real(*facts) if facts[1]._records or seen else [])
     monkeypatch.setattr(leases.time, "sleep", rest)

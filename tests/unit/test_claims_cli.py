@@ -52,7 +52,7 @@ def test_the_command_has_our_pid_the_lease_and_nothing_else_open(box: Box) -> No
     assert job.out == f"{job.pid} 0,1\n"
     ours = {str(path) for path in (box.claims_folder, *box.claims_folder.rglob("*"))}
     assert len(ours) == 6
-    # (While it starts, it opens its libraries.)
+    # While it starts, it opens its libraries.
     until(lambda: {path for number, path in opened_by(job.pid).items() if number > 2} == ours)
     assert {(claim.pid, claim.command) for claim in box.claims()} == {(job.pid, "sh")}
     job.kill()

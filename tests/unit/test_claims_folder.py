@@ -68,7 +68,7 @@ def test_a_link_to_a_shared_folder_is_not_followed(box: Box, lease: Take) -> Non
 def test_in_a_folder_in_which_nothing_can_be_made_nothing_is_claimed(
     box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """(Root may write everywhere but where the whole file system is read-only.)"""
+    """Root may write everywhere but where the whole file system is read-only."""
     box.make_folder()
     real = os.open
 
@@ -104,7 +104,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
         each.mkdir()
         each.chmod(0o1777)
     monkeypatch.setattr(folder, "ADMINISTRATED", str(found[0]))
-    # (As root's own, a folder there counts only if it is mounted.)
+    # As root's own, a folder there counts only if it is mounted.
     monkeypatch.setattr(os.path, "ismount", lambda place: Path(place).parent == found[0])
     monkeypatch.setattr(folder, "STICKY", tuple(map(str, found[1:])))
     monkeypatch.setattr(folder, "FALLBACKS", tuple(str(each / "gputui-claims") for each in found[1:]))
@@ -160,7 +160,7 @@ def test_claims_in_a_folder_of_before_count_on(places: tuple[Path, ...], box: Bo
 
 
 def test_a_claim_of_another_container_has_no_pid_of_ours(box: Box) -> None:
-    """(Its record says a number that means another process here, or our own.)"""
+    """Its record says a number that means another process here, or our own."""
     holder = box.hold(0)
     (claim,) = box.claims()
     assert claim.pid == holder.pid

@@ -283,7 +283,7 @@ def test_what_costs_much_to_list_is_listed_once_in_a_while(
     """Thousands of files of somebody else's would cost every reading of a screen a tenth of a second."""
     shared = box.make_folder()
     for number in range(MOST_RECORDS + 10):
-        # (Ours that have ended would be removed.)
+        # Ours that have ended would be removed.
         (shared / record_name(f"GPU-{number}-none")).touch(0o600)
     monkeypatch.setattr(files, "_CHEAP", 1e9 if cheap else 0.0)
     monkeypatch.setattr(files, "_WORTH", 1e9)

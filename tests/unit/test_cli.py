@@ -71,7 +71,7 @@ def test_ls_shows_every_device_of_every_box_on_its_own_line(call: Call, name: st
     assert (ended.status, ended.err) == (0, "")
     lines = ended.out.splitlines()
     devices = json.loads(call("ls", "--json", "--demo", name).out)["devices"]
-    # (Those that are not offered stand apart, under a line of their own.)
+    # Those that are not offered stand apart, under a line of their own.
     assert len(lines) == len(devices) + 2 + any(device["apart"] for device in devices)
     assert BOXES[name].host in lines[0] and BOXES[name].driver in lines[0]
 
@@ -696,7 +696,7 @@ def test_without_a_terminal_the_screen_is_a_table(call: Call) -> None:
 
 def test_without_a_terminal_no_command_is_started(call: Call, tmp_path: Path) -> None:
     ended = call("--demo", "idle", "--", "touch", str(tmp_path / "started"))
-    # (The demo was there to be looked at. On a machine of one's own the command was to run.)
+    # The demo was there to be looked at. On a machine of one's own the command was to run.
     assert ended.status == 0 and "nothing was started" in ended.err
     assert not (tmp_path / "started").exists()
 

@@ -22,7 +22,7 @@ def found(root: Path, *argv: str) -> list[str]:
     (root / "dev").mkdir(exist_ok=True)
     (root / "dev" / "nvidia-uvm").touch()
     case = Case(launch, launch, Intent(), ("/dev/nvidia1",), {}, Root(str(root)))
-    # (Whether the kernel of the tests has Landlock is another matter.)
+    # Whether the kernel of the tests has Landlock is another matter.
     rows = [reason(case) for _, reason in AGAINST]
     return [why for why in rows if why is not None and "andlock" not in why]
 

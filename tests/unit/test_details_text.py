@@ -86,7 +86,7 @@ def test_of_another_vendor_there_are_no_rows_that_only_nvidia_fills(name: str) -
         fact.name for group in fact_groups(device, 0.0, vendor.fact_names(device)) for fact in group.facts
     ]
     assert "in use" in rows and not {"SM", "SM active", "tensor cores", "NVLink", "XID", "video"} & set(rows)
-    # (What cannot be known is said.)
+    # What cannot be known is said.
     assert vendor.untold(device) in details_text(snapshot, None)
     assert bool(vendor.untold(device)) == (name != "amd")
 

@@ -172,7 +172,7 @@ def test_every_fact_is_shown_at_every_width_in_columns(width: int, columns: int)
     for group in fact_groups(on(), NOW):
         assert group.name in whole
         for each in group.facts:
-            # (The first word: a long text is wrapped within its column.)
+            # The first word: a long text is wrapped within its column.
             assert f"{each.name} " in whole and each.text.split()[0] in whole
     first = next(line for line in shown if line.startswith(" Load"))
     titles = [g.name for g in fact_groups(on(), NOW) if g.name in first]

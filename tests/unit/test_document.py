@@ -270,7 +270,7 @@ def test_the_wiring_of_every_demo_box_comes_back(name: str) -> None:
 @pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
 def test_the_wiring_of_every_recorded_matrix_comes_back(file: Path) -> None:
     snapshot = at(box_of(matrix_text.read(file.read_text()), file.stem), 0.0, NOW)
-    # (Why clocks are low is written with the details only.)
+    # Why clocks are low is written with the details only.
     plain = tuple(replace(device, throttled=None) for device in snapshot.devices)
     assert from_json(_text(snapshot)) == replace(snapshot, devices=plain)
 

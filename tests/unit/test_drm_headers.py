@@ -119,7 +119,7 @@ def test_xe_is_asked_as_its_header_says(
         return 0
 
     monkeypatch.setattr(fcntl, "ioctl", kernel)
-    # (Nothing in use is what a program without CAP_PERFMON is told: not known.)
+    # Nothing in use is what a program without CAP_PERFMON is told: not known.
     assert memory.ask("renderD128", "xe") == ((16 * GIB, 3 * GIB), (16 * GIB, None))
     assert opened == ["/dev/dri/renderD128"]
 

@@ -198,7 +198,7 @@ def test_a_task_takes_the_devices_of_the_one_before_without_a_wait(box: Box) -> 
     began = time.monotonic()
     found = each(box, "-n", "1", *sh("true", "{1..4}"))
     assert [task["devices"] for task in found["tasks"]] == [["0"]] * 4
-    # (Each wait in line would be the window of ten seconds.)
+    # Each wait in line would be the window of ten seconds.
     assert time.monotonic() - began < 10
 
 

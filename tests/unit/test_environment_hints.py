@@ -115,5 +115,5 @@ def test_a_box_is_offered_its_own_vendors_whether_or_not_a_device_is_selected(na
     for devices in (snapshot.devices[:1], ()):
         names = {hint.name for hint in hints(snapshot, devices)}
         assert own in names and not any(each.startswith(("CUDA_", "PYTORCH_CUDA")) for each in names)
-        # (Metal has no NCCL.)
+        # Metal has no NCCL.
         assert any(each.startswith("NCCL_") for each in names) == (name == "amd")

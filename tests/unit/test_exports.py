@@ -238,7 +238,7 @@ def test_it_is_copied_whole(one: str, tmp_path: Path) -> None:
 
 def test_what_could_not_be_copied_is_no_success(one: str) -> None:
     words = [*GPUTUI, "export", "--as", "sh", "--copy", "--gpus", "0", "--from", one, "--", "x"]
-    # (In a session of its own there is no terminal to ask.)
+    # In a session of its own there is no terminal to ask.
     done = subprocess.run(
         words, env={"PATH": "/nowhere"}, timeout=60, capture_output=True, text=True, start_new_session=True
     )

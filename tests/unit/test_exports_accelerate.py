@@ -71,7 +71,7 @@ def test_cpu_only_uses_the_cpu() -> None:
 
 @pytest.mark.parametrize("launcher", list(LAUNCHERS))
 def test_every_launcher_gives_what_it_starts(launcher: str) -> None:
-    # (Ascending, so that deepspeed takes them itself.)
+    # Ascending, so that deepspeed takes them itself.
     launch = _launch("python", "train.py", "-x", launcher=launcher, devices=(gpu(0), gpu(2)))
     line, config = _read(launch)
     assert config == {**SPREAD, "distributed_type": "MULTI_GPU"}

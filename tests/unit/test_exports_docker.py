@@ -535,7 +535,7 @@ def test_the_real_client_reads_any_words_and_values(
     more = tuple((f"VALUE_{place}", value) for place, value in enumerate(values))
     asked = docker.run(to_docker(_launch("x", *argv, more=more), PYTORCH).encode())
     assert asked["Cmd"] == ["x", *argv]
-    # (The client sorts them by nothing.)
+    # The client sorts them by nothing.
     assert sorted(asked["Env"]) == sorted(
         [f"CUDA_VISIBLE_DEVICES={TWO.uuid},{ZERO.uuid}", *(f"{name}={value}" for name, value in more)]
     )

@@ -175,7 +175,7 @@ def test_without_a_command_there_is_nothing_to_submit() -> None:
 def test_cpu_only_asks_for_no_device_and_sees_none(cluster: Path) -> None:
     script = to_sbatch(_launch("x", devices=()))
     assert "gpus-per-node" not in _asked(script)
-    # (An exported one would not get through srun.)
+    # An exported one would not get through srun.
     assert _ran(script, cluster)["argv"] == ["env", "CUDA_VISIBLE_DEVICES=", "x"]
 
 

@@ -322,7 +322,7 @@ def test_a_call_that_hangs_holds_its_thread_only_and_the_box_is_read_when_it_com
 ) -> None:
     found: list[Snapshot] = []
     desk.driver.hang(function)
-    # (Those of one GPU hang in a thread of their own, longer than this test waits.)
+    # Those of one GPU hang in a thread of their own, longer than this test waits.
     thread = threading.Thread(target=lambda: found.append(desk.read(WIRED)), daemon=True)
     thread.start()
     thread.join(0.05)
@@ -352,7 +352,7 @@ def test_one_gpu_that_hangs_holds_up_no_other_and_is_back_when_its_call_is(
         snapshot = source.read(want)
         states = [verdict.state for verdict in verdicts(snapshot).values()]
         assert states[:2] + states[3:] == ["free"] * 7
-        # (Of what has been read at the first look and is not asked again nothing hangs.)
+        # Of what has been read at the first look and is not asked again nothing hangs.
         asked = not begins or function not in ("nvmlDeviceGetUUID", "nvmlDeviceGetHandleByIndex_v2")
         assert states[2] == ("unknown" if asked and "Ancestor" not in function else "free")
     assert len(threading.enumerate()) < 20

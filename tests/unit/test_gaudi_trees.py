@@ -39,7 +39,7 @@ def source(root: Path, deadline: float = 10.0) -> GaudiSource:
 
 
 def comparable(device: Device) -> Device:
-    """(A tree has no user names, and nobody tells what a process has of the memory.)"""
+    """A tree has no user names, and nobody tells what a process has of the memory."""
     processes = device.processes and tuple(
         replace(p, user=None, ancestors=(), memory=None, started=p.started and round(p.started))
         for p in device.processes
@@ -101,7 +101,7 @@ def test_a_version_that_lacks_columns_leaves_only_them_unknown(
     assert len(seen.devices) == 8 and not seen.errors
     facts = [(d.index, d.uuid, d.memory_used, d.utilization) for d in seen.devices]
     assert facts == [(d.index, d.uuid, d.memory_used, d.utilization) for d in truth.devices]
-    # (The modules are in sysfs, too, by bus id.)
+    # The modules are in sysfs, too, by bus id.
     known = [d.module for d in truth.devices] if files and "bus_id" not in lacks else [None] * 8
     assert [d.module for d in seen.devices] == known
 

@@ -341,7 +341,7 @@ def test_a_python_that_is_too_old_is_none(boxes: SshBoxes, call: Call, tmp_path:
     name = fresh(boxes, "ancient")
     home = boxes.add(name, gputui=False, path=system_programs(tmp_path))
     for program, text in (
-        # (It answers 1 to "are you 3.10 or newer?".)
+        # It answers 1 to "are you 3.10 or newer?".
         ("python3", 'case "$*" in *version_info*) exit 1;; esac; touch "$HOME/started"'),
         ("nvidia-smi", f"cat <<'END'\n{SMI}END"),
     ):
@@ -601,7 +601,7 @@ def test_the_users_master_is_used_and_when_it_dies_the_connection_is_made_again(
     assert tell("check") != 0, "a connection of ours, which may be ended at any moment, is no master"
     subprocess.run([str(boxes.path / "ssh"), name, "true"], capture_output=True, check=True)
     assert len(entry(call, name)["devices"]) == 2
-    # (It was left as it was: alive, for the next connection.)
+    # It was left as it was: alive, for the next connection.
     assert tell("check") == 0
     with following(boxes, name, "--interval", "0.1") as document:
         until(document, lambda found: found[name]["state"] == "live")
@@ -653,7 +653,7 @@ def test_a_client_that_is_killed_at_any_moment_leaves_nothing_behind_there(
     drawn, started = random.Random(3), home / "pids"
     started.touch()
     argv = [sys.executable, "-m", "gputui", "ls", "--hosts", name, "--json", "--follow", "--interval=0.1"]
-    # (Until some have got as far as the box: how long that takes is the machine's affair.)
+    # Until some have got as far as the box: how long that takes is the machine's affair.
     for patience in (1.5, 1.5, 1.5, 1.5, *range(2, 40)):
         with subprocess.Popen(
             argv,
@@ -721,7 +721,7 @@ def test_ctrl_c_ends_a_call_while_several_boxes_answer_nothing(tmp_path: Path) -
         try:
             until_true(lambda: len(pids.read_text().split()) == 2)
             process.send_signal(signal.SIGINT)
-            # (Both are given up after 35 s.)
+            # Both are given up after 35 s.
             assert process.wait(25) == 130
             until_true(lambda: not any(is_running(int(each)) for each in pids.read_text().split()))
         finally:

@@ -137,7 +137,7 @@ def test_power_and_load_are_differences_of_counters(tmp_path: Path) -> None:
     (hwmon / "energy2_input").write_text(str((1 << 63) + 1_000_000 + 90_000_000))
     (folder / "tile0/gt0/gtidle/idle_residency_ms").write_text("1500\n")
     (device,) = source.read().devices
-    # (The card's own counter stands at 0 on some kernels.)
+    # The card's own counter stands at 0 on some kernels.
     assert (device.power, device.utilization) == (45.0, 75)
 
 
@@ -319,7 +319,7 @@ def test_every_form_of_export_is_without_cuda(form: str, name: str) -> None:
     variable = {"intel": MASK, "gaudi": "HABANA_VISIBLE_MODULES"}.get(name)
     launch = compose(devices, LaunchOptions(("torchrun", "t.py")), {})
     if name == "apple" and form in ("docker", "dotenv"):
-        # (Nothing hides the one device, and no container has it.)
+        # Nothing hides the one device, and no container has it.
         return
     text = FORMS[form].write(launch, ExportOptions())
     assert "CUDA" not in text

@@ -104,7 +104,7 @@ def test_version_1_tells_who_the_devices_are_and_their_load() -> None:
     load = xpu_smi.load(answer(case, "stats_d.txt"), None)
     for name in ("power", "temperature", "memory_used", "utilization"):
         assert getattr(load, name) == wanted["stats_d"][name]
-    # (Its only process is xpu-smi itself.)
+    # Its only process is xpu-smi itself.
     assert xpu_smi.processes(answer(case, "ps.txt")) == {}
     others = xpu_smi.processes(answer(case, "ps.txt").replace("xpu-smi", "python3"))
     for listed in wanted["ps"]:

@@ -50,7 +50,7 @@ def twice(
 
 
 def comparable(device: Device, version: Version | None) -> Device:
-    """(A tree has no user names; without xpu-smi nothing in it tells the memory.)"""
+    """A tree has no user names; without xpu-smi nothing in it tells the memory."""
     processes = tuple(
         replace(p, user=None, ancestors=(), started=p.started and round(p.started))
         for p in sorted(device.processes or (), key=lambda process: process.pid)
@@ -84,7 +84,7 @@ def test_links_and_what_is_near_are_those_of_the_simulated_one(
     truth = intel_trees.write(tmp_path, BOXES["intel"], version=version)
     seen = IntelSource(Root(str(tmp_path)), environ={}, deadline=10.0).read(Want.LINKS | Want.TOPOLOGY)
     if version is None:
-        # (Only xpu-smi tells of Xe links; that tiles are joined is known all the same.)
+        # Only xpu-smi tells of Xe links; that tiles are joined is known all the same.
         assert [row[:2] for row in seen.links[:2]] == [("X", "MDF"), ("MDF", "X")]
         assert seen.links[0][2:] == ("SYS", "SYS")
     else:
