@@ -25,7 +25,7 @@ from unit.builders import GIB, box, busy, gpu, job
 
 FRAMES = 30
 LISTS_EVERY = 0.5
-"""Seconds between two readings of the process lists, in place of 2: a frame takes less than 1 s here."""
+"""Seconds between two readings of the process lists, instead of 10: a frame takes less than 1 s here."""
 
 
 @pytest.fixture(autouse=True)
