@@ -120,7 +120,7 @@ async def test_the_job_at_the_cursor_shows_what_it_is_and_the_end_of_its_log() -
         told.end = LogEnd("gpu1:k3f9", (), "connection refused")
         await s.press("home", "down")
         assert "connection refused" in "".join(texts(s)[8:])
-        # For a box that cannot be asked, the page shows the whole reason, and r asks the box again.
+        # For a box that cannot be asked, the page shows the whole reason, and r asks that box again.
         await s.press("down", "down", "r")
         assert lit(s).startswith("gone") and told.asked == ["gone"]
 

@@ -62,7 +62,7 @@ async def asked(s: Session) -> str:
 
 
 async def no_starts_nothing_and_yes_starts_it(s: Session, key: str, desk: Desk) -> None:
-    """Expect the question, answer no; press the key again, and answer yes."""
+    """Answer the question with no; press the key again, and answer yes."""
     await s.press("n")
     assert not started(s, key, desk)
     await s.press(key)

@@ -38,7 +38,7 @@ def pages(s: Session) -> list[Screen[object]]:
     [
         ("DQ", QueueScreen),
         ("hP", PeopleScreen),
-        ("hp", TimelinesScreen),  # opens the timelines through the previous device
+        ("hp", TimelinesScreen),  # p is the previous device there
         ("tp", ProcessesScreen),
         ("pP", PeopleScreen),
         ("iD", JobsScreen),

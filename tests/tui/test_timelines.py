@@ -212,7 +212,7 @@ def _figures(lines: list[Line], frame: Frame | None, key: str) -> list[str]:
 def test_at_a_moment_every_device_has_the_figures_of_that_moment(metric: Metric | None) -> None:
     store, state = Store(), AppState({})
     for second in range(-99, 1):
-        # Until five seconds ago, each device had as many percent as its index; now it has none.
+        # More than five seconds ago, each device had as many percent as its index; now it has none.
         devices = [
             replace(each, utilization=each.index if second < -5 else 0, memory_used=each.index * GIB)
             for each in EIGHT
@@ -235,7 +235,7 @@ def test_at_a_moment_every_device_has_the_figures_of_that_moment(metric: Metric 
 
 
 def _lost_after(seconds: int, *, ago: int = 0) -> AppState:
-    """GPU 1 is idle, and lost since `ago` seconds before NOW; GPU 0 stays."""
+    """GPU 1 is idle, and lost since `ago` seconds before NOW; GPU 0 is not lost."""
     store, state = Store(), AppState({})
     for second in range(1 - seconds, 1):
         other = gpu(1)

@@ -289,7 +289,7 @@ async def test_o_walks_through_the_orders() -> None:
         assert running.selected == [str(n) for n in range(8)]
         assert running.main.message.startswith("order: ") and "index" in running.main.message
         await running.press("o")
-        # All groups are equally fast and equally empty.
+        # All devices are equally fast and equally empty.
         assert running.selected == ["0", "2", "3", "1", "6", "4", "5", "7"]
         assert running.main.message == best
         await running.press("x", "o")

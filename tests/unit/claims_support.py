@@ -204,8 +204,7 @@ class Box:
     def fork(
         self, work: Callable[[], int], uid: int | None = None, keep: bool = False, **variables: str
     ) -> Forked:
-        """A child with the box's environment; with `keep`, it also gets this process's inheritable
-        descriptors."""
+        """A child with the box's environment, and with `keep` this process's inheritable descriptors."""
         environ = {**self.environ, **variables}
         child = Forked(work, environ, self.folder / "said", uid, self.driver.use_here, keep)
         self._started.append(child)

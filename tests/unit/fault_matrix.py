@@ -39,7 +39,7 @@ CODES: dict[str, int] = {
 """The values of nvmlReturn_t in nvml.h."""
 
 ONE_OF_A_KIND = (3, 15, 999)
-""""Not supported"; "lost", also for "reset required"; and "unknown", also for the other errors."""
+"""The errors "not supported"; "lost", also for "reset required"; "unknown", also for all the others."""
 
 _GONE = (15, 16)
 _NOT_SUPPORTED = 3

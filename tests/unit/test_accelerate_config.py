@@ -259,10 +259,7 @@ def test_a_file_that_is_named_and_missing_is_a_warning() -> None:
 
 
 def test_a_tilde_that_no_shell_replaced_is_a_plain_letter() -> None:
-    """accelerate looks for a directory named "~":
-
-    `--config_file=~/c.yaml`, which bash leaves alone, fails.
-    """
+    """accelerate looks for a directory "~": `--config_file=~/c.yaml`, which bash leaves alone, fails."""
     launch = made(
         "accelerate launch --config_file=~/c.yaml x.py", files={"/home/u/c.yaml": "distributed_type: FSDP"}
     )

@@ -207,10 +207,7 @@ def test_where_the_kernel_lists_no_processes_nothing_is_free(tmp_path: Path) -> 
 
 
 def test_cards_behind_their_own_bridges_are_told_apart_by_the_switch_above(tmp_path: Path) -> None:
-    """Two cards on one switch, each behind two bridges of its own:
-
-    PIX, which would be PXB without the rule.
-    """
+    """Two cards on one switch, each behind two bridges of its own: PIX; without the rule, PXB."""
     box = BOXES["amd"]
     two = replace(box, gpus=box.gpus[:2], links=(), weights=((0, 0), (0, 0)), tasks=())
     truth = replace(two, links=(("X", "PIX"), ("PIX", "X")))

@@ -146,8 +146,7 @@ def test_a_command_may_use_several_partitions(call: Call) -> None:
 # Lists in the command itself.
 
 NAMED: list[tuple[dict[str, str], str, list[str]]] = [
-    # The variables of the command, the HIP list that it is started with, and its own variables that are
-    # replaced
+    # the variables of the command, the HIP list that it is started with, its own variables that remain
     ({HIP: "3,1"}, "3,1", [HIP]),
     ({HIP: "-1"}, "-1", [HIP]),
     ({CUDA: "3,1"}, "3,1", [CUDA]),

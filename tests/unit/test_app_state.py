@@ -100,7 +100,7 @@ def test_without_a_reading_there_is_nothing_to_select() -> None:
         assert unchanged is state and reason
 
 
-# What is listed
+# The listed devices
 
 
 def listed(state: AppState, sort: str | None = None, filter: str = "") -> list[int]:

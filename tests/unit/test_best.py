@@ -235,7 +235,7 @@ def test_without_any_links_read_numa_nodes_and_memory_decide() -> None:
     assert best_of(snapshot, 2)[0].weakest is None
 
 
-# The requested number
+# The request
 
 
 @pytest.mark.parametrize("count", [3, 4, 100])
