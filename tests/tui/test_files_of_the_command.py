@@ -13,7 +13,7 @@ from tui.support import session
 
 
 class Disk:
-    """Files whose reads block until the test permits them; records the threads that read."""
+    """Files whose reads on other threads block until the test permits them; records the reading threads."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: set[threading.Thread] = set()

@@ -431,7 +431,7 @@ async def test_R_starts_nothing_where_a_device_has_become_busy_meanwhile(desk: D
     assert claims(os.environ)[0] == ()
 
 
-# How jobs ended
+# News of jobs
 
 
 def summary(id: str = "m6u5", keys: Sequence[str] = (), **facts: object) -> Job:

@@ -1,4 +1,4 @@
-"""Measurements: the numbers in an answer, the matrix next to the model, and the omitted parts."""
+"""Measurements: the numbers in an answer, the matrix next to the model, and the devices left alone."""
 
 from __future__ import annotations
 
