@@ -24,7 +24,7 @@ from unit.builders import box, busy, gpu, job
 
 
 class Told(Channels):
-    """Channels that say what a test tells them, and connect to nothing."""
+    """Channels with states that the test sets; they connect to nothing."""
 
     def __init__(self, *states: BoxState) -> None:
         super().__init__((), Way(1), 1.0)
@@ -51,7 +51,7 @@ def clock(state: BoxState) -> str:
 
 
 def called(page: BoxesScreen) -> tuple[str, ...]:
-    """The words of the call that is shown, without the program."""
+    """The words of the call that the page shows, without the program."""
     return tuple(shlex.split(page.launch.line)[1:])
 
 
@@ -70,7 +70,7 @@ async def test_boxes_fold_and_say_what_is_free_and_what_is_wrong() -> None:
         lines = texts(s)
         assert "1 free on 1 of 3" in lines[0]
         assert "1 of 2 free" in lines[1]
-        # One that is not live says since when and why, in columns.
+        # A box that is not live shows since when and why, in columns.
         assert f"dead since {clock(DEAD)}" in lines[2] and "connection refused" in lines[2]
         assert f"? of 2 free  stale since {clock(stale)}" in lines[3] and not any(lines[4:])
         assert lines[2].index("dead") == lines[3].index("stale") == lines[1].index("2×")
@@ -114,13 +114,13 @@ async def test_hostile_text_does_nothing_to_the_terminal() -> None:
 
 
 def marks(s: Session) -> dict[str, str]:
-    """The device rows that have a place in the selection: their label by that place."""
+    """The labels of the selected device rows, by their place in the selection."""
     rows = (line[1:].split() for line in texts(s) if line[1:].strip().startswith("["))
     return {row[0].strip("[]"): row[1] for row in rows}
 
 
 def four(alias: str) -> BoxState:
-    """A box of four devices, the second one busy, with UUIDs of its own."""
+    """A box of four devices with UUIDs of its own; the second device is busy."""
     devices = [gpu(n, uuid=f"GPU-{alias}-{n}") for n in range(4)]
     devices[1] = busy(devices[1], job(7, user="mira"))
     return live(alias, box(*devices))
@@ -139,7 +139,7 @@ async def test_devices_of_one_box_are_selected_in_order_and_the_line_says_what_w
         assert marks(s) == {"1": "0", "2": "3"}
         await s.press("space")
         assert marks(s) == {"1": "3"}
-        # In another box a new selection begins, and that is said.
+        # Selecting on another box begins a new selection, and the message says so.
         await s.press("end", "space", "down", "down", "down", "space")
         assert called(page)[2] == "b" and marks(s) == {"1": "2"}
         assert "selection on a" in s.main.message and "(1 GPU) was cleared" in s.main.message
@@ -221,7 +221,7 @@ async def test_the_terminal_is_lent_to_the_line_that_is_shown(monkeypatch: pytes
         await s.press("r")
         assert [line for _, line in lent] == [page.launch.line] * 2
         assert received(lent[0][0][-1]).words == [*called(page)[3:]]
-        # ssh may ask for what a box lacks, where a person sees it.
+        # ssh may ask for what a box needs, in a terminal where a person sees the question.
         await s.press("end", "enter", "c")
         assert [argv[0] for argv, _ in lent[2:]] == ["ssh"] * 2
         assert not any("BatchMode" in word for word in lent[2][0]) and lent[2][0][-2:] == ("shy", "true")
@@ -235,7 +235,7 @@ async def test_without_boxes_in_the_settings_it_says_so() -> None:
 
 @pytest.fixture
 def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Settings with a box, and an `ssh` that leaves a trace when it is called: variables."""
+    """Variables for settings that name a box, and for an `ssh` that leaves a trace when it is called."""
     folder = tmp_path / "config" / "gputui"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text('[hosts]\nboxes = ["a"]\n')
@@ -385,7 +385,7 @@ async def test_the_box_says_how_a_command_there_ended(monkeypatch: pytest.Monkey
 
 
 class Connecting(Told):
-    """Notes which boxes are to be connected to again."""
+    """Channels that note the boxes to which the page connects again."""
 
     def __init__(self, *states: BoxState) -> None:
         super().__init__(*states)
@@ -418,7 +418,7 @@ async def test_enter_connects_to_a_dead_box_and_lends_the_terminal_only_where_ss
         await s.press("down", "enter")
         assert channels.tried == ["gone", "shy"] and lent == ["ssh shy true"]
         assert "shy true" in s.main.message and "255" in s.main.message
-        # Of a key that has changed ssh asks nothing: what can be done is said.
+        # ssh asks no question about a changed key, so the page says what can be done.
         await s.press("down")
         assert any("ssh-keygen -R" in line for line in footer(s))
 

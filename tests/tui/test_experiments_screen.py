@@ -1,4 +1,4 @@
-"""The page of comparisons, and starting one from a job."""
+"""The page of comparisons, and how a comparison is started from a job."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def compared(*times: float, **more: object) -> Experiment:
 
 
 def store(desk: Desk, comparison: Experiment) -> Experiment:
-    """Keep it as its own process would."""
+    """Store the comparison as its own process would."""
     record = replace(comparison, id=new("comparison", desk.environ))
     keep(record, desk.environ)
     return record
@@ -116,7 +116,7 @@ async def test_x_twice_removes_one_and_y_copies_it(desk: Desk, environ: dict[str
 
 
 async def test_a_comparison_that_runs_is_not_removed(desk: Desk, environ: dict[str, str]) -> None:
-    # (Its process is this one.)
+    # The process of the comparison is this one.
     store(desk, compared(1.0, state="running"))
     async with session(environ=environ) as s:
         await s.press("D", "V", "x", "x")

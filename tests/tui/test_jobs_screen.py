@@ -1,4 +1,4 @@
-"""The jobs screen, on real jobs: what it shows of them, and what its keys do."""
+"""The jobs screen on real jobs: how it shows them, and what its keys do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from unit.builders import make_homeless
 from unit.jobs_support import Desk, ended, says
 
 session = functools.partial(moving, interval=1000)
-"""Nothing is read but what is asked for, so that the pilot finds the application idle."""
+"""Only requested readings happen, so that the pilot finds the application idle."""
 
 
 def environ(desk: Desk) -> dict[str, str]:
@@ -66,7 +66,7 @@ def told(s: Session) -> str:
 
 
 def shown(s: Session, text: str) -> bool:
-    """Whether it is to be seen, after a look at things as they are now."""
+    """Whether the page shows the text, after it has been drawn again."""
     screen(s).draw()
     return text in "\n".join(texts(s))
 
@@ -187,7 +187,7 @@ async def test_only_ended_jobs_are_forgotten_and_the_cursor_stays_near(desk: Des
     async with session(environ=environ(desk)) as s:
         await s.press("D", "x")
         assert f"job {running.id} has not ended" in told(s)
-        # The last one first, those that run before all others.
+        # The newest job is first, and running jobs come before all others.
         assert [line.split()[0].strip("▸") or line.split()[1] for line in texts(s)[1:5]] == [
             running.id, *(job.id for job in reversed(over)),
         ]  # fmt: skip
@@ -212,7 +212,7 @@ async def test_thirty_jobs_scroll_and_a_click_chooses_the_line_that_it_is_on(des
         await s.pilot.click("#page-body", offset=(10, 3))
         assert screen(s).key == order[2]
         assert shown(s, "this is 27")
-        # In the log below there is no job to choose.
+        # A click in the log below the list chooses no job.
         await s.pilot.click("#page-body", offset=(10, 15))
         assert screen(s).key == order[2]
         await s.press("G")
@@ -313,7 +313,7 @@ async def test_each_of_its_keys_closes_it(desk: Desk) -> None:
             assert s.app.screen is s.main
 
 
-# Once more
+# Starting again
 
 
 def of_this_box(
@@ -355,7 +355,7 @@ async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again
         assert "D shows it" not in told(s), "it is on this very page"
         again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
         assert ended(again).log.read_text() == f"on {found}\n"
-        # What is on the main screen is another matter.
+        # The main screen keeps its own selection and command.
         assert s.selected == ["1"] and s.main.app_state.options.command == ("python", "train.py")
     assert claims(os.environ)[0] == ()
 
@@ -431,7 +431,7 @@ async def test_R_starts_nothing_where_a_device_has_become_busy_meanwhile(desk: D
     assert claims(os.environ)[0] == ()
 
 
-# What has become of jobs
+# News of jobs
 
 
 def summary(id: str = "m6u5", keys: Sequence[str] = (), **facts: object) -> Job:
@@ -628,10 +628,10 @@ def test_the_panel_has_a_line_a_job_and_the_end_of_a_log_where_there_is_room() -
 async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the source that the command line gives a demo's screen."""
+    """The source is the one that the command line gives a demo's screen."""
     monkeypatch.setattr(jobs_source, "_EVERY", 0.0)
     now = time.time()
-    # (The box stands still: which of its devices are free must not depend on how long this takes.)
+    # The box does not change: the free devices must not depend on how long the test takes.
     source = WithJobs(SimulatedSource(BOXES["shared"], lambda: now), desk.environ)
     gate = desk.gate()
     command = ("sh", "-c", f"{gate.wait}; exit 3")
@@ -649,7 +649,7 @@ async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
         (head,) = (text for text in panel if "your jobs" in text)
         assert numbers(head) == [2, 3]
         assert any(job.id in text and "GPU 4,5" in text for text in panel)
-        # What it has is not suggested again.
+        # The job's devices are not suggested again.
         await s.press("b")
         assert s.selected == ["7"]
         gate.open()

@@ -1,4 +1,4 @@
-"""The page of other boxes over a real ssh: what is selected there starts there, and nowhere else."""
+"""The page of other boxes over a real ssh: a selection there starts there, and nowhere else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMAND = ("sh", "-c", "echo given-$CUDA_VISIBLE_DEVICES")
 
 
 class There:
-    """A box with two free devices: its name, its claims, and the variables of a gputui on this side."""
+    """A box with two free devices: its name, its claims, and the environment of a local gputui."""
 
     def __init__(self, name: str, claims: Path, environ: dict[str, str]) -> None:
         self.name, self.claims, self.environ = name, {"GPUTUI_CLAIMS": str(claims)}, environ
@@ -51,7 +51,7 @@ def there(
     home = boxes.add(name, environ)
     config = Path(os.environ["XDG_CONFIG_HOME"]) / "gputui" / "config.toml"
     config.write_text(f'[hosts]\nconnect_timeout = 5\nboxes = ["{name}"]\n')
-    # (The directory of the same name is there.)
+    # A directory of the same name exists on the box.
     ours = {
         **os.environ,
         **{name: found[name] for name in names},
@@ -64,14 +64,14 @@ def there(
 
 @pytest.fixture
 def locked(boxes: SshBoxes, there: There) -> Iterator[There]:
-    """The same, with a key that has a passphrase, and a master that is kept."""
+    """The same box, with a key that has a passphrase, and a persistent master connection."""
     key = boxes.folder / f"locked-{there.name}"
     made = [str(KEYGEN), "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)]
     subprocess.run(made, check=True, stdin=subprocess.DEVNULL)
     authorized = boxes.folder / "authorized"
     authorized.write_bytes(authorized.read_bytes() + key.with_suffix(".pub").read_bytes())
     with tempfile.TemporaryDirectory() as folder:
-        # (A path of a socket must be short.)
+        # The path of a socket must be short.
         master = f"  ControlMaster auto\n  ControlPath {folder}/m\n  ControlPersist 60\n"
         name = f"locked-{there.name}"
         home = boxes.add(name, options=f"  IdentityFile {key}\n{master}")
@@ -132,7 +132,7 @@ def test_the_command_runs_there_on_the_selected_devices_in_their_order(page: Ter
 
 
 def selected(place: int, index: int) -> Callable[[Terminal], object]:
-    """Whether the device with that index is selected as the n-th, as wide as its columns may be."""
+    """Whether the screen shows the device with that index as the n-th selected, at any column width."""
     return lambda terminal: re.search(rf"\[{place}\] +{index} ", terminal.text)
 
 
@@ -153,7 +153,7 @@ def test_a_job_there_is_seen_with_its_log_followed_and_stopped(page: Terminal, t
     page.until(f"gputui jobs log -f -n 1000 {there.name}:")
     (Path(there.environ["HOME"]) / "more").touch()
     page.until("second")
-    # Ctrl-C ends the following, and not the job.
+    # Ctrl-C ends the following of the log, and not the job.
     page.send("\x03")
     page.until("press Enter")
     page.send("\r")

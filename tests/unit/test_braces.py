@@ -1,4 +1,4 @@
-"""Braces in a command as tasks: bash's ranges and lists, compared with bash where it is installed."""
+"""Braces in a command as tasks: bash's ranges and lists, compared with bash itself if it is installed."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ def test_any_word_has_alternatives_or_is_refused(word: str) -> None:
 
 def test_tasks_fit_by_what_was_said_and_by_what_is_free() -> None:
     assert tasks_that_fit(20, 80, 80, 0) == 4
-    # Two have started, and have taken nothing yet.
+    # Two tasks have started, and use no memory yet.
     assert tasks_that_fit(20, 80, 80, 2) == 2
-    # One takes more than was said.
+    # One task uses more than declared.
     assert tasks_that_fit(20, 80, 30, 1) == 1
     assert tasks_that_fit(20, 80, 10, 1) == 0
     assert tasks_that_fit(20, 80, 80, 5) == 0

@@ -1,4 +1,4 @@
-"""What a call imports, seen in a fresh interpreter; and the arrows between the packages."""
+"""The modules that a call imports, seen in a fresh interpreter; and the dependencies between the packages."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_the_arrows_between_the_packages_point_one_way() -> None:
 
 
 def test_no_line_of_a_function_is_a_text_that_goes_nowhere() -> None:
-    """The second half of a sentence, without parentheses around both, is lost (`x = "a"`, then `"b"`)."""
+    """Without parentheses, the second half of a sentence is lost (`x = "a"`, then `"b"`)."""
     for path in (ROOT / "app").rglob("*.py"):
         functions = [
             each for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.FunctionDef)
@@ -194,6 +194,6 @@ def test_no_line_of_a_function_is_a_text_that_goes_nowhere() -> None:
         blocks = (getattr(each, "body", ()) for function in functions for each in ast.walk(function))
         for before, line in (pair for block in blocks if isinstance(block, list) for pair in pairwise(block)):
             if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
-                # Below an attribute, or a field of a class, it is a docstring.
+                # A string below an attribute, or below a field of a class, is a docstring.
                 names = getattr(before, "targets", [getattr(before, "target", None)])
                 assert not isinstance(names[0], ast.Name) or line.value.value is ..., (path, line.lineno)
