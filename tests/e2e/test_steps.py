@@ -1,4 +1,5 @@
-"""Steps inside a lease and what keeps one, with real shells, Python's subprocess and tmux."""
+"""Steps inside a lease and the processes that keep a lease, with real shells, Python's subprocess and
+tmux."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def test_a_sweep_divides_the_devices_that_it_was_given(box: Box, how: str) -> No
 
 @pytest.mark.parametrize("key", ["\r", "r"], ids=["enter", "r"])
 def test_the_screen_starts_a_step_without_a_question(box: Box, start: Start, key: str) -> None:
-    """Others wait for any device meanwhile, and one of the lease's devices is another step's."""
+    """Two commands wait meanwhile: one for any device, one for a device of the lease that another step
+    uses."""
     box.make_folder()
     box.start("run", "-q", "--wait", "-n", "8", "--", "true")
     until(lambda: waiters(box.environ))
@@ -94,7 +96,7 @@ def test_the_screen_starts_a_step_without_a_question(box: Box, start: Start, key
         terminal.until("─ launch")
         terminal.send("q")
     assert terminal.end() == 0
-    # (The end of the terminal ends the other step, too.)
+    # Closing the terminal ends the other step, too.
     until(lambda: box.claimed() == [])
 
 
