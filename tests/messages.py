@@ -1,4 +1,5 @@
-"""What a test asks of a message to the user: its form, and the names and numbers in it, not its sentence."""
+"""Parts of a message to the user that tests compare: its form, and the names and numbers in it, not its
+sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ def numbers(text: str) -> list[int]:
 
 
 def lines_of(err: str) -> tuple[str, ...]:
-    """What a call wrote on stderr, without the program's name; every line is printable and has that name."""
+    """The lines of a call's stderr, without the program's name; asserts that every line is printable and has
+    that name."""
     assert err == "" or err.endswith("\n"), err
     lines = err.splitlines()
     assert all(line.startswith("gputui: ") and line.isprintable() for line in lines), err

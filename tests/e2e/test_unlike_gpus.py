@@ -1,4 +1,5 @@
-"""Unlike GPUs under a list of numbers, in a real terminal with both simulated libraries of the driver."""
+"""GPUs of several models under a list of numbers, in a real terminal with both simulated libraries of the
+driver."""
 
 from __future__ import annotations
 
