@@ -247,7 +247,7 @@ def test_what_is_held_is_claimed_until_the_block_ends(box: Box, inside: Inside) 
     def work() -> None:
         with hold(2) as held:
             assert held.claimed and len(held.pass_fds) >= 2
-            assert {claim.key for claim in box.claims()} == set()  # our own claims are left out in our own process
+            assert {claim.key for claim in box.claims()} == set()  # our own claims are left out
             seen = [device.index for device in held]
             other = box.call("claims", "--json")[1]
             assert all(device.uuid in other for device in held)

@@ -83,7 +83,7 @@ def refused(text: str) -> str:
 
 
 def known(place: Locality) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
-    """A value of an affinity; blank and N/A mean None."""
+    """The affinities of a GPU, in a form in which blank and N/A are equal."""
     return place.cpus or (), place.memory_nodes or (), place.own_node
 
 

@@ -1,4 +1,5 @@
-"""Graphics devices that no vendor reads: listed apart, never offered, and no cost where nobody lists."""
+"""Graphics devices that no vendor reads: listed apart, never offered, and without cost for calls that list
+nothing."""
 
 from __future__ import annotations
 

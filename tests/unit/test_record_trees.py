@@ -1,4 +1,5 @@
-"""`record --trees`: what the readers read, and nothing else, as a folder that reads as the same machine."""
+"""`record --trees`: the files that the readers read, and no others, in a folder that reads as the same
+machine."""
 
 from __future__ import annotations
 
