@@ -55,7 +55,7 @@ class BoxPair:
         return ",".join(self.names)
 
     def torchrun(self, script: str) -> None:
-        """The work of `torchrun` on each box, as a script of sh; BOX is 0 on the first and 1 on the
+        """Set the work of `torchrun` on each box, as a script of sh; BOX is 0 on the first, 1 on the
         second."""
         for number, home in enumerate(self.homes):
             program = home / "bin" / "torchrun"

@@ -132,13 +132,13 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         files = sorted(Path(__file__).parent.glob("*/test_*.py"))
         first = len(files) * int(which[1]) // int(config.workerinput["workercount"])  # type: ignore[attr-defined]
         for file in files[first:] + files[:first]:
-            # What is wrong with a file, or why it is skipped, is said when it is collected.
+            # The collection reports an error of a file, or the reason why it is skipped.
             with contextlib.suppress(Exception, pytest.skip.Exception):
                 importlib.import_module(f"{file.parent.name}.{file.stem}")
     try:
         return (yield)
     finally:
-        # What there is now stays; and what comes is looked at less often, which is a twentieth of the time.
+        # The present objects stay, and new ones are examined less often: this saves a twentieth of the time.
         gc.freeze()
         gc.set_threshold(10_000, 20, 50)
         gc.enable()

@@ -78,7 +78,7 @@ def _cpus(node: int) -> str:
 
 
 def _card(root: Path, number: int, tiles: Sequence[Device], driver: Driver, counted: float) -> None:
-    """A card behind a port of its own; a discrete one of the Arc family brings a bridge."""
+    """Write a card behind a port of its own; a discrete card of the Arc family has a bridge."""
     first = tiles[0]
     bus = function(first)
     port = f"sys/devices/pci0000:{bus[5:7]}/0000:{bus[5:7]}:01.0"

@@ -1,5 +1,4 @@
-"""Parts of a message to the user that tests compare: its form, and the names and numbers in it, not its
-sentence."""
+"""The parts of a message that tests compare: its form, and its names and numbers, not its sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ def lines_of(err: str) -> tuple[str, ...]:
 
 
 def warnings_of(err: str) -> tuple[str, ...]:
-    """The warnings among them, without the word."""
+    """The warnings in a call's stderr, without the prefix "warning: "."""
     return tuple(line.removeprefix("warning: ") for line in lines_of(err) if line.startswith("warning: "))
 
 

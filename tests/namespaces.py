@@ -26,8 +26,7 @@ class _CannotMakeError(Exception):
 
 @dataclass(frozen=True)
 class Machine:
-    """`words` run a program in the machine; its sshd listens at `listens` and is reached at each of
-    `places`."""
+    """`words` run a program in it; its sshd listens at `listens` and is reached at each of `places`."""
 
     words: tuple[str, ...]
     listens: Place

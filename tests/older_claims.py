@@ -33,7 +33,7 @@ class OlderClaims:
         self._folder = folder
 
     def held(self) -> dict[str, int]:
-        """The devices that it finds held, with their holders."""
+        """The held devices, with their holders."""
         return {key: uid for key, uid, size, _ in self._alive() if size == _HELD}
 
     def hold(self, key: str) -> int:

@@ -86,8 +86,7 @@ def _links(root: Path, node: str, box: Box, place: int) -> None:
 
 
 def _card(root: Path, box: Box, snapshot: Snapshot, place: int) -> None:
-    """The folder of a render node; a partition other than the first is a platform device, which has no other
-    facts."""
+    """Write a render node; a partition other than the first is a platform device without other facts."""
     gpu, device = box.gpus[place], snapshot.devices[place]
     told = device.telemetry or Telemetry()
     if gpu.partition:

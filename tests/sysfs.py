@@ -63,8 +63,7 @@ def _words(box: Box) -> LinkMatrix:
 
 
 def _clusters(words: LinkMatrix, word: str) -> Sequence[int]:
-    """The cluster of each device: the devices that are joined by `word` or a closer class have the same
-    number."""
+    """The cluster of each device: devices that are joined by `word` or closer have the same number."""
     near = _NEAREST_FIRST[: _NEAREST_FIRST.index(word) + 1]
     cluster = list(range(len(words)))
     for i, row in enumerate(words):

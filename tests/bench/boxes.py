@@ -85,8 +85,7 @@ def measured(environ: Mapping[str, str], seconds: float, unfold: bool = False) -
 
 
 def _percent(terminal: Terminal, seconds: float, pids: list[int]) -> tuple[float, float, float]:
-    """Percent of a core: of the first process, of its first thread, and of all processes from the third
-    on."""
+    """Percent of a core: of the first process, its first thread, and all processes from the third on."""
 
     def used() -> tuple[float, float, float]:
         first = int(Path(f"/proc/{pids[0]}/task/{pids[0]}/schedstat").read_text().split()[0]) / 1e9

@@ -41,8 +41,7 @@ LONG = 1_800_000
 """Bytes of arguments: a little less than Linux accepts."""
 
 Prepare = Callable[[Path, dict[str, str]], contextlib.AbstractContextManager[list[int]]]
-"""Puts a load on the box, given its folder of claims and its environment; yields the pids on its first
-GPUs."""
+"""Puts a load on the box with this folder of claims and environment; yields the pids on its first GPUs."""
 
 
 @contextlib.contextmanager

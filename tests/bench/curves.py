@@ -1,5 +1,4 @@
-"""The growth of the screen's cost with devices and processes, next to nvitop's: `python -m bench
---curves`."""
+"""The screen's cost for more devices and processes, next to nvitop's: `python -m bench --curves`."""
 
 from __future__ import annotations
 
@@ -37,8 +36,8 @@ def rows(driver: SimulatedNvml, seconds: float) -> Iterator[str]:
 
 
 def _box(devices: int, pids: list[int]) -> Box:
-    """This number of H100, with the processes spread over all but the last of them; a single device has them
-    all."""
+    """This number of H100, with the processes on all but the last of them; a single device has all
+    processes."""
     model = BOXES["dgx-h100"].gpus[0]
     gpus = tuple(_gpu(model, place) for place in range(devices))
     busy = max(1, devices - 1)
@@ -90,7 +89,7 @@ def _sleepers(number: int) -> Iterator[list[int]]:
 
 
 def _cost(driver: SimulatedNvml, program: str, devices: int, seconds: float) -> tuple[str, ...]:
-    """Milliseconds to the first useful frame, CPU in percent of a core, MiB, and NVML calls per GPU and
+    """Milliseconds to the first useful frame, CPU in percent of a core, MiB, NVML calls per GPU and
     second."""
     with running(driver, [program]) as (terminal, began):
         terminal.until("79.6", patience=60)

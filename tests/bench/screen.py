@@ -58,8 +58,7 @@ def rows(driver: SimulatedNvml, watch: float) -> Iterator[str]:
 
 
 def _look_away(terminal: Terminal) -> None:
-    """Take the focus away, and wait until the work that is done once after the start is over, before counting
-    begins."""
+    """Take the focus away, and wait for the end of the one-time work after the start."""
     terminal.send("\x1b[O")
     let_run(terminal, UNFOCUSED_EVERY)
 
@@ -100,8 +99,7 @@ def watched(
     seconds: float,
     prepare: Callable[[Terminal], object] = lambda terminal: None,
 ) -> tuple[float, float, float]:
-    """CPU in percent of a core, resident MiB, and NVML calls per GPU and second, once the program runs
-    evenly."""
+    """CPU in percent of a core, resident MiB, NVML calls per GPU and second, once the program runs evenly."""
     with running(driver, argv) as (terminal, _):
         terminal.until(seen)
         prepare(terminal)

@@ -1,5 +1,4 @@
-"""A real Slurm of two simulated machines (packages slurmctld, slurmd, slurm-client), one cluster per test
-run."""
+"""A real Slurm of two simulated machines (packages slurmctld, slurmd, slurm-client), one per test run."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ group.destroy_process_group()
 
 @pytest.fixture
 def machines(network: Network, tmp_path: Path, nvml_library: Path) -> Iterator[BoxPair]:
-    """Two machines with torch that see each other, and are seen from a third."""
+    """Two machines with torch that reach each other, and that a third reaches."""
     need("torch")
     client, *rooms = (network.machine() for _ in range(3))
     with daemons(tmp_path, client.words) as boxes:

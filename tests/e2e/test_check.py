@@ -138,7 +138,7 @@ def test_env_within_the_command_is_caught(machine: ThisHost) -> None:
     command = ("env", "CUDA_VISIBLE_DEVICES=5,4", *NO_TORCH)
     done = machine.check("--gpus", "5", "--", *command)
     assert done.returncode == 2 and "CUDA_VISIBLE_DEVICES=5,4" in done.stderr
-    # Without another word it is what is asked for, and proved.
+    # Without an option, the list in the command is the request, and is proved.
     assert machine.check("--", *command).returncode == 0
 
 

@@ -235,7 +235,7 @@ def test_instances_are_confined_by_their_capabilities(tmp_path: Path, simulated_
 def test_a_script_that_names_the_first_devices_gets_as_many_free_ones(
     box: Confined, name: str, text: str, starts: str
 ) -> None:
-    """The command starts once its confinement is proved; without the proof, its numbers are those of the
+    """The command starts once its confinement is proved; without the proof, it names devices of the
     machine."""
     script(box, text, name)
     script(box, "#!/bin/sh\nexec SEEN", "deepspeed")

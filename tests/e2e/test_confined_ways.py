@@ -230,8 +230,7 @@ def test_a_program_with_numbers_of_its_own_is_given_relative_ones(
 def test_ranks_of_a_real_launcher_are_on_the_claimed_devices(
     box: Confined, launcher: str, gpus: str, first: str
 ) -> None:
-    """deepspeed starts by its first stage where the devices ascend, else by its second with a list of its
-    own."""
+    """deepspeed starts by its first stage where the devices ascend, else by its second with its own list."""
     need("torch")
     need({"torchrun": "torch"}.get(launcher, launcher))
     (box.folder / "train.py").write_text(f"{PLAIN}\nsys.stdout = open(f'seen.{{rank}}', 'w')\n{SEEN}")

@@ -1,5 +1,4 @@
-"""The descriptors that the command inherits: its own standard streams, open or closed, and leases with other
-numbers."""
+"""The inherited descriptors of the command: its standard streams, open or closed, and leases elsewhere."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The command's environment is its caller's: variables that Python adds for itself (PEP 538) do not reach
-it."""
+"""The command's environment is its caller's: variables that Python adds (PEP 538) do not reach it."""
 
 from __future__ import annotations
 

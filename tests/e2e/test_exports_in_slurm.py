@@ -108,8 +108,7 @@ def test_mpirun_starts_its_processes_on_the_devices_of_the_job(
 
 @needs_mpi
 def test_mpirun_needs_a_task_for_each_process(slurm: Slurm, tmp_path: Path) -> None:
-    """The reason for the script's number of tasks. With one task, mpirun within srun does not start
-    either."""
+    """The reason for the number of tasks. With one task, mpirun within srun does not start either."""
     (tmp_path / "rank.py").write_text(RANK)
     options = LaunchOptions(
         ("mpirun", sys.executable, "-S", "rank.py"), directory=str(tmp_path), additions=AS_ROOT

@@ -96,8 +96,7 @@ def test_a_terminal_that_has_no_size_gets_a_screen(start: Start, base_environmen
 def test_a_size_in_the_environment_that_no_terminal_has_is_not_believed(
     start: Start, base_environment: dict[str, str]
 ) -> None:
-    """Painting 100,000 columns and lines would take a gigabyte within seconds, and no key would be
-    answered."""
+    """Painting 100,000 columns and lines takes a gigabyte within seconds, and no key is answered."""
     environment = base_environment | {"COLUMNS": "100000", "LINES": "100000"}
     terminal = start("--demo", environment=environment, size=(100, 30))
     terminal.until("○ free").until("? help")

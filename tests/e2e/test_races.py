@@ -32,8 +32,7 @@ FAMILY = "sleep 1000 & sleep 1000 & (sleep 1000 & exec sleep 1000) & wait"
 """A job of six processes, some of which outlive others."""
 
 _elsewhere: frozenset[str] = frozenset()
-"""Processes that ran before the box existed: reading all of them, hundreds of times, took most of the
-time."""
+"""Processes from before the box: reading all of them, hundreds of times, took most of the time."""
 
 
 @pytest.fixture

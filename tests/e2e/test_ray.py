@@ -1,5 +1,4 @@
-"""The ray form, `ray start` with the devices of a launch, and the counts of a real Ray (package
-ray[default])."""
+"""The ray form, `ray start` with a launch's devices, and the counts of a real Ray (package ray[default])."""
 
 from __future__ import annotations
 
@@ -121,8 +120,7 @@ def test_a_job_gets_as_many_of_the_devices_that_ray_was_started_on(
 def test_what_it_has_given_out_is_counted_beside_the_devices(
     ray: dict[str, str], tmp_path: Path, simulated_nvml: SimulatedNvml
 ) -> None:
-    """The devices that Ray has assigned are counted, and a process of a Ray job is marked as Ray's on its
-    device."""
+    """The devices that Ray has assigned are counted, and the process of a Ray job is known as Ray's."""
     simulated_nvml.show_box(replace(BOXES["dgx-h100"], tasks=()))
     environ = simulated_nvml.environment({**ray, "GPUTUI_CLAIMS": str(tmp_path / "claims")})
     end, began = tmp_path / "end", tmp_path / "began"

@@ -1,5 +1,4 @@
-"""Steps inside a lease and the processes that keep a lease, with real shells, Python's subprocess and
-tmux."""
+"""Steps inside a lease and processes that keep a lease, with real shells, Python's subprocess and tmux."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ def _never_two_at_once(log: Path, devices: set[str], steps: int) -> None:
 
 @pytest.mark.parametrize("how", ["bash", "bash, closed", "subprocess"])
 def test_a_sweep_divides_the_devices_that_it_was_given(box: Box, how: str) -> None:
-    """Python's subprocess closes the descriptors of the lease; a shell may be told to."""
+    """Python's subprocess closes the descriptors of the lease; a shell can be made to do so."""
     log = box.folder / "log"
     used = f"echo + $CUDA_VISIBLE_DEVICES >> {log}; sleep 0.05; echo - $CUDA_VISIBLE_DEVICES >> {log}"
     step = f"{HERE} run -q --wait -n 1"
@@ -74,8 +73,7 @@ def test_a_sweep_divides_the_devices_that_it_was_given(box: Box, how: str) -> No
 
 @pytest.mark.parametrize("key", ["\r", "r"], ids=["enter", "r"])
 def test_the_screen_starts_a_step_without_a_question(box: Box, start: Start, key: str) -> None:
-    """Two commands wait meanwhile: one for any device, one for a device of the lease that another step
-    uses."""
+    """Meanwhile a launch outside waits for any device, and another step uses one of the lease's devices."""
     box.make_folder()
     box.start("run", "-q", "--wait", "-n", "8", "--", "true")
     until(lambda: waiters(box.environ))

@@ -405,8 +405,7 @@ def test_a_ticket_can_be_drawn_where_another_user_has_made_the_folder(box: Box, 
 
 
 def test_a_lease_that_is_passed_on_is_whoever_s_it_is_passed_on_to(box: Box, users: Users) -> None:
-    """`su` passes a lease on, for example. A process that only changes its user keeps using the same
-    lease."""
+    """`su` does so, for example. A process that only changes its user keeps its lease."""
 
     def begun(uid: int) -> Forked:
         script = "echo $CUDA_VISIBLE_DEVICES; exec sleep 99"
@@ -695,8 +694,7 @@ def _plant(box: Box, uid: int, name: str, text: str | None = None) -> Forked:
 
 
 def test_a_record_of_the_same_name_hides_nobody_s(box: Box, users: Users) -> None:
-    """Even where the record has the number of the user who plants it: the holder has that number in their
-    container."""
+    """Even where the record has the number of the user who plants it, which the holder has in a container."""
 
     def work() -> int:
         if not _enter_container(f"{users.bob} {users.ana} 1"):
@@ -837,8 +835,8 @@ def small(box: Box) -> Iterator[Path]:
 
 
 def _fill(folder: Path, what: str) -> int:
-    """Make files until there is no room for another, or write into one until it is full; 0 when that ends in
-    an error, as it should."""
+    """Make files until there is no room for another, or write into one until it is full; return 0 once that
+    fails, else 1."""
     try:
         if what == "space":
             with (folder / "large").open("wb", buffering=0) as file:
@@ -1040,8 +1038,7 @@ def test_nothing_that_was_there_before_keeps_root_from_setting_up(
 def test_root_unmounts_nothing_that_a_link_leads_to(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The link was made while everybody could write there, by a user whom the system does not know (a
-    container's)."""
+    """An unknown user (of a container) made the link while everybody could write there."""
     base, disk = box.folder / "run", box.folder / "disk"
     monkeypatch.setattr(folders, "ADMINISTRATED", str(base))
     base.mkdir()
@@ -1223,8 +1220,7 @@ def test_force_takes_as_many_as_are_asked_for_the_free_ones_first(box: Box, user
 def test_the_users_inside_containers_are_no_other_persons(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their numbers are their owner's (/etc/subuid): together they may have no more records than the
-    owner."""
+    """Their numbers are their owner's (/etc/subuid): together they have no more records than the owner."""
     table = box.folder / "subuid"
     table.write_text(f"root:1:1\n{users.names[users.bob]}:700000:65536\nbroken\n")
     monkeypatch.setattr(system_users, "_SUBORDINATE", str(table))

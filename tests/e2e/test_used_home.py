@@ -69,8 +69,7 @@ def imported(stamp):
 WithJobs._look, run.guard_imports = late, imported
 sys.exit(main([]))
 """
-"""A gputui that reads the jobs only once Textual has loaded; it writes the jobs with which the screen
-starts."""
+"""A gputui that reads the jobs only once Textual has loaded; it writes the first jobs of the screen."""
 
 
 @pytest.fixture

@@ -59,8 +59,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _installed(words: list[str], copied: Path, home: Path) -> None:
-    """Install without an index: no setting names one, and no server listens at the address in the
-    variables."""
+    """Install without an index: no setting names one, and no server listens at that of the variables."""
     nowhere = "http://127.0.0.1:9/simple"
     environ = {
         "HOME": str(home),

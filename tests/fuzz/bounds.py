@@ -151,8 +151,7 @@ def files(reader: Reader, sizes: Sequence[int]) -> Iterator[tuple[str, bytes]]:
 
 
 def measured(reader: Reader, what: str, data: bytes) -> Worst:
-    """Measure one reading, in a process of its own. Raises AssertionError where it ends with an unexpected
-    error."""
+    """Measure one reading, in a process of its own. Raises AssertionError for an unexpected error."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / reader.file
         file.write_bytes(data)

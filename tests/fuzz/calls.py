@@ -1,5 +1,4 @@
-"""One call of the command line in this process, with any words, and the conditions that every call must
-meet."""
+"""One call of the command line in this process, with any words, and the conditions for every call."""
 
 from __future__ import annotations
 

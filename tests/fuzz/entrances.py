@@ -642,8 +642,7 @@ def _ray(said: tuple[bytes, bytes]) -> None:
 
 
 def _answer_of_box(given: tuple[bytes, Mode]) -> None:
-    """The answer of another box is a snapshot that can be shown, or one line with the reason why it
-    cannot."""
+    """The answer of another box is a snapshot that can be shown, or one line with the reason why not."""
     reading = read("gpu1", given[0], given[1], 1_750_000_000.0)
     if reading.snapshot is None:
         assert reading.error and plain(reading.error) and "\n" not in reading.error
@@ -677,8 +676,7 @@ _JOBS_THERE = {
 
 
 def _jobs_of_box(given: tuple[bytes, bytes]) -> None:
-    """The jobs that another box lists, and the log of one: rows of the page, or one line with the reason why
-    not."""
+    """The listed jobs of another box, and the log of one: rows of the page, or one line with the reason."""
     now = 1_750_000_000.0
     told = jobs_told(Answer("gpu1", 0, given[0], "", None, "run"), now)
     assert (told.jobs is None) == (told.error is not None) and (told.error is None or plain(told.error))

@@ -36,7 +36,7 @@ def torchs_reader() -> Callable[[str, Sequence[str]], list[int] | None] | None:
         try:
             visible = found["_parse_visible_devices"]()
         except ValueError:
-            # (At "-" torch itself fails.)
+            # At "-" torch itself fails.
             return None
         if visible and isinstance(visible[0], str):
             return list(found["_transform_uuid_to_ordinals"](visible, list(uuids)))

@@ -29,8 +29,7 @@ from mutation.targets import TARGETS, tests_of
 
 ROOT = Path(__file__).parents[2]
 _SLOWEST = 5.0
-"""A mutant whose tests take this many times as long as those of the source loops for ever: it counts as
-noticed."""
+"""A mutant whose tests take this many times as long loops for ever: it counts as noticed."""
 
 
 class _Loader(importlib.machinery.SourceFileLoader):

@@ -77,8 +77,7 @@ def _shown(node: ast.AST) -> str:
 
 
 def _is_code(node: ast.AST) -> bool:
-    """Whether a change of the node can change the program's behaviour: not in an annotation or a type
-    alias."""
+    """Whether a change of the node can affect the program: not in an annotation or a type alias."""
     return isinstance(
         node,
         ast.Compare

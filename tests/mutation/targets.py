@@ -1,5 +1,4 @@
-"""The modules to mutate, and the tests that should notice a change of each: those that run in a few
-seconds."""
+"""The modules to mutate, and the tests that should notice: those that run in a few seconds."""
 
 from __future__ import annotations
 

@@ -42,8 +42,7 @@ def header() -> Path:
 
 
 def build() -> Path:
-    """The library, compiled unless these sources have been compiled before. Safe to call from many
-    processes."""
+    """The library, compiled unless these sources have been before. Safe to call from many processes."""
     include, compiler = header(), os.environ.get("CC", "cc")
     sources = sorted(NATIVE.glob("*.c"))
     digest = hashlib.sha256(" ".join((compiler, *_FLAGS)).encode())

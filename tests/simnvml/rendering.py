@@ -51,9 +51,9 @@ def render(
 ) -> str:
     """The box file of `snapshot`.
 
-    box               tells what the snapshot does not: whether NVLinks go to switches, and which
+    box               adds facts that the snapshot lacks: whether NVLinks go to switches, and which
     facts             numbers to add or to replace, by label ("3", "0:1"); None takes one away
-    unreadable_links  the driver does not tell where NVLinks end, as on GB200 and in virtual machines
+    unreadable_links  the driver does not report the ends of NVLinks, as on GB200 and in virtual machines
     """
     host = snapshot.host
     lines = [f"driver {host.driver or '550.54.15'}"]

@@ -1,5 +1,4 @@
-"""The cap of a job's log: the middle is removed, the beginning and the end stay, and readers skip the
-hole."""
+"""The cap of a job's log: the middle is removed, both ends stay, and readers skip the hole."""
 
 from __future__ import annotations
 

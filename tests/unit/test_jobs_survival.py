@@ -90,7 +90,7 @@ def test_a_job_outlives_the_death_of_who_started_it(desk: Desk, number: int) -> 
 
 
 def test_a_starter_that_goes_on_keeps_no_process_of_a_job_that_has_ended(desk: Desk) -> None:
-    # (An earlier test may have left a process.)
+    # An earlier test may have left a process.
     before = set(psutil.Process().children())
     job = ended(desk.sh("exit 0"))
     assert job.supervisor

@@ -1,5 +1,4 @@
-"""Light dataclasses give gputui's classes the same behaviour as the standard library's, without its
-imports."""
+"""Light dataclasses behave like the standard library's for gputui's classes, without its imports."""
 
 from __future__ import annotations
 

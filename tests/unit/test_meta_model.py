@@ -1,5 +1,4 @@
-"""A model whose parameters another Python counts: its transformers is simulated, broken, slow, missing, or
-real."""
+"""A model that another Python counts: its transformers is simulated, broken, slow, missing, or real."""
 
 from __future__ import annotations
 

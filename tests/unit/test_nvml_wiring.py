@@ -67,8 +67,7 @@ class Driver:
         return sum(n for name, n in self.simulated.counts().items() if name.startswith(names))
 
     def cost_at_most(self, **most: int) -> bool:
-        """Assert that since the source was made only these functions were called, each at most this many
-        times."""
+        """Assert that since the source was made only these functions were called, each at most that often."""
         found: dict[str, int] = {}
         for name, count in self.simulated.counts().items():
             stem = name.partition("_v")[0]
@@ -93,7 +92,7 @@ def driver(nvml_here: SimulatedNvml, tmp_path: Path) -> Iterator[Driver]:
     made.close()
 
 
-# What it costs.
+# Costs.
 
 
 @pytest.mark.parametrize("count", [2, 4, 8, 16])

@@ -1,4 +1,4 @@
-"""A command without a launcher: it stays as it is, and words that would change its devices are reported."""
+"""A command without a launcher: it stays as it is, and changes of its devices are reported."""
 
 from __future__ import annotations
 

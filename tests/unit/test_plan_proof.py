@@ -1,5 +1,4 @@
-"""The answers of the training's own Python about a model: read from files, and asked of the real
-libraries."""
+"""The answers of the training's own Python about a model: from files, and from the real libraries."""
 
 from __future__ import annotations
 

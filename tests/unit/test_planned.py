@@ -1,4 +1,4 @@
-"""The changes to a command that is to be started by a recipe: options for compose, and files."""
+"""The changes to a command that a recipe is to start: options for compose, and files."""
 
 from __future__ import annotations
 

@@ -108,8 +108,7 @@ def test_gradients_that_accumulate_are_there_at_the_loss() -> None:
 
 
 def test_a_stage_keeps_what_all_batches_keep_that_are_under_way() -> None:
-    """A pipeline of four stages has up to four batches in it: the first stage keeps the tensors of all
-    four."""
+    """A pipeline of four stages holds up to four batches: the first stage keeps the tensors of all four."""
 
     def kept(accumulation: int) -> float:
         workload = Workload(1, 8192, accumulation=accumulation)
@@ -128,8 +127,7 @@ NEARLY = 0.3
 
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
 def test_a_block_of_every_family_keeps_what_autograd_keeps_of_it() -> None:
-    """The difference between two depths, in a process of its own; small shapes, no dropout within
-    attention."""
+    """The difference of two depths, in a process of its own; small shapes, no dropout within attention."""
     asked, ours = [], []
     for kind in FAMILIES:
         fields = small(kind, random.Random(kind))

@@ -1,5 +1,4 @@
-"""The decisions of a plan: the strategies that fit, their order, and the changes that would make the others
-fit."""
+"""The decisions of a plan: the strategies that fit, their order, and remedies for the others."""
 
 from __future__ import annotations
 
@@ -73,8 +72,7 @@ def test_where_times_are_equal_what_needs_less_stands_first() -> None:
 
 
 def test_what_a_step_sends_is_of_all_passes_that_accumulate() -> None:
-    """ZeRO-1 reduces once a step, FSDP2 gathers in each pass: a general preference does not rank FSDP2
-    first."""
+    """ZeRO-1 reduces once a step, FSDP2 gathers in each pass: a preference does not rank FSDP2 first."""
     found = plan(LLAMA3_8B, Workload(precision="bf16", accumulation=32), h100s(4))
     assert row(found, "zero1").fits and row(found, "fsdp2").fits
     assert row(found, "fsdp2").traffic.bytes > 40 * row(found, "zero1").traffic.bytes

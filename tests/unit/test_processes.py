@@ -76,7 +76,7 @@ Give = Callable[[int, Fake], None]
 
 @pytest.fixture
 def give(monkeypatch: pytest.MonkeyPatch) -> Give:
-    """Put a fake process behind a pid; all other pids do not exist. `give.asked` counts look-ups."""
+    """Put a fake process behind a pid; all other pids do not exist. `give.looked` lists the look-ups."""
     there: dict[int, Fake] = {}
 
     def look(pid: int) -> Fake:
@@ -468,8 +468,7 @@ def test_the_command_line_of_an_ancestor_is_cut_too(sleeper: Callable[..., int])
 
 
 def test_a_command_line_that_is_empty_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Meanwhile the owner of the process can make it gigabytes long (PR_SET_MM_MAP), and psutil would read
-    it."""
+    """Meanwhile its owner can make it gigabytes long (PR_SET_MM_MAP), and psutil would read it."""
     name = "fifteen-letters"
     program = f"open('/proc/self/comm', 'w').write({name!r})"
     pid = os.posix_spawn(sys.executable, [sys.executable, "-S", "-c", program], os.environ)

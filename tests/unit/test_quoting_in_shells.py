@@ -1,5 +1,4 @@
-"""The shown line is the line that runs: real shells read from it exactly the words that an exec would
-pass."""
+"""The shown line is the line that runs: real shells read the same words that an exec would pass."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from gputui.launching.quoting import posix, quote
 
 DUMP = Path(__file__).with_name("dump.py")
 SHELLS = [shell for shell in ("bash", "zsh") if shutil.which(shell)]
-# Not "/bin:/usr/bin": for a PATH of exactly that, Debian makes zsh set another.
+# Not "/bin:/usr/bin": with exactly that PATH, zsh on Debian sets another.
 BASE = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "KEPT": "kept", "GONE": "to be unset"}
 SHELLS_OWN = {b"_", b"PWD", b"OLDPWD", b"SHLVL", b"LOGNAME"}
 """Variables that a shell sets by itself."""

@@ -1,5 +1,4 @@
-"""RDMA network devices from the kernel's PCI tree: the name of each, and the links that join it to the
-GPUs."""
+"""RDMA network devices from the kernel's PCI tree: their names, and their links to the GPUs."""
 
 from __future__ import annotations
 
@@ -237,7 +236,7 @@ def test_a_gpu_on_the_card_s_own_switch_is_next_to_it(tree: Tree) -> None:
 
 
 def test_eight_gpus_and_eight_nics_in_four_switches(tree: Tree) -> None:
-    """The common box: a switch has two GPUs and two network devices; two switches a socket."""
+    """The common box: a switch has two GPUs and two network devices; a socket has two switches."""
     gpus = []
     for n in range(8):
         bus, node = n // 2, n // 4

@@ -1,5 +1,4 @@
-"""`record --trees`: the files that the readers read, and no others, in a folder that reads as the same
-machine."""
+"""`record --trees`: exactly the files that the readers read, in a folder that reads as the same machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Rings and chains, compared with every ring and chain of the links; a ring that is reported always
-exists."""
+"""Rings and chains, compared with all rings and chains; a reported ring always exists."""
 
 from __future__ import annotations
 

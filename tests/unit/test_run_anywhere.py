@@ -1,5 +1,4 @@
-"""`run --on anywhere` over a real ssh: where another job takes the devices first, the next best box is
-tried."""
+"""`run --on anywhere` over a real ssh: where another job is quicker, the next best box is tried."""
 
 from __future__ import annotations
 

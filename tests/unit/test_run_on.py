@@ -66,8 +66,7 @@ class Remote:
             return process.returncode, out, said.decode()
 
     def known(self) -> list[Job]:
-        """The jobs of the box, read without a call of gputui, so that this is cheap enough to repeat
-        often."""
+        """The jobs of the box, read without a call of gputui: this is cheap enough to repeat often."""
         return all_jobs({"XDG_STATE_HOME": str(self.home / ".local" / "state")})
 
     def jobs(self) -> list[dict[str, Any]]:

@@ -1,5 +1,4 @@
-"""`run --slurm`: the place that a word means, with Slurm programs that describe a cluster and start
-nothing."""
+"""`run --slurm`: the meaning of a place, with Slurm programs that describe a cluster and start nothing."""
 
 from __future__ import annotations
 

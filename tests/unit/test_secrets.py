@@ -1,5 +1,4 @@
-"""The parts of a command that other users may read in records, in tickets and in `ps`: its program and its
-script."""
+"""The parts of a command that other users may read in records, tickets and `ps`: program and script."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ from unit.claims_support import Box, Take, until
 from unit.jobs_support import ended
 
 SECRET = f"secret{os.getpid()}word"
-"""A text that does not look like a token: only its place gives it away. It differs between processes of the
-tests, since all of them read all command lines."""
+"""A text that does not look like a token: only its place gives it away. It differs between the test
+processes, since all of them read all command lines."""
 
 
 @pytest.mark.parametrize(
@@ -346,8 +345,7 @@ LENGTH = 2**14
     ],
 )
 def test_a_long_word_takes_a_moment(part: str) -> None:
-    """16 KiB are read in a fraction of a second, whatever they repeat; a quadratic reading takes many
-    seconds."""
+    """16 KiB are read in a fraction of a second, whatever they repeat; a quadratic reading takes seconds."""
     word = (part * LENGTH)[:LENGTH]
     begun = time.process_time()
     without_secrets(("sh", "-c", f"curl {word}", f"--{word}"))

@@ -1,4 +1,4 @@
-"""The script that a command starts, and the program that runs it."""
+"""The script that a command starts, and its arguments."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Launches inside the user's own lease are steps of it: they divide its devices, and do not wait for other
-users."""
+"""Launches inside the user's own lease are steps of it: they divide its devices without waiting in line."""
 
 from __future__ import annotations
 
@@ -153,7 +152,7 @@ def test_steps_divide_further(box: Box) -> None:
             step = take([box.uuids[place] for place in places[:-1]], os.environ, f"step {level + 1}")
             step.inherit()
             for descriptor in own.descriptors:
-                # exec closes these too.
+                # exec would close these.
                 if not os.get_inheritable(descriptor):
                     os.close(descriptor)
             try:

@@ -67,8 +67,7 @@ _HOSTILE = [
 
 
 def test_what_a_hostile_environment_says_reaches_no_test(tmp_path: Path) -> None:
-    """The run of pytest is in this tests' folder, with one test that writes down the variables that it
-    sees."""
+    """This runs pytest with the same conftest, on a test that writes down the variables that it sees."""
     tests = Path(__file__).parents[1]
     probe, seen = tmp_path / "test_probe.py", tmp_path / "seen"
     probe.write_text(

@@ -130,8 +130,7 @@ def test_a_link_of_another_user_leads_where_he_likes(file: Path) -> None:
 
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
-    """Set the databases' facts about our own group: its name, its members, and the users whose first group it
-    is."""
+    """Set the facts about our own group: its name, its members, and the users whose first group it is."""
     own = pwd.getpwuid(os.geteuid())
 
     def known_as(

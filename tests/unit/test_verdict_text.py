@@ -292,8 +292,7 @@ def _snapshots() -> list[Snapshot]:
 
 
 def _decided() -> list[object]:
-    """The decisions about each box: the choice, the required questions, and the devices that a person may
-    select."""
+    """The decisions about each box: the choice, the questions, and the devices that a person may select."""
     decided: list[object] = []
     for snapshot in _snapshots():
         judged = verdicts(snapshot)

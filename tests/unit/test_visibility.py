@@ -1,5 +1,4 @@
-"""The variables that make devices visible, and the meaning of a variable that was set before gputui
-started."""
+"""The variables that make devices visible, and the meaning of a variable from before gputui started."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`--wait` on the command line: first come, first served, at next to no cost; notifications; jobs that
-wait."""
+"""`--wait` on the command line: first come, first served, nearly free; notifications; jobs that wait."""
 
 from __future__ import annotations
 

@@ -209,8 +209,7 @@ def worth_of(snapshot: Snapshot, one: int, other: int) -> int:
 
 
 def nodes_of(snapshot: Snapshot, candidates: Sequence[int]) -> dict[int, Any]:
-    """The NUMA node of each device: by its number; where one of two devices has none, by a link nearer than
-    SYS."""
+    """The NUMA node of each device: by its number, or by a link nearer than SYS where one of two has none."""
     told = {i: snapshot.devices[i].numa_node for i in candidates}
 
     def together(one: int, other: int) -> bool:
