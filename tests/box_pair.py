@@ -55,8 +55,7 @@ class BoxPair:
         return ",".join(self.names)
 
     def torchrun(self, script: str) -> None:
-        """Set the work of `torchrun` on each box, as a script of sh; BOX is 0 on the first, 1 on the
-        second."""
+        """Write the `torchrun` of each box, a script of sh; BOX is 0 on the first, 1 on the second."""
         for number, home in enumerate(self.homes):
             program = home / "bin" / "torchrun"
             program.write_text(f"#!/bin/sh\nBOX={number}\n{script}\n")
@@ -94,7 +93,7 @@ class BoxPair:
         return [bool(claims({"GPUTUI_CLAIMS": folder})[0]) for folder in self._claims]
 
     def close(self) -> None:
-        """End the calls that still run."""
+        """Kill the processes of the jobs that still run."""
         for number in (0, 1):
             for job in self.jobs(number):
                 for process in (job.command, job.supervisor):

@@ -125,7 +125,7 @@ print(json.dumps(found), flush=True)
 """A program that uses CUDA: it prints the devices that it sees, in its order."""
 
 MINORS = (3, 7, 0, 5, 1, 6, 2, 4)
-"""The driver's numbers of the eight GPUs, which are not their indices."""
+"""The minor numbers of the eight GPUs, which differ from their indices."""
 
 
 class Confined:
@@ -147,7 +147,7 @@ class Confined:
         return self.outside(*before, sys.executable, "-m", "gputui", *words, **more)
 
     def outside(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run any program on that machine, without gputui."""
+        """Run any program on that machine."""
         return subprocess.run(
             [*self.machine.before, *words],
             env={**self.environ, **more},

@@ -36,8 +36,7 @@ def rows(driver: SimulatedNvml, seconds: float) -> Iterator[str]:
 
 
 def _box(devices: int, pids: list[int]) -> Box:
-    """This number of H100, with the processes on all but the last of them; a single device has all
-    processes."""
+    """This number of H100, with the processes on all but the last; a single device has all processes."""
     model = BOXES["dgx-h100"].gpus[0]
     gpus = tuple(_gpu(model, place) for place in range(devices))
     busy = max(1, devices - 1)
@@ -89,8 +88,7 @@ def _sleepers(number: int) -> Iterator[list[int]]:
 
 
 def _cost(driver: SimulatedNvml, program: str, devices: int, seconds: float) -> tuple[str, ...]:
-    """Milliseconds to the first useful frame, CPU in percent of a core, MiB, NVML calls per GPU and
-    second."""
+    """Milliseconds to the first useful frame, CPU in percent of a core, MiB, calls per GPU and second."""
     with running(driver, [program]) as (terminal, began):
         terminal.until("79.6", patience=60)
         first = time.perf_counter() - began

@@ -32,8 +32,7 @@ def _box(count: int) -> Box:
 
 
 def _milliseconds(kind: str, box: Box) -> float:
-    """The best of several times, with the closed form and a workload that makes the plan look for
-    remedies."""
+    """The best of several times, with the closed form and a workload for which a plan seeks remedies."""
     took = []
     for _ in range(_TIMES):
         began = time.perf_counter()

@@ -91,7 +91,7 @@ def test_the_proof_is_made_once(box: Confined) -> None:
         box.seen("run", "--gpus", gpus, "--", *box.python)
     kept = json.loads((box.folder / "state" / "gputui" / "confinement.json").read_text())
     assert [proof["why"] for proof in kept["proofs"]] == [None]
-    # The start of the driver for the next proof is skipped: a failing driver is not noticed.
+    # No driver starts for a saved proof: a failing one is not noticed.
     done = box.call(
         "run", "--gpus", "6,2", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES", SIMCUDA_INIT="999"
     )
@@ -235,8 +235,7 @@ def test_instances_are_confined_by_their_capabilities(tmp_path: Path, simulated_
 def test_a_script_that_names_the_first_devices_gets_as_many_free_ones(
     box: Confined, name: str, text: str, starts: str
 ) -> None:
-    """The command starts once its confinement is proved; without the proof, it names devices of the
-    machine."""
+    """The command starts once its confinement is proved; else it names devices of the machine."""
     script(box, text, name)
     script(box, "#!/bin/sh\nexec SEEN", "deepspeed")
     path = f"{box.folder}:{os.environ['PATH']}"

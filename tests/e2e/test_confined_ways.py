@@ -33,7 +33,7 @@ def screen(box: Confined, start: Start, base_environment: dict[str, str]) -> Ite
 
 
 def answer(box: Confined) -> None:
-    """Let the driver answer, now or soon, so that the proof starts."""
+    """Let the driver of the proof answer, now or once it starts."""
     (box.folder / "pipe").open("w").close()
 
 

@@ -73,7 +73,7 @@ def test_a_sweep_divides_the_devices_that_it_was_given(box: Box, how: str) -> No
 
 @pytest.mark.parametrize("key", ["\r", "r"], ids=["enter", "r"])
 def test_the_screen_starts_a_step_without_a_question(box: Box, start: Start, key: str) -> None:
-    """Meanwhile a launch outside waits for any device, and another step uses one of the lease's devices."""
+    """Meanwhile a launch outside waits for eight devices, and another step uses one of the lease's."""
     box.make_folder()
     box.start("run", "-q", "--wait", "-n", "8", "--", "true")
     until(lambda: waiters(box.environ))

@@ -1260,7 +1260,7 @@ def test_the_users_inside_containers_are_no_other_persons(
 def test_who_changes_something_all_the_time_has_nobody_list_everything_again_and_again(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The longer a listing takes, the longer it is reused, so that a call makes one."""
+    """A listing is reused for a time in proportion to its cost, so that a call makes one."""
     monkeypatch.setattr(files, "_CHEAP", 0.0)
     monkeypatch.setattr(files, "_WORTH", 1e9)
     box.hold(0, uid=users.bob)
@@ -1384,7 +1384,7 @@ def test_who_was_silent_does_not_jump_the_line_by_moving_his_lock(box: Box, user
     forger = box.begun(forge, users.ana)
     second = _in_line(box, users.bob, 2)
     until(lambda: [waiter.silent for waiter in waiters(box.environ)] == [False, True])
-    # The waiter has seen the lock, too, once the waiter has looked since.
+    # The second waiter has noticed this, too, once it has looked again.
     before = box.driver.counts().get("nvmlDeviceGetMemoryInfo_v2", 0)
     until(lambda: box.driver.counts().get("nvmlDeviceGetMemoryInfo_v2", 0) > before + 16)
     go.touch()

@@ -13,7 +13,7 @@ LIBRARY = "libcuda.so.1"
 
 _SOURCE = Path(__file__).parent / "native" / "simcuda.c"
 _SHARED = NATIVE / "nodes.h"
-"""The device files that a process may open, for all simulated drivers."""
+"""The header that decides which device files a process may open, for all simulated drivers."""
 _FLAGS = (
     "-std=gnu11",
     "-O1",

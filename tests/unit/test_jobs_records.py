@@ -254,7 +254,7 @@ def test_what_is_no_record_can_be_removed(desk: Desk) -> None:
 
 
 def test_what_has_ended_is_not_read_again(desk: Desk) -> None:
-    """For a screen that reads every second, forty ended jobs do not change any more."""
+    """A screen reads every second, and forty ended jobs do not change any more."""
     job = ended(desk.sh("true"))
     before = stored(desk.environ)
     (job.folder / "job.json").write_text("garbage")

@@ -1,5 +1,4 @@
-"""Every selected device that is not free is reported before a launch, with its verdict; a free device never
-is."""
+"""Every selected device that is not free is reported before a launch, with its verdict; a free one never."""
 
 from __future__ import annotations
 

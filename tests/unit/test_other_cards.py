@@ -1,5 +1,4 @@
-"""Graphics devices that no vendor reads: listed apart, never offered, and without cost for calls that list
-nothing."""
+"""Graphics devices that no vendor reads: listed apart, never offered, free of cost for other calls."""
 
 from __future__ import annotations
 

@@ -460,8 +460,7 @@ def test_a_person_may_decide_on_the_first_devices_all_the_same(box: Box, program
 
 
 def _old_ultralytics(device: str, _listed: str | None) -> list[int]:
-    """Up to 8.4.86 (select_device): `device` becomes the list of visible devices, whatever the list was
-    before."""
+    """Up to 8.4.86 (select_device): `device` becomes the list of visible devices in any case."""
     return [int(entry) for entry in device.replace("cuda:", "").split(",")]
 
 

@@ -1,5 +1,4 @@
-"""The files of a strategy, as texts. e2e/test_planned_files checks that accelerate and deepspeed read
-them."""
+"""The files of a strategy, as texts. In e2e/test_planned_files accelerate and deepspeed read them."""
 
 from __future__ import annotations
 

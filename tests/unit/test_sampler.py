@@ -463,7 +463,7 @@ def test_the_pace_is_slower_while_nobody_looks(interval: float, focused: bool, p
 
 @pytest.mark.parametrize(
     ("took", "after"),
-    # One second apart as long as the rest is at least as long as the reading, up to a rest of one second.
+    # One second apart; after a long reading, the rest is as long as the reading, and at most one second.
     [(0.0, 1.0), (0.01, 1.0), (0.4, 1.0), (0.5, 1.0), (0.75, 1.5), (1.0, 2.0), (8.0, 9.0)],
 )
 def test_readings_begin_as_far_apart_as_was_asked_for(took: float, after: float) -> None:

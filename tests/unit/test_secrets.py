@@ -604,7 +604,7 @@ def test_a_file_of_ours_that_another_user_linked_there_is_left_alone(box: Box) -
 
 
 def test_a_record_that_another_user_linked_to_a_second_name_is_emptied(box: Box) -> None:
-    """This needs a system that permits such links: fs.protected_hardlinks."""
+    """Another user can do so where the system permits such links: fs.protected_hardlinks."""
     box.hold(3).kill()
     (record,) = box.claims_folder.glob("*.claim")
     os.link(record, box.folder / "kept")

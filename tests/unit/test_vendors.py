@@ -189,7 +189,7 @@ def test_a_launch_on_them_is_exported_in_every_form(form: str) -> None:
     launch = compose(ACME[::-1], LaunchOptions(("python", "train.py")), {})
     text = FORMS[form].write(launch, ExportOptions())
     assert "CUDA" not in text
-    # Ray chooses devices itself, as Slurm does; Slurm's script has a comment about that.
+    # Slurm and Ray choose devices themselves, and Slurm's script says so.
     assert "ACME_VISIBLE_DEVICES" in text or form == "ray"
     if form == "docker":
         assert "--device /dev/acme1 --device /dev/acme0" in text and "ACME-0001,ACME-0000" in text

@@ -201,7 +201,7 @@ def test_the_time_is_over_when_it_is_over() -> None:
 
 
 def test_what_could_not_be_taken_after_all_is_looked_at_again_after_a_rest() -> None:
-    """A process without a claim holds it: that must not keep a CPU busy."""
+    """A hidden holder has it: that must not keep a CPU busy."""
     film = Film([True])
     wait = film.wait(1, 0.0)
     for _ in range(20):
