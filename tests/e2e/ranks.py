@@ -80,7 +80,7 @@ class Ended:
 
 
 def ranks_of(line: str, folder: Path, **variables: str) -> list[dict[str, Any]]:
-    """The reports of each rank of a launch line, from its `rank*.json` in the folder where it is started."""
+    """Run a launch line in this folder; return the report of each rank, from its `rank*.json`."""
     done = subprocess.run(
         ["bash", "-c", line],
         env={

@@ -39,7 +39,7 @@ FirstFrame.paint = painted
 sys.addaudithook(note)
 sys.exit(main([]))
 """
-"""A gputui that writes what the thread that paints the first frame has imported and read until then."""
+"""A gputui that writes the imports and reads of the painting thread up to the first frame."""
 
 HELD_UP = """
 import json, pathlib, sys, threading

@@ -38,7 +38,7 @@ def told(log: Path) -> dict[str, object]:
     return found
 
 
-# The environment of the command.
+# The arguments, environment and streams of the command.
 
 
 @pytest.mark.parametrize("status", [0, 1, 7, 255])

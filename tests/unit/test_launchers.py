@@ -510,8 +510,8 @@ def test_that_the_trainer_in_one_process_may_be_slow_is_said_once_and_of_it_only
     [("NV18", "8.5 % slower"), ("NV4", "8.5 % slower"), ("PHB", "15.9 % faster"), (None, "")],
 )
 def test_it_is_said_what_holds_for_the_links_of_the_devices(link: str | None, figure: str) -> None:
-    """transformers 4.49, docs/source/en/perf_train_gpu_many.md: 110.6 s; DDP 101.9 s, or 131.4 s without
-    NVLink."""
+    """transformers 4.49, docs/source/en/perf_train_gpu_many.md: 110.6 s; DDP: 101.9 s, without NVLink 131.4
+    s."""
     options = LaunchOptions(("python", "-c", TRAINER))
     (said,) = _said_of_trainer(compose([gpu(0), gpu(1)], options, {}, Told(), link=link).remarks)
     assert figure in said and ("%" in said) == bool(figure)

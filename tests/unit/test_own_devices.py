@@ -376,7 +376,7 @@ def test_what_a_script_sets_where_no_list_is_set_is_not_set(box: Box, programs: 
 
 
 SCRIPTS = {
-    # The command that the script starts, and the first word of the script's own command.
+    # The command in the script, and the interpreter that runs the script.
     "acc8.sh": ("accelerate launch --config_file eight.yaml t.py", "bash"),
     "acc8n.sh": ("accelerate launch --num_processes 8 t.py", "bash"),
     "tr8.sh": ("torchrun --nproc_per_node 8 t.py", "bash"),

@@ -13,7 +13,7 @@ NOT_FOLLOWED = (
     *("openrlhf", "qwen", "eval of a command with a date in it", "sh without bash"),
     "accelerate on eight devices",
 )
-"""Unknown parts are reported as unknown: getopts, seq, a slice of an array, a branch, `eval`, a program's
+"""Their unknown parts are reported: getopts, seq, a slice of an array, a branch, `eval`, a program's
 count."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

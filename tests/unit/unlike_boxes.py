@@ -54,8 +54,8 @@ CLEAR = idle_box(T400, RTX_4090_GPU, RTX_3090_GPU)
 """Each GPU is faster than the next by every fact: the 4090 (1), the 3090 (2), the T400 (0)."""
 
 UNCLEAR = idle_box(A100, T400, RTX_4090_GPU)
-"""An A100 has more memory than a 4090, and is older and slower by its clock: which of them CUDA counts first
-is unknown. The T400 is the last in any case."""
+"""An A100 has more memory than a 4090, and is older and slower by its clock: the first one in CUDA's order is
+unknown. The T400 is the last in any case."""
 
 TWINS = idle_box(RTX_3090_GPU, RTX_4090_GPU, RTX_4090_GPU, A6000)
-"""Which one of two equal GPUs among others CUDA counts first is unknown."""
+"""With two equal GPUs among others, the first one of them in CUDA's order is unknown."""
