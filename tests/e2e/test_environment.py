@@ -1,4 +1,4 @@
-"""The command's environment is its caller's: what Python adds for itself (PEP 538) does not reach it."""
+"""The command's environment is its caller's: variables that Python adds (PEP 538) do not reach it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOCALES: list[tuple[dict[str, str], str]] = [
     ({"LC_CTYPE": "POSIX"}, "POSIX"),
     ({"LC_CTYPE": ""}, ""),
 ]
-"""What the caller has set, and the LC_CTYPE that the command is to find."""
+"""The variables that the caller has set, and the LC_CTYPE that the command must find."""
 FEW = [LOCALES[1], LOCALES[6], LOCALES[7]]
 
 

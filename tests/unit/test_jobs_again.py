@@ -1,4 +1,4 @@
-"""A job once more: whatever `gputui run` was told, its rerun is told too, but for what is named here."""
+"""Running a job again: its rerun has every option of `gputui run`, except those that are named here."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 
 def test_nothing_that_run_can_be_told_is_forgotten() -> None:
-    """A new option has to be kept, or to be named with the reason why it is not."""
+    """A new option must be saved, or be named with the reason why it is not."""
     told = {action.dest for action in parser()._actions}
     assert told == {*KEPT, *NOT_KEPT, *table()}
     assert OPTIONS.keys() == {field.name for field in fields(LaunchOptions)}
@@ -139,7 +139,7 @@ def test_a_rerun_has_the_constraints_of_the_job_and_so_has_its_own_rerun(call: C
     told = call("jobs", "rerun", first.id, "-q", "--demo", "shared")
     second = next(job for job in all_jobs(desk.environ) if job.id == told.out.strip())
     assert again(ended(second)).request == again(first).request
-    # What is said besides counts more.
+    # An added option overrides the recorded one.
     refused = call("jobs", "rerun", second.id, "--demo", "shared", "-n", "3", "--dry-run")
     assert "groups of tp=2" in refused.err
     line = call("jobs", "rerun", second.id, "--demo", "shared", "-n", "1", "--group", "all", "--dry-run").out

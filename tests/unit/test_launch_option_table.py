@@ -1,4 +1,4 @@
-"""The table of launch options: an option that is added there, and nowhere else, is an option everywhere."""
+"""The table of launch options: an option that is added only there exists everywhere."""
 
 from __future__ import annotations
 

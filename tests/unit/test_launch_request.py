@@ -1,4 +1,4 @@
-"""A launch request is the same after it has been written: as JSON, and as the words of a call."""
+"""A launch request stays the same after it has been written: as JSON, and as the words of a call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
 ODD = st.sampled_from(["-n", "--wait", "=", "-", "a b", "'", "--env", "none", "\n", "--=--"])
 WORD_OF_COMMAND = WORD | ODD | st.just("--") | st.just("\udcff")
 VALUE = (WORD | ODD).filter(lambda text: text != "--")
-"""(Before Python 3.12 argparse takes a value that is "--" out; nobody has a folder of that name.)"""
+"""Before Python 3.12 argparse removes a value that is "--"; no folder has that name in practice."""
 DEVICES_NAMED = st.lists(st.sampled_from(["0", "3", "GPU-1f", "MIG-aa"]), max_size=3, unique=True).map(tuple)
 SHAPES = st.builds(Grouping, st.integers(1, 4), st.integers(1, 4)) | st.just(Grouping(independent=True))
 SECONDS = st.sampled_from([0.0, 2.5, 90.0, 86400.0])
@@ -33,7 +33,7 @@ SECONDS = st.sampled_from([0.0, 2.5, 90.0, 86400.0])
 
 @st.composite
 def all_options(draw: st.DrawFn) -> LaunchOptions:
-    """Any options that the screen can come to: a command that starts with a program, not with a variable."""
+    """Any options that the screen can produce: the command starts with a program, not with a variable."""
     nodes = draw(st.sampled_from([1, 1, 2, 64]))
     host = st.sampled_from(["node0", "10.0.0.1:29400", "[fe80::1]:1", "-odd"])
     rendezvous = draw(host if nodes > 1 else st.none() | host)
@@ -55,7 +55,7 @@ def all_options(draw: st.DrawFn) -> LaunchOptions:
 
 @st.composite
 def all_devices(draw: st.DrawFn) -> DeviceRequest:
-    """Whatever a call of `run` can say of devices."""
+    """Any device request of a call of `run`."""
     count = draw(st.none() | st.integers(1, 64))
     names = draw(st.sampled_from([None, "1,0", "none", "GPU-1f"])) if count is None else None
     return DeviceRequest(
@@ -87,7 +87,7 @@ REQUESTS = st.builds(LaunchRequest, all_options(), all_devices(), near=st.boolea
 def test_as_json_it_is_the_same(request: LaunchRequest) -> None:
     request = replace(request, model=ModelRequest(model="8B", lora=0, checkpointing=False))
     text = sent(request)
-    # (`false` and null say nothing, and are left out.)
+    # `false` and null are the defaults, and are left out.
     assert received(text) == replace(request, model=replace(request.model, checkpointing=None))
     assert text.isascii() and "\n" not in text
 
@@ -113,7 +113,7 @@ def _is_the_same(request: LaunchRequest, again: LaunchRequest) -> None:
     for field in fields(LaunchOptions):
         before, after = getattr(options, field.name), getattr(again.options, field.name)
         if field.name == "python" and options.directory is not None and "/" in (options.python or ""):
-            # It is named from where the command starts; a call is made somewhere else.
+            # The path is relative to the command's directory; a call starts in another one.
             assert os.path.abspath(os.path.join(options.directory, before)) == after  # noqa: PTH100, PTH118
         else:
             assert before == after, field.name

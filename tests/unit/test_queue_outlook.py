@@ -1,4 +1,4 @@
-"""What those in line wait for, what is in the way, and who has the devices that are not free."""
+"""The needs of the waiters in line, the obstacles, and the users of the devices that are not free."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def occupied(snapshot: Snapshot, **idle: float) -> list[tuple[int, bool, tuple[s
 
 
 def test_who_has_the_devices_in_the_order_of_the_box() -> None:
-    """When they become free is not known, so that none comes first; the time before somebody came does not
-    count as idle."""
+    """The time at which a device becomes free is unknown, so that none comes first. The time before a user
+    came does not count as idle."""
     still = replace(busy(FOUR[1], job(7, user="bo", started=NOW - 7200)), utilization=0)
     young = replace(busy(FOUR[2], job(8, user="kim", started=NOW - 90)), utilization=0)
     there = box(busy(FOUR[0], job(6, user="mira")), still, young, FOUR[3])
@@ -167,7 +167,7 @@ def test_no_device_is_promised_to_two_who_are_next(free: list[bool], line: list[
     here = box(*(device if is_free else busy(device) for device, is_free in zip(FOUR, free, strict=True)))
     waiting = [Waiter((n, ""), "ana", count, keys) for n, (count, keys) in enumerate(line)]
     found = seen(here, *waiting)
-    # (Who can never start is promised nothing, and nobody waits for him.)
+    # A waiter that can never start is promised nothing, and no other waits for it.
     able = [turn for turn in found.next if len(turn.could or ()) >= turn.waiter.count]
     promised = [device.key for turn in able for device in turn.could or ()]
     assert len(promised) == len(set(promised))
