@@ -89,6 +89,19 @@ def test_a_configuration_that_does_not_say_whether_embeddings_are_tied_is_tied_a
     assert tied("t5", tie_word_embeddings=False)
 
 
+def test_norms_of_queries_and_keys_have_a_weight_and_those_of_phi_a_bias_too() -> None:
+    shape = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 3}
+
+    def more(kind: str, field: str) -> int:
+        plain, normed = (model(kind, **shape, **{field: value}) for value in (False, True))
+        return normed.parameters - plain.parameters
+
+    # Each head of phi is normed alike: the weight and the bias of a width of 16, of queries and of keys.
+    assert more("phi", "qk_layernorm") == 3 * 2 * 2 * 16
+    # Of cohere each head has weights of its own: 64 for the queries, 32 for the keys.
+    assert more("cohere", "use_qk_norm") == 3 * (64 + 32)
+
+
 def test_a_family_that_is_known_by_its_class_alone_is_counted_alike() -> None:
     fields = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "use_qk_norm": True}
     by_class = {**fields, "architectures": ["CohereForCausalLM"]}

@@ -20,7 +20,7 @@ from gputui.planning.reading import of_parameters
 from gputui.planning.strategies import Kind, Strategy
 from gputui.planning.workload import Precision, Workload
 from unit.planning_configurations import small
-from unit.planning_models import GPT2, LLAMA2_7B, LLAMA3_8B, LLAMA32_1B, SMOLLM2, model
+from unit.planning_models import GPT2, LLAMA2_7B, LLAMA3_8B, LLAMA32_1B, SMOLLM2, llama_like, model
 
 SINGLE = Strategy("single", 1)
 
@@ -100,6 +100,20 @@ def test_tensor_parallelism_divides_what_heads_and_mlp_keep_but_not_the_residual
         for size in (1, 2, 4, 8)
     ]
     assert kept == sorted(kept, reverse=True) and kept[3] > kept[0] / 4
+
+
+def test_each_expert_of_a_token_keeps_its_input_and_its_inner_width() -> None:
+    def kept(per_token: int) -> Model:
+        return llama_like(
+            "mixtral", *(512, 2, 8, 8, 1024, 32000), num_local_experts=8, num_experts_per_tok=per_token
+        )
+
+    one, two, three = (kept(count).saved_block for count in (1, 2, 3))
+    # Bytes for each element, in bf16, with autocast and in fp32: the input, and the inner width.
+    for place, (of_hidden, of_ffn) in enumerate(((4, 8), (8, 16), (8, 16))):
+        for less, more in ((one, two), (two, three)):
+            assert more[place].replicated - less[place].replicated == of_hidden * 512
+            assert more[place].sharded - less[place].sharded == of_ffn * 1024
 
 
 def test_gradients_that_accumulate_are_there_at_the_loss() -> None:

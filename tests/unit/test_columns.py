@@ -1,0 +1,85 @@
+"""Columns: the side at which they are aligned, and texts of strangers in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gputui.choosing.device_columns import device_columns
+from gputui.choosing.queue_outlook import occupied_columns, outlook, turn_columns
+from gputui.choosing.verdict import verdicts
+from gputui.inventory.claim import Claim
+from gputui.inventory.columns import Column, printed
+from gputui.inventory.job import Job, JobDevice, PidScope
+from gputui.inventory.waiter import Waiter
+from gputui.jobs.columns import job_columns
+from gputui.sources.slurm import cluster as slurm
+from gputui.sources.slurm.places import JOBS, NOTE, PARTITIONS, PLACE, PLACE_FACTS, places_of
+from unit.builders import GIB, NOW, box, gpu, job
+
+STRANGE = "a\x1b[31m\nb\u202ec"
+EVERY_COLUMN_OF_JOBS = "id name devices on state status outcome ran ended peak use command title log"
+
+
+def test_a_column_is_aligned_at_the_side_that_it_names() -> None:
+    columns = (
+        Column[str]("N", lambda text: str(len(text)), right=True),
+        Column[str]("TEXT", lambda text: text),
+        Column[str]("SIZE", lambda text: f"{len(text)}G", right=True, least=6),
+    )
+    assert printed(columns, ["a", "b" * 10]) == [
+        " N  TEXT          SIZE",
+        " 1  a               1G",
+        "10  bbbbbbbbbb     10G",
+    ]
+    assert printed(columns, ["a"], width=10)[1] == "1  a…"
+
+
+def texts(columns: tuple[Column[object], ...] | list[Column[object]], rows: object) -> list[str]:
+    return [column.text(row) for column in columns for row in rows]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("state", ["running", "failed", "elsewhere"])
+def test_texts_of_a_job_are_printable_in_every_column(state: str) -> None:
+    strange = Job(
+        id="3",
+        name=STRANGE,
+        argv=("python", STRANGE),
+        devices=(JobDevice(0, STRANGE, STRANGE), JobDevice(1, f"MIG-{STRANGE}", STRANGE)),
+        scope=PidScope(STRANGE, None, None),
+        why=STRANGE if state == "failed" else None,
+        created=NOW - 60,
+        state=state,
+        tail=(STRANGE,),
+    )
+    columns = job_columns(EVERY_COLUMN_OF_JOBS, NOW)
+    for each in (strange, replace(strange, name=None), replace(strange, box="box")):
+        assert [text for text in texts(columns, [each]) if not text.isprintable()] == []  # type: ignore[arg-type]
+
+
+def test_texts_of_a_cluster_are_printable_in_every_column() -> None:
+    strange = slurm.Cluster(
+        (
+            slurm.Node(STRANGE, (STRANGE,), STRANGE, (STRANGE,), (slurm.Gpus(STRANGE, 4),)),
+            slurm.Node(STRANGE, ("DOWN",), STRANGE),
+        ),
+        (slurm.Partition(STRANGE, default=True, limit=STRANGE),),
+        (slurm.Job(STRANGE, STRANGE, STRANGE, STRANGE, (STRANGE,), 2, STRANGE, ((STRANGE, (0, 1)),)),),
+    )
+    columns = (PLACE, *PLACE_FACTS, PARTITIONS, NOTE)
+    found = texts(columns, places_of(strange)) + texts(JOBS, strange.jobs)  # type: ignore[arg-type]
+    assert [text for text in found if not text.isprintable()] == []
+
+
+def test_texts_of_devices_waiters_and_users_are_printable_in_every_column() -> None:
+    busy = gpu(0, name=STRANGE, memory_used=GIB, processes=(job(user=STRANGE, command=STRANGE),))
+    waiter = Waiter((1, ""), STRANGE, 1, None, NOW - 60, STRANGE, job=STRANGE)
+    claim = Claim(busy.key, STRANGE, NOW - 60, STRANGE)
+    snapshot = replace(box(busy, gpu(1)), waiters=(waiter,), claims=(claim,))
+    judged = verdicts(snapshot)
+    line = outlook(snapshot, judged)
+    found = texts(device_columns(snapshot, judged, lambda verdict, _: verdict.state), snapshot.devices)  # type: ignore[arg-type]
+    found += texts(turn_columns(snapshot), line.turns)  # type: ignore[arg-type]
+    found += texts(occupied_columns(snapshot), line.occupied)  # type: ignore[arg-type]
+    assert [text for text in found if not text.isprintable()] == []
