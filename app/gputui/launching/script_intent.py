@@ -93,7 +93,10 @@ def _with_doubt(
             continue
         for match in re.finditer(sets.replace("NAME", name), text, re.MULTILINE):
             value = "removed" if match[1] is None else match[1].strip(" \t'\")}")
-            if value not in ("", "-1") and name not in value and "environ" not in value:
+            of_inherited = (rf"\b{each}\s*=[^\n]{{0,80}}{name}" for each in re.findall(r"[A-Za-z_]\w*", value[:60]))
+            if value in ("", "-1") or name in value or "environ" in value:
+                continue
+            if not any(re.search(each, text) for each in of_inherited):
                 place = f"{script}:{text.count(chr(10), 0, match.end()) + 1}"
                 return replace(intent, doubt=f"{place} may set {name} to other devices ({value[:60]})")
     return intent
