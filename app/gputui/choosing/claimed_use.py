@@ -163,5 +163,5 @@ def labels(snapshot: Snapshot, keys: Iterable[str]) -> tuple[str, ...]:
 
 def _keys(snapshot: Snapshot, keys: AbstractSet[str]) -> tuple[str, ...]:
     """The keys in the box's order, then those that are not of this box."""
-    known = tuple(device.key for device in snapshot.devices if device.key in keys)
-    return (*known, *sorted(keys - set(known)))
+    place = snapshot.position
+    return tuple(sorted(keys, key=lambda key: (place.get(key, len(place)), key)))

@@ -246,14 +246,15 @@ def _columns(rings: Sequence[Ring], span: Span, peaks: bool) -> list[float]:
         data[low - first] if high - low == 1 else _together(data[low - first : high - first], peaks)
         for low, high in bounds
     ]
-    if len(rings) > 1:
-        # What was before this ring began, a coarser one may know: one that was read from a file does.
-        # (The coarser bucket in which it began has nothing from before.)
-        before, coarse = span.columns, rings[1].width
-        if ring.first is not None:
-            before = span.column(ring.first * ring.width // coarse * coarse)
-        if before > 0 and any(value != value for value in found):
-            coarser = _columns(rings[1:], span, peaks)
+    # What was before this ring began, a coarser one may know: one that was read from a file does.
+    # (The coarser bucket in which it began has nothing from before.)
+    began = None if ring.first is None else ring.first * ring.width
+    older = [r for r in rings[1:] if r.first is not None and (began is None or r.first < began // r.width)]
+    if older:
+        coarse = older[0].width
+        before = span.columns if began is None else span.column(began // coarse * coarse)
+        if before > 0 and any(value != value for value in found[:before]):
+            coarser = _columns(older, span, peaks)
             for place in range(min(before, span.columns)):
                 if found[place] != found[place]:
                     found[place] = coarser[place]

@@ -11,6 +11,8 @@ from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import permuted_behind_switches
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.own_jobs import own_job_on
+from gputui.choosing.people import idle_seconds
+from gputui.choosing.queue_outlook import Outlook, outlook
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
@@ -216,6 +218,11 @@ class AppState:
         from gputui.choosing.claimed_use import differing
 
         return differing(self.box)
+
+    @cached_property
+    def outlook(self) -> Outlook:
+        """The queue and the devices that are not free, as far as the screen has seen them."""
+        return outlook(self.box, self.verdicts, idle_seconds(self.watch, self.box))
 
     @cached_property
     def limits(self) -> Inherited | None:

@@ -89,7 +89,8 @@ def outlined(
 def _levels(values: Sequence[float], most: int, full: float) -> list[int]:
     """The values in eighths of a line, `most` at most: what is known has a base line, what is not has 0."""
     scale = most / full
-    return [0 if v != v else min(most, int(v * scale + 0.5) or 1) for v in values]
+    levels = [0 if v != v else int(v * scale + 0.5) or 1 for v in values]
+    return levels if max(levels) <= most else [min(level, most) for level in levels]
 
 
 def half_line(tall: int) -> int | None:

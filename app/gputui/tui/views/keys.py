@@ -63,19 +63,31 @@ def keys(app_state: AppState, width: int) -> tuple[Line, list[tuple[int, int, st
     What does not fit is left out from the end; help and quit always stay.
     """
     keymap = app_state.screen.keymap
-    hints = {name: (_key(name, app_state), _hint(name, app_state)) for name in next_actions(app_state)}
-    last = {name: (key_of(name, keymap), BY_ID[name].hint) for name in _ALWAYS}
-    cells = {name: cell_len(f"{key} {hint}  ") for name, (key, hint) in (*hints.items(), *last.items())}
-    while (hints or last) and sum(cells[name] for name in (*hints, *last)) - 1 > width:
-        (hints or last).popitem()
+    last = [(name, key_of(name, keymap), BY_ID[name].hint) for name in _ALWAYS]
+    while last and (room := width + 1 - sum(map(_cells, last))) < 0:
+        last.pop()
+    hints = []
+    for name in next_actions(app_state) if len(last) == len(_ALWAYS) else ():
+        hint = (name, _key(name, app_state), _hint(name, app_state))
+        room -= _cells(hint)
+        if room < 0:
+            break
+        hints.append(hint)
     spans: list[Span] = [(" ", "")]
     places: list[tuple[int, int, str]] = []
     begin = 1
-    for name, (key, hint) in (*hints.items(), *last.items()):
-        spans += [(key, "key"), (f" {hint}", "dim"), ("  ", "")]
-        places.append((begin, begin + cells[name] - 2, name))
-        begin += cells[name]
+    for name, key, text in (*hints, *last):
+        spans += [(key, "key"), (f" {text}", "dim"), ("  ", "")]
+        end = begin + _cells((name, key, text))
+        places.append((begin, end - 2, name))
+        begin = end
     return tuple(spans[:-1]), places
+
+
+def _cells(hint: tuple[str, str, str]) -> int:
+    """The cells of an action's key and hint, and of the gap behind them."""
+    _, key, text = hint
+    return cell_len(f"{key} {text}  ")
 
 
 def _key(name: str, app_state: AppState) -> str:

@@ -16,6 +16,7 @@ from gputui.tui.views.text import (
     clip,
     column_widths,
     hanging,
+    table_facts,
     table_lines,
     title,
     wrapped_where_free,
@@ -39,11 +40,11 @@ _MOST_LINES = 100
 
 
 def facts_of_processes(app_state: AppState) -> object:
-    """All that `processes` depends on."""
+    """All that `processes` depends on: the texts of its rows, not the figures that stand on pages only."""
     found = groups(app_state)
     shown = folded(app_state, found[:_MOST_LINES])
-    filtered = app_state.screen.filter, app_state.filter_hides_all
-    return shown, len(found), sum(map(len, found)), app_state.cursor, filtered
+    rows = table_facts(_columns_of_panel(app_state), shown)
+    return rows, len(found), sum(map(len, found)), app_state.screen.filter, app_state.filter_hides_all
 
 
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -60,39 +61,44 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     room = max(1, height - 1)
     shown = folded(app_state, found if len(found) <= room else found[: room - 1])
     hidden = sum(len(group) for group in found[len(shown) :])
-    lines += wrapped_where_free(_rows_of_panel(app_state, shown, width), width, room - bool(hidden))
+    rows = _rows_of_panel(app_state, shown, width)
+    if width < _WIDE:
+        rows = [_numbered(fold.row, line, width) for fold, line in zip(shown, rows, strict=True)]
+    lines += wrapped_where_free(rows, width, room - bool(hidden))
     if hidden:
         lines.append(clip(((f" + {hidden} more: ", "dim"), ("p", "key")), width))
     return lines
 
 
-def _rows_of_panel(app_state: AppState, shown: Sequence[Fold], width: int) -> list[Line]:
-    wide = width >= _WIDE
+def _columns_of_panel(app_state: AppState, numbers: bool = True) -> list[Column[Fold]]:
+    """The columns beside the table; `numbers`: with that of the processes."""
 
     def tone(fold: Fold) -> str:
         return "strong" if app_state.cursor in fold.devices else ""
 
-    def numbered(fold: Fold, line: Line) -> Line:
-        """With its number behind the command, which says more, where that takes no line of its own."""
-        number = fold.row.pid if fold.row.pid.endswith("pids") else f"pid {fold.row.pid}"
-        (text, style) = line[-1]
-        longer = (*line[:-1], (f"{text}  {number}", style))
-        return longer if len(hanging(longer, width)) == len(hanging(line, width)) else line
-
-    numbers = [Column[Fold]("PID", lambda fold: fold.row.pid, "dim", right=True)]
-    columns = (
-        Column[Fold]("#", lambda fold: fold.row.label, "dim", right=True),
-        Column[Fold]("USER", lambda fold: fold.row.user, tone, most=_MOST_USER),
-        Column[Fold]("MEMORY", lambda fold: fold.row.memory, tone, right=True),
-        Column[Fold]("FOR", lambda fold: fold.row.age, tone, right=True, least=6),
-        *(numbers if wide else ()),
-        Column[Fold]("COMMAND", lambda fold: fold.row.short, lambda fold: tone(fold) or "dim"),
-    )
-    lines = table_lines(columns, shown)
-    return [
-        line if wide or not fold.row.process else numbered(fold, line)
-        for fold, line in zip(shown, lines, strict=True)
+    columns: list[Column[Fold]] = [
+        Column("#", lambda fold: fold.row.label, "dim", right=True),
+        Column("USER", lambda fold: fold.row.user, tone, most=_MOST_USER),
+        Column("MEMORY", lambda fold: fold.row.memory, tone, right=True),
+        Column("FOR", lambda fold: fold.row.age, tone, right=True, least=6),
+        Column("PID", lambda fold: fold.row.pid, "dim", right=True),
+        Column("COMMAND", lambda fold: fold.row.short, lambda fold: tone(fold) or "dim"),
     ]
+    return [column for column in columns if numbers or column.name != "PID"]
+
+
+def _rows_of_panel(app_state: AppState, shown: Sequence[Fold], width: int) -> list[Line]:
+    return table_lines(_columns_of_panel(app_state, width >= _WIDE), shown)
+
+
+def _numbered(row: Row, line: Line, width: int) -> Line:
+    """A process with its number behind the command, which says more, where that takes no line of its own."""
+    if not row.pid:
+        return line
+    number = row.pid if row.pid.endswith("pids") else f"pid {row.pid}"
+    *head, (text, style) = line
+    longer = (*head, (f"{text}  {number}", style))
+    return longer if len(hanging(longer, width)) == len(hanging(line, width)) else line
 
 
 def lines_of_panel(app_state: AppState, width: int) -> int:

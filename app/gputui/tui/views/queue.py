@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.choosing.people import idle_seconds
 from gputui.choosing.queue_outlook import (
     Occupied,
     Outlook,
     expectation,
     in_the_way,
     occupied_columns,
-    outlook,
     turn_columns,
     who,
 )
@@ -21,6 +19,7 @@ from gputui.tui.views.text import (
     Line,
     clip,
     hanging,
+    table_facts,
     table_lines,
     title,
     told_lines,
@@ -31,14 +30,6 @@ from gputui.tui.views.text import (
 _LEAST_COMMAND = 6
 """Cells below which the page has no column of commands: three letters of one say nothing."""
 _NOBODY = " nobody is in line: w on the main screen waits for devices"
-
-
-def outlook_of(app_state: AppState) -> Outlook:
-    """The queue and the devices that are not free, as far as the screen has seen them."""
-    snapshot = app_state.snapshot
-    if snapshot is None:
-        return Outlook((), ())
-    return outlook(snapshot, app_state.verdicts, idle_seconds(app_state.watch, snapshot))
 
 
 def worth_a_panel(app_state: AppState) -> bool:
@@ -52,7 +43,7 @@ def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
     say."""
     if not worth_a_panel(app_state):
         return 0, 0
-    snapshot, found = app_state.snapshot, outlook_of(app_state)
+    snapshot, found = app_state.snapshot, app_state.outlook
     told = _told_in_panel(found, app_state)
     assert snapshot is not None
     rows = _in_line(found, snapshot)
@@ -72,14 +63,14 @@ def _rows_of_told(told: Sequence[Occupied], snapshot: Snapshot) -> list[Line]:
 
 
 def facts_of_panel(app_state: AppState) -> object:
-    """All that the panel depends on: its own texts, so that an age is the one that the table shows."""
+    """All that the panel depends on: the texts of its rows, so that an age is as it is shown."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return None
-    found = outlook_of(app_state)
+    found = app_state.outlook
     reasons = [in_the_way(turn, snapshot) for turn in found.next[:1]]
-    told = _rows_of_told(_told_in_panel(found, app_state), snapshot)
-    rows = table_lines(turn_columns(snapshot), found.turns)
+    told = table_facts(occupied_columns(snapshot, commands=False), _told_in_panel(found, app_state))
+    rows = table_facts(turn_columns(snapshot), found.turns)
     return rows, reasons, told, len(_listed(found, app_state))
 
 
@@ -93,7 +84,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     snapshot = app_state.snapshot
     if snapshot is None:
         return []
-    found, room = outlook_of(app_state), height - 1
+    found, room = app_state.outlook, height - 1
     turns = _in_line(found, snapshot)
     place = min(len(found.turns), max(0, room - len(found.next[:1])))
     rows = [*turns[:place], *turns[len(found.turns) :]]
