@@ -102,6 +102,7 @@ class AppState:
 
     environ                 what the command will inherit; read only
     label                   names a box that is not this machine, "" for this one
+    verdicts_now            the verdict on every device, by key, as this one reading has it
     problem                 why there is nothing to read, None while there is
     verdicts_when_selected  the verdict on each selected device at the moment when it was selected, by key
     cursor                  a device key
@@ -122,6 +123,7 @@ class AppState:
     options: LaunchOptions = field(default_factory=LaunchOptions)
     label: str = ""
     snapshot: Snapshot | None = None
+    verdicts_now: Mapping[str, Verdict] = field(default_factory=dict)
     problem: str | None = None
     watch: Watch = field(default_factory=Watch)
     timelines: Timelines | None = None
@@ -146,15 +148,17 @@ class AppState:
     def with_snapshot(self, snapshot: Snapshot) -> AppState:
         """The app state with a new snapshot. Devices that have vanished are deselected."""
         selection = self.selection.prune(device.key for device in snapshot.devices)
+        judged = verdicts(snapshot, self.rules)
         new = replace(
             self,
             snapshot=snapshot,
+            verdicts_now=judged,
+            watch=self.watch.after(snapshot, judged),
             problem=None,
             listed_before=tuple(device.key for device in self.rows) if self.screen.sort in NOISY else (),
             selection=selection,
             verdicts_when_selected={k: v for k, v in self.verdicts_when_selected.items() if k in selection},
         )
-        new = replace(new, watch=self.watch.after(snapshot, new.verdicts_now))
         if self.snapshot is None and new.screen.filter:
             # (The first reading may not know yet whose the processes are: a later one applies it then.)
             new = replace(new, set_aside=new.screen.filter, screen=new.screen._replace(filter=""))
@@ -201,14 +205,9 @@ class AppState:
         return self.snapshot or _NOT_READ
 
     @cached_property
-    def verdicts_now(self) -> dict[str, Verdict]:
-        """The verdict on every device, by key, as this one reading has it."""
-        return verdicts(self.box, self.rules)
-
-    @cached_property
     def verdicts(self) -> dict[str, Verdict]:
-        """The same over the window of readings: a device that has only just become free does not count as
-        free yet."""
+        """The verdict on every device, by key, over the window of readings: a device that has only just
+        become free does not count as free yet."""
         return with_cooling(self.verdicts_now, self.watch, self.box.time, self.rules.window)
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rich.cells import cell_len
 
@@ -63,31 +64,37 @@ def keys(app_state: AppState, width: int) -> tuple[Line, list[tuple[int, int, st
     What does not fit is left out from the end; help and quit always stay.
     """
     keymap = app_state.screen.keymap
-    last = [(name, key_of(name, keymap), BY_ID[name].hint) for name in _ALWAYS]
-    while last and (room := width + 1 - sum(map(_cells, last))) < 0:
+    last = [_Hint.of(name, key_of(name, keymap), BY_ID[name].hint) for name in _ALWAYS]
+    while last and (room := width + 1 - sum(hint.cells for hint in last)) < 0:
         last.pop()
-    hints = []
+    hints: list[_Hint] = []
     for name in next_actions(app_state) if len(last) == len(_ALWAYS) else ():
-        hint = (name, _key(name, app_state), _hint(name, app_state))
-        room -= _cells(hint)
+        hint = _Hint.of(name, _key(name, app_state), _hint(name, app_state))
+        room -= hint.cells
         if room < 0:
             break
         hints.append(hint)
     spans: list[Span] = [(" ", "")]
     places: list[tuple[int, int, str]] = []
     begin = 1
-    for name, key, text in (*hints, *last):
+    for name, key, text, cells in (*hints, *last):
         spans += [(key, "key"), (f" {text}", "dim"), ("  ", "")]
-        end = begin + _cells((name, key, text))
-        places.append((begin, end - 2, name))
-        begin = end
+        places.append((begin, begin + cells - 2, name))
+        begin += cells
     return tuple(spans[:-1]), places
 
 
-def _cells(hint: tuple[str, str, str]) -> int:
-    """The cells of an action's key and hint, and of the gap behind them."""
-    _, key, text = hint
-    return cell_len(f"{key} {text}  ")
+class _Hint(NamedTuple):
+    """An action with its key and what that does; `cells` with the gap behind it."""
+
+    name: str
+    key: str
+    text: str
+    cells: int
+
+    @classmethod
+    def of(cls, name: str, key: str, text: str) -> _Hint:
+        return cls(name, key, text, cell_len(f"{key} {text}  "))
 
 
 def _key(name: str, app_state: AppState) -> str:

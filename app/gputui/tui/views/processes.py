@@ -35,6 +35,21 @@ _COMMAND_OF_DEVICE = 24
 
 # Beside the table
 
+
+def _tone(fold: Fold) -> str:
+    return "strong" if fold.current else ""
+
+
+_WIDE_PANEL: tuple[Column[Fold], ...] = (
+    Column("#", lambda fold: fold.row.label, "dim", right=True),
+    Column("USER", lambda fold: fold.row.user, _tone, most=_MOST_USER),
+    Column("MEMORY", lambda fold: fold.row.memory, _tone, right=True),
+    Column("FOR", lambda fold: fold.row.age, _tone, right=True, least=6),
+    Column("PID", lambda fold: fold.row.pid, "dim", right=True),
+    Column("COMMAND", lambda fold: fold.row.short, lambda fold: _tone(fold) or "dim"),
+)
+_NARROW_PANEL = tuple(column for column in _WIDE_PANEL if column.name != "PID")
+
 _MOST_LINES = 100
 """More than fit beside the table."""
 
@@ -43,7 +58,7 @@ def facts_of_processes(app_state: AppState) -> object:
     """All that `processes` depends on: the texts of its rows, not the figures that stand on pages only."""
     found = groups(app_state)
     shown = folded(app_state, found[:_MOST_LINES])
-    rows = table_facts(_columns_of_panel(app_state), shown)
+    rows = table_facts(_WIDE_PANEL, shown)
     return rows, len(found), sum(map(len, found)), app_state.screen.filter, app_state.filter_hides_all
 
 
@@ -61,7 +76,7 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     room = max(1, height - 1)
     shown = folded(app_state, found if len(found) <= room else found[: room - 1])
     hidden = sum(len(group) for group in found[len(shown) :])
-    rows = _rows_of_panel(app_state, shown, width)
+    rows = _rows_of_panel(shown, width)
     if width < _WIDE:
         rows = [_numbered(fold.row, line, width) for fold, line in zip(shown, rows, strict=True)]
     lines += wrapped_where_free(rows, width, room - bool(hidden))
@@ -70,25 +85,8 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     return lines
 
 
-def _columns_of_panel(app_state: AppState, numbers: bool = True) -> list[Column[Fold]]:
-    """The columns beside the table; `numbers`: with that of the processes."""
-
-    def tone(fold: Fold) -> str:
-        return "strong" if app_state.cursor in fold.devices else ""
-
-    columns: list[Column[Fold]] = [
-        Column("#", lambda fold: fold.row.label, "dim", right=True),
-        Column("USER", lambda fold: fold.row.user, tone, most=_MOST_USER),
-        Column("MEMORY", lambda fold: fold.row.memory, tone, right=True),
-        Column("FOR", lambda fold: fold.row.age, tone, right=True, least=6),
-        Column("PID", lambda fold: fold.row.pid, "dim", right=True),
-        Column("COMMAND", lambda fold: fold.row.short, lambda fold: tone(fold) or "dim"),
-    ]
-    return [column for column in columns if numbers or column.name != "PID"]
-
-
-def _rows_of_panel(app_state: AppState, shown: Sequence[Fold], width: int) -> list[Line]:
-    return table_lines(_columns_of_panel(app_state, width >= _WIDE), shown)
+def _rows_of_panel(shown: Sequence[Fold], width: int) -> list[Line]:
+    return table_lines(_WIDE_PANEL if width >= _WIDE else _NARROW_PANEL, shown)
 
 
 def _numbered(row: Row, line: Line, width: int) -> Line:
@@ -107,7 +105,7 @@ def lines_of_panel(app_state: AppState, width: int) -> int:
     if not found:
         return 2
     shown = folded(app_state, found[:_MOST_LINES])
-    rows = _rows_of_panel(app_state, shown, width)
+    rows = _rows_of_panel(shown, width)
     return 1 + len(found) - len(shown) + sum(len(hanging(row, width)) for row in rows)
 
 

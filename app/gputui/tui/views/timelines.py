@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from functools import partial
 from math import floor, log10
 
 from gputui.inventory.device import Device
@@ -277,8 +276,10 @@ class _Charts:
     def _with_figure(self, device: Device, metric: Metric, tall: int) -> list[Line]:
         """A chart before its figure; where nothing is known in the span, why."""
         app_state, timelines, span = self._app_state, self._timelines, self.span
-        peaks = _SUMMARIES[metric] == "max"
-        known = [v for v in timelines.values(device.key, metric, span, peaks) if v == v]
+        highest = _SUMMARIES[metric] == "max"
+        means = timelines.values(device.key, metric, span)
+        peaks = timelines.values(device.key, metric, span, True) if highest or self._outlined else means
+        known = [v for v in (peaks if highest else means) if v == v]
         full = timelines.full(device.key, metric)
         if not known or full is None:
             room = span.columns + _FIGURE
@@ -290,11 +291,14 @@ class _Charts:
             # (A mean of the past would look like a present one.)
             figure = "lost"
         else:
-            figure = _amount(metric, max(known) if peaks else sum(known) / len(known))
-        draw = outlined if self._outlined else partial(chart, close=not self._gap)
+            figure = _amount(metric, max(known) if highest else sum(known) / len(known))
+        if self._outlined:
+            lines = outlined(means, peaks, metric, span, tall, full, self._cursor)
+        else:
+            lines = chart(means, metric, span, tall, full, self._cursor, close=not self._gap)
         return [
-            (*drawn, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
-            for place, drawn in enumerate(draw(timelines, device.key, metric, span, tall, full, self._cursor))
+            (*line, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
+            for place, line in enumerate(lines)
         ]
 
 
@@ -418,7 +422,8 @@ def device_charts(
         device = app_state.box.by_key.get(key) if figures else None
         told = _told(app_state, timelines, device, each, span, rows, cursor) if device else [""] * rows
         half = half_line(rows)
-        for n, drawn in enumerate(outlined(timelines, key, each, span, rows, full, cursor)):
+        means, peaks = (timelines.values(key, each, span, highest) for highest in (False, True))
+        for n, drawn in enumerate(outlined(means, peaks, each, span, rows, full, cursor)):
             scale = _amount(each, full) if n == 0 else "0" if n == rows - 1 > 1 else ""
             if half is not None and n == rows - 1 - half:
                 scale = _amount(each, full / 2)
