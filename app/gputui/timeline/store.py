@@ -268,10 +268,13 @@ def _bounds(span: Span, width: int) -> tuple[tuple[int, int], ...]:
 
 def _together(values: Sequence[float], peaks: bool) -> float:
     """Their mean, or the highest of them; unknown ones do not count."""
-    known = [value for value in values if value == value]
-    if not known:
-        return nan
-    return max(known) if peaks else sum(known) / len(known)
+    total = sum(values)
+    if total != total:
+        values = [value for value in values if value == value]
+        if not values:
+            return nan
+        total = sum(values)
+    return max(values) if peaks else total / len(values)
 
 
 def _fitting(rings: Sequence[Ring], seconds: int) -> Sequence[Ring]:

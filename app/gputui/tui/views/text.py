@@ -65,9 +65,11 @@ def clip(line: Line, width: int) -> Line:
 
 
 def padded(line: Line, width: int) -> Line:
-    """The line with spaces behind it up to `width` cells."""
+    """The line in exactly `width` cells: cut with an ellipsis, or with spaces behind it."""
     missing = width - width_of(line)
-    return (*line, (" " * missing, "")) if missing > 0 else line
+    if missing < 0:
+        return clip(line, width)
+    return (*line, (" " * missing, "")) if missing else line
 
 
 def flow(items: Sequence[Line], width: int) -> list[Line]:
@@ -116,13 +118,14 @@ def column_widths(
 ) -> dict[Column[T], int]:
     """The columns with the cells that they need for these rows, and for their names with `heading`. One that
     says nothing of any row is left out."""
-    widths = {column: _cells_of(column, [*map(column.text, rows)], heading) for column in columns}
+    widths = {column: _cells_of(column, column.cells(rows), heading) for column in columns}
     return {column: cells for column, cells in widths.items() if cells is not None}
 
 
-def _cells_of(column: Column[T], texts: Sequence[str], heading: bool) -> int | None:
+def _cells_of(column: Column[T], spans: Sequence[Span], heading: bool) -> int | None:
     """The cells that a column needs for these texts; None where they say nothing."""
-    if set(texts) <= ({"", UNKNOWN} if column.optional else {""}):
+    texts = {text for text, _ in spans}
+    if texts <= ({"", UNKNOWN} if column.optional else {""}):
         return None
     names = [column.name] if heading else []
     return max(column.least, min(column.most, max(map(cell_len, [*texts, *names]))))
@@ -143,11 +146,11 @@ def table_lines(
     """
     shown: list[tuple[list[Span], int, bool]] = []
     for column in columns if widths is None else widths:
-        texts = [column.text(row) for row in rows]
-        cells = _cells_of(column, texts, heading) if widths is None else widths[column]
+        spans = column.cells(rows)
+        cells = _cells_of(column, spans, heading) if widths is None else widths[column]
         if cells is not None:
             names = [(column.name, "dim")] if heading else []
-            shown.append(([*names, *zip(texts, map(column.tone_of, rows), strict=True)], cells, column.right))
+            shown.append(([*names, *spans], cells, column.right))
     fitted = [
         [(fit(text, cells, right) + "  ", tone) for text, tone in spans] for spans, cells, right in shown[:-1]
     ]
@@ -157,7 +160,7 @@ def table_lines(
 
 def table_facts(columns: Iterable[Column[T]], rows: Sequence[T]) -> list[Span]:
     """All that `table_lines` of these depends on."""
-    return [(column.text(row), column.tone_of(row)) for column in columns for row in rows]
+    return [span for column in columns for span in column.cells(rows)]
 
 
 def place_mark(rank: int | None) -> tuple[Span, ...]:

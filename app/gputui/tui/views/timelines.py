@@ -20,7 +20,7 @@ from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.app_state import AppState
 from gputui.tui.views.chart import TICK_ROOM, axis, chart, half_line, mark, outlined
 from gputui.tui.views.table import filter_in_title, why_no_rows
-from gputui.tui.views.text import Line, clip, fit, padded, title
+from gputui.tui.views.text import Line, fit, padded, title
 
 ZOOMS = (60, 300, 900, 3600, 3 * 3600, 12 * 3600)
 """Seconds that a chart may span."""
@@ -166,7 +166,7 @@ def all_timelines(
         return [], None
     charts = _Charts(app_state, timelines, devices, width, height, zoom, metric, cursor, page)
     found = charts.lines(devices[first:], current)
-    lines = [line if line == _BLANK else padded(clip(line, width), width) for line, _ in found]
+    lines = [line if line == _BLANK else padded(line, width) for line, _ in found]
     shown = tuple(key for _, key in found[: -len(charts.feet)])
     return lines, Frame(charts.lefts, charts.span, shown, charts.shown)
 
