@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from rich.cells import cell_len
 
@@ -64,37 +63,19 @@ def keys(app_state: AppState, width: int) -> tuple[Line, list[tuple[int, int, st
     What does not fit is left out from the end; help and quit always stay.
     """
     keymap = app_state.screen.keymap
-    last = [_Hint.of(name, key_of(name, keymap), BY_ID[name].hint) for name in _ALWAYS]
-    while last and (room := width + 1 - sum(hint.cells for hint in last)) < 0:
-        last.pop()
-    hints: list[_Hint] = []
-    for name in next_actions(app_state) if len(last) == len(_ALWAYS) else ():
-        hint = _Hint.of(name, _key(name, app_state), _hint(name, app_state))
-        room -= hint.cells
-        if room < 0:
-            break
-        hints.append(hint)
+    hints = {name: (_key(name, app_state), _hint(name, app_state)) for name in next_actions(app_state)}
+    last = {name: (key_of(name, keymap), BY_ID[name].hint) for name in _ALWAYS}
+    cells = {name: cell_len(f"{key} {hint}  ") for name, (key, hint) in (*hints.items(), *last.items())}
+    while (hints or last) and sum(cells[name] for name in (*hints, *last)) - 1 > width:
+        (hints or last).popitem()
     spans: list[Span] = [(" ", "")]
     places: list[tuple[int, int, str]] = []
     begin = 1
-    for name, key, text, cells in (*hints, *last):
-        spans += [(key, "key"), (f" {text}", "dim"), ("  ", "")]
-        places.append((begin, begin + cells - 2, name))
-        begin += cells
+    for name, (key, hint) in (*hints.items(), *last.items()):
+        spans += [(key, "key"), (f" {hint}", "dim"), ("  ", "")]
+        places.append((begin, begin + cells[name] - 2, name))
+        begin += cells[name]
     return tuple(spans[:-1]), places
-
-
-class _Hint(NamedTuple):
-    """An action with its key and what that does; `cells` with the gap behind it."""
-
-    name: str
-    key: str
-    text: str
-    cells: int
-
-    @classmethod
-    def of(cls, name: str, key: str, text: str) -> _Hint:
-        return cls(name, key, text, cell_len(f"{key} {text}  "))
 
 
 def _key(name: str, app_state: AppState) -> str:

@@ -19,6 +19,7 @@ from gputui.tui.views.text import (
     table_facts,
     table_lines,
     title,
+    width_of,
     wrapped_where_free,
 )
 
@@ -91,12 +92,10 @@ def _rows_of_panel(shown: Sequence[Fold], width: int) -> list[Line]:
 
 def _numbered(row: Row, line: Line, width: int) -> Line:
     """A process with its number behind the command, which says more, where that takes no line of its own."""
-    if not row.pid:
-        return line
     number = row.pid if row.pid.endswith("pids") else f"pid {row.pid}"
+    room = width - width_of(hanging(line, width)[-1])
     *head, (text, style) = line
-    longer = (*head, (f"{text}  {number}", style))
-    return longer if len(hanging(longer, width)) == len(hanging(line, width)) else line
+    return (*head, (f"{text}  {number}", style)) if row.pid and len(number) + 2 <= room else line
 
 
 def lines_of_panel(app_state: AppState, width: int) -> int:
