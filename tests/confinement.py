@@ -139,6 +139,10 @@ class Confined:
         self.program = folder / "seen.py"
         self.program.write_text(SEEN)
 
+    def in_folder(self, folder: Path) -> Confined:
+        """The same box, with another folder in which commands start."""
+        return Confined(self.machine, self.nvml, self.environ, folder)
+
     def call(self, *words: str, before: Sequence[str] = (), **more: str) -> subprocess.CompletedProcess[str]:
         return self.outside(*before, sys.executable, "-m", "gputui", *words, **more)
 

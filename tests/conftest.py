@@ -10,9 +10,11 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,7 +22,9 @@ from hypothesis import HealthCheck, settings
 from simnvml import SimulatedNvml, build
 
 # An example that takes long says that the machine is busy, not that the program is wrong.
-settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any speed", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any speed")
 
 
@@ -38,6 +42,9 @@ hidden devices, ranks, a scheduler's job, agents, multiplexers, settings of gput
 
 _HOMES = Path(tempfile.mkdtemp(prefix="gputui-homes-"))
 """The homes of the tests of this process, which none of them shares with another, or with a person."""
+
+_WORKERS_A_CORE = 3
+"""Many tests wait for a program or a clock."""
 
 
 def _leave_everything_outside() -> None:
@@ -59,6 +66,32 @@ def pytest_unconfigure() -> None:
     shutil.rmtree(_HOMES, ignore_errors=True)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """How many workers `-n auto` means, where the environment does not say."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return _WORKERS_A_CORE * len(usable)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker where the compiled tests of this run are."""
+    node.workerinput["compiled"] = str(_HOMES / "compiled")
+
+
+def _compile_once(config: pytest.Config) -> None:
+    """Have the workers share the test files that each of them has compiled, with assertions rewritten.
+
+    Where Python is told to write no bytecode (PYTHONDONTWRITEBYTECODE), each worker would compile all of
+    them, which takes it ten seconds. Nothing is written beside the sources: the folder of compiled files is
+    this run's, and goes with it.
+    """
+    if sys.dont_write_bytecode and (folder := getattr(config, "workerinput", {}).get("compiled")):
+        sys.dont_write_bytecode, sys.pycache_prefix = False, folder
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--skipped-to",
@@ -73,6 +106,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # It asks every installed package how to seed it. deepspeed's answer imports torch into every worker,
         # which takes seconds, and no test uses random numbers of another package.
         randomly.entrypoint_reseeds = []
+    _compile_once(config)
     # A test run in the background of a shell has Ctrl-C ignored, and so would all that the tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -116,7 +116,7 @@ def test_a_job_and_what_it_left_behind_are_told_by_the_list_and_on_the_screen(
     )
     terminal.send("D")
     # (The panel of jobs says it too.)
-    terminal.until(lambda seen: f"devices of {job.id}" in seen.text and "runs on 0,6 bash" in seen.text)
+    terminal.until(lambda seen: f"devices of {job.id}" in seen.text and "runs on 0,6  bash" in seen.text)
     terminal.send("\x1b")
     terminal.until("STATE")
     terminal.send("P")

@@ -7,6 +7,7 @@ sees, OTHERS for a list of numbers that are two other devices of the machine, an
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -203,16 +204,63 @@ BESIDE = {
 """Files that forms read."""
 
 
-@pytest.mark.parametrize("name", FORMS)
+def _is_here(box: Confined, form: Form) -> bool:
+    """Whether its programs are installed, and can do here what it asks of them."""
+    if form.needs and shutil.which(form.needs) is None:
+        return False
+    return form.needs not in ("script", "tmux", "screen") or _has_terminals(box)
+
+
+def _has_terminals(box: Confined) -> bool:
+    """Whether a terminal can be made in a user's namespace here."""
+    return box.outside(sys.executable, "-c", TERMINAL).returncode == 0
+
+
+def _write(box: Confined, form: Form) -> None:
+    for file, text in {**BESIDE, form.file: form.text}.items():
+        script(box, re.sub(r"\bPYTHON\b", sys.executable, text.replace("OTHERS", "0,1")), file)
+
+
+_RUN_ALL = """
+import json, subprocess
+for folder, command in json.load(open("forms.json")):
+    with open(f"{folder}/out", "wb") as out, open(f"{folder}/err", "wb") as err:
+        subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+"""
+
+
+def test_no_form_reaches_another_device_from_within(box: Confined) -> None:
+    """One confined command starts all of them, none of which gputui reads."""
+    forms = {name: form for name, form in FORMS.items() if _is_here(box, form)}
+    folders = {name: box.folder / str(number) for number, name in enumerate(forms)}
+    for name, form in forms.items():
+        folders[name].mkdir()
+        _write(box.in_folder(folders[name]), form)
+    todo = [(str(folders[name]), form.command) for name, form in forms.items()]
+    (box.folder / "forms.json").write_text(json.dumps(todo))
+    (box.folder / "all.py").write_text(_RUN_ALL)
+    done = box.call("run", "--confine", "--gpus", "6,2", "--", sys.executable, "all.py")
+    assert done.returncode == 0, done.stderr
+    seen = {name: (folder / "out").read_text() for name, folder in folders.items()}
+    silent = {name: (folders[name] / "err").read_text() for name, text in seen.items() if not text}
+    assert silent == {}
+    expected = {name: set() if form.none else {2, 6} for name, form in forms.items()}
+    assert {name: set(box.told(text)) for name, text in seen.items()} == expected
+
+
+def test_every_form_can_be_tried_here() -> None:
+    missing = {form.needs for form in FORMS.values() if form.needs and shutil.which(form.needs) is None}
+    if missing:
+        pytest.skip(f"not installed: {', '.join(sorted(missing))}")
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "unset", "eval", "read", "beyond the count", "xargs", "an imported module", "execve"]
+)
 def test_no_form_of_a_command_reaches_another_device(box: Confined, name: str) -> None:
     """Where gputui reads it, it may be refused."""
     form = FORMS[name]
-    if form.needs and shutil.which(form.needs) is None:
-        pytest.skip(f"there is no {form.needs}")
-    if form.needs in ("script", "tmux", "screen") and box.outside(sys.executable, "-c", TERMINAL).returncode:
-        pytest.skip("no terminal can be made in a user's namespace here")
-    for file, text in {**BESIDE, form.file: form.text}.items():
-        script(box, re.sub(r"\bPYTHON\b", sys.executable, text.replace("OTHERS", "0,1")), file)
+    _write(box, form)
     done = box.call("run", "--confine", "--gpus", "6,2", "--force", "--", *form.command)
     if done.returncode == 2 and "gputui: note: sees only" not in done.stderr:
         assert done.stderr and not done.stdout

@@ -11,7 +11,7 @@ from e2e.terminal import Terminal
 
 pytestmark = pytest.mark.e2e
 
-DELAYS = [place * 0.02 for place in range(10)]
+DELAYS = [place * 0.05 for place in range(4)]
 """Seconds after the first picture: Textual takes over some 0.15 s after it, later on a busy machine."""
 
 

@@ -131,14 +131,24 @@ def test_ctrl_c_on_the_screen_leaves_with_130_and_starts_nothing(
     assert "started" not in terminal.text
 
 
-def test_a_missing_program_is_said_and_the_screen_stays(
-    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("no-such-program", "there is no program 'no-such-program'"), ("./plain", "cannot start './plain'")],
+)
+def test_a_program_that_is_missing_or_none_is_said_and_the_screen_stays(
+    start: Start,
+    environment: dict[str, str],
+    simulated_nvml: SimulatedNvml,
+    tmp_path: Path,
+    program: str,
+    said: str,
 ) -> None:
+    (tmp_path / "plain").write_text("no program")
     simulated_nvml.show_box(BOXES["idle"])
-    terminal = start("--", "no-such-program", environment=environment)
+    terminal = start("--", program, environment=environment, cwd=tmp_path)
     terminal.until("○ free")
     terminal.send("0\r")
-    terminal.until("there is no program 'no-such-program'").until("cuda:0 = GPU 0")
+    terminal.until(said).until("cuda:0 = GPU 0")
     terminal.send("q")
     assert terminal.end() == 0
 
@@ -223,11 +233,13 @@ def test_a_command_that_cannot_be_started_leaves_no_record_of_it(
     start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml, tmp_path: Path
 ) -> None:
     simulated_nvml.show_box(BOXES["dgx-h100"])
-    (tmp_path / "plain").write_text("no program")
-    terminal = start("--", "./plain", environment=environment, cwd=tmp_path)
+    # (That it lacks its interpreter is known at its start only.)
+    (tmp_path / "script").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "script").chmod(0o755)
+    terminal = start("--", "./script", environment=environment, cwd=tmp_path)
     terminal.until("○ free").send("5")
     terminal.until("CUDA_VISIBLE_DEVICES=5").send("\r")
-    assert terminal.end() == 126
+    assert terminal.end() == 127
     assert list((tmp_path / "claims").glob("*.claim")) == []
 
 

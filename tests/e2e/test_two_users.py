@@ -38,8 +38,10 @@ from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
 from gputui.allocating.errors import UnsafeError
 from gputui.allocating.queue import Ticket, waiters
-from gputui.cli.hosts_options import same_directory
 from gputui.cli.main import main
+from gputui.cli.on_boxes import in_this_directory
+from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.simulated.spec import Task
 from gputui.system import users as system_users
 from gputui.system.namespaces import in_initial_namespace
@@ -61,7 +63,7 @@ from unit.claims_support import (
 
 pytestmark = pytest.mark.e2e
 
-LAUNCHES, AT_ONCE, REAL = 200, 24, 40
+LAUNCHES, AT_ONCE, REAL = 80, 24, 16
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,7 @@ class Started:
             return str(stream.read())
 
 
-def test_two_hundred_launches_of_three_users_race_for_eight_devices(box: Box, users: Users) -> None:
+def test_eighty_launches_of_three_users_race_for_eight_devices(box: Box, users: Users) -> None:
     """No device is ever held by two, every device is used by all, and everybody gets what he asked for."""
     log, chance = box.folder / "log", random.Random(11)
     log.touch()
@@ -1499,13 +1501,16 @@ def test_a_directory_of_another_user_s_is_not_the_one_of_the_same_name(
     work = box.folder / "work"
     work.mkdir()
     monkeypatch.chdir(work)
-    assert same_directory("x") == []
+    asked = LaunchRequest(LaunchOptions(("true",)))
+    named = LaunchRequest(LaunchOptions(("true",), directory="x"))
+    assert in_this_directory(named) == (named, False)
     for owner, mode in ((0, 0o755), (users.bob, 0o755), (0, 0o777)):
         os.chown(work, owner, owner)
         work.chmod(mode)
         is_own = (owner, mode) == (0, 0o755)
-        words = same_directory(None)
-        assert (words == [f"--directory={work}"]) == (not is_own), "here it is as unsafe"
+        sent, own_directory = in_this_directory(asked)
+        assert sent.options.directory == str(work)
+        assert own_directory == is_own, "here it is as unsafe"
         for more in ((), ("--detach",), ("--dry-run",)):
             call = ("run", "-q", *more, f"--directory={work}", "--own-directory", "-n", "1", "--", "true")
             status, out, err = box.call(*call)

@@ -23,7 +23,7 @@ from gputui.cli.common import WrongCallError
 from gputui.cli.experiment_call import _tasks_of_file
 from gputui.inventory.errors import GputuiError
 from gputui.jobs.experiments.log_figures import read_figures
-from gputui.jobs.experiments.runner import _lines
+from gputui.jobs.experiments.runner import last_lines
 from gputui.jobs.last_lines import lines_in
 from gputui.launching.compose import compose
 from gputui.launching.host_environment import ThisHost, shebang
@@ -97,8 +97,7 @@ def _safetensors(path: Path) -> object:
 
 
 def _log(path: Path) -> object:
-    with path.open("rb") as file:
-        return read_figures(_lines(file.fileno()))
+    return read_figures(last_lines(path))
 
 
 def _settings(path: Path) -> object:

@@ -44,7 +44,7 @@ def _job(folder: Path, line: str, ago: float, status: int) -> None:
     job = {
         "schema": 1, "name": None, "line": line, "argv": line.split(), "changes": [], "directory": None,
         "devices": [device], "launcher": "python", "user": "mira", **_SCOPE, "starter": who,
-        "created": created, "waits": None, "launch": None, "constraints": [], "withheld": [],
+        "created": created, "waits": None, "launch": None, "withheld": [],
     }  # fmt: skip
     _write(folder / "job.json", job)
     (folder / "started.json").write_text(json.dumps({"supervisor": who, "command": who, "started": created}))

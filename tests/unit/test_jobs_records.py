@@ -23,6 +23,7 @@ from gputui.jobs.record_folders import RecordError, Unreadable
 from gputui.jobs.store import Stored, all_jobs, find_job, forget, stored
 from gputui.jobs.wait import follow, last_lines
 from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from unit.jobs_support import Desk, desk_at, ended
 
 
@@ -75,11 +76,21 @@ def test_a_record_with_half_of_a_surrogate_pair_is_told_apart(desk: Desk, field:
 
 def test_launch_options_with_half_of_a_surrogate_pair_are_none(desk: Desk) -> None:
     job = ended(desk.sh("true"))
-    kept = as_kept(LaunchOptions(job.argv), job)
+    kept = as_kept(LaunchRequest(LaunchOptions(("sleep", "1"))))
     assert isinstance(kept, dict)
-    assert again(replace(job, launch=kept)).options.command == job.argv
-    damaged = replace(job, launch={**kept, "command": ["\ud800"]})
-    assert again(damaged).options.command == job.argv
+    assert again(replace(job, launch=kept)).request.options.command == ("sleep", "1")
+    for wrong in (["\ud800"], "sleep", None, [1]):
+        options = {**kept["request"]["options"], "command": wrong}
+        found = again(replace(job, launch={**kept, "request": {**kept["request"], "options": options}}))
+        assert found.request.options.command == job.argv and found.lacks(()) is not None
+
+
+def test_launch_options_of_another_gputui_are_told_as_such(desk: Desk) -> None:
+    """Their form before there were launch requests: only the command as it ran is known."""
+    job = ended(desk.sh("true"))
+    found = again(replace(job, launch={"count": 1, "when": 1.0, "command": ["true"], "launcher": "auto"}))
+    assert found.request.options.command == job.argv
+    assert job.id in (found.lacks(()) or "")
 
 
 def test_a_record_cut_off_anywhere_is_told_apart(desk: Desk) -> None:

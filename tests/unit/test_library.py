@@ -30,6 +30,7 @@ from gputui import (
     pick,
     read,
 )
+from gputui.jobs.again import again
 from gputui.sources.simulated.boxes import BOXES
 from unit.claims_support import Box
 
@@ -447,7 +448,7 @@ def test_a_detached_launch_is_a_job_that_has_the_devices(box: Box, inside: Insid
     def work() -> None:
         job = launch(["sleep", "60"], 2, detach=True, name="nightly", never="0")
         assert (job.state, job.name) == ("running", "nightly")
-        assert job.constraints == ("--never=0",)
+        assert again(job).request.devices.never == ("0",)
         assert len(box.claimed()) == 2
         with pytest.raises(NotEnoughError):
             pick(7)

@@ -63,10 +63,10 @@ def test_nobody_is_in_line_where_nobody_ever_was(box: Box) -> None:
     assert waiters(box.environ) == () and not box.claims_folder.exists()
 
 
-def test_fifty_processes_are_in_line_in_the_order_in_which_they_came(box: Box) -> None:
-    for number in range(50):
+def test_twenty_processes_are_in_line_in_the_order_in_which_they_came(box: Box) -> None:
+    for number in range(20):
         _waiting(box, number + 1)
-    assert _line(box) == list(range(1, 51))
+    assert _line(box) == list(range(1, 21))
     assert waiters(box.environ)[6].command == "run -n 7"
 
 

@@ -13,12 +13,12 @@ from gputui.choosing.pick import Constraints
 from gputui.choosing.queue_outlook import (
     Occupied,
     Outlook,
+    blocking_reason,
+    describe_request,
     expectation,
-    in_the_way,
     occupied_columns,
     outlook,
-    wants,
-    who,
+    waiter_name,
 )
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.watch import Watch, with_cooling
@@ -42,7 +42,7 @@ def seen(snapshot: Snapshot, *line: Waiter, idle: dict[str, float] | None = None
 
 
 def reasons(snapshot: Snapshot, *line: Waiter) -> list[str]:
-    return [in_the_way(turn, snapshot) for turn in seen(snapshot, *line).turns]
+    return [blocking_reason(turn, snapshot) for turn in seen(snapshot, *line).turns]
 
 
 TWO_BUSY = box(busy(FOUR[0]), busy(FOUR[1]), FOUR[2], FOUR[3])
@@ -71,7 +71,7 @@ def test_who_waits_for_other_devices_is_next_too() -> None:
 def test_who_waits_inside_a_lease_is_in_nobodys_way() -> None:
     found = seen(TWO_BUSY, waiter(1, "ana", 2, step=1), waiter(2, "bo", 3))
     assert [turn.ahead for turn in found.turns] == [(), ()]
-    assert "step" in in_the_way(found.turns[0], TWO_BUSY)
+    assert "step" in blocking_reason(found.turns[0], TWO_BUSY)
 
 
 def test_devices_that_never_do_are_not_counted() -> None:
@@ -82,14 +82,16 @@ def test_devices_that_never_do_are_not_counted() -> None:
 
 
 def test_what_is_waited_for_in_words() -> None:
-    assert [wants(each, TWO_BUSY) for each in (waiter(1), waiter(1, "a", 4), waiter(1, "a", 2, 1, 2))] == [
+    assert [
+        describe_request(each, TWO_BUSY) for each in (waiter(1), waiter(1, "a", 4), waiter(1, "a", 2, 1, 2))
+    ] == [
         "1 device",
         "4 devices",
         "GPU 1,2",
     ]
-    assert wants(waiter(1, "a", 1, 1, 2), TWO_BUSY) == "1 of GPU 1,2"
+    assert describe_request(waiter(1, "a", 1, 1, 2), TWO_BUSY) == "1 of GPU 1,2"
     elsewhere = replace(waiter(1), devices=frozenset({"GPU-gone"}))
-    assert wants(elsewhere, TWO_BUSY) == wants(elsewhere, None) == "1 device, of 1"
+    assert describe_request(elsewhere, TWO_BUSY) == describe_request(elsewhere, None) == "1 device, of 1"
 
 
 def occupied(snapshot: Snapshot, **idle: float) -> list[tuple[int, bool, tuple[str, ...]]]:
@@ -154,7 +156,7 @@ def test_hostile_words_are_neutralised() -> None:
     line = waiter(1, evil, job=evil)
     there = replace(box(busy(FOUR[0], job(user=evil, command=evil))), claims=(Claim(KEYS[0], evil, NOW),))
     found = seen(there, line, waiter(2, "bo"))
-    texts = [who(line), *(in_the_way(turn, there) for turn in found.turns)]
+    texts = [waiter_name(line), *(blocking_reason(turn, there) for turn in found.turns)]
     texts += [cell for each in found.occupied for cell in texts_of(each, there)]
     assert all(text.isprintable() for text in texts)
 
@@ -176,8 +178,8 @@ def test_no_device_is_promised_to_two_who_are_next(free: list[bool], line: list[
     promised = [device.key for turn in able for device in turn.could or ()]
     assert len(promised) == len(set(promised))
     for turn in found.turns:
-        assert set(turn.free) <= set(turn.could or ()) and in_the_way(turn, here)
-        assert wants(turn.waiter, here) and who(turn.waiter)
+        assert set(turn.free) <= set(turn.could or ()) and blocking_reason(turn, here)
+        assert describe_request(turn.waiter, here) and waiter_name(turn.waiter)
 
 
 @given(st.integers(0, 12), st.integers(1, 20), st.none() | st.integers(0, 200), st.booleans())

@@ -168,9 +168,10 @@ def test_three_ctrl_c_leave_jobs_that_do_not_hear_them(pair: BoxPair) -> None:
             for _ in "ab":
                 process.stdout.readline()
             until(lambda: process.send_signal(signal.SIGINT) or process.poll() is not None)
-            assert process.returncode == 130, process.stderr and process.stderr.read()
             assert process.stderr is not None
-            assert f"--hosts {pair.both}" in process.stderr.read().decode()
+            said = process.stderr.read().decode()
+            assert process.returncode == 130, said
+            assert f"--hosts {pair.both}" in said
         finally:
             process.kill()
     assert pair.states() == [["running"], ["running"]]

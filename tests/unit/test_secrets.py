@@ -310,7 +310,7 @@ def test_a_header_has_any_characters() -> None:
     assert without_secrets(words)[0] == kept
 
 
-LENGTH = 2**16
+LENGTH = 2**14
 
 
 @pytest.mark.parametrize(
@@ -345,12 +345,12 @@ LENGTH = 2**16
     ],
 )
 def test_a_long_word_takes_a_moment(part: str) -> None:
-    """64 KiB are read in a fraction of a second, whatever they repeat; a quadratic reading takes many."""
+    """16 KiB are read in a fraction of a second, whatever they repeat; a quadratic reading takes many."""
     word = (part * LENGTH)[:LENGTH]
     begun = time.process_time()
     without_secrets(("sh", "-c", f"curl {word}", f"--{word}"))
     without_secrets(("curl", *word.split(" ")[:8000]))
-    assert time.process_time() - begun < 10
+    assert time.process_time() - begun < 2
 
 
 FRAGMENTS = [
@@ -521,7 +521,7 @@ def test_a_job_in_line_shows_none_of_its_words_to_others_and_still_runs_with_the
     assert SECRET.encode() not in seen_in_ps()
     assert SECRET.encode() not in shared(box)
     assert not (job.folder / WORDS).exists(), "what has been read is removed"
-    assert job.line.startswith("gputui run -q --wait"), "its owner sees what it will do"
+    assert job.line.startswith("gputui run -n 1 ") and "--wait" in job.line, "its owner sees what it will do"
     assert all(file.stat().st_mode & 0o077 == 0 for file in job.folder.iterdir())
     other.kill()
     assert ended(job).status == 0

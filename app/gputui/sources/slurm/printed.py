@@ -1,6 +1,7 @@
-"""The text that Slurm's programs print: `scontrol -o show`, `squeue -o`.
+"""Parses the text that Slurm's programs print: `scontrol -o show`, `squeue -o`.
 
-(Their JSON says the same, where a version has it, and in another shape in each: 21.08, 22.05, 23.02, 24.05.)
+Their JSON has the same facts, where a version has JSON, but in another form in each of 21.08, 22.05, 23.02
+and 24.05.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gputui.sources.slurm.words import (
 )
 
 JOB_FORMAT = "%i|%A|%T|%P|%N|%b|%r|%j"
-"""For `squeue -o`. The name is last: it may have anything in it."""
+"""The format for `squeue -o`. The name is last, because it may contain anything."""
 
 _MOST_JOBS = 200_000
 _ABOUT = re.compile("JobId=([0-9]+) ")
@@ -30,12 +31,12 @@ _SET_BY = re.compile(r" \[[^\[\]]*@[0-9T:-]+\]$")
 
 
 def read_nodes(text: str) -> tuple[Node, ...]:
-    """The nodes of `scontrol -d -o show node`: a line each."""
+    """Parse the nodes of `scontrol -d -o show node`, one per line."""
     return tuple(_node(line) for line in text.splitlines()[:MOST_NODES] if line.startswith("NodeName="))
 
 
 def _node(line: str) -> Node:
-    # (What follows is a person's, and may look like a field.)
+    # The rest is a person's text, and may look like a field.
     line, _, reason = line.partition(" Reason=")
     fields = _fields(line)
     return Node(
@@ -48,7 +49,7 @@ def _node(line: str) -> Node:
 
 
 def _fields(line: str) -> dict[str, str]:
-    """The fields of a line "A=1 B=two words C=3". The first of a name counts."""
+    """Return the fields of a line "A=1 B=two words C=3". The first field of a name counts."""
     found = [*_KEY.finditer(line)]
     fields: dict[str, str] = {}
     for place, match in enumerate(found):
@@ -59,7 +60,7 @@ def _fields(line: str) -> dict[str, str]:
 
 
 def read_partitions(text: str) -> tuple[Partition, ...]:
-    """The partitions of `scontrol -o show partition`."""
+    """Parse the partitions of `scontrol -o show partition`."""
     found = []
     for line in text.splitlines()[:MOST_NODES]:
         fields = _fields(line)
@@ -77,7 +78,8 @@ def read_partitions(text: str) -> tuple[Partition, ...]:
 
 
 def read_jobs(text: str, devices: Mapping[str, JobDevices]) -> tuple[Job, ...]:
-    """The jobs of `squeue -o JOB_FORMAT`, whose first line is the heading; `devices` are by their numbers."""
+    """Parse the jobs of `squeue -o JOB_FORMAT`, whose first line is a heading; `devices` are
+    by job number."""
     found = []
     for line in text.split("\n")[1:MOST_NODES]:
         fields = line.split("|", 7)
@@ -100,10 +102,10 @@ def read_jobs(text: str, devices: Mapping[str, JobDevices]) -> tuple[Job, ...]:
 
 
 def read_devices(text: str) -> dict[str, JobDevices]:
-    """The devices of each job of `scontrol -d -o show job`, by its number.
+    """Parse the devices of each job of `scontrol -d -o show job`, by its number.
 
-    A job's name may have line breaks, and look like a line about another's job: where there are two lines
-    about one, its devices are not known.
+    A job's name may contain line breaks and imitate a line about another job: where there are two lines about
+    a job, its devices are not known.
     """
     found: dict[str, JobDevices] = {}
     for line in text.split("\n")[:_MOST_JOBS]:
