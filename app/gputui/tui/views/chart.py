@@ -53,8 +53,8 @@ def outlined(
     full: float,
     cursor: float | None,
 ) -> list[Line]:
-    """Draw as `chart` does, with a bright edge over a dim body, dotted lines at 50 and 100 %, and a dim mark at
-    the highest value (`peaks`) of a column where that is well above its mean."""
+    """Draw as `chart` does, with a bright edge over a dim body, dotted lines at 50 and 100 %, and a dim mark
+    at the highest value (`peaks`) of a column where that is well above its mean."""
     columns = list(zip(_levels(means, tall * 8, full), _levels(peaks, tall * 8, full), strict=True))
     dotted = {tall - 1, half_line(tall)} if tall > 2 else set()
     marked = span.column(cursor) if cursor is not None else -1
