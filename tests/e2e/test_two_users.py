@@ -1212,14 +1212,20 @@ def test_force_takes_as_many_as_are_asked_for_the_free_ones_first(box: Box, user
 # crowds
 
 
+@pytest.mark.parametrize("shared", [False, True])
 def test_the_users_inside_containers_are_no_other_persons(
-    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
-    """Their numbers are their owner's (/etc/subuid): together they have no more records than he."""
+    """Their numbers are their owner's (/etc/subuid): together they have no more records than he. Numbers that
+    are given to several are nobody's of these."""
     table = box.folder / "subuid"
-    table.write_text(f"root:1:1\n{users.names[users.bob]}:700000:65536\nbroken\n")
+    owners = (users.ana, users.bob) if shared else (users.bob,)
+    ranges = "".join(f"{users.names[uid]}:700000:65536\n" for uid in owners)
+    table.write_text(f"root:1:1\n{ranges}broken\n")
     monkeypatch.setattr(system_users, "_SUBORDINATE", str(table))
-    box.hold(0, uid=users.ana)
+    # (Of two with the same numbers, the one who is named last had the records of both.)
+    holder = users.bob if shared else users.ana
+    box.hold(0, uid=holder)
     for number in range(700_000, 700_030):
         place = box.claims_folder / f"gputui-claims.2.{number:016x}"
         place.mkdir(0o755)
@@ -1241,7 +1247,7 @@ def test_the_users_inside_containers_are_no_other_persons(
             opened += event == "open" and str(facts[0]).endswith((".claim", ".ticket"))
 
         sys.addaudithook(count)
-        assert [claim.user for claim in claims(os.environ)[0]] == [users.names[users.ana]]
+        assert [claim.user for claim in claims(os.environ)[0]] == [users.names[holder]]
         assert opened <= MOST_RECORDS + 2
         opened = 0
         assert waiters(os.environ) == () and opened <= MOST_TICKETS
