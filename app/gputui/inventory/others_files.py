@@ -98,17 +98,17 @@ def text_beginning(path: str, most: int) -> tuple[str, bool]:
     return text.decode("utf-8", "surrogateescape"), whole and not nul
 
 
-def parse_json(data: bytes | str) -> Any:
-    """The values of a JSON document. Raises ValueError: NotReadError for one that is too large, else what the
-    parser says."""
+def parse_json(data: bytes | str, most: int = MOST_JSON, values: int = _MOST_VALUES) -> Any:
+    """The values of a JSON document that takes at most so many bytes as a text, and has about that many
+    values at most. Raises ValueError: NotReadError for one that is too large, else what the parser says."""
     if isinstance(data, str):
         data = data.encode(errors="surrogatepass")
     # (A text with one wide character takes four bytes for each of the others.)
     wide = b"\\u" in data or not data.isascii()
-    if len(data) * (4 if wide else 1) > MOST_JSON:
+    if len(data) * (4 if wide else 1) > most:
         raise NotReadError(f"it has {len(data)} bytes")
-    if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
-        raise NotReadError(f"it has more than {_MOST_VALUES} values")
+    if sum(map(data.count, (b",", b"[", b"{"))) > values:
+        raise NotReadError(f"it has more than {values} values")
     try:
         return json.loads(data, parse_int=_integer)
     except RecursionError:
