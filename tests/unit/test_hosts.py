@@ -25,7 +25,7 @@ import pytest
 from gputui.choosing.verdict import verdicts
 from gputui.cli.ls_text import document_text
 from gputui.jobs.of_boxes import jobs_told
-from gputui.sources.hosts import calls, sent_core
+from gputui.sources.hosts import calls, channel, sent_core
 from gputui.sources.hosts.calls import ask
 from gputui.sources.hosts.reading import read
 from gputui.sources.hosts.remote_script import in_any_shell
@@ -379,6 +379,8 @@ class Babbles:
 
     left = 1000
 
+    mode = "run"
+
     def receive(self, _seconds: float) -> bytes:
         self.left -= 1
         assert self.left
@@ -387,7 +389,7 @@ class Babbles:
     def close(self) -> None:
         """It is ended."""
 
-    def answer(self, out: bytes, trouble: Trouble) -> Answer:
+    def answer(self, out: bytes = b"", trouble: Trouble | None = None) -> Answer:
         return Answer("babbles", None, out, "", trouble)
 
 
@@ -397,6 +399,13 @@ def test_who_says_something_all_the_time_is_given_up_as_who_says_nothing(
     monkeypatch.setattr(calls, "connect", lambda *_words, **_options: Babbles())
     answer = ask("babbles", ["ls"], Way(1), patience=-1.0)
     assert answer.trouble is not None and answer.trouble.kind == "unreachable"
+
+
+def test_so_is_one_that_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "connect", lambda *_words, **_options: Babbles())
+    monkeypatch.setattr(channel, "FIRST_WITHIN", -1.0)
+    followed = channel.Channel("babbles", Way(1), 1.0)
+    assert followed._connected() is False and followed.state.state == "dead"
 
 
 @pytest.mark.parametrize("read_it", [
