@@ -1,7 +1,8 @@
-"""A second vendor in one file: what another distribution brings to add one (CONTRIBUTING, "a vendor").
+"""A second vendor in one file: everything that another distribution brings to add one (CONTRIBUTING, "a
+vendor").
 
-A list of visible devices of its own, and no variable for its order. `ACME_DEVICES` is how many devices this
-machine has: without it there is no driver.
+It has its own list of visible devices, and no variable for their order. `ACME_DEVICES` is the number of
+devices of this machine: without it there is no driver.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class AcmeSource:
 
 
 def accelerator(index: int) -> Device:
-    """An idle one."""
+    """An idle accelerator."""
     return Device(
         index=index,
         uuid=f"ACME-{index:04x}",
@@ -91,7 +92,7 @@ VENDOR = Acme()
 
 
 def install(folder: Path) -> None:
-    """Make `folder`, which is to be in `sys.path`, one where a distribution with this vendor is installed."""
+    """Make `folder`, an entry of `sys.path`, contain an installed distribution with this vendor."""
     about = folder / "gputui_acme-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: gputui-acme\nVersion: 1.0\n")

@@ -1,4 +1,4 @@
-"""Two boxes over a real ssh, each with its own devices, claims and jobs, and calls of gputui on this side."""
+"""Two boxes over a real ssh, each with its own devices, claims and jobs, and local calls of gputui."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ class BoxPair:
 
     @property
     def both(self) -> str:
-        """As `--on` takes them."""
+        """Both names, as `--on` takes them."""
         return ",".join(self.names)
 
     def torchrun(self, script: str) -> None:
-        """What `torchrun` does on each box, as a script of sh; BOX is 0 on the first and 1 on the second."""
+        """Write the `torchrun` of each box, a script of sh; BOX is 0 on the first, 1 on the second."""
         for number, home in enumerate(self.homes):
             program = home / "bin" / "torchrun"
             program.write_text(f"#!/bin/sh\nBOX={number}\n{script}\n")
             program.chmod(0o755)
 
     def start(self, *words: str, on: str | None = None, **more: Any) -> subprocess.Popen[bytes]:
-        """A call of `gputui run --on` both that goes on."""
+        """Start `gputui run --on` both boxes, and leave it running."""
         return subprocess.Popen(
             [*GPUTUI, "run", "--on", on or self.both, "--directory", ".", *words],
             stdin=subprocess.DEVNULL,
@@ -73,12 +73,12 @@ class BoxPair:
         )
 
     def run(self, *words: str, on: str | None = None) -> tuple[int, list[str], str]:
-        """The status, lines of output and messages of a call that ends."""
+        """The exit status, lines of output and messages of a call that ends."""
         with self.start(*words, on=on) as process:
             out, said = process.communicate(timeout=100)
             return process.returncode, out.decode().splitlines(), said.decode()
 
-    # (Without a call of gputui: cheap enough to ask again and again.)
+    # These need no call of gputui, so that they are cheap enough to ask again and again.
 
     def jobs(self, number: int) -> list[Job]:
         """The jobs of a box."""
@@ -89,11 +89,11 @@ class BoxPair:
         return [[job.state for job in self.jobs(number)] for number in (0, 1)]
 
     def claimed(self) -> list[bool]:
-        """Whether any device of each is claimed."""
+        """Whether any device of each box is claimed."""
         return [bool(claims({"GPUTUI_CLAIMS": folder})[0]) for folder in self._claims]
 
     def close(self) -> None:
-        """End what still runs."""
+        """Kill the processes of the jobs that still run."""
         for number in (0, 1):
             for job in self.jobs(number):
                 for process in (job.command, job.supervisor):

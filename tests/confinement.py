@@ -1,7 +1,7 @@
-"""Machines with device files for tests of confined launches, and kernels that have no Landlock.
+"""Machines with device files for tests of confined launches, and kernels without Landlock.
 
-A machine is a mount namespace with a /dev of its own, in which each simulated device has its files: where
-root, or an ordinary user in a user namespace, may make one.
+A machine is a mount namespace with a /dev of its own, in which each simulated device has its files. Root can
+make one, and an ordinary user can in a user namespace, where the system permits it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _trouble() -> str | None:
 
 
 LANDLOCK = _trouble()
-"""Why nothing can be confined on this kernel, None where it can."""
+"""The reason why nothing can be confined on this kernel, None where it can."""
 
 needs_landlock = pytest.mark.skipif(LANDLOCK is not None, reason=f"nothing can be confined here: {LANDLOCK}")
 
@@ -56,7 +56,7 @@ os.execvp(words[0], words)
 
 
 def without_landlock(number: int) -> list[str]:
-    """What stands before a command for which Landlock's system calls answer this error."""
+    """The words before a command for which Landlock's system calls return this error."""
     return [sys.executable, "-I", "-S", "-c", _REFUSE, str(number)]
 
 
@@ -82,8 +82,8 @@ exec "$@"
 
 
 class Machine:
-    """A machine with these device files below /dev, and the lines of mig-minors; `before` stands before a
-    command that is to run on it. Skips the test where no such machine can be made."""
+    """A machine with these device files below /dev, and the lines of mig-minors; `before` are the words
+    before a command that is to run on it. Skips the test where no such machine can be made."""
 
     def __init__(self, folder: Path, nodes: Iterable[str], minors: Sequence[str] = ()) -> None:
         (folder / "dev").mkdir(parents=True)
@@ -107,7 +107,7 @@ class Machine:
             pytest.skip(f"no mount namespace can be made here: {made.stderr.strip()[-200:]}")
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """That of a simulated driver that opens these files."""
+        """The environment of a simulated driver that opens these files."""
         return {**base, "SIMNVML_NODES": "/dev"}
 
 
@@ -125,7 +125,7 @@ print(json.dumps(found), flush=True)
 """A program that uses CUDA: it prints the devices that it sees, in its order."""
 
 MINORS = (3, 7, 0, 5, 1, 6, 2, 4)
-"""The driver's numbers of the eight GPUs, which are not their indices."""
+"""The minor numbers of the eight GPUs, which differ from their indices."""
 
 
 class Confined:
@@ -139,11 +139,15 @@ class Confined:
         self.program = folder / "seen.py"
         self.program.write_text(SEEN)
 
+    def in_folder(self, folder: Path) -> Confined:
+        """The same box, with another folder in which commands start."""
+        return Confined(self.machine, self.nvml, self.environ, folder)
+
     def call(self, *words: str, before: Sequence[str] = (), **more: str) -> subprocess.CompletedProcess[str]:
         return self.outside(*before, sys.executable, "-m", "gputui", *words, **more)
 
     def outside(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Any program on that machine."""
+        """Run any program on that machine."""
         return subprocess.run(
             [*self.machine.before, *words],
             env={**self.environ, **more},
@@ -190,7 +194,7 @@ def box_of_eight(folder: Path, nvml: SimulatedNvml) -> Confined:
 
 
 def script(box: Confined, text: str, name: str = "script.sh") -> str:
-    """A file with this text; SEEN in it starts the program that says what it sees."""
+    """Write a file with this text; SEEN in it starts the program that prints the devices that it sees."""
     path = box.folder / name
     path.write_text(text.replace("SEEN", " ".join(box.python)) + "\n")
     path.chmod(0o755)

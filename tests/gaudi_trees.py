@@ -1,6 +1,6 @@
 """Writes a simulated box of Gaudi as the driver's files and an hl-smi that answers for it.
 
-The same description as the simulated source's, so that the reader can be compared with it, field by field.
+The simulated source uses the same description, so that the reader can be compared with it, field by field.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def write(
     lacks: Collection[str] = (),
     files: bool = True,
 ) -> Snapshot:
-    """The files of the box at that moment; what they are files of.
+    """Write the files of the box at that moment; return the snapshot that they describe.
 
-    `units`: whether hl-smi writes them. `lacks`: the columns that its version does not know. `files`: whether
-    sysfs is there (a container has none).
+    `units`: whether hl-smi writes units. `lacks`: the columns that its version does not know. `files`:
+    whether sysfs is there (a container has none).
     """
     snapshot = at(box, elapsed, opened)
     rows = []

@@ -1,6 +1,6 @@
 """Writes Intel's part of a simulated box as the files that xe or i915 would show, and as xpu-smi's answers.
 
-The same description as the simulated source's, so that the reader can be compared with it, field by field.
+The simulated source uses the same description, so that the reader can be compared with it, field by field.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def write(
     version: Version | None = 1,
     counted: float = 0.0,
 ) -> Snapshot:
-    """The files of the box's Intel GPUs at that moment; what they are files of.
+    """Write the files of the box's Intel GPUs at that moment; return the snapshot that they describe.
 
-    `version`: xpu-smi's, None where it is not installed. The counters of energy and of idle time stand where
-    they are after `counted` seconds of this moment: two readings make a rate.
+    `version`: that of xpu-smi, None where it is not installed. The counters of energy and of idle time have
+    their values after `counted` seconds of this moment: two readings make a rate.
     """
     snapshot = at(box, elapsed, opened)
     places = [place for place, device in enumerate(snapshot.devices) if device.vendor == "intel"]
@@ -78,7 +78,7 @@ def _cpus(node: int) -> str:
 
 
 def _card(root: Path, number: int, tiles: Sequence[Device], driver: Driver, counted: float) -> None:
-    """A card behind a port of its own; a discrete one of the Arc family brings a bridge."""
+    """Write a card behind a port of its own; a discrete card of the Arc family has a bridge."""
     first = tiles[0]
     bus = function(first)
     port = f"sys/devices/pci0000:{bus[5:7]}/0000:{bus[5:7]}:01.0"
@@ -103,7 +103,7 @@ def _card(root: Path, number: int, tiles: Sequence[Device], driver: Driver, coun
         "numa_node": str(-1 if first.numa_node is None else first.numa_node),
         "local_cpulist": _cpus(first.numa_node or 0).strip(),
         "power/runtime_status": "active",
-        # (An endpoint on the card says so, whatever the slot is.)
+        # An endpoint on the card reports this, whatever the slot is.
         "current_link_speed": "2.5 GT/s PCIe",
         "current_link_width": "1",
     }
@@ -125,7 +125,7 @@ def _card(root: Path, number: int, tiles: Sequence[Device], driver: Driver, coun
         energy = str((1 << 40) + round(first.power * 1e6 * counted))
         limit, heat = str(round((first.power_limit or 0) * 1e6)), str(1000 * (first.temperature or 0))
         if driver == "xe":
-            # (The card's own counter stands at 0 on some kernels.)
+            # The card's own counter is 0 on some kernels.
             files |= {
                 f"hwmon/hwmon3/{n}": t for n, t in {"energy1_label": "card", "energy1_input": "0"}.items()
             }
@@ -143,7 +143,7 @@ def _card(root: Path, number: int, tiles: Sequence[Device], driver: Driver, coun
     put(root, f"{own}/drm/card{number}/dev", f"226:{number}\n")
     for name, text in files.items():
         put(root, f"{own}/{name}", f"{text}\n")
-    # (As the kernel has it: the card's folder is below the device's, and leads back to it.)
+    # As in the kernel: the card's folder is below the device's, and links back to it.
     link(root, f"{own}/drm/card{number}/device", own)
     link(root, f"{own}/drm/{first.render}/device", own)
     link(root, f"sys/class/drm/card{number}", f"{own}/drm/card{number}")
@@ -165,7 +165,7 @@ def _fdinfo(device: Device, memory: int, driver: Driver, client: int) -> str:
 
 
 def _smi(root: Path, snapshot: Snapshot, cards: Sequence[Sequence[Device]], version: Version) -> None:
-    """A program that answers what is asked, in the forms of that version."""
+    """A program that answers each query, in the forms of that version."""
     answers: dict[str, str] = {}
     discrete = [card for card in cards if card[0].apart is None]
     listed = []
@@ -215,7 +215,7 @@ def _smi(root: Path, snapshot: Snapshot, cards: Sequence[Sequence[Device]], vers
 
 
 def uuid(device: Device) -> str:
-    """As xpu-smi makes one: of the slot, the revision and the model."""
+    """A UUID as xpu-smi makes it: from the slot, the revision and the model."""
     return f"00000000-0000-00{function(device)[5:7]}-0000-002f{(device.pci_id or ':0000')[5:]}8086"
 
 

@@ -1,4 +1,4 @@
-"""What a test asks of a message to the user: its form, and the names and numbers in it, not its sentence."""
+"""The parts of a message that tests compare: its form, and its names and numbers, not its sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ def numbers(text: str) -> list[int]:
 
 
 def lines_of(err: str) -> tuple[str, ...]:
-    """What a call wrote on stderr, without the program's name; every line is printable and has that name."""
+    """The lines of a call's stderr, without the program's name; asserts that every line is printable and has
+    that name."""
     assert err == "" or err.endswith("\n"), err
     lines = err.splitlines()
     assert all(line.startswith("gputui: ") and line.isprintable() for line in lines), err
@@ -20,7 +21,7 @@ def lines_of(err: str) -> tuple[str, ...]:
 
 
 def warnings_of(err: str) -> tuple[str, ...]:
-    """The warnings among them, without the word."""
+    """The warnings in a call's stderr, without the prefix "warning: "."""
     return tuple(line.removeprefix("warning: ") for line in lines_of(err) if line.startswith("warning: "))
 
 

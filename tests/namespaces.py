@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 class _CannotMakeError(Exception):
-    """No namespaces can be made here."""
+    """No namespace can be made here."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Machine:
 
 
 class Network:
-    """Machines that see one another; namespaces see nothing else. `close` takes them away."""
+    """Machines that see one another; a namespace sees nothing else. `close` removes them."""
 
     def __init__(self) -> None:
         self._made: list[str] = []
@@ -51,7 +51,7 @@ class Network:
             self._switch = ""
 
     def machine(self, addresses: int = 1) -> Machine:
-        """A machine that has so many addresses."""
+        """A machine with this number of addresses."""
         if not self._switch:
             place = Place("127.0.0.1", free_port())
             return Machine((), place, (place,) * addresses, "lo")
@@ -66,12 +66,12 @@ class Network:
         return Machine((NSENTER, f"--net=/run/netns/{name}"), Place("0.0.0.0", 22), places, "eth0")
 
     def close(self) -> None:
-        """Remove the namespaces; what still runs in one keeps it until it ends."""
+        """Remove the namespaces; a program that still runs in one keeps it until the program ends."""
         for name in self._made:
             subprocess.run([str(IP), "netns", "delete", name], check=False, capture_output=True)
 
     def _joined(self, name: str, addresses: list[str]) -> None:
-        """Put a namespace on the cable."""
+        """Connect a namespace to the cable."""
         _ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", name, "netns", self._switch)
         _ip("-n", self._switch, "link", "set", name, "master", "switch", "up")
         for address in addresses:
@@ -79,7 +79,7 @@ class Network:
         _ip("-n", name, "link", "set", "eth0", "up")
 
     def _namespace(self) -> str:
-        # (At most 15 characters: it is the name of its end of the cable, too.)
+        # At most 15 characters: its end of the cable has this name, too.
         name = f"gt{os.getpid() % 10**7}n{next(_numbers)}"
         _ip("netns", "add", name)
         self._made.append(name)
@@ -88,7 +88,7 @@ class Network:
 
 
 def _ip(*words: str) -> None:
-    """Raises _CannotMakeError."""
+    """Run `ip`. Raises _CannotMakeError."""
     if IP is None or NSENTER is None:
         raise _CannotMakeError("no ip (iproute2) or no nsenter")
     done = subprocess.run([IP, *words], capture_output=True, text=True, check=False)

@@ -1,7 +1,7 @@
-"""Claims as gputui 0.1.0 makes and reads them (format 1): all in one folder, whoever they are of.
+"""Claims as gputui 0.1.0 makes and reads them (format 1): one folder for those of all users.
 
-The rules are those of its allocating/claims/lease.py, with their numbers; it shares no code with the present
-one.
+The rules are those of its allocating/claims/lease.py, with their numbers; this file shares no code with the
+present one.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ def _range_of(key: str) -> int:
 
 
 class OlderClaims:
-    """What an older gputui sees in a folder, and does there."""
+    """The claims that an older gputui sees in a folder, and its own claims there."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def held(self) -> dict[str, int]:
-        """The devices that it finds held, with their holders."""
+        """The held devices, with their holders."""
         return {key: uid for key, uid, size, _ in self._alive() if size == _HELD}
 
     def hold(self, key: str) -> int:
-        """Take a device and keep it; 4 where somebody has it."""
+        """Take a device and keep it; 4 where another program holds it."""
         token = f"{time.time_ns():016x}{os.urandom(8).hex()}"
         path = self._folder / f"{key}@{os.geteuid()}.{token}.claim"
         mine = os.open(path.with_suffix(".new"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

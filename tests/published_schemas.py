@@ -1,7 +1,7 @@
 """The published JSON Schemas, made from the records by which documents are read and written.
 
-`python -m published_schemas` writes the file of one box, to which that of several refers. What a key means
-(its description) and keys that no record reads stay as they are there.
+`python -m published_schemas` writes the file of one box, to which the file of several boxes refers. The
+descriptions of keys, and keys that no record reads, stay as they are in the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFINED = {
 }
 INLINE = (document.ANCESTOR, document.LOCALITY, document.NIC, document.TROUBLE, document.HOST_LOAD)
 NULL_ELSEWHERE = ("vendor",)
-"""Never null where gputui has read the device, and always where Slurm tells of it."""
+"""Keys that are never null where gputui has read the device, and always null where Slurm reports it."""
 PLAIN: dict[Any, dict[str, Any]] = {
     int: {"type": "integer", "minimum": 0},
     float: {"type": "number", "minimum": 0},
@@ -39,13 +39,13 @@ PLAIN: dict[Any, dict[str, Any]] = {
 
 
 def published() -> dict[str, Any]:
-    """The schema of one box as the file has it."""
+    """The schema of one box, from its file."""
     found: dict[str, Any] = json.loads(FILE.read_text())
     return found
 
 
 def made() -> dict[str, Any]:
-    """The same as the records say it."""
+    """The schema of one box, made from the records."""
     schema = published()
     described = {name: _object(record, schema["$defs"][name]) for name, record in DEFINED.items()}
     return {**_object(document.BOX, schema), "$defs": {**schema["$defs"], **described}}
@@ -62,7 +62,7 @@ def _object(record: Record[Any], before: dict[str, Any]) -> dict[str, Any]:
 
 
 def _type(kind: Any, before: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a type, with the descriptions of an earlier one."""
+    """The schema of a type, with the descriptions of the earlier schema."""
     parts = get_args(kind)
     if get_origin(kind) in (Union, UnionType):
         (inner,) = [part for part in parts if part is not NoneType]

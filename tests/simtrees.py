@@ -1,6 +1,6 @@
-"""Writes a simulated box of AMD as the files that its kernel would show: what `--root` reads.
+"""Writes a simulated box of AMD as the files that its kernel would show, which `--root` reads.
 
-The same description as the simulated source's, so that the reader can be compared with it, field by field.
+The simulated source uses the same description, so that the reader can be compared with it, field by field.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CPUS = 2
 
 
 def write(root: Path, box: Box, elapsed: float = 30.0, opened: float = 1_700_000_000.0) -> Snapshot:
-    """The files of the box at that moment below `root`; what they are files of."""
+    """Write the files of the box at that moment below `root`; return the snapshot that they describe."""
     snapshot = at(box, elapsed, opened)
     told = detailed(snapshot, box, elapsed)
     for cpu in range(CPUS):
@@ -86,7 +86,7 @@ def _links(root: Path, node: str, box: Box, place: int) -> None:
 
 
 def _card(root: Path, box: Box, snapshot: Snapshot, place: int) -> None:
-    """The render node; of a partition that is not the first a platform device, which tells nothing more."""
+    """Write a render node; a partition other than the first is a platform device without other facts."""
     gpu, device = box.gpus[place], snapshot.devices[place]
     told = device.telemetry or Telemetry()
     if gpu.partition:
@@ -132,7 +132,7 @@ def _card(root: Path, box: Box, snapshot: Snapshot, place: int) -> None:
 
 
 def _metrics(energy: float) -> bytes:
-    """Version 1.5 of the power firmware's table; what is not told is all ones."""
+    """Version 1.5 of the power firmware's table; unknown values are all ones."""
     table = bytearray(b"\xff" * 256)
     struct.pack_into("<HBB", table, 0, len(table), 1, 5)
     struct.pack_into("<Q", table, 88, round(energy * (1 << 16)))

@@ -1,4 +1,4 @@
-"""Boxes for tests: one real sshd on the loopback, with keys and settings of its own, that is several boxes.
+"""Boxes for tests: one real sshd on the loopback, with keys and settings of its own, plays several boxes.
 
 Each box is an alias of a private ssh configuration, which `ssh` on the tests' PATH reads; the daemon gives it
 a home, a PATH and a login shell of its own.
@@ -27,10 +27,11 @@ _STARTS_WITHIN = 10.0
 
 
 def gives_terminals() -> bool:
-    """Whether an sshd of ours can give whom it lets in a terminal.
+    """Whether an sshd of the tests can give its clients a terminal.
 
-    It gives the terminal to the group "tty", which only root may unless the kernel has done so already: where
-    devpts is mounted without `gid=5` (some containers), the connection ends ("chown(/dev/pts/1, …) failed").
+    It gives the terminal to the group "tty". Only root may do that, unless the kernel has done so already:
+    where devpts is mounted without `gid=5` (some containers), the connection ends ("chown(/dev/pts/1, …)
+    failed").
     """
     if os.geteuid() == 0:
         return True
@@ -38,7 +39,7 @@ def gives_terminals() -> bool:
     try:
         return os.fstat(ends[1]).st_gid == grp.getgrnam("tty").gr_gid
     except KeyError:
-        # Without such a group it leaves the terminal as it is.
+        # Without such a group, sshd leaves the terminal as it is.
         return True
     finally:
         for end in ends:
@@ -46,28 +47,28 @@ def gives_terminals() -> bool:
 
 
 class CannotStartError(Exception):
-    """sshd does not start here; why."""
+    """sshd does not start here; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a daemon listens."""
+    """The address and port on which a daemon listens."""
 
     address: str
     port: int
 
     @property
     def known(self) -> str:
-        """As known_hosts writes it."""
+        """The place in the form of known_hosts."""
         return self.address if self.port == 22 else f"[{self.address}]:{self.port}"
 
 
 class SshBoxes:
-    """The daemon on the loopback, and the boxes that it is; `listen` starts more of them, elsewhere.
+    """The daemon on the loopback, and the boxes that it plays; `listen` starts more daemons elsewhere.
 
-    `path` goes before the PATH of what is to reach them; `client` are words before `ssh`; `key_exchange` is
-    one that is cheap, because both ends of each connection are here: OpenSSH's own (None) takes 70 ms of CPU
-    at each.
+    `path` goes before the PATH of the programs that connect; `client` are words before `ssh`; `key_exchange`
+    is a cheap one by default, because both ends of each connection are on this machine: OpenSSH's own (None)
+    takes 70 ms of CPU at each end.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class SshBoxes:
         self._here = self.listen(Place("127.0.0.1", free_port()))
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """With our `ssh` first."""
+        """`base` with the tests' `ssh` first on the PATH."""
         return {**base, "PATH": f"{self.path}:{base['PATH']}"}
 
     def add(
@@ -108,8 +109,8 @@ class SshBoxes:
         options: str = "",
         at: Place | None = None,
     ) -> Path:
-        """A box of that name; its home. `before` is what its login scripts do; `options`, lines of our ssh's
-        configuration for it; `at`, where its daemon listens."""
+        """Add a box of that name; return its home. `before` is the text of its login scripts; `options` are
+        lines of the ssh configuration for it; `at` is the place of its daemon."""
         self._start_again_if_ended()
         home = self.folder / f"box-{alias}"
         (home / "bin").mkdir(parents=True)
@@ -128,7 +129,8 @@ class SshBoxes:
         return home
 
     def _start_again_if_ended(self) -> None:
-        """One that somebody has killed meanwhile (process numbers come again) takes no other test with it."""
+        """Restart a daemon that another program has killed meanwhile (process ids are reused), so that no
+        other test fails."""
         daemon = self._daemons[0]
         if daemon.poll() is not None:
             warnings.warn(f"sshd ended with {daemon.returncode}, and is started again", stacklevel=3)
@@ -136,39 +138,39 @@ class SshBoxes:
             self._daemons[0] = self._daemons.pop()
 
     def add_dead(self, alias: str) -> None:
-        """A box whose port nobody listens on."""
+        """Add a box on whose port no daemon listens."""
         self._host(alias, Place("127.0.0.1", free_port()))
 
     def add_hung(self, alias: str) -> socket.socket:
-        """A box that takes connections and says nothing; the caller closes it."""
+        """Add a box that accepts connections and sends nothing; the caller closes it."""
         listens = socket.create_server(("127.0.0.1", 0))
         self._host(alias, Place("127.0.0.1", listens.getsockname()[1]))
         return listens
 
     def add_changed(self, alias: str) -> None:
-        """A box whose host key is known to be another one."""
+        """Add a box whose host key differs from the known one."""
         file = self.folder / f"{alias}.known"
         file.write_text(f"{self._here.known} {_public(self.folder / 'other.pub')}\n")
         self._host(alias, self._here, f"  UserKnownHostsFile {file}\n")
 
     def add_denied(self, alias: str) -> None:
-        """A box that does not take our key."""
+        """Add a box that rejects our key."""
         self._host(alias, self._here, f"  IdentityFile {self.folder / 'other'}\n")
 
     def close(self) -> None:
-        """Stop the daemons; the connections that are left end."""
+        """Stop the daemons; the remaining connections end."""
         for daemon in self._daemons:
             daemon.kill()
             daemon.wait()
 
     def add_jump(self, alias: str, at: Place) -> None:
-        """A host that others are reached through (ProxyJump)."""
+        """Add a jump host (ProxyJump)."""
         self._host(alias, at)
 
     def _host(self, alias: str, place: Place, more: str = "") -> None:
-        # (Of each option the first value counts: what is special to a box stands before what is general.)
+        # ssh uses the first value of each option: the options of one box come before the general ones.
         if "IdentityFile" not in more:
-            # (Of keys all count.)
+            # ssh uses all keys.
             more += f"  IdentityFile {self.folder / 'user'}\n"
         self._hosts = f"{self._hosts}Host {alias}\n  HostName {place.address}\n  Port {place.port}\n{more}"
         self._write_configuration(self._hosts)
@@ -189,13 +191,14 @@ class SshBoxes:
         startups: str = "10:30:100",
         reached: Sequence[Place] = (),
     ) -> Place:
-        """Start a daemon there; the place. Raises CannotStartError.
+        """Start a daemon at `place`; return the place. Raises CannotStartError.
 
-        `inside` are words before the program (a namespace), `startups` its MaxStartups, `reached` the places
-        at which it is reached, where it listens on all addresses.
+        `inside` are words before the program (a namespace), `startups` is its MaxStartups, `reached` are the
+        places at which it is reached where it listens on all addresses.
         """
         if os.geteuid() == 0:
-            # (Where it separates its privileges; a system that has never started it lacks the folder.)
+            # sshd separates its privileges in this folder, which is missing on a system that has never
+            # started it.
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         number = len(self._daemons)
         with self.known.open("a") as known:
@@ -207,9 +210,10 @@ class SshBoxes:
             f"AuthorizedKeysFile {self.folder / 'authorized'}\nPidFile none\nStrictModes no\nUsePAM no\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n"
             f"AcceptEnv GPUTUI_BOX\nForceCommand exec {self.folder / 'enter'}\nMaxStartups {startups}\n"
-            # Our login shell starts what is forced, and becomes it: a dash or fish that stayed as the parent
-            # would die of a Ctrl-C, and turn a signal into a status. Bash reads its startup file before: not
-            # the one of the person who runs the tests, which may take a second, or a lock of all shells.
+            # The login shell starts the forced command by exec: a dash or fish that stayed as the parent
+            # would die of a Ctrl-C, and turn a signal into a status. Bash reads its startup file first. This
+            # HOME keeps it from the file of the person who runs the tests, which may take a second, or a lock
+            # of all shells.
             f"SetEnv HOME={self.folder}\nPermitUserRC no\n"
         )
         log = self.log_of(number)
@@ -228,7 +232,7 @@ class SshBoxes:
         raise CannotStartError(log.read_text() or "sshd did not start")
 
     def log_of(self, number: int) -> Path:
-        """What the daemon of that number, in the order in which they were started, has to say."""
+        """The log of the daemon of that number, in the order in which they were started."""
         return self.folder / f"sshd{number}.log"
 
 
@@ -251,7 +255,7 @@ def _public(file: Path) -> str:
 
 
 def free_port() -> int:
-    """A port of the loopback that nothing listens on."""
+    """A port of the loopback on which nothing listens."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]

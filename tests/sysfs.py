@@ -1,4 +1,4 @@
-"""A simulated /sys: the PCI tree in which GPUs and RDMA devices hang as a matrix says."""
+"""A simulated /sys: the PCI tree of the GPUs and RDMA devices, made from a matrix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _NEAREST_FIRST = PCIE_CLASSES[::-1]
 
 
 def make(root: Path, box: Box) -> Path:
-    """The folder to give as `sysfs`: the box's GPUs and network devices, placed as its `nic_links` ask."""
+    """Make the folder to pass as `sysfs`: the box's GPUs and network devices, at the places that its
+    `nic_links` require."""
     count = len(box.gpus)
     words = _words(box)
     clusters = {word: _clusters(words, word) for word in _NEAREST_FIRST}
@@ -34,7 +35,7 @@ def make(root: Path, box: Box) -> Path:
 
 
 def add_software_nic(root: Path, name: str) -> None:
-    """An RDMA device that is no piece of hardware (rxe over a bridge): it has no PCI parent."""
+    """Add an RDMA device without hardware (rxe over a bridge): it has no PCI parent."""
     folder = root / "devices" / "virtual" / "net" / name
     folder.mkdir(parents=True)
     _link(root / "class" / "infiniband" / name / "device", folder)
@@ -46,7 +47,8 @@ def _link(where: Path, to: Path) -> None:
 
 
 def _words(box: Box) -> LinkMatrix:
-    """The PCIe class of every pair of GPUs and network devices, None where an NVLink hides it."""
+    """The link of each pair of GPUs and network devices: their PCIe class, or the NVLink that hides it
+    between GPUs."""
     count = len(box.gpus)
     rows = []
     for i in range(count + len(box.nics)):
@@ -61,7 +63,7 @@ def _words(box: Box) -> LinkMatrix:
 
 
 def _clusters(words: LinkMatrix, word: str) -> Sequence[int]:
-    """Who hangs together so closely or closer: a number for each."""
+    """The cluster of each device: devices that are joined by `word` or closer have the same number."""
     near = _NEAREST_FIRST[: _NEAREST_FIRST.index(word) + 1]
     cluster = list(range(len(words)))
     for i, row in enumerate(words):

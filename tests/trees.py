@@ -1,4 +1,4 @@
-"""Files of another machine below a folder: what the writers of simulated boxes have in common."""
+"""Files of another machine below a folder: the common part of the writers of simulated boxes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def link(root: Path, path: str, to: str) -> None:
 
 
 def put_process(root: Path, process: Process) -> None:
-    """What /proc tells of a process, and when the machine was started."""
+    """Write the files of a process in /proc, and the boot time of the machine."""
     words = "0 " * 18 + str(round(((process.started or 0) - BOOTED) * _TICKS))
     put(root, f"proc/{process.pid}/stat", f"{process.pid} (a) b) S {words} 0 0\n")
     put(root, f"proc/{process.pid}/status", "Name:\tx\nUid:\t1042\t1042\t1042\t1042\n")

@@ -1,4 +1,4 @@
-"""Runs every measurement and prints them as a table, with the budget where there is one."""
+"""Run every measurement and print them as a table, with the budget where there is one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ BOX = "shared"
 
 
 def main() -> None:
-    # As installed: bytecode that is stale would be compiled again at every start.
+    # As in an installation: stale bytecode would be compiled again at every start.
     compileall.compile_dir(Path(gputui.__file__).parent, quiet=1)
     quick = "--quick" in sys.argv
     with tempfile.TemporaryDirectory() as directory:
-        # Nothing of the person's who measures: the home is as it is after the installation.
+        # No setting of the person who measures: the home is as it is after the installation.
         for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
             os.environ.pop(name, None)
         os.environ["HOME"] = str(Path(directory, "home"))

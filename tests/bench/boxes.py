@@ -1,10 +1,10 @@
-"""`python -m bench.boxes [--quick]`: the page of other boxes, twenty of them.
+"""`python -m bench.boxes [--quick]`: the page of other boxes, with twenty of them.
 
-First with gputui on each over the loopback: the twenty share this machine's cores with the screen, and so
-does sshd; what `ssh BOX true` takes of each, eight at once, is the least that can be. OpenSSH's own key
-exchange takes 70 ms of CPU at each end, and here one machine is both: a cheap one is measured, too. Then the
-screen's own part alone: in the place of `ssh` stands a script that waits as a network does and prints,
-once a second, what a gputui has told before.
+The first run has gputui on each box over the loopback: the twenty share this machine's cores with the screen
+and with sshd. The time of `ssh BOX true` for each box, eight at once, is the lower bound. OpenSSH's own key
+exchange takes 70 ms of CPU at each end, and here one machine is both ends: a cheap exchange is measured, too.
+The second run measures the screen alone: a script replaces `ssh`. It waits as a network does and prints, once
+a second, a reading that gputui has written before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ssh_boxes import SshBoxes
 NAMES = tuple(f"gpu{number:02}" for number in range(20))
 BOX = "shared"
 _LINES = 8
-"""Readings that a box of the second kind tells, again and again."""
+"""Readings that a box of the second run repeats."""
 
 _TELLS = """#!/bin/sh
 sleep 0.2
@@ -50,8 +50,9 @@ done
 
 
 class Measured(NamedTuple):
-    """Seconds from `O` until every box is painted, and the screen's CPU until then; its CPU in percent of a
-    core: before the page was opened, then of the thread that paints, of the others, and of all ssh."""
+    """Seconds from `O` until every box is painted, and the screen's CPU until then. Then CPU in percent of a
+    core: before the page was opened, of the painting thread, of the other threads, and of all ssh processes.
+    """
 
     painted: float
     until_then: float
@@ -84,7 +85,7 @@ def measured(environ: Mapping[str, str], seconds: float, unfold: bool = False) -
 
 
 def _percent(terminal: Terminal, seconds: float, pids: list[int]) -> tuple[float, float, float]:
-    """Percent of a core that the first process needs, its first thread, and all others together."""
+    """Percent of a core: of the first process, its first thread, and all processes from the third on."""
 
     def used() -> tuple[float, float, float]:
         first = int(Path(f"/proc/{pids[0]}/task/{pids[0]}/schedstat").read_text().split()[0]) / 1e9

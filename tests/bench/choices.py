@@ -1,7 +1,9 @@
-"""`python -m bench.choices`: the table in docs/choosing.md of what is selected on recorded boxes, by whom.
+"""`python -m bench.choices`: the table in docs/choosing.md of the devices that each program selects on
+recorded boxes.
 
-Each box is shown to the real programs on the simulated driver: idle, or with a job on its first or last GPU.
-"First n free" is what people type who look at nvidia-smi. Needs the extra `dev` (nvisel comes with nvitop).
+The real programs run on the simulated driver, which shows each box idle, or with a job on its first or last
+GPU. "First n free" is the choice of people who look at nvidia-smi. Needs the extra `dev` (nvisel comes with
+nvitop).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ COUNTS = (2, 3, 4)
 
 
 def table(driver: SimulatedNvml) -> Iterator[str]:
-    """The choices whose weakest links differ, in Markdown, and how many do not."""
+    """The choices whose weakest links differ, in Markdown, and the number of those that do not differ."""
     yield "| box | busy | n | first n free | nvisel | gputui |"
     yield "|---|---|---|---|---|---|"
     alike, weaker = 0, [0, 0, 0]
@@ -78,7 +80,7 @@ def _asked(driver: SimulatedNvml, argv: Sequence[str]) -> list[int]:
 
 
 def _weakest(snapshot: Snapshot, chosen: Sequence[int]) -> str | None:
-    """The weakest link of the ring that a collective builds over them."""
+    """The weakest link of the ring that a collective builds over these devices."""
     return weakest_ring(snapshot, [snapshot.devices[index] for index in chosen])
 
 

@@ -1,4 +1,4 @@
-"""Choosing: how long the best set takes, and how far from it the quick search for large boxes stays."""
+"""The time to choose the best set, and the distance of the quick search for large boxes from the best set."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def _timed(what: str, boxes: list[Snapshot], budget: str, counts: tuple[int, ...
 
 
 def _distances(boxes: list[Snapshot]) -> tuple[int, list[float], int]:
-    """How often the quick search finds the best weakest link, and where it does the share of the sum."""
+    """The number of cases in which the quick search finds the best weakest link, its share of the best sum in
+    each of these, and the number of cases."""
     same, worth, tried = 0, [], 0
     for snapshot in boxes:
         pairs = PairScores.of(snapshot, snapshot.devices)
@@ -82,7 +83,7 @@ def _distances(boxes: list[Snapshot]) -> tuple[int, list[float], int]:
                 if not job.fits(count):
                     continue
                 tried += 1
-                # (The exact search is not limited by anything but its time.)
+                # The exact search has no limit but its time.
                 exact, quick = next(_exactly(pairs, count, job)), next(approximate(pairs, count, job))
                 if exact.weakest == quick.weakest:
                     same += 1
@@ -93,7 +94,7 @@ def _distances(boxes: list[Snapshot]) -> tuple[int, list[float], int]:
 
 
 def _exactly(pairs: PairScores, count: int, job: Grouping) -> Iterator[RankedSet]:
-    """The best set of a box that is too large for the program to look at every set."""
+    """The best set of a box, also where the program itself would not look at every set."""
     before, sets.MAX_EXACT = sets.MAX_EXACT, 20
     try:
         yield next(ranked(pairs, count, job))
@@ -114,12 +115,12 @@ def _made(sizes: tuple[int, ...], inside: str, across: str) -> Printed:
 
 
 def _random(chance: random.Random, count: int) -> Snapshot:
-    """A box in which every pair is joined by anything."""
+    """A box in which each pair is joined by a random link."""
     cells = [["X"] * count for _ in range(count)]
     for i in range(count):
         for j in range(i):
             cells[i][j] = cells[j][i] = chance.choice(WORDS)
     links: LinkMatrix = tuple(map(tuple, cells))
-    # (No real box is like that: the simulated driver could not show it, but choosing does not mind.)
+    # No real box is like that. The simulated driver could not show it, but choosing accepts it.
     whole = _box(_made((count,), "PHB", "PHB"))
     return replace(whole, links=links, pcie=links, peers=())

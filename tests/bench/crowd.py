@@ -1,8 +1,9 @@
-"""`python -m bench.crowd` (in tests/): what others put on a box, and what it costs the screen.
+"""`python -m bench.crowd` (in tests/): the load that others put on a box, and its cost for the screen.
 
-Key to paint, CPU for each key (with the readings that come meanwhile) and resident memory beside those of an
-empty box, in alternating runs: a machine that others use too is slower at one moment than at the next, and
-then only CPU time says what a key costs. Processes are alive, and listed by the simulated driver.
+It measures the time from key to paint, the CPU time of each key (with the readings that come meanwhile) and
+resident memory, and those of an empty box, in alternating runs: the speed of a shared machine varies from
+moment to moment, and then only CPU time shows the cost of a key. The processes are alive, and the simulated
+driver lists them.
 """
 
 from __future__ import annotations
@@ -31,20 +32,21 @@ from gputui.sources.simulated.spec import Task
 from simnvml import SimulatedNvml
 
 KEYS, ROUNDS, SETTLES = 60, 2, 12.0
-"""Key presses of a run, pairs of runs, and seconds before they begin: all that is read rarely has been."""
+"""Key presses of a run, pairs of runs, and seconds before the presses begin: by then everything that is read
+rarely has been read."""
 EMPTY = replace(BOXES["dgx-h100"], tasks=())
 MOST = 1200
-"""Seconds after which what is put on the box ends by itself, should this be killed."""
+"""Seconds after which the load ends by itself, in case this program is killed."""
 LONG = 1_800_000
-"""Bytes of arguments: a little less than Linux takes."""
+"""Bytes of arguments: a little less than Linux accepts."""
 
 Prepare = Callable[[Path, dict[str, str]], contextlib.AbstractContextManager[list[int]]]
-"""Puts something on the box, given its folder of claims and its environment; the pids on its first GPUs."""
+"""Puts a load on the box with this folder of claims and environment; yields the pids on its first GPUs."""
 
 
 @contextlib.contextmanager
 def sleeping(count: int) -> Iterator[list[int]]:
-    """So many processes that do nothing."""
+    """This number of processes that do nothing."""
     begun = []
     try:
         for _ in range(count):
@@ -59,7 +61,7 @@ def sleeping(count: int) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def with_arguments(count: int) -> Iterator[list[int]]:
-    """So many processes with long command lines."""
+    """This number of processes with long command lines."""
     begun = []
     try:
         for _ in range(count):
@@ -74,7 +76,7 @@ def with_arguments(count: int) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def claim_files(claims: Path, users: int, each: int, own: bool) -> Iterator[list[int]]:
-    """So many records of each of so many users, in folders of their own, or all in that of format 1."""
+    """`each` records of each of these users, in folders of their own, or all in the folder of format 1."""
     first = 200_000
     for uid in range(first, first + users):
         place = claims / f"gputui-claims.2.{uid:016x}" if own else claims
@@ -83,7 +85,7 @@ def claim_files(claims: Path, users: int, each: int, own: bool) -> Iterator[list
             token = secrets.token_hex(16)
             path = place / f"GPU-{token[:8]}-aaaa-bbbb-cccc-{token[:12]}@{uid}.{token}.claim"
             path.touch(0o644)
-            # (Our own dead ones would be removed.)
+            # gputui would remove dead records of the calling user.
             with contextlib.suppress(PermissionError):
                 os.chown(path, uid, uid)
         if own:
@@ -94,7 +96,7 @@ def claim_files(claims: Path, users: int, each: int, own: bool) -> Iterator[list
 
 @contextlib.contextmanager
 def job_that_writes(environ: dict[str, str], length: int) -> Iterator[list[int]]:
-    """A job that writes lines of so many bytes to its log, four a second."""
+    """A job that writes lines of this many bytes to its log, four a second."""
     script = f"import time\nfor _ in range({4 * MOST}): print('x' * {length}, flush=True); time.sleep(0.25)"
     words = [tool("gputui") or "", "run", "-q", "--detach", "-n", "1", "--", sys.executable, "-c", script]
     subprocess.run(words, env=environ, check=True, stdout=subprocess.DEVNULL)
@@ -115,7 +117,7 @@ def _only_job(environ: dict[str, str]) -> str:
 
 
 def situations() -> Iterator[tuple[str, Prepare, bool]]:
-    """What is on the box, how it gets there, and whether the log of a job is looked at."""
+    """The load of each situation, the function that makes it, and whether the log of a job is open."""
     yield "5,000 processes", lambda claims, environ: sleeping(5000), False
     yield "4 processes with 1.8 MB of arguments", lambda claims, environ: with_arguments(4), False
     yield "30 processes with 1.8 MB of arguments", lambda claims, environ: with_arguments(30), False
@@ -125,7 +127,7 @@ def situations() -> Iterator[tuple[str, Prepare, bool]]:
 
 
 class Measured(NamedTuple):
-    """Seconds from each key to what it paints, seconds of CPU for each, and resident MiB at the end."""
+    """Seconds from each key to its paint, seconds of CPU for each key, and resident MiB at the end."""
 
     taken: list[float]
     cpu: float
@@ -133,7 +135,7 @@ class Measured(NamedTuple):
 
 
 def measured(folder: Path, put: Prepare, log: bool) -> Measured:
-    """Of one run."""
+    """The measurements of one run."""
     driver = SimulatedNvml(folder)
     driver.show_box(EMPTY)
     claims = folder / "claims"
@@ -175,7 +177,7 @@ def _of_selection(terminal: Terminal) -> Iterator[float]:
         terminal.send("4")
         terminal.until(lambda t, chosen=chosen: ("cuda:0 = GPU 4" in t.text) == chosen)
         yield time.perf_counter() - began
-        # (At different moments of a reading.)
+        # The keys come at different moments of a reading.
         let_run(terminal, 0.05 + 0.017 * (place % 7))
 
 
@@ -205,7 +207,7 @@ def _end(number: int, _: object) -> None:
 def main() -> None:
     wanted = sys.argv[1:]
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # (So that what was put on the box is taken away.)
+        # The load is removed then.
         signal.signal(number, _end)
     for what, put, log in situations():
         if wanted and not any(word in what for word in wanted):

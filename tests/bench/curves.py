@@ -1,4 +1,4 @@
-"""How the screen's cost grows with devices and processes, beside nvitop's: `python -m bench --curves`."""
+"""The screen's cost for more devices and processes, next to nvitop's: `python -m bench --curves`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WARM_UP = 4.0
 
 
 def rows(driver: SimulatedNvml, seconds: float) -> Iterator[str]:
-    """A line for each number of devices and processes; each screen is watched for so many seconds."""
+    """A line for each number of devices and processes; each screen is watched for this number of seconds."""
     columns = ("first picture", "CPU", "resident", "calls a GPU and second")
     yield f"{'devices':>8}{'processes':>10}  " + "".join(f"{name:>24}" for name in columns)
     programs = [path for path in map(tool, ("gputui", "nvitop")) if path]
@@ -36,7 +36,7 @@ def rows(driver: SimulatedNvml, seconds: float) -> Iterator[str]:
 
 
 def _box(devices: int, pids: list[int]) -> Box:
-    """So many H100, with the processes spread over all but the last of them; a single one has them all."""
+    """This number of H100, with the processes on all but the last; a single device has all processes."""
     model = BOXES["dgx-h100"].gpus[0]
     gpus = tuple(_gpu(model, place) for place in range(devices))
     busy = max(1, devices - 1)
@@ -70,7 +70,7 @@ def _gpu(model: Gpu, place: int) -> Gpu:
 
 @contextlib.contextmanager
 def _sleepers(number: int) -> Iterator[list[int]]:
-    """Processes that live, so that there is an owner and a command to look up."""
+    """Living processes, so that there is an owner and a command to look up."""
     pids = []
     for _ in range(number):
         pid = os.fork()
@@ -88,7 +88,7 @@ def _sleepers(number: int) -> Iterator[list[int]]:
 
 
 def _cost(driver: SimulatedNvml, program: str, devices: int, seconds: float) -> tuple[str, ...]:
-    """Milliseconds to the first useful frame, CPU in percent of a core, MiB, NVML calls a GPU and second."""
+    """Milliseconds to the first useful frame, CPU in percent of a core, MiB, calls per GPU and second."""
     with running(driver, [program]) as (terminal, began):
         terminal.until("79.6", patience=60)
         first = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Calls that end by themselves: `pick` beside nvisel, `ls --json` beside gpustat."""
+"""Calls that end by themselves: `pick` next to nvisel, `ls --json` next to gpustat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simnvml import SimulatedNvml
 
 
 def rows(driver: SimulatedNvml, times: int) -> Iterator[str]:
-    """Median times, and NVML calls a GPU."""
+    """Median times, and NVML calls per GPU."""
     bare = seconds(driver, [sys.executable, "-c", "pass"], times)
     yield row("bare interpreter", f"{bare * 1000:.0f} ms")
     ours = tool("gputui") or ""
@@ -54,7 +54,7 @@ def seconds(
 
 
 def calls_a_gpu(driver: SimulatedNvml, argv: Sequence[str]) -> float:
-    """NVML calls of one run, divided by the eight GPUs; finding out the words of an error is not one."""
+    """NVML calls of one run, divided by the eight GPUs. Looking up the text of an error does not count."""
     driver.reset_counts()
     subprocess.run(
         argv, env=driver.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True

@@ -1,4 +1,4 @@
-"""Planning: how long all strategies of a model take, the slowest of all families."""
+"""The time to plan all strategies of a model, and the slowest of all families."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _box(count: int) -> Box:
 
 
 def _milliseconds(kind: str, box: Box) -> float:
-    """The best of some times: with the closed form, and a workload that looks for remedies."""
+    """The best of several times, with the closed form and a workload for which a plan seeks remedies."""
     took = []
     for _ in range(_TIMES):
         began = time.perf_counter()

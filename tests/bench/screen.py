@@ -1,4 +1,4 @@
-"""The running screen beside nvitop: first picture, CPU, memory, NVML calls, keys under a slow driver."""
+"""The running screen next to nvitop: first picture, CPU, memory, NVML calls, keys under a slow driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLOW = 200_000
 
 
 def rows(driver: SimulatedNvml, watch: float) -> Iterator[str]:
-    """All measurements of screens; `watch` is for how many seconds each is watched."""
+    """All measurements of screens; each is watched for `watch` seconds."""
     ours = tool("gputui") or ""
     peer = tool("nvitop")
     mine_first = first_picture(driver, [ours], lambda t: "○ free" in t.text)
@@ -58,7 +58,7 @@ def rows(driver: SimulatedNvml, watch: float) -> Iterator[str]:
 
 
 def _look_away(terminal: Terminal) -> None:
-    """What is done once after the start is over before anything is counted."""
+    """Take the focus away, and wait for the end of the one-time work after the start."""
     terminal.send("\x1b[O")
     let_run(terminal, UNFOCUSED_EVERY)
 
@@ -82,7 +82,7 @@ def first_picture(
 def counted(
     driver: SimulatedNvml, terminal: Terminal, devices: int, seconds: float
 ) -> tuple[float, float, float]:
-    """CPU in percent of a core, resident MiB, NVML calls a GPU and second, from now on."""
+    """CPU in percent of a core, resident MiB, and NVML calls per GPU and second, from now on."""
     driver.reset_counts()
     before, began = cpu_seconds(terminal.pid), time.perf_counter()
     let_run(terminal, seconds)
@@ -99,7 +99,7 @@ def watched(
     seconds: float,
     prepare: Callable[[Terminal], object] = lambda terminal: None,
 ) -> tuple[float, float, float]:
-    """CPU in percent of a core, resident MiB, NVML calls a GPU and second, once it runs evenly."""
+    """CPU in percent of a core, resident MiB, NVML calls per GPU and second, once the program runs evenly."""
     with running(driver, argv) as (terminal, _):
         terminal.until(seen)
         prepare(terminal)
@@ -108,7 +108,7 @@ def watched(
 
 
 def key_to_paint(driver: SimulatedNvml, argv: Sequence[str], delay: int) -> list[float]:
-    """Seconds from a key press until the choice that it makes is on the screen, many times."""
+    """Seconds from a key press until its choice is on the screen, of many presses."""
     taken = []
     with running(driver, argv) as (terminal, _):
         terminal.until("○ free")
@@ -125,7 +125,7 @@ def key_to_paint(driver: SimulatedNvml, argv: Sequence[str], delay: int) -> list
 
 
 def let_run(terminal: Terminal, seconds: float) -> None:
-    """Read what is painted for some seconds, as a terminal does."""
+    """Read the output of the terminal for some seconds, as a terminal does."""
     until = time.monotonic() + seconds
     terminal.until(lambda t: time.monotonic() >= until, patience=seconds + 5)
 

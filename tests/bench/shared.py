@@ -1,4 +1,4 @@
-"""What a shared box costs: waiting in line, claims, a list of many jobs."""
+"""The costs of a shared box: waiting in line, claims, a list of many jobs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rows(driver: SimulatedNvml, seconds: float) -> Iterator[str]:
 
 
 def _waiting(driver: SimulatedNvml, environ: dict[str, str], seconds: float) -> tuple[float, float]:
-    """CPU in percent of the first and of the sixth waiter for devices that do not get free."""
+    """CPU in percent of a core, of the first and the sixth waiter for devices that do not become free."""
     begun = []
     try:
         for _ in range(6):
@@ -43,7 +43,7 @@ def _waiting(driver: SimulatedNvml, environ: dict[str, str], seconds: float) -> 
             begun.append(subprocess.Popen(argv, env=driver.environment(environ), stderr=subprocess.PIPE))
             stderr = begun[-1].stderr
             assert stderr is not None
-            # In line, before the next one comes.
+            # This waiter is in line before the next one starts.
             stderr.readline()
         processes = [psutil.Process(begun[place].pid) for place in (0, 5)]
         # The first look imports what it needs.
@@ -62,7 +62,7 @@ def _waiting(driver: SimulatedNvml, environ: dict[str, str], seconds: float) -> 
 
 
 def _claiming(environ: dict[str, str]) -> tuple[float, float]:
-    """Milliseconds to take two devices and give them back, and to read sixteen claims."""
+    """Milliseconds to claim two devices and release them, and to read sixteen claims."""
     taken, looked = [], []
     held = Elsewhere([f"GPU-{n:08x}-held" for n in range(16)], environ, "python train.py")
     for _ in range(50):

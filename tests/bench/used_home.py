@@ -1,4 +1,4 @@
-"""A home that has been used for a month, beside an empty one and beside the peers: first frame, `pick`, `ls`.
+"""A home after a month of use, next to an empty one and to the peers: first frame, `pick`, `ls`.
 
 All are measured in turn, so that a machine that is busy for a while slows all of them down.
 """
@@ -36,11 +36,11 @@ from simnvml import SimulatedNvml
 DAYS, JOBS_A_DAY = 30, 4
 _DAY = 86_400.0
 _EPOCHS = 2_000
-"""Lines of the log of a job."""
+"""Lines in the log of a job."""
 
 
 def rows(driver: SimulatedNvml, box: str, times: int) -> Iterator[str]:
-    """The medians: what an empty home takes, in brackets, beside the used one's."""
+    """The medians: those of the used home, with those of the empty home in brackets."""
     with tempfile.TemporaryDirectory() as folder:
         plain = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
         plain["GPUTUI_CLAIMS"] = str(Path(folder, "claims"))
@@ -67,7 +67,7 @@ def in_turn(
     calls: Sequence[tuple[Sequence[str], Mapping[str, str]]],
     times: int,
 ) -> list[float]:
-    """The median milliseconds of each call, made one after the other in each of so many rounds."""
+    """The median milliseconds of each call; each round makes all calls one after the other."""
     taken: list[list[float]] = [[] for _ in calls]
     for _ in range(times):
         for (argv, environ), of_it in zip(calls, taken, strict=True):
@@ -82,8 +82,8 @@ def _first_frame(driver: SimulatedNvml, argv: Sequence[str], times: int, environ
 
 
 def fill(environ: Mapping[str, str], box: str) -> None:
-    """What a month leaves in a home: jobs with their logs, launches, comparisons, sweeps, the last hours'
-    timelines, measured bandwidths. (Jobs that have ended leave no claims.)"""
+    """Fill a home with a month's files: jobs with their logs, launches, comparisons, sweeps, the last hours'
+    timelines, measured bandwidths. Jobs that have ended leave no claims."""
     now, numbers = time.time(), random.Random(1)
     begun = [now - _DAY * DAYS + place * _DAY / JOBS_A_DAY for place in range(DAYS * JOBS_A_DAY)]
     words = [("python", "train.py", "--lr", f"{numbers.random():.5f}") for _ in begun]
@@ -106,7 +106,7 @@ def fill(environ: Mapping[str, str], box: str) -> None:
 
 
 def _fill_jobs(environ: Mapping[str, str], begun: Sequence[float]) -> None:
-    """Jobs that began at these moments: copies of one that was really started here."""
+    """Jobs that began at these moments: copies of one job that was really started here."""
     log = f"import sys\nfor epoch in range({_EPOCHS}): print('epoch', epoch, 'loss', 1 / (1 + epoch))"
     job = wait_for(start_job(Launch((sys.executable, "-c", log)), environ), 60.0)
     assert job.state == "done", job
@@ -122,7 +122,7 @@ def _fill_jobs(environ: Mapping[str, str], begun: Sequence[float]) -> None:
 
 
 def _fill_timelines(environ: Mapping[str, str], box: str, now: float) -> None:
-    """The last twelve hours, a reading a minute, as a screen keeps them."""
+    """The last twelve hours, a reading a minute, as a screen saves them."""
     keeper, store = Keeper(environ, lambda: now), Store()
     keeper.read()
     for minute in range(720, 0, -1):

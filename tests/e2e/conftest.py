@@ -21,7 +21,7 @@ Start = Callable[..., Terminal]
 
 @pytest.fixture
 def base_environment(tmp_path: Path) -> dict[str, str]:
-    """The environment of a person at a plain terminal: nothing of the test run's own in it."""
+    """The environment of a person at a plain terminal: no variable of the test run."""
     home = tmp_path / "home"
     home.mkdir()
     return {
@@ -43,7 +43,7 @@ def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Confined:
 
 @pytest.fixture
 def start(base_environment: dict[str, str]) -> Iterator[Start]:
-    """Start gputui with some words in a terminal; everything started is killed at the end of the test."""
+    """Start gputui with these words in a terminal; every started program is killed at the end of the test."""
     started: list[Terminal] = []
 
     def begin(

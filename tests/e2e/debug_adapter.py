@@ -1,4 +1,4 @@
-"""A client of the Debug Adapter Protocol, as an editor is one, for the configurations of a launch.json."""
+"""A client of the Debug Adapter Protocol, like an editor, for the configurations of a launch.json."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Session:
     sent: int = 0
 
     def read(self) -> None:
-        """Reads messages until the adapter's end."""
+        """Read messages until the adapter closes its output."""
         assert self.adapter.stdout
         while header := self.adapter.stdout.readline():
             length = int(header.partition(b":")[2])
@@ -36,7 +36,7 @@ class Session:
         self.messages.put(None)
 
     def send(self, command: str, **arguments: Any) -> None:
-        """A request, without waiting for its answer."""
+        """Send a request without waiting for its response."""
         assert self.adapter.stdin
         self.sent += 1
         body = json.dumps(
@@ -46,7 +46,7 @@ class Session:
         self.adapter.stdin.flush()
 
     def until(self, kind: str, name: str) -> dict[str, Any]:
-        """The event, or the answer, of that name."""
+        """Wait for the event, or the response, of that name."""
         while True:
             message = self.messages.get(timeout=PATIENCE)
             assert message is not None, ("the adapter has ended", self.seen)
@@ -57,10 +57,10 @@ class Session:
 
 
 def debug(configuration: Mapping[str, Any], environ: Mapping[str, str], workspace: Path) -> int | None:
-    """Runs the configuration in the debugger to its end; the program's exit status.
+    """Run the configuration in the debugger to its end; return the program's exit status.
 
-    What an editor does with it before is done here: the workspace's folder is put in, and, having no terminal
-    to offer, the console is debugpy's own.
+    This function does the earlier work of an editor: it inserts the workspace's folder. It has no terminal to
+    offer, so that the console is debugpy's own.
     """
     text = json.dumps({**configuration, "console": "internalConsole"})
     arguments = json.loads(text.replace("${workspaceFolder}", json.dumps(str(workspace))[1:-1]))

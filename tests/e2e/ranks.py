@@ -1,4 +1,4 @@
-"""Launches that are really started, and what each of their processes says of itself."""
+"""Launches that are really started, and the report of each of their processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write(**more):
 """
 
 PLAIN = f"{WRITE}\nwrite()\n"
-"""A script that writes down what it was given."""
+"""A script that writes down its arguments and environment."""
 
 TRAINS = f"""{WRITE}
 import torch, torch.distributed as group
@@ -44,7 +44,7 @@ print("this is rank", rank, flush=True)
 write(total=total.item(), size=group.get_world_size())
 group.destroy_process_group()
 """
-"""One that meets the other ranks over gloo and adds up what they have."""
+"""A script that meets the other ranks over gloo and adds up their values."""
 
 TIMEOUT = 100
 
@@ -57,7 +57,7 @@ def need(module: str) -> None:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a launch went."""
+    """The result of a launch."""
 
     status: int
     out: str
@@ -66,7 +66,7 @@ class Ended:
 
     @property
     def line(self) -> str:
-        """The line that gputui said it starts."""
+        """The launch line that gputui printed."""
         return next(
             text.removeprefix("gputui: ")
             for text in self.err.splitlines()
@@ -74,13 +74,13 @@ class Ended:
         )
 
     def every(self, name: str) -> list[Any]:
-        """What the ranks say of one thing, each answer once."""
+        """The values that the ranks report for one name, each value once."""
         answers = {json.dumps(rank.get(name)) for rank in self.ranks}
         return [json.loads(answer) for answer in sorted(answers)]
 
 
 def ranks_of(line: str, folder: Path, **variables: str) -> list[dict[str, Any]]:
-    """What each rank of a launch line has written into its `rank*.json` in the folder where it is started."""
+    """Run a launch line in this folder; return the report of each rank, from its `rank*.json`."""
     done = subprocess.run(
         ["bash", "-c", line],
         env={
@@ -101,7 +101,7 @@ def ranks_of(line: str, folder: Path, **variables: str) -> list[dict[str, Any]]:
 
 
 def said_in(folder: Path) -> list[dict[str, Any]]:
-    """What the ranks have written there."""
+    """The reports that the ranks have written there."""
     return [json.loads(file.read_text()) for file in sorted(folder.glob("rank*.json"))]
 
 
@@ -113,7 +113,7 @@ class Workplace:
     environment: Mapping[str, str]
 
     def begin(self, *words: str, **environment: str) -> subprocess.Popen[str]:
-        """Start `gputui run` with some words."""
+        """Start `gputui run` with these words."""
         return subprocess.Popen(
             [sys.executable, "-m", "gputui", "run", *words],
             env={**self.environment, **environment},
@@ -134,7 +134,7 @@ class Workplace:
         return Ended(started.returncode, out, err, said_in(self.folder))
 
     def run(self, *words: str, **environment: str) -> Ended:
-        """`gputui run` with some words, to its good end."""
+        """Run `gputui run` with these words, which must succeed."""
         done = self.ended(self.begin(*words, **environment))
         assert done.status == 0, done.err
         return done
@@ -151,7 +151,7 @@ class Workplace:
 
 
 def workplace(folder: Path) -> Workplace:
-    """A directory with the plain script, and nothing of the test run in the environment."""
+    """A directory with the plain script, and no variable of the test run in the environment."""
     for name in ("work", "home"):
         (folder / name).mkdir()
     (folder / "work" / "train.py").write_text(PLAIN)
@@ -161,10 +161,10 @@ def workplace(folder: Path) -> Workplace:
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
-        # deepspeed counts the devices of a torch without CUDA by this variable.
+        # deepspeed counts the devices of a torch without CUDA with this variable.
         "DS_ACCELERATOR": "cpu",
         "LOCAL_SIZE": "8",
-        # mpirun: a container of one processor will do, and its root.
+        # mpirun: a container with one processor, and root, are enough.
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -174,13 +174,13 @@ def workplace(folder: Path) -> Workplace:
 
 @contextmanager
 def port_taken(port: int = 29500) -> Iterator[None]:
-    """Another program listens on the port that launchers take of themselves."""
+    """Another program listens on the default port of the launchers."""
     with socket.socket() as other:
         try:
             other.bind(("", port))
             other.listen()
         except OSError:
-            pass  # Another program does.
+            pass  # Another program listens already.
         yield
 
 
@@ -205,7 +205,7 @@ done
 
 
 def with_mpirun(place: Workplace) -> Workplace:
-    """The real mpirun where there is one, else a stand-in for it."""
+    """The workplace with the real mpirun where it is installed, else with a stand-in for it."""
     if shutil.which("mpirun", path=place.environment["PATH"]):
         return place
     folder = place.folder.parent / "bin"

@@ -1,4 +1,4 @@
-"""A real Slurm of two simulated machines (packages slurmctld, slurmd, slurm-client), one a test run."""
+"""A real Slurm of two simulated machines (packages slurmctld, slurmd, slurm-client), one per test run."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Slurm:
-    """A cluster, and where its files are."""
+    """A cluster and the folder of its files."""
 
     folder: Path
 
     @property
     def environ(self) -> dict[str, str]:
-        """The environment of somebody who submits."""
+        """The environment of a user who submits jobs."""
         return {
             "PATH": f"{self.folder}:/usr/local/bin:/usr/bin:/bin:/usr/sbin",
             "SLURM_CONF": str(self.folder / "slurm.conf"),
@@ -73,14 +73,14 @@ class Slurm:
         return done.stdout
 
     def idle(self) -> bool:
-        """Whether both machines wait for work."""
+        """Whether both machines are idle."""
         done = subprocess.run(
             ["sinfo", "-h", "-N", "-o", "%T"], env=self.environ, capture_output=True, text=True, check=False
         )
         return set(done.stdout.split()) == {"idle"}
 
     def run(self, script: str, cwd: Path) -> str:
-        """The output of the script, once it has ended well."""
+        """The output of the script, which must end with success."""
         file = cwd / "job.sh"
         file.write_bytes(os.fsencode(script) + b"\n")
         job = self.call("sbatch", "--parsable", str(file), cwd=cwd).strip()
@@ -97,7 +97,7 @@ class Slurm:
 
 
 def until(done: Any, why: Any) -> None:
-    """Waits for it, not for ever."""
+    """Wait for the condition, with a deadline."""
     end = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < end, why()

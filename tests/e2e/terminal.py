@@ -15,10 +15,10 @@ import pexpect
 import pyte
 
 PATIENCE = 20.0
-"""Seconds that a test waits for something to be seen, on a slow machine with all cores busy."""
+"""Seconds that a test waits for something on the screen, on a slow machine with all cores busy."""
 
 _AT_ONCE = 262_144
-"""Bytes after which a screen is looked at though its program goes on writing."""
+"""Bytes after which the screen is checked although its program goes on writing."""
 
 _KEYBOARD = re.compile(rb"\x1b\[[<>=?][0-9;]*u")
 """The kitty keyboard protocol, which pyte would show as text."""
@@ -27,7 +27,7 @@ _PIECES = re.compile(rb"(\x1b\[\?1049[hl]|" + _KEYBOARD.pattern + rb")")
 
 
 class Terminal:
-    """A program in a terminal of its own: what it shows, what it is sent, how it ends."""
+    """A program in a terminal of its own: its screen, its input, its end."""
 
     def __init__(
         self,
@@ -55,16 +55,16 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        """What is on the screen, without trailing blanks."""
+        """The lines of the screen, without trailing blanks."""
         return [self._line(number) for number in range(self._screen.lines)]
 
     @property
     def last_line(self) -> str:
-        """The lowest of them, which is cheap to look at again and again."""
+        """The last line of the screen, which is cheap to read again and again."""
         return self._line(self._screen.lines - 1)
 
     def _line(self, number: int) -> str:
-        # (What stands behind a wide character is empty.)
+        # The cell after a wide character is empty.
         line = self._screen.buffer[number]
         return "".join([line[column].data for column in range(self._screen.columns)]).rstrip()
 
@@ -75,7 +75,7 @@ class Terminal:
 
     @property
     def modes(self) -> list[object]:
-        """The terminal's settings, as stty would tell."""
+        """The terminal's settings, as stty would print them."""
         return list(termios.tcgetattr(self._child.child_fd))
 
     def send(self, keys: str) -> None:
@@ -83,12 +83,12 @@ class Terminal:
         self._child.send(keys)
 
     def start_anyway(self) -> None:
-        """Answer the question that stands before a real start from a demo."""
+        """Answer the question before a real start from a demo."""
         self.until("start anyway?")
         self.send("y")
 
     def resize(self, columns: int, lines: int) -> None:
-        """Make the terminal another size, as a person drags it."""
+        """Change the size of the terminal, as a person drags its window."""
         self._size = (columns, lines)
         for screen in (self._plain, self._screen):
             screen.resize(lines, columns)
@@ -100,14 +100,14 @@ class Terminal:
 
     def hang_up(self) -> None:
         """Close the terminal under the program, as a lost connection does."""
-        # Through its owner, which would otherwise close the same number again when it is collected: by then
-        # it may be the terminal of another test.
+        # Close it through its owner, which would otherwise close the same number again when it is collected:
+        # by then it may be the terminal of another test.
         self._child.ptyproc.fileobj.close()
         self._child.ptyproc.closed = self._child.closed = True
         self._child.ptyproc.fd = self._child.child_fd = -1
 
     def until(self, seen: str | Callable[[Terminal], object], patience: float = PATIENCE) -> Terminal:
-        """Wait until `seen` is on the screen or is true; fails with what the screen shows instead."""
+        """Wait until `seen` is on the screen or is true; else fail with the content of the screen."""
         deadline = time.monotonic() + patience
         wanted = (lambda terminal: seen in terminal.text) if isinstance(seen, str) else seen
         while not wanted(self):
@@ -119,7 +119,8 @@ class Terminal:
         return self
 
     def end(self, patience: float = PATIENCE) -> int:
-        """Wait for the program to end, reading all it still writes; its status, -n when signal n ended it."""
+        """Wait for the program to end and read its remaining output; return its status, -n when signal n
+        ended it."""
         deadline = time.monotonic() + patience
         while self._read(0.2):
             assert time.monotonic() < deadline, f"it did not end:\n{self.text}"
@@ -129,7 +130,7 @@ class Terminal:
         return int(self._child.exitstatus or 0)
 
     def close(self) -> None:
-        """Kill whatever is left."""
+        """Kill the program if it still runs."""
         with contextlib.suppress(ProcessLookupError):
             if self._child.isalive():
                 os.kill(self.pid, signal.SIGKILL)
@@ -137,21 +138,21 @@ class Terminal:
             self._child.close(force=True)
 
     def _read(self, patience: float) -> bool:
-        """Take in what the program wrote within `patience` seconds; False once it has closed its side."""
+        """Process the output of the program within `patience` seconds; False once it has closed its side."""
         try:
             data = self._child.read_nonblocking(65536, timeout=patience)
         except pexpect.TIMEOUT:
             return True
         except pexpect.EOF:
             return False
-        # The kernel gives 4 KiB at a time, and to look at a large screen between two of them is dear. (The
-        # next reading sees an end, too.)
+        # The kernel returns 4 KiB at a time, and checking a large screen after each piece is expensive. The
+        # next reading notices an end, too.
         with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
             while len(data) < _AT_ONCE:
                 data += self._child.read_nonblocking(65536, timeout=0)
         self.raw += data
         data = self._rest + data
-        # A sequence that is cut in two by the reading waits for its other half.
+        # A sequence that the reading cuts in two waits for its other half.
         begun = data.rfind(b"\x1b")
         whole = begun < 0 or _SEQUENCE.match(data, begun)
         data, self._rest = (data, b"") if whole else (data[:begun], data[begun:])
@@ -165,6 +166,6 @@ class Terminal:
         return True
 
     def _show(self, screen: pyte.Screen) -> None:
-        """Go on with another screen: pyte itself has no alternate one."""
+        """Continue with another screen: pyte itself has no alternate screen."""
         self._screen = screen
         self._stream = pyte.ByteStream(screen)

@@ -1,7 +1,7 @@
-"""Other boxes as machines on a network of their own: behind a jump host, and meeting one another.
+"""Other boxes as machines on a network of their own: behind a jump host, and in contact with one another.
 
-The machines are network namespaces, each with its own sshd, and ours reaches only what the test says. Where a
-test may make none, they are ports of the loopback.
+The machines are network namespaces, each with its own sshd, and the client reaches only the addresses that
+the test permits. Where a test cannot make namespaces, the machines are ports of the loopback.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def network() -> Iterator[Network]:
 
 @contextlib.contextmanager
 def daemons(folder: Path, client: Sequence[str]) -> Iterator[SshBoxes]:
-    """Boxes whose daemons the test starts, seen from `client`."""
+    """Boxes whose daemons the test starts, as `client` reaches them."""
     try:
         made = SshBoxes(folder / "boxes", client)
     except CannotStartError as error:
@@ -58,8 +58,9 @@ MOST_AT_ONCE = 8
 def behind_jump(network: Network, tmp_path: Path) -> Iterator[tuple[SshBoxes, str]]:
     """Twenty boxes that are reached through one host only, and their names.
 
-    Its sshd drops connections from the ninth that has not logged in on: sooner than by default, where some
-    are dropped from the eleventh on (MaxStartups 10:30:100), so that none that is dropped goes by luck.
+    The sshd of that host drops every connection beyond the eighth that has not logged in yet. The default
+    drops some connections from the eleventh on (MaxStartups 10:30:100); the stricter limit leaves nothing to
+    chance.
     """
     client = network.machine(1)
     jump = network.machine(1)
@@ -75,7 +76,7 @@ def behind_jump(network: Network, tmp_path: Path) -> Iterator[tuple[SshBoxes, st
         names = [f"n{number}" for number in range(MANY)]
         for name, place in zip(names, inner.places, strict=True):
             home = boxes.add(name, at=place, options="  ProxyJump jump\n")
-            # (Starting gputui twenty times would be most of the time of the test.)
+            # Starting gputui twenty times would take most of the time of the test.
             (home / "bin" / "gputui").write_text(
                 f'#!/bin/sh\ncat {answer}\ncase "$*" in *--follow*) cat >/dev/null;; esac\n'
             )
@@ -83,7 +84,7 @@ def behind_jump(network: Network, tmp_path: Path) -> Iterator[tuple[SshBoxes, st
 
 
 def dropped(boxes: SshBoxes) -> list[str]:
-    """What the jump host says of connections that it has dropped."""
+    """The lines of the jump host's log about connections that it has dropped."""
     return re.findall(r".*(?:drop connection|MaxStartups throttling).*", boxes.log_of(1).read_text())
 
 
@@ -109,7 +110,7 @@ def test_twenty_boxes_behind_a_jump_host_are_all_followed(behind_jump: tuple[Ssh
         deadline = time.monotonic() + 60
         for line in process.stdout:
             states = [each["state"] for each in json.loads(line)["boxes"]]
-            # (One that has said something and no more is stale.)
+            # A box that has sent one reading and no more is stale.
             if set(states) <= {"live", "stale"}:
                 break
             assert "dead" not in states and time.monotonic() < deadline, states
@@ -136,13 +137,13 @@ group.destroy_process_group()
 
 @pytest.fixture
 def machines(network: Network, tmp_path: Path, nvml_library: Path) -> Iterator[BoxPair]:
-    """Two machines with torch that see each other, and are seen from a third."""
+    """Two machines with torch that reach each other, and that a third reaches."""
     need("torch")
     client, *rooms = (network.machine() for _ in range(3))
     with daemons(tmp_path, client.words) as boxes:
         for room in rooms:
             boxes.listen(room.listens, room.words, reached=room.places)
-        # (gloo looks for the address of the host's name, which is none in a namespace.)
+        # gloo looks up the address of the host's name, which has none in a namespace.
         environ = {
             "GLOO_SOCKET_IFNAME": rooms[0].interface,
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",

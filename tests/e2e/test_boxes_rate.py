@@ -1,4 +1,4 @@
-"""Boxes that are dead, hung or changed beside live ones, over a real ssh: the live ones keep their pace."""
+"""Dead, hung and changed boxes next to live ones, over a real ssh: the live boxes keep their rate."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_live_boxes_keep_their_pace_beside_those_that_are_not(
             try:
                 until(lambda: {_states(channels)[name] for name in LIVE} == {"live"})
                 readings = _readings(channels)
-                # (A turn more or less: where the film begins and ends in one.)
+                # The count may be off by one reading or two: the watched time begins and ends within one.
                 assert all(WATCHED - 1 <= readings[name] <= WATCHED + 2 for name in LIVE), readings
                 assert _states(channels)["login"] == "connecting"
                 until(lambda: {_states(channels)[name] for name in FAILING} == {"dead"})
@@ -56,7 +56,7 @@ def _states(channels: Channels) -> dict[str, str]:
 
 
 def _readings(channels: Channels) -> dict[str, int]:
-    """How many readings of each box are seen in so many seconds; one is due each second."""
+    """The number of readings of each box within WATCHED seconds; one is due each second."""
     times: dict[str, set[float]] = {state.alias: set() for state in channels.states}
     end = time.monotonic() + WATCHED
 

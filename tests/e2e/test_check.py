@@ -1,4 +1,4 @@
-"""`gputui check` for real: the simulated driver's two libraries, the real torch, real launchers."""
+"""`gputui check` with the simulated driver's two libraries, the real torch, and real launchers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ needs_accelerate = pytest.mark.skipif(
 )
 
 NO_TORCH = (sys.executable, "-S", "train.py")
-"""The interpreter of a training that uses no torch: the CUDA driver itself is asked."""
+"""The interpreter of a training without torch: the check asks the CUDA driver itself."""
 
 
 class ThisHost:
@@ -66,7 +66,7 @@ def machine(base_environment: dict[str, str], simulated_nvml: SimulatedNvml) -> 
 
 
 def uuids(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """The UUIDs of the table, and that each line of it says "equal"."""
+    """The UUIDs of the table; asserts that each of its lines ends in "equal"."""
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("cuda:")]
     assert all(row[-1] == "equal" for row in rows), done.stdout
     return [row[3] for row in rows]
@@ -105,12 +105,12 @@ def test_by_uuid_and_as_a_mig_instance_it_is_the_same(machine: ThisHost) -> None
 
 
 def test_indices_count_as_they_were_chosen_where_the_fastest_is_not_the_first(machine: ThisHost) -> None:
-    # CUDA would count the fastest first; the launch line says PCI_BUS_ID.
+    # CUDA would count the fastest first; the launch line sets PCI_BUS_ID.
     box = machine.show("mixed")
     everything = ",".join(str(device.index) for device in box.devices)
     done = machine.check("--gpus", everything, "--", *NO_TORCH)
     assert (done.returncode, uuids(done)) == (0, [device.uuid for device in box.devices])
-    # A wrapper that loses that variable gets others, and it shows.
+    # A wrapper that loses that variable gets other devices, and the check reports it.
     loses = machine.script("python", f'#!/bin/sh\nunset CUDA_DEVICE_ORDER\nexec {sys.executable} -S "$@"\n')
     done = machine.check("--gpus", everything, "--", loses, "train.py")
     assert done.returncode == 5 and "CUDA_DEVICE_ORDER" in done.stdout
@@ -138,7 +138,7 @@ def test_env_within_the_command_is_caught(machine: ThisHost) -> None:
     command = ("env", "CUDA_VISIBLE_DEVICES=5,4", *NO_TORCH)
     done = machine.check("--gpus", "5", "--", *command)
     assert done.returncode == 2 and "CUDA_VISIBLE_DEVICES=5,4" in done.stderr
-    # Without another word it is what is asked for, and proved.
+    # Without an option, the list in the command is the request, and is proved.
     assert machine.check("--", *command).returncode == 0
 
 

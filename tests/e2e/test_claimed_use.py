@@ -33,12 +33,12 @@ pytestmark = [
 ]
 
 SCRIPT = "sleep 1000 & echo $!; sleep 1000 & echo $!; wait"
-"""A launcher with two workers, which says their pids."""
+"""A launcher with two workers, which prints their pids."""
 
 
 @pytest.fixture
 def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
-    # (The desk ends the jobs of the box.)
+    # The desk ends the jobs of the box.
     with box_at(tmp_path, simulated_nvml) as made, desk_at(tmp_path):
         yield made
 
@@ -48,7 +48,7 @@ Ends = Callable[..., None]
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    """Ends processes of these pids after the test."""
+    """Add pids of processes that are ended after the test."""
     pids: list[int] = []
     yield lambda *more: pids.extend(more)
     for pid in pids:
@@ -56,7 +56,7 @@ def ends() -> Iterator[Ends]:
 
 
 def run_on(box: Box, places: dict[int, int]) -> None:
-    """The driver lists these pids on these devices."""
+    """Have the driver list these pids on these devices."""
     tasks = (
         Task(devices=(str(place),), user="x", command="x", pid=pid, memory=9000, load=90)
         for place, pid in places.items()
@@ -65,7 +65,7 @@ def run_on(box: Box, places: dict[int, int]) -> None:
 
 
 def called(box: Box, *words: str) -> str:
-    """What the program as it is installed prints."""
+    """The output of the installed program."""
     done = subprocess.run([*GPUTUI, *words], env=box.environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -76,7 +76,8 @@ def test_a_launch_whose_workers_are_elsewhere_is_told_as_soon_as_they_are(box: B
     until(lambda: len(job.out.split()) == 2)
     first, second = map(int, job.out.split())
     ends(first, second)
-    # Its workers load their data, on no device yet, while a colleague is on 3; then as they should be.
+    # Its workers load their data, on no device yet, while a colleague is on 3; then they are on the claimed
+    # devices.
     for places in ({3: os.getpid()}, {6: first}, {6: first, 7: second}):
         run_on(box, places)
         assert "runs on" not in called(box, "claims") + called(box, "ls") + called(box, "people")
@@ -92,7 +93,7 @@ def test_a_launch_whose_workers_are_elsewhere_is_told_as_soon_as_they_are(box: B
     assert "claimed 6,7" in lines[2] and "claimed 6,7" in lines[3] and "runs on 0,1" in lines[8]
     states = [device["verdict"]["state"] for device in json.loads(called(box, "ls", "--json"))["devices"]]
     assert states == ["busy", "busy", "free", "free", "free", "free", "claimed", "claimed"]
-    # Choosing does not pay for it, and chooses as before.
+    # Choosing does not look for strays, and chooses as before.
     assert called(box, "pick", "-n", "4") == "2,3,4,5\n"
 
 
@@ -115,13 +116,13 @@ def test_a_job_and_what_it_left_behind_are_told_by_the_list_and_on_the_screen(
         lambda seen: ", claimed 6,7" in _row(seen, 0) and f"your job {job.id}, on 0,6" in _row(seen, 7)
     )
     terminal.send("D")
-    # (The panel of jobs says it too.)
-    terminal.until(lambda seen: f"devices of {job.id}" in seen.text and "runs on 0,6 bash" in seen.text)
+    # The panel of jobs shows it too.
+    terminal.until(lambda seen: f"devices of {job.id}" in seen.text and "runs on 0,6  bash" in seen.text)
     terminal.send("\x1b")
     terminal.until("STATE")
     terminal.send("P")
     terminal.until(f"job {job.id} claimed 6,7, runs on 0,6")
-    # Without a driver the list is told all the same.
+    # Without a driver the list is printed all the same.
     box.driver.fail_init(9)
     assert job.id in called(box, "jobs")
     assert json.loads(called(box, "jobs", "--json"))["jobs"][0]["runs_on"] is None
@@ -134,7 +135,7 @@ def _row(terminal: Terminal, index: int) -> str:
 
 
 def detached(box: Box, stray: str) -> Job:
-    """A job of workers that says their pids, looked at ten times a second, with this setting."""
+    """A job whose workers print their pids, checked ten times a second, with this setting."""
     settings = box.folder / "config" / "gputui" / "config.toml"
     settings.parent.mkdir(parents=True, mode=0o700)
     settings.write_text(f'[run]\nstray = "{stray}"\n')
@@ -150,7 +151,7 @@ def detached(box: Box, stray: str) -> Job:
 def test_a_job_that_runs_elsewhere_is_stopped_where_the_settings_say_so(box: Box) -> None:
     job = detached(box, "stop")
     first, second = map(int, job.log.read_text().split())
-    # Where it has claimed them, it goes on, and is called none of these.
+    # On its claimed devices the job goes on, and is not reported.
     run_on(box, {6: first, 7: second})
     called(box, "jobs", "stop", "--if-stray", job.id)
     assert not refreshed(job).over
@@ -167,7 +168,7 @@ def test_a_job_that_runs_elsewhere_goes_on_where_the_settings_say_so(box: Box) -
     first, _ = map(int, job.log.read_text().split())
     run_on(box, {0: first})
     assert "runs on 0" in called(box, "jobs") and not refreshed(job).over
-    # By hand it is stopped.
+    # Stop it by hand.
     called(box, "jobs", "stop", "--if-stray", job.id)
     assert ended(job).state == "stopped"
 

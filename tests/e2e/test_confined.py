@@ -1,5 +1,5 @@
 """Confined launches from end to end: real processes on a machine with device files, and simulated drivers
-that leave out what a process may not open."""
+that leave out the devices whose files a process may not open."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_numbers_inside_are_relative_and_the_line_is_not(box: Confined) -> None:
 
 
 FREE = 'env -u "CUDA_$(printf VISIBLE)_DEVICES" SEEN'
-"""A script without the variable, which no reading of it tells."""
+"""A script that clears the variable in a form that no reading of it recognizes."""
 
 
 def test_a_job_and_what_is_attached_to_it_are_confined(box: Confined) -> None:
@@ -63,7 +63,7 @@ def test_a_step_inside_sees_relative_numbers_and_its_lease(box: Confined) -> Non
 
 
 def test_a_driver_that_counts_what_it_may_not_open_is_understood(box: Confined) -> None:
-    """NVML may count the others all the same, and refuse their handles."""
+    """NVML may count the other devices all the same, and refuse their handles."""
     ours = ("run", "--confine", "--gpus", "5,4", "--", "sh", "-c")
     done = box.call(*ours, f"{sys.executable} -m gputui ls --json", SIMNVML_REFUSES="1")
     devices = json.loads(done.stdout)["devices"]
@@ -73,7 +73,7 @@ def test_a_driver_that_counts_what_it_may_not_open_is_understood(box: Confined) 
 
 
 def test_without_proof_nothing_is_confined(box: Confined) -> None:
-    """A driver that looks at no device file shows all devices."""
+    """A driver that does not check the device files shows all devices."""
     words = ("--gpus", "6,2", "--", "sh", script(box, "SEEN"))
     done = box.call("run", "--confine", *words, SIMCUDA_SEES_ALL="1")
     assert done.returncode == 2 and not done.stdout
@@ -91,7 +91,7 @@ def test_the_proof_is_made_once(box: Confined) -> None:
         box.seen("run", "--gpus", gpus, "--", *box.python)
     kept = json.loads((box.folder / "state" / "gputui" / "confinement.json").read_text())
     assert [proof["why"] for proof in kept["proofs"]] == [None]
-    # (No driver starts for it any more: one that fails is not noticed.)
+    # No driver starts for a saved proof: a failing one is not noticed.
     done = box.call(
         "run", "--gpus", "6,2", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES", SIMCUDA_INIT="999"
     )
@@ -130,7 +130,7 @@ def test_a_confined_command_may_start_one(box: Confined) -> None:
 
 
 def test_a_device_whose_file_has_vanished_is_in_nobody_s_way(box: Confined) -> None:
-    """(The driver does not show it any more.)"""
+    """The driver no longer shows that device."""
     (box.machine.folder / "nodes" / f"nvidia{MINORS[2]}").unlink()
     done = box.call("run", "--confine", "--gpus", box.uuids[2], "--", *box.python)
     assert done.returncode == 2 and "Traceback" not in done.stderr and not done.stdout
@@ -235,7 +235,7 @@ def test_instances_are_confined_by_their_capabilities(tmp_path: Path, simulated_
 def test_a_script_that_names_the_first_devices_gets_as_many_free_ones(
     box: Confined, name: str, text: str, starts: str
 ) -> None:
-    """Once it is proved that it will be confined; where it is not, those devices of the machine are meant."""
+    """The command starts once its confinement is proved; else it names devices of the machine."""
     script(box, text, name)
     script(box, "#!/bin/sh\nexec SEEN", "deepspeed")
     path = f"{box.folder}:{os.environ['PATH']}"

@@ -1,12 +1,14 @@
-"""Ways to set the list of devices that no reading of a command follows to its end: confined, each runs on the
-claimed devices.
+"""Ways to set the list of devices that no reading of a command can follow to the end: confined, each runs on
+the claimed devices.
 
-Each is a file, its text and the command that uses it. SEEN stands for a program that says which devices it
-sees, OTHERS for a list of numbers that are two other devices of the machine, and the two claimed ones inside.
+Each way is a file, its text and the command that uses it. SEEN is replaced by a program that prints the
+devices that it sees, OTHERS by a list of numbers: on the machine these are two other devices, and inside they
+are the two claimed ones.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -22,7 +24,8 @@ TERMINAL = "import os, termios; termios.tcgetattr(os.openpty()[1])"
 
 
 class Form(NamedTuple):
-    """`needs` are programs that may not be installed; `none`: the program sees no device, which is loud."""
+    """A way: `needs` is a program that may not be installed; `none` says that the program sees no device,
+    which is noticed."""
 
     text: str
     command: tuple[str, ...] = ("sh", "x.sh")
@@ -41,7 +44,7 @@ def bash(text: str) -> Form:
 
 
 def python(text: str) -> Form:
-    """Python, and then the program in the same process."""
+    """A Python script, followed by the printing program in the same process."""
     return Form(f"{text}\nexec(open('seen.py').read())", (sys.executable, "x.py"), "x.py")
 
 
@@ -57,7 +60,7 @@ _JSON = '{"name": "x", "version": "1.0.0", "scripts": {"go": "CUDA_VISIBLE_DEVIC
 _TOML = '[project]\nname = "x"\nversion = "0"\nrequires-python = ">=3"\n'
 
 FORMS = {
-    # A shell's own means.
+    # Constructs of a shell.
     "plain": Form("SEEN"),
     "unset": Form("unset CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER; SEEN"),
     "env -u": Form('env -u "CUDA_$(printf VISIBLE)_DEVICES" SEEN'),
@@ -88,7 +91,7 @@ FORMS = {
     "ksh": of("ksh", "typeset -x CUDA_VISIBLE_DEVICES=OTHERS\nSEEN"),
     "tcsh": of("tcsh", "setenv CUDA_VISIBLE_DEVICES OTHERS\nSEEN"),
     "busybox": Form("CUDA_VISIBLE_DEVICES=OTHERS SEEN", ("busybox", "sh", "x.sh"), needs="busybox"),
-    # Programs that start others.
+    # Programs that start other programs.
     "xargs": Form("echo OTHERS | xargs -I{} env CUDA_VISIBLE_DEVICES={} SEEN"),
     "find -exec": Form("find . -name seen.py -exec env CUDA_VISIBLE_DEVICES=OTHERS PYTHON {} ';'"),
     "nohup": Form("nohup env CUDA_VISIBLE_DEVICES=OTHERS SEEN"),
@@ -122,7 +125,6 @@ FORMS = {
     "an interpreter line": Form(
         "#!/usr/bin/env -S CUDA_VISIBLE_DEVICES=OTHERS PYTHON\nexec(open('seen.py').read())", ("./x",), "x"
     ),
-    # Python.
     "an imported module": python("import own"),
     "environ.update": python("import os\nos.environ.update({'CUDA_' + 'VISIBLE_DEVICES': 'OTHERS'})"),
     "unsetenv": python("import os\nos.unsetenv('CUDA_VISIBLE_DEVICES')"),
@@ -154,7 +156,7 @@ FORMS = {
     "zipapp": Form(
         "mkdir p; (cat own.py seen.py) > p/__main__.py; PYTHON -m zipapp p -o p.pyz; PYTHON p.pyz"
     ),
-    # Programs that read a file of their own.
+    # Programs that read a configuration file.
     "make export": make("export CUDA_VISIBLE_DEVICES := OTHERS\nall:\n\t@SEEN"),
     "make define": make("V = CUDA_VISIBLE_DEVICES\nall:\n\t@env $(V)=OTHERS SEEN"),
     "make include": make("include own.mk\nexport\nall:\n\t@SEEN"),
@@ -200,19 +202,66 @@ BESIDE = {
     "own.mk": "CUDA_VISIBLE_DEVICES = OTHERS\n",
     "pyproject.toml": _TOML,
 }
-"""Files that forms read."""
+"""Files that the forms read."""
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_no_form_of_a_command_reaches_another_device(box: Confined, name: str) -> None:
-    """Where gputui reads it, it may be refused."""
-    form = FORMS[name]
+def _is_here(box: Confined, form: Form) -> bool:
+    """Whether the form's programs are installed and work here."""
     if form.needs and shutil.which(form.needs) is None:
-        pytest.skip(f"there is no {form.needs}")
-    if form.needs in ("script", "tmux", "screen") and box.outside(sys.executable, "-c", TERMINAL).returncode:
-        pytest.skip("no terminal can be made in a user's namespace here")
+        return False
+    return form.needs not in ("script", "tmux", "screen") or _has_terminals(box)
+
+
+def _has_terminals(box: Confined) -> bool:
+    """Whether a terminal can be made in a user namespace here."""
+    return box.outside(sys.executable, "-c", TERMINAL).returncode == 0
+
+
+def _write(box: Confined, form: Form) -> None:
     for file, text in {**BESIDE, form.file: form.text}.items():
         script(box, re.sub(r"\bPYTHON\b", sys.executable, text.replace("OTHERS", "0,1")), file)
+
+
+_RUN_ALL = """
+import json, subprocess
+for folder, command in json.load(open("forms.json")):
+    with open(f"{folder}/out", "wb") as out, open(f"{folder}/err", "wb") as err:
+        subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+"""
+
+
+def test_no_form_reaches_another_device_from_within(box: Confined) -> None:
+    """One confined command starts all forms, and gputui reads none of them."""
+    forms = {name: form for name, form in FORMS.items() if _is_here(box, form)}
+    folders = {name: box.folder / str(number) for number, name in enumerate(forms)}
+    for name, form in forms.items():
+        folders[name].mkdir()
+        _write(box.in_folder(folders[name]), form)
+    todo = [(str(folders[name]), form.command) for name, form in forms.items()]
+    (box.folder / "forms.json").write_text(json.dumps(todo))
+    (box.folder / "all.py").write_text(_RUN_ALL)
+    done = box.call("run", "--confine", "--gpus", "6,2", "--", sys.executable, "all.py")
+    assert done.returncode == 0, done.stderr
+    seen = {name: (folder / "out").read_text() for name, folder in folders.items()}
+    silent = {name: (folders[name] / "err").read_text() for name, text in seen.items() if not text}
+    assert silent == {}
+    expected = {name: set() if form.none else {2, 6} for name, form in forms.items()}
+    assert {name: set(box.told(text)) for name, text in seen.items()} == expected
+
+
+def test_every_form_can_be_tried_here() -> None:
+    missing = {form.needs for form in FORMS.values() if form.needs and shutil.which(form.needs) is None}
+    if missing:
+        pytest.skip(f"not installed: {', '.join(sorted(missing))}")
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "unset", "eval", "read", "beyond the count", "xargs", "an imported module", "execve"]
+)
+def test_no_form_of_a_command_reaches_another_device(box: Confined, name: str) -> None:
+    """gputui reads these forms, and may refuse them."""
+    form = FORMS[name]
+    _write(box, form)
     done = box.call("run", "--confine", "--gpus", "6,2", "--force", "--", *form.command)
     if done.returncode == 2 and "gputui: note: sees only" not in done.stderr:
         assert done.stderr and not done.stdout

@@ -94,7 +94,7 @@ def test_of_a_driver_that_cannot_be_asked_it_is_said(tmp_path: Path) -> None:
 def test_a_device_without_uuid_is_known_by_its_place_only(
     bus: str | None,
 ) -> None:
-    """(Whatever a driver tells in place of one.)"""
+    """A device with any other bus id is not this device."""
     (device, *_) = cards("intel")
     assert _is(DriverDevice(None, "0000:03:00.0"), device)
     assert not _is(DriverDevice(None, bus), device)

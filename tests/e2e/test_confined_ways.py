@@ -1,4 +1,4 @@
-"""Every way to start a command starts it confined: which devices it sees then."""
+"""Every way to start a command starts it confined. The tests compare the devices that it sees."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDE = (130, 40)
 
 @pytest.fixture
 def screen(box: Confined, start: Start, base_environment: dict[str, str]) -> Iterator[Terminal]:
-    """The screen on that machine, with a command that writes down what it sees."""
+    """The screen on that machine, with a command that writes down the devices that it sees."""
     text = script(box, f"unset SIMCUDA_WAITS; SEEN > {box.folder}/seen")
     environ = {**base_environment, **box.environ, "SIMCUDA_WAITS": str(box.folder / "pipe")}
     os.mkfifo(box.folder / "pipe")
@@ -33,12 +33,12 @@ def screen(box: Confined, start: Start, base_environment: dict[str, str]) -> Ite
 
 
 def answer(box: Confined) -> None:
-    """Let the driver answer that the proof starts, now or soon."""
+    """Let the driver of the proof answer, now or once it starts."""
     (box.folder / "pipe").open("w").close()
 
 
 def seen(box: Confined) -> list[int]:
-    """What the command wrote down."""
+    """The output of the command."""
     file = box.folder / "seen"
     until(lambda: file.exists() and file.read_text().endswith("\n"))
     return box.told(file.read_text())
@@ -56,7 +56,7 @@ def test_keys_are_answered_while_the_screen_has_it_proved(box: Confined, screen:
     before = row_of_cursor(screen)
     screen.send(key)
     screen.until("proving")
-    # (The driver does not answer yet.)
+    # The driver does not answer yet.
     screen.send("k")
     screen.until(lambda terminal: row_of_cursor(terminal) not in ([], before))
     answer(box)
@@ -96,11 +96,8 @@ def test_a_job_that_is_started_again_on_the_screen_is_confined(box: Confined, st
     assert len(seen(box)) == 2
 
 
-# From Python.
-
-
 def in_python(box: Confined, code: str, **more: str) -> list[list[int]]:
-    """What the program saw that each `held.popen` or `launch` of the code started, in order."""
+    """The devices that each program started by `held.popen` or `launch` of the code saw, in order."""
     text = f"import sys\nfrom gputui import *\nWORDS = {list(box.python)!r}\n{code}\n"
     done = box.outside(sys.executable, "-c", text, **more)
     assert done.returncode == 0, done.stderr
@@ -208,7 +205,7 @@ echo "$0 $* | $CUDA_VISIBLE_DEVICES" | sed 's|^[^ ]*/||'
 def test_a_program_with_numbers_of_its_own_is_given_relative_ones(
     box: Confined, command: str, inside: str
 ) -> None:
-    """(Stand-ins, which say how they were called.)"""
+    """The launchers are stand-ins that print their arguments."""
     (box.folder / "x.py").touch()
     for name in ("accelerate", "deepspeed", "vllm", "trtexec", "yolo", "say", "mpirun"):
         program = box.folder / "bin" / name
@@ -233,12 +230,12 @@ def test_a_program_with_numbers_of_its_own_is_given_relative_ones(
 def test_ranks_of_a_real_launcher_are_on_the_claimed_devices(
     box: Confined, launcher: str, gpus: str, first: str
 ) -> None:
-    """(deepspeed's first stage for what ascends; else its second one, with a list of its own.)"""
+    """deepspeed starts by its first stage where the devices ascend, else by its second with its own list."""
     need("torch")
     need({"torchrun": "torch"}.get(launcher, launcher))
     (box.folder / "train.py").write_text(f"{PLAIN}\nsys.stdout = open(f'seen.{{rank}}', 'w')\n{SEEN}")
     path = f"{Path(sys.executable).parent}:{box.environ['PATH']}"
-    # (deepspeed counts two devices, which is what a torch with CUDA would see inside.)
+    # deepspeed counts two devices, as a torch with CUDA would inside.
     counts = {"DS_ACCELERATOR": "cpu", "LOCAL_SIZE": "2"}
     more = {"PATH": path, "HF_HOME": str(box.folder), "OMP_NUM_THREADS": "1", **counts}
     words = ("run", "--confine", "--gpus", gpus, "--launcher", launcher, "--", "python", "train.py")
@@ -260,6 +257,6 @@ def test_a_job_that_fails_for_its_confinement_is_told_so(box: Confined, how: str
     (job,) = json.loads(box.call("jobs", "--json").stdout)["jobs"]
     shown = box.call("jobs", "show", job["id"]).stdout
     assert ("--no-confine" in shown) == (how == "--confine")
-    # What fails as ever is not blamed on it.
+    # An ordinary failure is not blamed on the confinement.
     done = box.call("run", how, "--attach", "--gpus", "6", "--", sys.executable, "-c", "raise ValueError")
     assert done.returncode == 1 and "--no-confine" not in done.stderr

@@ -1,4 +1,4 @@
-"""What the command inherits: its own standard streams, open or closed, and leases out of their way."""
+"""The inherited descriptors of the command: its standard streams, open or closed, and leases elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.e2e
 
 CLOSED = [
     closed for count in range(4) for closed in itertools.combinations((0, 1, 2), count)
-]  # none of them, one, …
+]  # None of them, one, …
 REPORT = """
 import contextlib, json, os
 opened = {}
@@ -44,7 +44,7 @@ def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
 
 
 def call(box: Box, closed: tuple[int, ...], *words: str) -> Path:
-    """Call gputui from a shell with these streams closed; the command's open files are in the file."""
+    """Call gputui from a shell with these streams closed; the command lists its open files in the file."""
     report = box.folder / "report"
     closing = " ".join(f"{number}>&-" for number in closed)
     line = ["sh", "-c", f'exec "$@" {closing}', "sh", *GPUTUI, *words, "--", sys.executable, "-c", REPORT]
@@ -60,7 +60,7 @@ def call(box: Box, closed: tuple[int, ...], *words: str) -> Path:
 
 
 def opened(report: Path) -> dict[int, str]:
-    """The open files of a report by their numbers."""
+    """The open files of a report, by their numbers."""
     return {int(number): path for number, path in json.loads(report.read_text()).items()}
 
 
@@ -134,7 +134,7 @@ os.write(report, repr((opened, kept, inherited, move_to_high_number(opened) >= L
 
 
 def test_no_file_of_ours_gets_the_number_of_a_closed_stream() -> None:
-    """What a driver's library opens may reach the command: it must not be its stdout."""
+    """A file that a driver's library opens may reach the command: it must not become its stdout."""
     reading, writing = os.pipe()
     subprocess.run([sys.executable, "-c", STREAMS, str(writing)], pass_fds=(writing,), check=True)
     os.close(writing)
@@ -153,7 +153,8 @@ def test_with_few_numbers_left_a_lease_is_still_no_standard_stream() -> None:
 
 
 def test_few_open_files_are_enough(box: Box) -> None:
-    """Under 100 there is no number of 100: then it is any other than a standard stream's."""
+    """With a limit under 100 no descriptor can be moved to 100 or higher: it gets a lower number above the
+    standard streams."""
     report = box.folder / "report"
     limited = ["sh", "-c", 'ulimit -n 40; exec "$@" 2>&-', "sh", *GPUTUI]
     subprocess.run(

@@ -1,4 +1,4 @@
-"""Keys and signals that come while the program is still starting: none is lost."""
+"""Keys and signals that arrive while the program is still starting: none is lost."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from e2e.terminal import Terminal
 
 pytestmark = pytest.mark.e2e
 
-DELAYS = [place * 0.02 for place in range(10)]
-"""Seconds after the first picture: Textual takes over some 0.15 s after it, later on a busy machine."""
+DELAYS = [place * 0.05 for place in range(4)]
+"""Seconds after the first picture: Textual takes over about 0.15 s after it, later on a busy machine."""
 
 
 def after_first_picture(start: Start, delay: float, *words: str) -> Terminal:
-    """The program, so many seconds after its first picture."""
+    """The program, this number of seconds after its first picture."""
     terminal = start("--demo", "idle", *words)
     terminal.until("○ free")
     due = time.monotonic() + delay

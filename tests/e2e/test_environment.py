@@ -1,4 +1,4 @@
-"""The command's environment is its caller's: what Python adds for itself (PEP 538) does not reach it."""
+"""The command's environment is its caller's: variables that Python adds (PEP 538) do not reach it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOCALES: list[tuple[dict[str, str], str]] = [
     ({"LC_CTYPE": "POSIX"}, "POSIX"),
     ({"LC_CTYPE": ""}, ""),
 ]
-"""What the caller has set, and the LC_CTYPE that the command is to find."""
+"""The variables that the caller has set, and the LC_CTYPE that the command must find."""
 FEW = [LOCALES[1], LOCALES[6], LOCALES[7]]
 
 
@@ -91,8 +91,7 @@ def test_so_has_the_python_that_check_asks(box: Box, locale: dict[str, str], exp
     assert found.read_text() == expected
 
 
-@pytest.mark.parametrize("key", ["\r", "r"], ids=["enter", "r"])
-@pytest.mark.parametrize(("locale", "expected"), FEW[:2], ids=str)
+@pytest.mark.parametrize(("locale", "expected", "key"), [(*FEW[0], "\r"), (*FEW[1], "r")], ids=["enter", "r"])
 def test_so_has_what_the_screen_starts(
     start: Start, base_environment: dict[str, str], locale: dict[str, str], expected: str, key: str
 ) -> None:

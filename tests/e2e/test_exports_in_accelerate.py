@@ -1,4 +1,4 @@
-"""The accelerate form, started by the real `accelerate launch` with the line on its top."""
+"""The accelerate form, started by the real `accelerate launch` with the line at its top."""
 
 from __future__ import annotations
 

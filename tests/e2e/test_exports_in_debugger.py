@@ -1,4 +1,4 @@
-"""The VS Code form, run by what VS Code hands it to: the adapter of the real debugpy."""
+"""The VS Code form, run by the adapter of the real debugpy, which VS Code starts too."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_program_is_debugged_with_its_words_variables_and_directory(
 def test_the_ranks_of_torchrun_start_from_the_debugger(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     launch = compose(TWO, LaunchOptions(("torchrun", "train.py", "--lr", "3 e-4"), python=sys.executable), {})
-    # (Not with the ranks debugged too: for each the editor opens another session, and they wait for it.)
+    # Without debugging the ranks: for each rank the editor opens another session, and the ranks wait for it.
     configuration = {**_configuration(launch), "subProcess": False}
     assert debug(configuration, _environ(tmp_path), tmp_path) == 0
     told = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("told*"))]

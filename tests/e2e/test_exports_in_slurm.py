@@ -62,7 +62,7 @@ def test_a_colon_is_a_word_and_not_another_job(slurm: Slurm, tmp_path: Path) -> 
 
 
 def test_torchrun_is_started_once_a_machine_and_meets_on_the_first(slurm: Slurm, tmp_path: Path) -> None:
-    # A file each: their lines could meet within the job's output.
+    # One file per rank: their lines could mix within the job's output.
     dump = shlex.join(_dump())
     (slurm.folder / "torchrun").write_text(f'#!/bin/sh\nexec {dump} "$@" > "machine$SLURM_NODEID.json"\n')
     (slurm.folder / "torchrun").chmod(0o755)
@@ -101,14 +101,14 @@ def test_mpirun_starts_its_processes_on_the_devices_of_the_job(
     )
     slurm.run(to_sbatch(compose(devices, options, {})), tmp_path)
     told = said_in(tmp_path)
-    # (Slurm may still have the devices of the job before: which two they are is its choice.)
+    # Slurm may still hold the devices of the job before, and it chooses which two these are.
     assert [each[:2] for each in told] == [["0", "2"], ["1", "2"]] and told[0][2] == told[1][2]
     assert len(told[0][2].split(",")) == 2 if devices else told[0][2] == ""
 
 
 @needs_mpi
 def test_mpirun_needs_a_task_for_each_process(slurm: Slurm, tmp_path: Path) -> None:
-    """Why the script asks for so many. (With one task, mpirun within srun does not start either.)"""
+    """The reason for the number of tasks. With one task, mpirun within srun does not start either."""
     (tmp_path / "rank.py").write_text(RANK)
     options = LaunchOptions(
         ("mpirun", sys.executable, "-S", "rank.py"), directory=str(tmp_path), additions=AS_ROOT

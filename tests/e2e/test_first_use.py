@@ -1,4 +1,4 @@
-"""The three uses of gputui, from the first key to what the command really received."""
+"""The three uses of gputui, from the first key to the environment and arguments that the command received."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ sys.exit(int(os.environ.get("STATUS", 0)))
 def environment(
     base_environment: dict[str, str], simulated_nvml: SimulatedNvml, tmp_path: Path
 ) -> dict[str, str]:
-    """A machine with the simulated driver, and a command that reports what it received."""
+    """A machine with the simulated driver, and a command that reports its environment and arguments."""
     script = tmp_path / "report.py"
-    # Python itself ignores SIGPIPE when it starts: -c in a shell would hide what was inherited.
+    # Python itself ignores SIGPIPE when it starts: `-c` in a shell would hide the inherited action.
     script.write_text(REPORT)
     return simulated_nvml.environment({**base_environment, "REPORT": str(tmp_path / "report.json")})
 
 
 @pytest.fixture
 def report(tmp_path: Path) -> Callable[[], dict]:
-    """What the command reported."""
+    """The report of the command."""
     return lambda: json.loads((tmp_path / "report.json").read_text())
 
 
 def ended(before: dict[str, str], after: dict[str, str]) -> dict[str, str | None]:
-    """The variables that differ, with their value after (None: gone)."""
+    """The variables that differ, with their value after the command (None: unset)."""
     return {
         name: after.get(name)
         for name in before.keys() | after.keys()
@@ -94,7 +94,7 @@ def test_the_screen_and_the_terminal_are_left_as_they_were(
     shell.until("status:7")
     assert "○ free" not in shell.text
     shell.until(lambda t: t.text.count("ready>") == 3 and t.modes == before)
-    # Everything that was switched on (alternate screen, mouse, focus, paste) was switched off again.
+    # Every mode that was switched on (alternate screen, mouse, focus, paste) was switched off again.
     for mode in (b"1049", b"1000", b"1003", b"1004", b"1006", b"2004"):
         on, off = shell.raw.rfind(b"\x1b[?" + mode + b"h"), shell.raw.rfind(b"\x1b[?" + mode + b"l")
         assert mode == b"2004" or off > on or on == -1, f"mode {mode!r} was left on"
@@ -131,14 +131,24 @@ def test_ctrl_c_on_the_screen_leaves_with_130_and_starts_nothing(
     assert "started" not in terminal.text
 
 
-def test_a_missing_program_is_said_and_the_screen_stays(
-    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("no-such-program", "there is no program 'no-such-program'"), ("./plain", "cannot start './plain'")],
+)
+def test_a_program_that_is_missing_or_none_is_said_and_the_screen_stays(
+    start: Start,
+    environment: dict[str, str],
+    simulated_nvml: SimulatedNvml,
+    tmp_path: Path,
+    program: str,
+    said: str,
 ) -> None:
+    (tmp_path / "plain").write_text("no program")
     simulated_nvml.show_box(BOXES["idle"])
-    terminal = start("--", "no-such-program", environment=environment)
+    terminal = start("--", program, environment=environment, cwd=tmp_path)
     terminal.until("○ free")
     terminal.send("0\r")
-    terminal.until("there is no program 'no-such-program'").until("cuda:0 = GPU 0")
+    terminal.until(said).until("cuda:0 = GPU 0")
     terminal.send("q")
     assert terminal.end() == 0
 
@@ -223,11 +233,13 @@ def test_a_command_that_cannot_be_started_leaves_no_record_of_it(
     start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml, tmp_path: Path
 ) -> None:
     simulated_nvml.show_box(BOXES["dgx-h100"])
-    (tmp_path / "plain").write_text("no program")
-    terminal = start("--", "./plain", environment=environment, cwd=tmp_path)
+    # Only the start shows that its interpreter is missing.
+    (tmp_path / "script").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "script").chmod(0o755)
+    terminal = start("--", "./script", environment=environment, cwd=tmp_path)
     terminal.until("○ free").send("5")
     terminal.until("CUDA_VISIBLE_DEVICES=5").send("\r")
-    assert terminal.end() == 126
+    assert terminal.end() == 127
     assert list((tmp_path / "claims").glob("*.claim")) == []
 
 
@@ -239,7 +251,7 @@ def test_a_device_taken_between_choosing_and_enter_is_asked_about(
     terminal.until("○ free")
     terminal.send("6")
     terminal.until("CUDA_VISIBLE_DEVICES=6")
-    # Twenty seconds on, somebody runs on GPU 6.
+    # Twenty seconds later, somebody runs on GPU 6.
     simulated_nvml.show_box(BOXES["dgx-h100"], elapsed=20.0)
     terminal.send("\r")
     terminal.until("start anyway").until("GPU 6 is busy (was free)")
@@ -255,15 +267,16 @@ WHOLE = replace(
     gpus=(replace(BOXES["a100-mig"].gpus[1], bus="07:00.0"), BOXES["a100-mig"].gpus[1]),
     tasks=(),
 )
-"""The box with MIG instances before its first GPU was divided."""
+"""The box with MIG instances, before its first GPU was divided."""
 
 CHANGES: dict[str, tuple[Callable[[SimulatedNvml], object], str | None]] = {
     "prohibited": (lambda driver: driver.show_box(WHOLE, facts={"0": {"compute_mode": 2}}), "prohibited"),
     "divided": (lambda driver: driver.show_box(BOXES["a100-mig"]), "MIG"),
-    # One process may still start there, and it is ours.
+    # One process may still start there: the command.
     "exclusive": (lambda driver: driver.show_box(WHOLE, facts={"0": {"compute_mode": 3}}), None),
 }
-"""What an administrator does between the selection and Enter, and what is asked then (None: nothing)."""
+"""The change that an administrator makes between the selection and Enter, and the question that follows
+(None: none)."""
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -275,7 +288,7 @@ def test_a_mode_that_changes_between_selection_and_enter_is_asked_about(
     tmp_path: Path,
     report: Callable[[], dict],
 ) -> None:
-    """(Modes are read each half minute only, and again before a launch.)"""
+    """Modes are read every half minute only, and again before a launch."""
     simulated_nvml.show_box(WHOLE)
     terminal = start("--", sys.executable, "report.py", environment=environment, cwd=tmp_path, size=(120, 30))
     terminal.until("○ free")

@@ -31,7 +31,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def test_a_job_outlives_the_terminal_that_it_was_started_in(desk: Desk, start: Start) -> None:
     gate = desk.gate()
-    # A shell as after ssh: it hangs its jobs up when the connection is lost.
+    # A shell as under ssh: it hangs its jobs up when the connection is lost.
     script = f"sh -c '{gate.wait}; echo went on; exit 6'"
     terminal = start(
         "-i", "-c", f"{GPUTUI_LINE} run --demo dgx-1 --detach -- {script}; cat",
@@ -63,7 +63,7 @@ def test_a_hostile_log_is_followed_in_a_terminal_without_harm(desk: Desk, start:
     job = desk.sh(rf"printf 'start\n{bar}{harm}'; exec sleep 100")
     terminal = start("jobs", "log", "-f", job.id, environment=desk.environ)
     terminal.until("100%|###|")
-    # What is still to be read is there when the command has ended.
+    # The output that is still unread is there when the command has ended.
     os.kill(command(job).pid, signal.SIGKILL)
     assert terminal.end() == 0
     assert terminal.lines[:2] == ["start", "100%|###|"]

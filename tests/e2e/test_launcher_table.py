@@ -38,7 +38,7 @@ CELLS: dict[str, tuple[str, ...]] = {
     "deepspeed": (SECOND, INCLUDE, SECOND, SECOND, REFUSED, SECOND, INCLUDE),
     "mpirun": (YES, YES, YES, YES, REFUSED, YES, YES),
 }
-"""By launcher, in the order of the columns: how it is done."""
+"""By launcher, in the order of the columns: the way in which it works."""
 
 PROOFS: dict[str, Callable[[list[str], str], bool]] = {
     YES: lambda words, launcher: launcher in words,
@@ -50,7 +50,7 @@ PROOFS: dict[str, Callable[[list[str], str], bool]] = {
     VARIABLE: lambda words, launcher: launcher in words and "PET_VIRTUAL_LOCAL_RANK=1" in words,
     FIRST: lambda words, launcher: launcher in words,
 }
-"""What a word of the table means on the line that is started."""
+"""The meaning of a word of the table on the line that is started."""
 
 ASKED = {
     "order kept": ("dgx-1", "6,3,5"),
@@ -61,13 +61,13 @@ ASKED = {
     "CPU only": ("dgx-1", "none"),
     "one device": ("dgx-1", "3"),
 }
-"""The box and the devices that a column is tried with."""
+"""The box and the devices with which a column is tried."""
 
 MODULES = {"torchrun": "torch", "accelerate": "accelerate", "deepspeed": "deepspeed"}
 
 
 def devices(column: str) -> tuple[list[str], list[str]]:
-    """What to ask for, and the devices as the variable must name them."""
+    """The options that request the devices, and the devices as the variable must name them."""
     box, text = ASKED[column]
     if text == "none":
         return ["--gpus", "none"], []
@@ -89,7 +89,7 @@ Tried = Callable[[str, str], tuple[Ended, list[str]]]
 
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
-    """Really starts the launch of a cell, once; the devices that it must see are the second answer."""
+    """Start the launch of a cell once; the second result is the devices that it must see."""
 
     @cache
     def launch(launcher: str, box: str, asked: tuple[str, ...]) -> Ended:
@@ -99,7 +99,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
         return place.ended(place.begin(*own, "--", "python", "train.py", "--lr", "3 e-4"))
 
     def both(launcher: str, column: str) -> tuple[Ended, list[str]]:
-        # Where the order is kept, the one launch shows both.
+        # Where the order is kept, one launch shows both.
         shared = column == "subset" and CELLS[launcher][0] == YES
         asked, expected = devices("order kept" if shared else column)
         return launch(launcher, ASKED[column][0], tuple(asked)), expected
@@ -119,7 +119,7 @@ def test_a_cell_is_what_happens(tried: Tried, launcher: str, column: str) -> Non
     assert done.status == 0, done.err
     assert PROOFS[word](done.line.split(), launcher), done.line
     if word in (EACH, VARIABLE):
-        # Each process sees exactly its own, and calls it its first.
+        # Each process sees exactly its own device, and numbers it 0.
         assert [rank["CUDA_VISIBLE_DEVICES"] for rank in done.ranks] == expected
         assert done.every("LOCAL_RANK") == ["0"] and done.every("WORLD_SIZE") == [str(len(expected))]
         return
@@ -133,7 +133,7 @@ def test_a_cell_is_what_happens(tried: Tried, launcher: str, column: str) -> Non
 
 
 def markdown() -> str:
-    """The table as the page shows it."""
+    """The table as it is on the page."""
     rows = [("launcher", *COLUMNS), *((name, *cells) for name, cells in CELLS.items())]
     head, *body = (f"| {' | '.join(row)} |" for row in rows)
     return "\n".join((head, "|---" * (len(COLUMNS) + 1) + "|", *body))

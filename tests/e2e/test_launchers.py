@@ -1,4 +1,4 @@
-"""The real launchers, started through gputui under everything that makes them go wrong without it."""
+"""The real launchers, started through gputui under every condition that makes them fail without it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unit.host_environments import Told
 pytestmark = pytest.mark.e2e
 
 ELSEWHERE = "distributed_type: MULTI_GPU\ngpu_ids: '0,1'\nnum_processes: 4\nmain_process_port: 29500\n"
-"""A configuration of accelerate's that says other devices, another number and the port of another program."""
+"""A configuration of accelerate with other devices, another number and the port of another program."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def place(tmp_path: Path) -> Workplace:
 
 
 def met(done: Ended, visible: str) -> None:
-    """Two ranks have started on these devices and added up 1 and 2 over gloo."""
+    """Assert that two ranks have started on these devices and added up 1 and 2 over gloo."""
     assert [rank["LOCAL_RANK"] for rank in done.ranks] == ["0", "1"]
     assert done.every("WORLD_SIZE") == ["2"]
     assert done.every("CUDA_VISIBLE_DEVICES") == [visible]
@@ -41,11 +41,11 @@ def met(done: Ended, visible: str) -> None:
 
 
 def logs(folder: Path, text: str) -> list[str]:
-    """The files in a directory of logs that have this text in them."""
+    """The files in a directory of logs that contain this text."""
     return [file.name for file in sorted(folder.rglob("*")) if file.is_file() and text in file.read_text()]
 
 
-# Two ranks meet, whatever is in the way.
+# Two ranks meet under every obstacle.
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_kind_of_run_in_accelerates_configuration_is_respected(place: Workplac
 
 
 GUARDED = '[ -z "$CUDA_VISIBLE_DEVICES" ] && export CUDA_VISIBLE_DEVICES=0,1\n'
-"""What scripts do where no list is set."""
+"""The line of many scripts for an environment without a list."""
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ with open(f"rank{rank}.json", "w") as file:
 
 
 def test_every_rank_of_deepspeed_reads_its_own_part(place: Workplace) -> None:
-    """In the selected order, with what a shell still has of another run, and port 29500 taken."""
+    """In the selected order, with the variables of another run in the shell, and port 29500 taken."""
     need("deepspeed")
     (place.folder / "train.py").write_text(_SAMPLES)
     left = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "TORCHELASTIC_USE_AGENT_STORE": "True"}
@@ -189,7 +189,7 @@ def test_bare_fsdp_reaches_the_workers_as_fsdp_2_with_a_wrap_policy(place: Workp
     done = place.run("--demo", "dgx-1", "--gpus", "2,1", "--", *command, **left)
     assert done.every("ACCELERATE_USE_FSDP") == ["true"] and done.every("FSDP_VERSION") == ["2"]
     assert done.every("FSDP_AUTO_WRAP_POLICY") == ["TRANSFORMER_BASED_WRAP"]
-    # Nothing that is left of another run in the shell reaches them, and nobody is waited for.
+    # No variable of another run in the shell reaches the ranks, and no launch waits for another.
     assert [rank["RANK"] for rank in done.ranks] == ["0", "1"] and done.every("WORLD_SIZE") == ["2"]
 
 
@@ -202,8 +202,8 @@ def test_one_process_of_accelerate_is_not_a_rank_of_another_run(place: Workplace
     assert done.every("CUDA_VISIBLE_DEVICES") == ["5"]
 
 
-# Why the lines are as they are: what the launchers do without our words. If one of these changes, so can the
-# line.
+# The reasons for the lines: the behaviour of the launchers without our words. If one of these changes, so can
+# the line.
 
 _ACCELERATE = """
 import json, os, sys
@@ -235,7 +235,7 @@ print("ANSWER" + json.dumps(answers))
 
 
 def asked(program: str, cases: list[dict[str, Any]], place: Workplace) -> list[Any]:
-    """What a launcher's own code answers in a child process."""
+    """The answer of a launcher's own code in a child process."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         input=json.dumps(cases),
@@ -252,7 +252,7 @@ def asked(program: str, cases: list[dict[str, Any]], place: Workplace) -> list[A
 
 @pytest.fixture(scope="module")
 def accelerates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What accelerate prepares for its processes, by case."""
+    """The environments that accelerate prepares for its processes, by case."""
     need("accelerate")
     place = workplace(tmp_path_factory.mktemp("accelerate"))
     configurations = {
@@ -358,7 +358,7 @@ print("ANSWER" + json.dumps(answers))
 
 @pytest.fixture(scope="module")
 def deepspeeds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """On which devices and which port deepspeed starts, by case; the box has eight."""
+    """The devices and the port with which deepspeed starts, by case; the box has eight devices."""
     need("deepspeed")
     place = workplace(tmp_path_factory.mktemp("deepspeed"))
     hosts = place.folder / "hosts"
@@ -392,7 +392,7 @@ def test_deepspeed_starts_on_the_devices_and_the_port_of_our_line(deepspeeds: di
 
 
 def test_deepspeed_really_does_what_we_do_not_use_it_for(deepspeeds: dict[str, Any]) -> None:
-    """It sorts, takes no UUIDs and no instances, takes all for none, and has one port."""
+    """It sorts, takes no UUIDs and no instances, takes an empty list for all devices, and has one port."""
     assert deepspeeds["another order"] == [[0, 2], 29500]
     assert deepspeeds["another order by --include"] == [[0, 2], 29500]
     assert deepspeeds["uuid"] == deepspeeds["uuid by --include"] == "ValueError"

@@ -153,7 +153,7 @@ def files(folder: Path) -> dict[str, dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def environments(folder: Path, files: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
-    """What `accelerate launch` gives the processes of each recipe."""
+    """The environments that `accelerate launch` gives the processes of each recipe."""
     return told_by(READ, {name: each["accelerate.yaml"] for name, each in files.items()}, folder)
 
 

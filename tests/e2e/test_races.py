@@ -1,6 +1,7 @@
 """kill -9 at any moment, of any process: no lease outlives its job's processes, and none is lost before.
 
-What the kernel says counts: who has a record open (/proc/PID/fd) holds the device, and nobody else does.
+The kernel's record counts: a process that has a record open (/proc/PID/fd) holds the device, and no other
+does.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ FAMILY = "sleep 1000 & sleep 1000 & (sleep 1000 & exec sleep 1000) & wait"
 """A job of six processes, some of which outlive others."""
 
 _elsewhere: frozenset[str] = frozenset()
-"""Processes that were there before the box: to ask all of them, hundreds of times, was most of the work."""
+"""Processes from before the box: reading all of them, hundreds of times, took most of the time."""
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def _gone(box: Box, *pids: int) -> None:
 
 
 def _kill_one_by_one(box: Box, chance: random.Random) -> None:
-    """Kill what holds devices in any order; they are claimed as long as one process of them is left."""
+    """Kill the holders in random order; their devices stay claimed as long as one of them is left."""
     while holders := _agreed(box):
         victim = chance.choice(sorted(set().union(*holders.values())))
         _kill(victim)
@@ -92,15 +93,15 @@ def _kill_one_by_one(box: Box, chance: random.Random) -> None:
 
 
 def _agreed(box: Box) -> dict[int, set[int]]:
-    """The holders, once they are those of the devices that are claimed: a process that forks and ends while
-    /proc is read is not seen there."""
+    """The holders, once they match the claimed devices: the reading of /proc misses a process that forks and
+    ends meanwhile."""
     found: list[dict[int, set[int]]] = []
     until(lambda: found.append(_holders(box)) or box.claimed() == sorted(found[-1]))
     return found[-1]
 
 
 def _seconds_to_begin(box: Box, *words: str) -> float:
-    """How long a launch takes here and now until its command has begun."""
+    """The seconds that a launch takes here until its command has begun."""
     began = time.monotonic()
     call = box.start("run", "-q", *words, "--", "sh", "-c", FAMILY)
     until(lambda: len(_processes(box)) > 3)
@@ -187,13 +188,13 @@ def test_waiters_that_are_killed_at_any_moment_keep_neither_a_place_nor_a_device
 
 
 def test_a_crowd_that_is_killed_by_chance_never_shares_a_device(box: Box) -> None:
-    """Launches come and are killed; at every moment each device is one job's."""
+    """Launches start and are killed; at every moment each device belongs to one job."""
     chance, running = random.Random(99), list[Forked]()
     for _ in range(60):
         running.append(box.start("run", "-q", "-n", str(chance.choice((1, 2, 3))), "--", "sleep", "1000"))
         if len(running) > 6:
             running.pop(chance.randrange(len(running))).kill()
-        # (Who is just being refused has a lock's file open too, for that moment; a claim has one holder.)
+        # A launch that is being refused has a lock's file open too, for that moment; a claim has one holder.
         found = box.claims()
         assert len({claim.key for claim in found}) == len(found)
         assert len({claim.pid for claim in found}) <= len(running)

@@ -1,4 +1,4 @@
-"""The ray form, `ray start` with the devices of a launch, what a real Ray counts (package ray[default])."""
+"""The ray form, `ray start` with a launch's devices, and the counts of a real Ray (package ray[default])."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ PATIENCE = 90.0
 
 
 class Head:
-    """A Ray of its own in this test: how it is started, and the environment of who asks it."""
+    """A Ray for one test: the command that starts it, and the environment of its clients."""
 
     def __init__(self, name: str) -> None:
-        # (Its sockets' paths are long, and must not be longer than 107 bytes.)
+        # The paths of its sockets are long, and must not exceed 107 bytes.
         self.folder = Path("/tmp") / f"ray-{os.getpid()}-{name}"
         ports = []
         for _ in range(2):
@@ -55,7 +55,7 @@ class Head:
 
     @contextlib.contextmanager
     def started(self, argv: Sequence[str], environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-        """It has been started by this command and is ready; it is ended at the end."""
+        """Start it with this command and wait until it is ready; end it at the end."""
         running = subprocess.Popen(
             argv, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -78,7 +78,7 @@ class Head:
 
 
 def answer(environ: dict[str, str], *words: str) -> Any:
-    """What gputui says, as JSON."""
+    """The answer of gputui, as JSON."""
     argv = [sys.executable, "-m", "gputui", *words, "--json"]
     done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
@@ -87,7 +87,7 @@ def answer(environ: dict[str, str], *words: str) -> Any:
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[dict[str, str]]:
-    """A Ray of four devices that are none, started by a launch; the environment of who submits to it."""
+    """A Ray of four devices that do not exist, started by a launch; the environment of its clients."""
     head = Head("four")
     launch = compose([gpu(5), gpu(4), gpu(1), gpu(0)], LaunchOptions(head.command), {})
     with head.started(launch.argv, launch.environment({**os.environ, "PATH": PATH})):
@@ -120,7 +120,7 @@ def test_a_job_gets_as_many_of_the_devices_that_ray_was_started_on(
 def test_what_it_has_given_out_is_counted_beside_the_devices(
     ray: dict[str, str], tmp_path: Path, simulated_nvml: SimulatedNvml
 ) -> None:
-    """And what a job of Ray's has started is known as Ray's on its device."""
+    """The devices that Ray has assigned are counted, and the process of a Ray job is known as Ray's."""
     simulated_nvml.show_box(replace(BOXES["dgx-h100"], tasks=()))
     environ = simulated_nvml.environment({**ray, "GPUTUI_CLAIMS": str(tmp_path / "claims")})
     end, began = tmp_path / "end", tmp_path / "began"
@@ -138,7 +138,7 @@ def test_what_it_has_given_out_is_counted_beside_the_devices(
         job = int(began.read_text())
         task = Task(devices=("2",), user="ana", command="sh", pid=job, memory=9000, load=50)
         simulated_nvml.show_box(replace(BOXES["dgx-h100"], tasks=(task,)))
-        # (Ray's own sums are some seconds old.)
+        # Ray's own sums are some seconds old.
         until(given, lambda: found)
     finally:
         end.touch()
@@ -165,9 +165,9 @@ def test_ray_started_by_run_counts_what_was_claimed_until_it_ends(
         claims = answer(environ, "claims")["claims"]
         assert found["counted"] == len(claims) == 4
         assert {each["pid"] for each in claims} == {running.pid}
-        # (Ray counts GPUs by itself, too, where it finds a driver: it must not have counted the box.)
+        # Where it finds a driver, Ray counts GPUs by itself, too: it must not have counted those of the box.
         assert found["devices"] == 8
         running.terminate()
-        # (Its status is Ray's own: a positive one, since it shut its node down and no signal ended it.)
+        # The status is Ray's own: it is not negative, since Ray shut its node down and no signal ended it.
         assert running.wait(PATIENCE) >= 0
     assert answer(environ, "claims")["claims"] == []

@@ -34,7 +34,7 @@ Started = subprocess.CompletedProcess[str]
 
 @pytest.fixture(scope="module")
 def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The zip, of the packages that are installed here."""
+    """The zip, built from the packages that are installed here."""
     file = tmp_path_factory.mktemp("zip") / "gputui.pyz"
     words = [sys.executable, str(ROOT / "release" / "make_zip.py"), "--installed", "-o", str(file)]
     subprocess.run(words, check=True, capture_output=True, timeout=300)
@@ -43,11 +43,11 @@ def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def start(zipped: Path, tmp_path: Path, simulated_nvml: SimulatedNvml) -> Callable[..., Started]:
-    """Starts the zip by an interpreter without packages, in an environment with nothing but a home."""
+    """Start the zip with an interpreter without packages, in an environment with a home only."""
     simulated_nvml.show_box(EIGHT)
     home = tmp_path / "home"
     home.mkdir()
-    # (Unpacked once for all tests: what is in the folder is never written again.)
+    # Unpacked once for all tests: nothing writes in the folder again.
     environ = simulated_nvml.environment(
         {"HOME": str(home), "PATH": "/usr/bin:/bin", "GPUTUI_CLAIMS": str(tmp_path / "claims")}
     )
@@ -142,7 +142,7 @@ def test_the_file_itself_can_be_started(zipped: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def for_every_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The zip as it is released, of packages from the registry."""
+    """The zip as it is released, built from packages of the registry."""
     folder = tmp_path_factory.mktemp("released")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     asked = [*pip, "download", "--quiet", "--no-deps", "--dest", str(folder / "one"), "tomli"]
@@ -157,7 +157,7 @@ def for_every_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=PYTHONS)
 def another_python(request: pytest.FixtureRequest) -> str:
-    """A Python of PATH that is not the running one. (A name there may start none: pyenv's do not.)"""
+    """A Python of PATH other than the running one. A name there may start none, as with pyenv."""
     name = f"python{request.param}"
     if name == "python{}.{}".format(*sys.version_info):
         pytest.skip("it runs these tests")
@@ -177,7 +177,7 @@ def test_another_python_starts_it_in_an_empty_environment(
     settings.write_text('[devices]\nnever = ["0"]\n')
     (tmp_path / "job.sh").write_text("torchrun --nproc-per-node=3 train.py\n")
     environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "GPUTUI_CLAIMS": str(tmp_path / "claims")}
-    # (Every Python unpacks and starts the same folder.)
+    # Every Python unpacks and starts the same folder.
     environ["SHIV_ROOT"] = str(for_every_python.parent / "unpacked")
     gputui = (another_python, str(for_every_python))
 
@@ -196,7 +196,7 @@ def test_another_python_starts_it_in_an_empty_environment(
     assert (listed.returncode, listed.stderr) == (0, "")
     assert len(json.loads(listed.stdout)["devices"]) == 8
 
-    # What a script starts is read by tree-sitter, which is compiled for each Python.
+    # tree-sitter, which is compiled for each Python, reads the commands that a script starts.
     dry = call("run", "--demo=dgx-h100", "--dry-run", "--", "bash", "job.sh")
     assert (dry.returncode, dry.stderr) == (0, "")
     assert len(dry.stdout.split()[1].split("=")[1].split(",")) == 3

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.e2e
 
 Begin = Callable[..., Terminal]
 UP, SAYS_UP = "up-2", "echo up-$((1+1))"
-"""What a command says to be seen running: not as it stands on the launch line."""
+"""The text that a command prints once it runs: it differs from the text on the launch line."""
 ENDED = "press Enter to return to gputui"
 
 
@@ -55,13 +55,13 @@ def leave(terminal: Terminal) -> None:
 
 
 def python(folder: Path, script: str) -> tuple[str, str]:
-    """A command that runs a script of ours."""
+    """A command that runs a script of the test."""
     file = folder / "command.py"
     file.write_text(script)
     return sys.executable, str(file)
 
 
-# What the person sees
+# The screen
 
 
 def test_the_output_stands_below_the_line_and_the_screen_comes_back_with_the_status(
@@ -193,7 +193,7 @@ def test_ctrl_z_stops_both_and_fg_goes_on_with_both(shell: Terminal) -> None:
     shell.send("echo between\r")
     shell.until(lambda t: "between" in t.lines)
     shell.send("fg\r")
-    # (Wherever the terminal wraps the line.)
+    # At any place the terminal wraps the line.
     shell.until(lambda t: t.text.replace("\n", "").count("--demo shared") >= 3)
     shell.send("ada\r")
     shell.until("hello ada").until(ENDED)
@@ -317,7 +317,7 @@ def test_the_command_has_the_signals_that_a_shell_would_give_it(
 
 
 def _signals(file: Path) -> dict[str, str]:
-    """What is ignored, blocked and answered, as /proc/PID/status has it."""
+    """The ignored, blocked and caught signals, as /proc/PID/status has them."""
     found = dict(line.split(":") for line in file.read_text().splitlines())
     return {name: found[name].strip() for name in ("SigIgn", "SigBlk", "SigCgt")}
 
@@ -370,7 +370,7 @@ def test_the_box_is_read_anew_when_the_screen_is_back(
     terminal.until("○ free")
     terminal.send("5r")
     terminal.until(UP)
-    # Twenty seconds on, somebody runs on GPU 6.
+    # Twenty seconds later, somebody runs on GPU 6.
     simulated_nvml.show_box(BOXES["dgx-h100"], elapsed=20.0)
     terminal.send("\r")
     terminal.until(ENDED)

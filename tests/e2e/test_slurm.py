@@ -26,7 +26,7 @@ TOLD = "import os; print(os.environ.get('SLURM_PROCID'), os.environ['CUDA_VISIBL
 
 @pytest.fixture
 def environ(slurm: Slurm, tmp_path: Path) -> dict[str, str]:
-    """The environment of somebody who calls gputui on the cluster."""
+    """The environment of a user who calls gputui on the cluster."""
     folder = {"HOME": str(tmp_path), "GPUTUI_CLAIMS": str(tmp_path / "claims")}
     return {**slurm.environ, **folder, "PATH": f"{Path(sys.executable).parent}:{slurm.environ['PATH']}"}
 
@@ -44,7 +44,7 @@ def _gputui(environ: dict[str, str], cwd: Path, *words: str) -> subprocess.Compl
 
 
 def _ran(environ: dict[str, str], cwd: Path, *words: str) -> list[str]:
-    """The lines that `gputui run` with these words ends with, in order."""
+    """The sorted output lines of `gputui run` with these words, which must succeed."""
     done = _gputui(environ, cwd, "run", *words)
     assert done.returncode == 0, done.stderr
     return sorted(done.stdout.splitlines())

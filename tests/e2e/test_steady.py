@@ -1,4 +1,4 @@
-"""The real program on the simulated driver with a living process: what is known of it stays on the screen."""
+"""The real program on the simulated driver with a living process: its known facts stay on the screen."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_owner_stays_where_the_number_of_the_process_stood(
         terminal = start("--interval", "0.1", environment=environment)
         terminal.until("● you sleep")
         seen = len(terminal.raw)
-        # Most of these readings bring no owners.
+        # Most of these readings have no owners.
         simulated_nvml.reset_counts()
         terminal.until(lambda _: simulated_nvml.counts().get("nvmlDeviceGetUtilizationRates", 0) > READINGS)
         terminal.send("q")

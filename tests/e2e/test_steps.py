@@ -1,4 +1,4 @@
-"""Steps inside a lease and what keeps one, with real shells, Python's subprocess and tmux."""
+"""Steps inside a lease and processes that keep a lease, with real shells, Python's subprocess and tmux."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _never_two_at_once(log: Path, devices: set[str], steps: int) -> None:
 
 @pytest.mark.parametrize("how", ["bash", "bash, closed", "subprocess"])
 def test_a_sweep_divides_the_devices_that_it_was_given(box: Box, how: str) -> None:
-    """Python's subprocess closes the descriptors of the lease; a shell may be told to."""
+    """Python's subprocess closes the descriptors of the lease; a shell can be made to do so."""
     log = box.folder / "log"
     used = f"echo + $CUDA_VISIBLE_DEVICES >> {log}; sleep 0.05; echo - $CUDA_VISIBLE_DEVICES >> {log}"
     step = f"{HERE} run -q --wait -n 1"
@@ -73,7 +73,7 @@ def test_a_sweep_divides_the_devices_that_it_was_given(box: Box, how: str) -> No
 
 @pytest.mark.parametrize("key", ["\r", "r"], ids=["enter", "r"])
 def test_the_screen_starts_a_step_without_a_question(box: Box, start: Start, key: str) -> None:
-    """Others wait for any device meanwhile, and one of the lease's devices is another step's."""
+    """Meanwhile a launch outside waits for eight devices, and another step uses one of the lease's."""
     box.make_folder()
     box.start("run", "-q", "--wait", "-n", "8", "--", "true")
     until(lambda: waiters(box.environ))
@@ -94,7 +94,7 @@ def test_the_screen_starts_a_step_without_a_question(box: Box, start: Start, key
         terminal.until("─ launch")
         terminal.send("q")
     assert terminal.end() == 0
-    # (The end of the terminal ends the other step, too.)
+    # Closing the terminal ends the other step, too.
     until(lambda: box.claimed() == [])
 
 

@@ -1,4 +1,4 @@
-"""Terminal hygiene: signals, hang-ups, suspension, colours, and calls that never come back."""
+"""Terminal hygiene: signals, hang-ups, suspension, colours, and calls that never return."""
 
 from __future__ import annotations
 
@@ -106,13 +106,13 @@ def test_nobody_waits_for_keys_by_looking_again_and_again(
     enough = 30 * len(BOXES["idle"].gpus)
     terminal.until(lambda _: simulated_nvml.counts().get("nvmlDeviceGetUtilizationRates", 0) > enough)
     woken = [n for thread, n in _wakings(terminal.pid).items() if n - before.get(thread, 0) > 2]
-    # The thread that reads the box, the one that waits inside the driver, the one that draws, and the one
-    # that writes on the terminal.
+    # These are the thread that reads the box, the one that waits inside the driver, the one that draws, and
+    # the one that writes on the terminal.
     assert 2 <= len(woken) <= 4, woken
 
 
 def _wakings(pid: int) -> dict[str, int]:
-    """How often each thread of a process has gone to sleep by itself."""
+    """The number of voluntary context switches of each thread of a process."""
     found = {}
     for thread in Path(f"/proc/{pid}/task").iterdir():
         status = (thread / "status").read_text()
@@ -145,7 +145,7 @@ def test_a_terminal_that_was_closed_takes_no_descriptor_of_another_test_with_it(
     terminal.close()
     del terminal
     gc.collect()
-    # Raises where the number has been closed.
+    # This raises where the number has been closed.
     os.close(number)
     os.close(other)
 
@@ -172,7 +172,7 @@ def test_ctrl_z_gives_the_shell_back_and_fg_the_screen(
     shell.send("echo between\r")
     shell.until(lambda t: "between" in t.lines)
     shell.send("fg\r")
-    # Every part is there again, not only what has changed meanwhile.
+    # Every part is there again, not only the parts that have changed meanwhile.
     for part in (" gputui ", "STATE", "○ free", "─ selected ─", "nothing: space", "─ launch", "? help"):
         shell.until(part)
     shell.send("5")
@@ -387,27 +387,28 @@ def test_the_cursor_of_the_shell_is_where_it_was(start: Start, base_environment:
 
 
 def _replaced(package: Path) -> None:
-    """As an installation does it: files take the place of others."""
+    """Replace files with other files, as an installation does."""
     new = package / "new"
     shutil.copy(package / "__init__.py", new)
     new.replace(package / "__init__.py")
 
 
 @pytest.mark.parametrize(
-    ("changed", "keys"),
+    ("changed", "keys", "how"),
     [
-        ("tui/screens/help.py", "?"),
-        ("tui/screens/people.py", "P"),
-        ("tui/palette.py", "\x10"),
-        ("tui/start_launch.py", "r"),
+        ("tui/screens/help.py", "?", "fails"),
+        ("tui/screens/help.py", "?", "is gone"),
+        ("tui/screens/help.py", "?", "is another"),
+        ("tui/screens/people.py", "P", "is gone"),
+        ("tui/palette.py", "\x10", "fails"),
+        ("tui/start_launch.py", "r", "is another"),
     ],
 )
-@pytest.mark.parametrize("how", ["fails", "is gone", "is another"])
 def test_an_update_while_it_runs_ends_it_with_one_sentence(
     start: Start, base_environment: dict[str, str], tmp_path: Path, changed: str, keys: str, how: str
 ) -> None:
     package = tmp_path / "site" / "gputui"
-    # (With what is compiled, whose half-written files vanish.)
+    # The copy leaves out compiled files, whose half-written versions vanish.
     shutil.copytree(Path(gputui_file).parent, package, ignore=shutil.ignore_patterns("*.pyc.*"))
     environment = {**base_environment, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
     terminal = start("--demo", "idle", "--", "sleep", "9", environment=environment)

@@ -1,4 +1,4 @@
-"""The real torchrun, on what only it can do."""
+"""The real torchrun, in the cases that no other launcher has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def place(tmp_path: Path) -> Workplace:
 
 
 def test_the_machines_of_a_variable_are_not_waited_for(place: Workplace) -> None:
-    """Left over in a shell, PET_NNODES makes `torchrun --standalone` wait for ever."""
+    """PET_NNODES left over in a shell makes `torchrun --standalone` wait for ever."""
     done = place.run("--demo", "idle", "-n", "2", "--", "torchrun", "train.py", PET_NNODES="2")
     assert len(done.ranks) == 2
     assert "PET_NNODES=2" in done.err and "--nnodes=1" in done.line

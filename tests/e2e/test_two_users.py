@@ -1,8 +1,8 @@
-"""Claims between real users of the operating system, whom the test run makes where it may (as root).
+"""Claims between real users of the operating system, which the test run makes where it can (as root).
 
 Most calls are forks of the test's process that become the user and call the command line's own `main`, which
-becomes the command by exec: where Python is installed below a home, other users cannot start it. Some are the
-program as it is installed, of the test's own user, and of the others where they can reach it.
+becomes the command by exec: where Python is installed below a home, other users cannot start it. Some calls
+start the installed program, as the test's own user, and as the others where they can reach it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
 from gputui.allocating.errors import UnsafeError
 from gputui.allocating.queue import Ticket, waiters
-from gputui.cli.hosts_options import same_directory
 from gputui.cli.main import main
+from gputui.cli.on_boxes import in_this_directory
+from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.simulated.spec import Task
 from gputui.system import users as system_users
 from gputui.system.namespaces import in_initial_namespace
@@ -61,7 +63,7 @@ from unit.claims_support import (
 
 pytestmark = pytest.mark.e2e
 
-LAUNCHES, AT_ONCE, REAL = 200, 24, 40
+LAUNCHES, AT_ONCE, REAL = 80, 24, 16
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,13 @@ def users() -> Iterator[Users]:
     finally:
         for name in made:
             subprocess.run(["userdel", name], capture_output=True, check=False)
-        # (The next ones may have the same numbers.)
+        # The next users may have the same numbers.
         system_users.user_name.cache_clear()
 
 
 @pytest.fixture
 def box(users: Users, nvml_library: Path) -> Iterator[Box]:
-    """A box for all of them."""
+    """A box for all users."""
     assert users.ana != users.bob
     with for_all_users() as folder:
         # Other users cannot read the folder of the compiled library, so programs that they start load a copy.
@@ -114,16 +116,16 @@ def box(users: Users, nvml_library: Path) -> Iterator[Box]:
         library.chmod(0o755)
         driver = SimulatedNvml(folder, nvml_library)
         with box_at(folder, driver, LD_LIBRARY_PATH=str(library.parent)) as made:
-            # (What is named must be root's.)
+            # A named folder must be root's.
             made.make_folder()
             assert made.call("ls")[0] == 0
-            # Everybody counts his calls there.
+            # Calls of all users are counted there.
             driver.counters.chmod(0o666)
             yield made
 
 
 def _is_done(file: Path) -> bool:
-    """Whether one may remove, rename, or write a file."""
+    """Whether this user can remove, rename, or write a file."""
     for attempt in (file.unlink, lambda: file.rename(f"{file}.x"), lambda: file.write_text("")):
         try:
             attempt()
@@ -150,7 +152,7 @@ def _can_start_gputui(uid: int) -> bool:
 
 
 class Started:
-    """The program as it is installed, as a user."""
+    """The installed program, running as a user."""
 
     def __init__(self, box: Box, words: tuple[str, ...], uid: int) -> None:
         who = {"user": uid, "group": uid, "extra_groups": []} if uid else {}
@@ -177,8 +179,9 @@ class Started:
             return str(stream.read())
 
 
-def test_two_hundred_launches_of_three_users_race_for_eight_devices(box: Box, users: Users) -> None:
-    """No device is ever held by two, every device is used by all, and everybody gets what he asked for."""
+def test_eighty_launches_of_three_users_race_for_eight_devices(box: Box, users: Users) -> None:
+    """No two launches ever hold the same device, every device is used by all users, and every launch gets the
+    number of devices that it asks for."""
     log, chance = box.folder / "log", random.Random(11)
     log.touch()
     log.chmod(0o666)
@@ -205,7 +208,7 @@ def test_two_hundred_launches_of_three_users_race_for_eight_devices(box: Box, us
             running.remove((launch, call))
             status = call.end()
             if status == 4:
-                # All are taken: it tries again, behind those that have not tried yet.
+                # All devices are taken: the launch tries again, behind those that have not tried yet.
                 refused[launch[0]] += 1
                 assert " available" in call.err
                 todo.insert(0, launch)
@@ -223,7 +226,7 @@ def test_two_hundred_launches_of_three_users_race_for_eight_devices(box: Box, us
                 assert held.pop(device) == number
     begun = Counter(number for word, number, *_ in lines(log) if word == "b")
     assert begun == {str(n): 1 for n in range(LAUNCHES)} and held == {}
-    # (Who gets which device is chance; but each is used, and nobody is left out.)
+    # Chance decides which user gets a device; but each device is used, and each user gets some.
     assert set(used) == set("01234567") and len(set().union(*used.values())) == 3
     assert box.claimed() == []
 
@@ -277,7 +280,7 @@ def test_what_one_users_job_runs_on_in_truth_is_told_to_the_others(box: Box, use
 
 
 def test_each_user_has_a_folder_of_his_own(box: Box, users: Users) -> None:
-    """With fs.protected_regular as this system has it."""
+    """With fs.protected_regular as this system has set it."""
     for uid in (users.bob, users.ana, 0, users.bob):
         holder = box.hold(0, 1, uid=uid)
         assert [claim.user for claim in box.claims()] == [users.names[uid]] * 2
@@ -293,7 +296,7 @@ def test_each_user_has_a_folder_of_his_own(box: Box, users: Users) -> None:
 def test_a_link_in_the_place_of_another_s_folder_leads_no_record_to_a_folder_of_mine(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever owns the folder of format 1 may exchange it while another makes his records."""
+    """The owner of the folder of format 1 may replace it while another user makes records."""
     use_as_default(box, monkeypatch)
     older, private, meeting = box.claims_folder / "gputui-claims", box.folder / "private", box.folder / "meet"
     private.mkdir(mode=0o700)
@@ -336,7 +339,7 @@ def test_what_one_user_plants_keeps_no_other_from_a_device(box: Box, users: User
         os.umask(0o077)
         folder = box.claims_folder
         for number in range(3):
-            # (As an older gputui named them, too.)
+            # An older gputui used this name, too.
             (folder / f"{box.uuids[0]}.{number}.lock").touch(0o600)
             (folder / f"{box.uuids[0]}@{users.bob}.{number}.claim").touch(0o600)
             (folder / record_name(box.uuids[0], users.bob)).touch(0o600)
@@ -402,7 +405,7 @@ def test_a_ticket_can_be_drawn_where_another_user_has_made_the_folder(box: Box, 
 
 
 def test_a_lease_that_is_passed_on_is_whoever_s_it_is_passed_on_to(box: Box, users: Users) -> None:
-    """By `su`, for example. To become another user alone is not to leave the lease for somebody else's."""
+    """`su` does so, for example. A process that only changes its user keeps its lease."""
 
     def begun(uid: int) -> Forked:
         script = "echo $CUDA_VISIBLE_DEVICES; exec sleep 99"
@@ -411,7 +414,8 @@ def test_a_lease_that_is_passed_on_is_whoever_s_it_is_passed_on_to(box: Box, use
         return call
 
     def body() -> None:
-        # (The steps of the lease's owner count for all of them; another user's for himself.)
+        # The steps of the lease's owner count for all users in it; a step of another user counts for that
+        # user.
         assert [begun(uid).out for uid in (0, users.ana)] == ["2\n", "5\n"]
         assert box.call("run", "-n", "1", "--", "true", uid=users.ana, keep=True)[0] == 4
         steps = [(claim.user, claim.step) for claim in box.claims()]
@@ -422,7 +426,7 @@ def test_a_lease_that_is_passed_on_is_whoever_s_it_is_passed_on_to(box: Box, use
             (users.names[users.ana], 1),
         ]
         assert begun(0).out == "5\n"
-        # Without the descriptors another user is outside: who its ancestors are, he may not see.
+        # Without the descriptors another user is outside: that user may not see the ancestors of the process.
         assert box.call("pick", "-n", "1", uid=users.bob) == (0, "0\n", "")
         assert box.call("run", "--gpus", "2", "--", "true", uid=users.bob)[0] == 4
 
@@ -446,11 +450,11 @@ def test_root_s_claims_of_another_user_s_left_processes_are_told_by_their_keeper
     until(lambda: box.claimed() == [])
 
 
-# what a neighbour may try
+# Attempts of a neighbour
 
 
 def _lock_all_he_can(box: Box, suffix: str) -> None:
-    """Hold every lock that he can have of others' files, whatever kind, for as long as he lives."""
+    """Hold every lock, of any kind, that this user can have on others' files, for the life of the process."""
     for path in box.claims_folder.rglob(f"*.{suffix}"):
         with pytest.raises(PermissionError):
             os.open(path, os.O_RDWR)
@@ -458,7 +462,7 @@ def _lock_all_he_can(box: Box, suffix: str) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with pytest.raises(OSError, match="Bad file descriptor"):
             lock(descriptor, 0, END)
-        # (He may have read locks on what its owner has not locked.)
+        # This user may have read locks on the part that the owner has not locked.
         first, size = locked(descriptor) or (END, 0)
         for start, length in ((0, first), (first + size, 0)):
             if start or length:
@@ -628,7 +632,7 @@ def test_a_record_that_changes_while_it_is_read_stays_one_claim_of_its_owner(box
 def test_a_claim_out_of_a_user_namespace_is_its_user_s_and_claims_are_seen_in_it(
     box: Box, users: Users
 ) -> None:
-    """As in a container that he runs himself: inside he is root, and nobody else has a name."""
+    """As in a container that the user runs: inside, the user is root, and no other user has a name."""
     box.hold(2, uid=users.bob)
 
     def work() -> int:
@@ -656,10 +660,10 @@ def test_a_claim_out_of_a_user_namespace_is_its_user_s_and_claims_are_seen_in_it
 
 
 def _enter_container(mapped: str) -> bool:
-    """Go into a user namespace of one's own, in which one has another number; whether one may."""
+    """Enter a new user namespace, in which this user has another number; return whether that is permitted."""
     new_user_namespace = 0x10000000  # CLONE_NEWUSER of linux/sched.h
     libc = ctypes.CDLL(None, use_errno=True)
-    # (PR_SET_DUMPABLE: who has changed his user may not write in his /proc without it.)
+    # PR_SET_DUMPABLE: without it a process that has changed its user may not write in its own /proc.
     if libc.prctl(4, 1, 0, 0, 0) or libc.unshare(new_user_namespace):
         return False
     Path("/proc/self/uid_map").write_text(mapped)
@@ -670,8 +674,8 @@ _NOT_HERE = 77
 
 
 def _plant(box: Box, uid: int, name: str, text: str | None = None) -> Forked:
-    """Files of this name in several folders of a user, some of which are listed before that of another one;
-    with a text they are tickets that he holds."""
+    """Make files of this name in several folders of a user, some of which are listed before those of another
+    user; with a text, they are tickets that this user holds."""
 
     def work() -> int:
         for _ in range(6):
@@ -690,7 +694,7 @@ def _plant(box: Box, uid: int, name: str, text: str | None = None) -> Forked:
 
 
 def test_a_record_of_the_same_name_hides_nobody_s(box: Box, users: Users) -> None:
-    """Even where it has the number of him who plants it: the holder has that number in his container."""
+    """Even where the record has the number of the user who plants it, which the holder has in a container."""
 
     def work() -> int:
         if not _enter_container(f"{users.bob} {users.ana} 1"):
@@ -713,7 +717,7 @@ def test_a_record_of_the_same_name_hides_nobody_s(box: Box, users: Users) -> Non
 
 
 def test_a_record_of_format_1_is_hidden_in_no_container_by_one_of_its_name(box: Box, users: Users) -> None:
-    """All users outside have one number there, so that he who plants it looks like the holder."""
+    """All users outside have one number there, so that the user who plants it looks like the holder."""
     box.begun(lambda: OlderClaims(box.claims_folder).hold(box.uuids[0]), users.bob)
     (record,) = box.claims_folder.glob("*.claim")
     _plant(box, 54321, record.name)
@@ -747,7 +751,7 @@ def test_a_ticket_of_the_same_name_puts_nobody_out_of_line(box: Box, users: User
 
 
 def test_files_of_mine_that_another_links_to_names_of_records_hide_none(box: Box, users: Users) -> None:
-    """(Files that others can write, which can be linked: in the folder of format 1, which is everybody's.)"""
+    """Files that others can write can be linked: in the folder of format 1, to which all users can write."""
     older = box.begun(lambda: OlderClaims(box.claims_folder).hold(box.uuids[0]), users.ana)
     public = box.folder / "public"
     public.touch()
@@ -798,7 +802,7 @@ def test_a_record_that_can_be_written_in_part_only_is_none(box: Box, users: User
 def test_what_a_killed_program_was_making_is_removed_by_its_user_s_next_look(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand such files would keep his claims from being read."""
+    """A thousand such files would keep the user's claims from being read."""
 
     def begin() -> int:
         def kill(event: str, facts: tuple[object, ...]) -> None:
@@ -819,7 +823,7 @@ def test_what_a_killed_program_was_making_is_removed_by_its_user_s_next_look(
 
 @pytest.fixture
 def small(box: Box) -> Iterator[Path]:
-    """The folder of claims on a file system of its own, of few files."""
+    """The folder of claims on a file system of its own, with room for few files."""
     words = ["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=40,mode=1777", "gputui", str(box.claims_folder)]
     if subprocess.run(words, capture_output=True, check=False).returncode:
         pytest.skip("nothing can be mounted here")
@@ -831,7 +835,8 @@ def small(box: Box) -> Iterator[Path]:
 
 
 def _fill(folder: Path, what: str) -> int:
-    """Make files until there is no room for one more, or write into one until it takes no more."""
+    """Make files until there is no room for another, or write into one until it is full; return 0 once that
+    fails, else 1."""
     try:
         if what == "space":
             with (folder / "large").open("wb", buffering=0) as file:
@@ -898,7 +903,7 @@ def test_no_limit_of_open_files_has_a_device_given_twice(box: Box, users: Users)
 
 @pytest.fixture
 def set_up(box: Box, users: Users, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """What `gputui claims --setup` has made for the two users, where root's base would be."""
+    """The folders that `gputui claims --setup` has made for the two users, in place of root's base."""
     use_as_default(box, monkeypatch)
     base = box.folder / "run"
     monkeypatch.setattr(folders, "ADMINISTRATED", str(base))
@@ -941,7 +946,7 @@ def test_a_place_that_root_has_set_up_is_filled_by_nobody_else(
 
 
 def _enter_mounts() -> None:
-    """Have mounts of our own from now on. As root."""
+    """Use a mount namespace of our own from now on. Needs root."""
     library = ctypes.CDLL(None, use_errno=True)
     private = 1 << 14 | 1 << 18  # MS_REC | MS_PRIVATE
     if library.unshare(0x20000) or library.mount(None, b"/", None, private, None):
@@ -951,7 +956,7 @@ def _enter_mounts() -> None:
 def test_nobody_outside_fills_anything_for_who_has_no_number_in_a_container(
     box: Box, users: Users, set_up: Path
 ) -> None:
-    """All users outside have one number there: what one of them has too much of is his own matter still."""
+    """All users outside have one number there: a user's excess of files still affects only that user."""
 
     def flood() -> int:
         for number in range(MOST_RECORDS + 20):
@@ -976,7 +981,7 @@ def test_nobody_outside_fills_anything_for_who_has_no_number_in_a_container(
 def test_a_container_that_lacks_the_mount_of_a_user_starts_nothing_beside_his_claims(
     box: Box, users: Users, set_up: Path
 ) -> None:
-    """One that was there before root has set up a user sees an empty folder of root's."""
+    """A container from before root set up a user sees an empty folder of root's."""
     place = set_up / users.names[users.bob]
 
     def work() -> int:
@@ -1001,7 +1006,7 @@ def test_root_claims_nothing_where_a_user_s_claims_will_be_mounted(
 
 
 def test_the_name_of_a_user_is_no_format(box: Box, users: Users, set_up: Path) -> None:
-    """Universities have users who are called by their number."""
+    """Universities have users whose name is their number."""
     (set_up / "20231234").mkdir(mode=0o755)
     os.chown(set_up / "20231234", users.bob, users.bob)
     assert box.call("run", "-q", "-n", "8", "--", "true", uid=users.ana) == (0, "", "")
@@ -1033,7 +1038,7 @@ def test_nothing_that_was_there_before_keeps_root_from_setting_up(
 def test_root_unmounts_nothing_that_a_link_leads_to(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Made while everybody could write there, by somebody whom the system does not know (a container's)."""
+    """An unknown user (of a container) made the link while everybody could write there."""
     base, disk = box.folder / "run", box.folder / "disk"
     monkeypatch.setattr(folders, "ADMINISTRATED", str(base))
     base.mkdir()
@@ -1051,14 +1056,14 @@ def test_root_unmounts_nothing_that_a_link_leads_to(
 
 
 def _own_older_folder(box: Box, uid: int, shut_out: int | None = None) -> Path:
-    """Have a user own the folder of format 1, as he made it; who is shut out is so by its access list."""
+    """Have a user own the folder of format 1, as made by that user; an access list keeps `shut_out` out."""
     older = box.claims_folder / "gputui-claims"
 
     def work() -> int:
         older.mkdir()
         older.chmod(0o1777)
         if shut_out is not None:
-            # (acl(5): version, then tag, rights and number of each entry.)
+            # acl(5): version, then tag, rights and number of each entry.
             entries = ((1, 7, -1), (2, 0, shut_out), (4, 7, -1), (16, 7, -1), (32, 7, -1))
             value = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
             try:
@@ -1096,7 +1101,7 @@ def test_who_owns_the_folder_of_format_1_can_shut_others_out_but_not_where_root_
 def test_a_named_folder_is_not_root_s_and_needs_both_records(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside what root has set up: an older gputui looks in the named folder only."""
+    """In addition to the folders that root has set up: an older gputui looks in the named folder only."""
     named = box.folder / "named"
     named.mkdir()
     named.chmod(0o1777)
@@ -1165,7 +1170,7 @@ def test_a_record_of_format_1_counts_and_one_is_made_for_each_claim(box: Box, us
     assert OlderClaims(box.claims_folder).held() == {}
 
 
-# inside one's own lease
+# inside the user's own lease
 
 
 @pytest.mark.parametrize("flat", [True, False], ids=["format 1", "own folder"])
@@ -1216,8 +1221,8 @@ def test_force_takes_as_many_as_are_asked_for_the_free_ones_first(box: Box, user
 def test_the_users_inside_containers_are_no_other_persons(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
-    """Their numbers are their owner's (/etc/subuid): together they have no more records than he. Numbers that
-    are given to several are nobody's of these."""
+    """Their numbers are their owner's (/etc/subuid): together they have no more records than the owner. Numbers
+    that several users may use belong to none of these users."""
     table = box.folder / "subuid"
     owners = (users.ana, users.bob) if shared else (users.bob,)
     ranges = "".join(f"{users.names[uid]}:700000:65536\n" for uid in owners)
@@ -1261,7 +1266,7 @@ def test_the_users_inside_containers_are_no_other_persons(
 def test_who_changes_something_all_the_time_has_nobody_list_everything_again_and_again(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listing is good for as long as it was costly, so that a call makes one."""
+    """A listing is reused for a time in proportion to its cost, so that a call makes one."""
     monkeypatch.setattr(files, "_CHEAP", 0.0)
     monkeypatch.setattr(files, "_WORTH", 1e9)
     box.hold(0, uid=users.bob)
@@ -1307,12 +1312,12 @@ def test_what_fills_several_folders_is_too_much_as_in_one(
     assert box.call("run", "-q", "-n", "1", "--", "true", uid=users.ana)[0] == 4
 
 
-# those in line who cannot take their turn
+# waiters that cannot take their turn
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fifteen seconds are two."""
+    """Reduce the fifteen seconds to two."""
     monkeypatch.setattr(queue, "_SILENT", 1.0)
     monkeypatch.setattr(queue, "BEAT", 0.2)
     for name, seconds in (("BEAT", 0.2), ("_LOOK_AHEAD", 0.05), ("_SHORTEST", 0.1), ("_SHARE", 1.0)):
@@ -1369,7 +1374,7 @@ def test_whose_driver_does_not_answer_loses_his_place(box: Box, users: Users, nv
 
 @pytest.mark.usefixtures("impatient")
 def test_who_was_silent_does_not_jump_the_line_by_moving_his_lock(box: Box, users: Users) -> None:
-    """A program that says nothing, and later speaks again as if nothing had been, stays behind."""
+    """A program that was silent, and later writes again as if nothing had happened, stays behind."""
     other, go = box.hold(0), box.folder / "go"
 
     def forge() -> int:
@@ -1385,7 +1390,7 @@ def test_who_was_silent_does_not_jump_the_line_by_moving_his_lock(box: Box, user
     forger = box.begun(forge, users.ana)
     second = _in_line(box, users.bob, 2)
     until(lambda: [waiter.silent for waiter in waiters(box.environ)] == [False, True])
-    # (He who waits has seen it, too, when he has looked since.)
+    # The second waiter has noticed this, too, once it has looked again.
     before = box.driver.counts().get("nvmlDeviceGetMemoryInfo_v2", 0)
     until(lambda: box.driver.counts().get("nvmlDeviceGetMemoryInfo_v2", 0) > before + 16)
     go.touch()
@@ -1397,14 +1402,14 @@ def test_who_was_silent_does_not_jump_the_line_by_moving_his_lock(box: Box, user
 
 @pytest.mark.parametrize("entered", [True, False])
 def test_nobody_jumps_the_line_by_a_clock_of_his_own(box: Box, users: Users, entered: bool) -> None:
-    """In a time namespace, which an ordinary user can make, everybody else's last word would be days ago. Who
-    has made one is not in it: his children are, and with kernels before 6.2 no program that he becomes."""
+    """In a time namespace, which an ordinary user can make, all other last beats would be days old. A process
+    that has made one is not in it: its children are, and before Linux 6.2 no program that it becomes."""
 
     def work() -> int:
         if ctypes.CDLL(None).unshare(0x80):
             return _NOT_HERE
         Path("/proc/self/timens_offsets").write_text("monotonic 900000 0\n")
-        # (A program that starts there has not looked before.)
+        # A program that starts there has not looked before.
         queue._ahead.cache_clear()
         inside = os.fork() if entered else 0
         if inside == 0:
@@ -1423,7 +1428,7 @@ def test_nobody_jumps_the_line_by_a_clock_of_his_own(box: Box, users: Users, ent
 
 
 def test_a_ticket_from_the_future_is_behind_all_others(box: Box, users: Users) -> None:
-    """Who forges the time of his last word has said nothing."""
+    """A ticket with a forged time of its last beat counts as silent."""
 
     def forge() -> int:
         ticket = Ticket.draw(os.environ, 8, None, "x")
@@ -1441,7 +1446,7 @@ def test_a_ticket_from_the_future_is_behind_all_others(box: Box, users: Users) -
 
 
 def test_a_ticket_for_more_than_there_is_holds_nobody_up(box: Box, users: Users) -> None:
-    """gputui itself draws none like it: the forger's program does."""
+    """gputui itself draws no such ticket: the forger's program does."""
 
     def forge() -> int:
         drawn = [
@@ -1463,7 +1468,7 @@ def test_a_ticket_for_more_than_there_is_holds_nobody_up(box: Box, users: Users)
 
 
 def test_settings_that_another_user_can_change_start_nothing_of_his(box: Box, users: Users) -> None:
-    """Ana's folder is her own; the group of her file, and of a folder before it, is not hers alone."""
+    """Ana's folder is Ana's alone; the group of the file, and of a folder above it, has other members."""
     home = box.folder / "ana"
     file = home / ".config" / "gputui" / "config.toml"
     file.parent.mkdir(parents=True)
@@ -1503,17 +1508,21 @@ def test_settings_that_another_user_can_change_start_nothing_of_his(box: Box, us
 def test_a_directory_of_another_user_s_is_not_the_one_of_the_same_name(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`run --on` names the directory in which it is called, and on the other box somebody has made one."""
+    """`run --on` names the directory in which it is called, and on the other box another user has made one of
+    that name."""
     work = box.folder / "work"
     work.mkdir()
     monkeypatch.chdir(work)
-    assert same_directory("x") == []
+    asked = LaunchRequest(LaunchOptions(("true",)))
+    named = LaunchRequest(LaunchOptions(("true",), directory="x"))
+    assert in_this_directory(named) == (named, False)
     for owner, mode in ((0, 0o755), (users.bob, 0o755), (0, 0o777)):
         os.chown(work, owner, owner)
         work.chmod(mode)
         is_own = (owner, mode) == (0, 0o755)
-        words = same_directory(None)
-        assert (words == [f"--directory={work}"]) == (not is_own), "here it is as unsafe"
+        sent, own_directory = in_this_directory(asked)
+        assert sent.options.directory == str(work)
+        assert own_directory == is_own, "here it is as unsafe"
         for more in ((), ("--detach",), ("--dry-run",)):
             call = ("run", "-q", *more, f"--directory={work}", "--own-directory", "-n", "1", "--", "true")
             status, out, err = box.call(*call)
@@ -1525,7 +1534,7 @@ def test_a_directory_of_another_user_s_is_not_the_one_of_the_same_name(
 def test_what_another_user_locks_keeps_no_setting_from_being_saved_and_nobody_from_quitting(
     box: Box, users: Users, start: Start, base_environment: dict[str, str]
 ) -> None:
-    """Whoever can read a file or folder can lock it, and never let go."""
+    """A user who can read a file or folder can lock it, and never release it."""
     home = box.folder / "home"
     config = home / ".config" / "gputui" / "config.toml"
     config.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Unlike GPUs under a list of numbers, in a real terminal with both simulated libraries of the driver."""
+"""GPUs of several models under a list of numbers, in a real terminal with both simulated libraries."""
 
 from __future__ import annotations
 

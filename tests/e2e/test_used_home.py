@@ -1,4 +1,4 @@
-"""The first frame in a home with jobs: it waits for nothing that jobs need, and stays where it is."""
+"""The first frame in a home with jobs: it waits for no work that jobs need, and stays in its place."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FirstFrame.paint = painted
 sys.addaudithook(note)
 sys.exit(main([]))
 """
-"""gputui, which writes what the thread that paints the first frame has imported and read until then."""
+"""A gputui that writes the imports and reads of the painting thread up to the first frame."""
 
 HELD_UP = """
 import json, pathlib, sys, threading
@@ -69,7 +69,7 @@ def imported(stamp):
 WithJobs._look, run.guard_imports = late, imported
 sys.exit(main([]))
 """
-"""gputui, whose jobs are read only once Textual is there; it writes with which of them the screen starts."""
+"""A gputui that reads the jobs only once Textual has loaded; it writes the first jobs of the screen."""
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def environment(
 
 
 def ended_with(start: Start, environment: dict[str, str], script: str, file: Path) -> list[str]:
-    """What the script wrote until the screen stood and was left."""
+    """Start the script and leave the screen once it is complete; return the list that the script wrote."""
     terminal = start(argv=[sys.executable, "-c", script, str(file)], environment=environment)
     terminal.until("your jobs" if script is HELD_UP else "○ free")
     terminal.send("q")
@@ -108,7 +108,7 @@ def test_the_first_frame_is_painted_before_any_job_is_read(
 
 
 def rows(terminal: Terminal) -> list[tuple[int, str]]:
-    """The lines of the eight devices: where they stand, and how they begin."""
+    """The positions of the lines of the eight devices, and their beginnings."""
     found = [(place, re.match(r"[ ▸] +[0-7] ", line)) for place, line in enumerate(terminal.lines)]
     return [(place, begin[0]) for place, begin in found if begin][:8]
 
@@ -122,7 +122,7 @@ def test_no_row_moves_when_the_jobs_arrive(
     terminal = start(environment=environment, size=size).until(lambda t: len(rows(t)) == 8)
     before = rows(terminal)
     assert [begin.split()[-1] for _, begin in before] == [*"01234567"]
-    # (What is painted comes in pieces.)
+    # The painted text arrives in pieces.
     terminal.until(lambda t: old.id in t.text and running.id in t.text and len(rows(t)) == 8)
     assert rows(terminal) == before
     gate.open()

@@ -1,4 +1,4 @@
-"""The README's lines for a machine without internet: a folder of packages is made and installed from."""
+"""The README's lines for a machine without internet: they make a folder of packages and install from it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ pytestmark = [
 
 
 def _line(*begin: str) -> list[str]:
-    """The words of the README's line that begins so, behind the program's name."""
+    """The words of the README's line that begins so, after the program's name."""
     (found,) = (line for line in LINES if tuple(line[: len(begin)]) == begin)
     return found[1:]
 
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that has been made and copied lies in this one, and nothing of the source."""
+    """A folder that contains the finished copy of the packages, and no source."""
     folder = tmp_path_factory.mktemp("made")
     clone = folder / "clone"
     shutil.copytree(ROOT / "app", clone / "app", ignore=shutil.ignore_patterns("__pycache__"))
@@ -59,7 +59,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _installed(words: list[str], copied: Path, home: Path) -> None:
-    """Install without an index: no settings name one, and nobody answers at that of the variables."""
+    """Install without an index: no setting names one, and no server listens at that of the variables."""
     nowhere = "http://127.0.0.1:9/simple"
     environ = {
         "HOME": str(home),

@@ -1,8 +1,9 @@
-"""Try entrances for long: `python -m fuzz [ENTRANCE …] [--minutes M] [--seed S]`, in the folder tests/.
+"""Try entrances for a long time: `python -m fuzz [ENTRANCE …] [--minutes M] [--seed S]`, in the folder
+tests/.
 
-`--bounds` measures instead what each reader of a command's files takes at most (bounds.py).
-What fails is printed with the smallest example that was found and how to repeat it. Ends with 1 if anything
-failed.
+`--bounds` measures the most time and memory that each reader of a command's files takes (bounds.py). A
+failure is printed with the smallest example that was found and the way to repeat it. The exit status is 1 if
+anything failed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fuzz import bounds, trying
 from fuzz.entrances import ENTRANCES
 
 _EXAMPLES = 200
-"""Of one entrance, before the next has its turn."""
+"""Examples of one entrance, before the next has its turn."""
 
 
 def main() -> int:

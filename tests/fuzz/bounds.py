@@ -1,8 +1,8 @@
-"""The time and memory that each reader of a command's files takes at most: hostile files, in growing sizes.
+"""The most time and memory that each reader of a command's files takes: hostile files, in growing sizes.
 
-`python -m fuzz --bounds`, in the folder tests/, prints the worst case of each reader. The time is
-that of the reader's own thread, and the memory what its process has more at its highest than before: a busy
-machine changes little.
+`python -m fuzz --bounds`, in the folder tests/, prints the worst case of each reader. The time is that of the
+reader's own thread. The memory is the growth of the highest use of its process: a busy machine changes
+little.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gputui.cli.common import WrongCallError
 from gputui.cli.experiment_call import _tasks_of_file
 from gputui.inventory.errors import GputuiError
 from gputui.jobs.experiments.log_figures import read_figures
-from gputui.jobs.experiments.runner import _lines
+from gputui.jobs.experiments.runner import last_lines
 from gputui.jobs.last_lines import lines_in
 from gputui.launching.compose import compose
 from gputui.launching.host_environment import ThisHost, shebang
@@ -35,22 +35,23 @@ from gputui.planning.reading import read_model
 from gputui.sources.recorded import RecordedSource
 
 SECONDS, MIB = 0.2, 64.0
-"""What a reader may take."""
+"""The most seconds and MiB that a reader may take."""
 
 _STOPPED = 3.0
 """Seconds of CPU time after which a reading is ended."""
 
 _ANSWERS = (PlanningError, WrongCallError, GputuiError)
-"""Errors that say why a file is not read."""
+"""Errors that give the reason why a file is not read."""
 
 _ENVIRON = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader: the name of the file that it reads, how it reads one, and the sizes that are tried.
+    """A reader: the name of the file that it reads, the function that reads one, and the sizes that are
+    tried.
 
-    `kinds` are the languages of hostile files that may trouble it; bytes always do.
+    `kinds` are the languages of hostile files that may slow it down; bytes always belong to them.
     """
 
     file: str
@@ -61,7 +62,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Worst:
-    """CPU seconds and MiB of one reading, and of what."""
+    """CPU seconds and MiB of one reading, and the file that was read."""
 
     seconds: float
     mib: float
@@ -69,7 +70,7 @@ class Worst:
 
 
 def _intent(*words: str) -> Callable[[Path], object]:
-    """Reading what a command says of devices, and completing it; "@" is the file."""
+    """Read the devices that a command names, and complete the command; "@" is the file."""
 
     def read(path: Path) -> object:
         options = LaunchOptions(tuple(word.replace("@", str(path)) for word in words))
@@ -97,8 +98,7 @@ def _safetensors(path: Path) -> object:
 
 
 def _log(path: Path) -> object:
-    with path.open("rb") as file:
-        return read_figures(_lines(file.fileno()))
+    return read_figures(last_lines(path))
 
 
 def _settings(path: Path) -> object:
@@ -143,7 +143,7 @@ READERS: Mapping[str, Reader] = {
 
 
 def files(reader: Reader, sizes: Sequence[int]) -> Iterator[tuple[str, bytes]]:
-    """The hostile files that a reader is tried with, and what each is."""
+    """The hostile files with which a reader is tried, with their descriptions."""
     for what, made in EVERY.items():
         if what.partition(":")[0] in ("bytes", *reader.kinds.split()):
             for size in sizes:
@@ -151,7 +151,7 @@ def files(reader: Reader, sizes: Sequence[int]) -> Iterator[tuple[str, bytes]]:
 
 
 def measured(reader: Reader, what: str, data: bytes) -> Worst:
-    """One reading, in a process of its own. Raises AssertionError for one that ends in no answer."""
+    """Measure one reading, in a process of its own. Raises AssertionError for an unexpected error."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / reader.file
         file.write_bytes(data)
@@ -171,7 +171,7 @@ def measured(reader: Reader, what: str, data: bytes) -> Worst:
 
 
 def _child(reader: Reader, file: Path, answer: int) -> None:
-    """Never returns."""
+    """Read the file and write the result to `answer`. Never returns."""
     problem = ""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
@@ -190,19 +190,19 @@ def _child(reader: Reader, file: Path, answer: int) -> None:
 
 
 def _highest() -> int:
-    """KiB of this process at its highest; of a new one, what it was when it began."""
+    """KiB of this process at its highest; a new process starts with its parent's value."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def worst(reader: Reader, sizes: Sequence[int]) -> tuple[Worst, Worst]:
-    """The readings that took most time and most memory."""
+    """The readings that took the most time and the most memory."""
     found = [measured(reader, what, data) for what, data in files(reader, sizes)]
     return max(found, key=lambda each: each.seconds), max(found, key=lambda each: each.mib)
 
 
 def table(names: Sequence[str] = ()) -> int:
-    """Print the worst case of each reader; the number of readers that are beyond the bounds."""
-    # (What is imported at the first use is not a file's doing.)
+    """Print the worst case of each reader; return the number of readers beyond the bounds."""
+    # A module that is imported at the first use does not count against a file.
     for reader in READERS.values():
         measured(reader, "nothing", b"")
     for reader in READERS.values():

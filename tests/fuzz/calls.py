@@ -1,4 +1,4 @@
-"""One call of the command line in this process, whatever it is given, and what must be true of every call."""
+"""One call of the command line in this process, with any words, and the conditions for every call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATUSES = {0, 1, 2, 3, 4}
 
 @dataclass(frozen=True)
 class Ended:
-    """How a call ended and what it wrote."""
+    """The exit status of a call and its output."""
 
     status: int
     out: str
@@ -28,7 +28,7 @@ class Ended:
 
 @contextlib.contextmanager
 def own_folders() -> Iterator[Path]:
-    """A folder for state, settings and claims, in the environment of this process for a moment."""
+    """A folder for state, settings and claims, set in the environment of this process for a moment."""
     with tempfile.TemporaryDirectory(prefix="gputui-fuzz-") as made:
         folder = Path(made)
         (folder / "claims").mkdir()
@@ -44,7 +44,8 @@ def own_folders() -> Iterator[Path]:
 
 
 def call(*words: str) -> Ended:
-    """A call. It ends with one of the statuses, what it says is plain text, and messages are whole lines."""
+    """Make a call. Assert that it ends with one of the statuses, and that its messages are plain text with
+    the prefix."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -63,5 +64,5 @@ def call(*words: str) -> Ended:
 
 
 def plain(text: str) -> bool:
-    """Whether a text can do nothing to a terminal."""
+    """Whether a text cannot affect a terminal."""
     return all(character.isprintable() or character in "\n\t" for character in text)

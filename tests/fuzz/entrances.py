@@ -1,4 +1,4 @@
-"""Each entrance of strangers' text: what may come, and what must be true of whatever comes."""
+"""Each entrance of hostile text: the possible inputs, and the conditions that hold for every input."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ from gputui.vendors.nvidia.vendor import VENDOR
 
 @dataclass(frozen=True)
 class Entrance:
-    """What may come (one argument), and the function that it is given."""
+    """The possible inputs (one argument), and the function that checks each."""
 
     comes: st.SearchStrategy[Any]
     check: Callable[[Any], None]
@@ -119,7 +119,7 @@ _PEERS = st.sampled_from(["OK", "NS", "CNS", "GNS", "TNS", None])
 
 @st.composite
 def _one_sided(draw: st.DrawFn) -> bytes:
-    """A recording whose links, and peers, are not the same from both sides."""
+    """A recording whose links, and peers, differ between the two directions."""
     document = json.loads(json.dumps(_document("rtx4090")))
     count = len(document["devices"])
     for device in document["devices"]:
@@ -131,7 +131,7 @@ def _one_sided(draw: st.DrawFn) -> bytes:
     return json.dumps(document).encode()
 
 
-# The jobs that a cluster tells dcgm-exporter of
+# The jobs that a cluster names to dcgm-exporter
 
 _SAMPLE = re.compile(r"[A-Za-z_]+(\{[A-Za-z_]+=\"(?:[^\"\\\n]|\\[\"\\])*\".*\})? -?[0-9.e+-]+")
 
@@ -172,7 +172,7 @@ def _accelerate(data: bytes) -> None:
             call("export", "--demo", "-n2", "--as", "accelerate", "--", *command)
 
 
-# What the training's own Python says of a model
+# The answers about a model of the training's own Python
 
 _PROOF = (
     ("model", {"versions": {"torch": "2.13", "transformers": "5"}, "architecture": "L", "parameters": 3,
@@ -217,7 +217,7 @@ _NAMES = st.sampled_from(
 
 
 def _locked(path: Path) -> int:
-    """The open file, locked as its holder, or who waits, would; as a job has inherited it."""
+    """The open file, locked as its holder, or a waiter, would lock it; a job has inherited it."""
     descriptor = os.open(path, os.O_RDWR)
     os.set_inheritable(descriptor, True)
     match = re.fullmatch(NAME, path.name)
@@ -241,14 +241,15 @@ def _claims(files: list[tuple[str, bytes]]) -> None:
         try:
             found, problems = claims(os.environ)
             assert all(plain(problem) for problem in problems), problems
-            # (All are of this user: with another number in its name, one may be the same in another format.)
+            # All are of this user: with another number in the name, the same record may exist in another
+            # format.
             known = [m.group("key", "step", "token") for name in names if (m := re.fullmatch(NAME, name))]
             assert len({*known}) <= len(found) <= len(known), (found, problems)
             line = waiters(os.environ)
             assert plain(in_words(line)) and len(line) == sum(
                 bool(re.fullmatch(WAITING, name)) for name in names
             )
-            # (That they are of this user is the kernel's word, whatever they say.)
+            # The kernel says that they are of this user, whatever their text is.
             assert {each.user for each in (*found, *line)} <= {user_name(os.geteuid())}
             for words in (("claims",), ("claims", "--json"), ("queue",), ("queue", "--json")):
                 assert plain(call(*words).out)
@@ -411,7 +412,7 @@ _TABLES = st.sampled_from(["rules", "devices", "wait", "jobs", "screen", "screen
 
 
 def _toml(value: Any) -> str:
-    """A value of JSON in TOML, more or less."""
+    """A value of JSON in TOML, approximately."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(str(k))} = {_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
@@ -519,7 +520,7 @@ def _log(pieces: list[bytes]) -> None:
         with os.fdopen(os.dup(ours), "w", encoding="utf-8", errors="surrogateescape") as stream:
             with mock.patch.object(sys, "stdout", stream):
                 job_output._to_a_terminal(pieces)
-                # (An empty log writes the end of colours all the same.)
+                # An empty log writes the final reset of colours all the same.
             stream.flush()
         shown = b""
         while not shown.endswith(b"\x1b[0m"):
@@ -641,7 +642,7 @@ def _ray(said: tuple[bytes, bytes]) -> None:
 
 
 def _answer_of_box(given: tuple[bytes, Mode]) -> None:
-    """What another box answers is a snapshot that can be shown, or one line that says why not."""
+    """The answer of another box is a snapshot that can be shown, or one line with the reason why not."""
     reading = read("gpu1", given[0], given[1], 1_750_000_000.0)
     if reading.snapshot is None:
         assert reading.error and plain(reading.error) and "\n" not in reading.error
@@ -675,7 +676,7 @@ _JOBS_THERE = {
 
 
 def _jobs_of_box(given: tuple[bytes, bytes]) -> None:
-    """What another box lists as jobs, and the log of one: rows of the page, or one that says why not."""
+    """The listed jobs of another box, and the log of one: rows of the page, or one line with the reason."""
     now = 1_750_000_000.0
     told = jobs_told(Answer("gpu1", 0, given[0], "", None, "run"), now)
     assert (told.jobs is None) == (told.error is not None) and (told.error is None or plain(told.error))
@@ -694,11 +695,11 @@ _ANY_BYTES = st.binary(max_size=60)
 
 
 def _meeting(line: bytes) -> None:
-    """What a box says of itself before it starts with others, and what it is told then."""
+    """The message of a box before it starts with others, and the reply that it receives."""
     with contextlib.suppress(DocumentError, ValueError, RecursionError):
         address, port = reached(line)
         assert (address is None or plain(address)) and (port is None or 0 < port < 65536)
-    # (It would look for names.)
+    # The reader would look up names.
     with contextlib.suppress(WrongCallError), mock.patch("socket.getaddrinfo", return_value=[]):
         place, meeting = agreed(line)
         assert place.isprintable() and meeting.id.isalnum() and plain(str(meeting.address))

@@ -1,6 +1,6 @@
-"""Files that are made to be slow to read: what each is, as a function from a size in bytes to its contents.
+"""Files that are made to be slow to read: each is a function from a size in bytes to its contents.
 
-Each is a construct that some parser has been slow at, or that asks for more memory than it has bytes: openers
+Each is a construct that has made some parser slow, or that asks for more memory than it has bytes: openers
 that nothing closes, nesting, aliases, long lines, numbers without an end, bait for regular expressions.
 """
 
@@ -12,7 +12,7 @@ Made = Callable[[int], bytes]
 
 
 def _repeated(piece: str | bytes, before: str | bytes = b"", after: str | bytes = b"") -> Made:
-    """As many of a piece as fit, between two ends."""
+    """As many copies of a piece as fit, between two ends."""
     inner, first, last = (
         each if isinstance(each, bytes) else each.encode() for each in (piece, before, after)
     )
@@ -44,7 +44,7 @@ def _nested(opener: str, closer: str, inside: str = "", before: str = "", after:
 
 
 def _doubling(line: Callable[[int], str], before: str, last: Callable[[int], str]) -> Made:
-    """Lines of which each has what is above it several times; as many as fit."""
+    """Lines each of which contains the line above several times; as many as fit."""
 
     def made(size: int) -> bytes:
         text, number = before, 1

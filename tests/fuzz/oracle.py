@@ -1,4 +1,4 @@
-"""torch's own reading of CUDA_VISIBLE_DEVICES, from its source: to import torch takes seconds."""
+"""torch's own reading of CUDA_VISIBLE_DEVICES, from its source: importing torch takes seconds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _FUNCTIONS = ("_parse_visible_devices", "_transform_uuid_to_ordinals")
 
 @cache
 def torchs_reader() -> Callable[[str, Sequence[str]], list[int] | None] | None:
-    """A function from a list and the UUIDs of the GPUs to the places of those that are visible; None where
-    torch is not installed."""
+    """A function from a list and the UUIDs of the GPUs to the positions of the visible ones; None where torch
+    is not installed."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -24,7 +24,7 @@ def torchs_reader() -> Callable[[str, Sequence[str]], list[int] | None] | None:
     tree = ast.parse(source)
     tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in _FUNCTIONS]
     for node in tree.body:
-        # (What they return names types that are not here.)
+        # Their return annotations name types that do not exist here.
         cast(ast.FunctionDef, node).returns = None
     value: dict[str, str] = {}
     torch = SimpleNamespace(version=SimpleNamespace(hip=None))
@@ -36,11 +36,11 @@ def torchs_reader() -> Callable[[str, Sequence[str]], list[int] | None] | None:
         try:
             visible = found["_parse_visible_devices"]()
         except ValueError:
-            # (At "-" torch itself fails.)
+            # At "-" torch itself fails.
             return None
         if visible and isinstance(visible[0], str):
             return list(found["_transform_uuid_to_ordinals"](visible, list(uuids)))
-        # As `_device_count_nvml`: the first number that is no device ends the list.
+        # Like `_device_count_nvml`: the first number that is no device ends the list.
         end = next((n for n, number in enumerate(visible) if number >= len(uuids)), len(visible))
         return list(visible[:end])
 

@@ -1,4 +1,4 @@
-"""Text and documents of strangers."""
+"""Hostile text and documents."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def damaged(draw: st.DrawFn, document: Any, most: int = 5) -> Any:
-    """A document in which some places say something else, are missing, or are there twice."""
+    """A document in which some places have other values, are missing, or are there twice."""
     made = copy.deepcopy(document)
     places = [place for place in _places(made) if place]
     for place in draw(st.lists(st.sampled_from(places), max_size=most)):
@@ -84,14 +84,14 @@ def damaged(draw: st.DrawFn, document: Any, most: int = 5) -> Any:
             else:
                 inner[key] = draw(JSON)
         except (KeyError, IndexError, TypeError):
-            # (That place is gone by now.)
+            # An earlier change has removed that place.
             continue
     return made
 
 
 @st.composite
 def bytes_of(draw: st.DrawFn, document: Any) -> bytes:
-    """A damaged document as a file, perhaps cut off, or with other bytes in it."""
+    """A damaged document as a file, possibly cut off, or with other bytes in it."""
     data = json.dumps(draw(damaged(document))).encode(errors="surrogatepass")
     if draw(st.integers(0, 5)) == 0:
         data = data[: draw(st.integers(0, len(data)))] + draw(st.binary(max_size=8))

@@ -1,4 +1,4 @@
-"""some: so many examples of one entrance."""
+"""some: a number of examples of one entrance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from fuzz.entrances import Entrance
 
 
 def some(entrance: Entrance, examples: int, seed: int | None = None) -> None:
-    """Try them. Raises what the entrance lets through, with the smallest example that does so in a note."""
+    """Try `examples` inputs. Raises the error that the entrance lets through, with the smallest example that
+    causes it in a note."""
 
     @settings(
         max_examples=examples,

@@ -1,1 +1,1 @@
-"""Everything gputui prints and paints that has a fixed answer, recorded and compared: run by hand."""
+"""Everything with a fixed answer that gputui prints and paints, recorded and compared: run by hand."""

@@ -1,10 +1,10 @@
 """`python -m goldens record DIR` and `python -m goldens compare DIR_A DIR_B`, in the folder tests/.
 
-`record` writes what every call of the command line prints (calls.py, driver_calls.py) and what every page of
-the screen shows (pages.py), a file each, with times, pids, versions and paths masked (masks.py). `compare`
+`record` writes the output of every call of the command line (calls.py, driver_calls.py) and the text of every
+page of the screen (pages.py), a file each, with times, pids, versions and paths masked (masks.py). `compare`
 prints the differences of two such folders and ends with 1 if there are any.
 
-What is recorded is the gputui that is imported: in a worktree, run it with that worktree's own environment.
+It records the gputui that is imported: in a worktree, run it with that worktree's own environment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PARTS = (
     *(("goldens.calls", box) for box in BOXES),
     *(("goldens.pages", box) for box in BOXES),
 )
-"""Each is recorded by a process of its own, in which nothing of another part is remembered."""
+"""A separate process records each part, so that no state of another part remains."""
 
 
 def main() -> int:
@@ -57,7 +57,7 @@ def _record(folder: Path, jobs: int) -> int:
 
 
 def _part(module: str, name: str, folder: Path) -> bool:
-    """Record one part with a home of its own; whether that failed."""
+    """Record one part with a home of its own; return whether that failed."""
     with tempfile.TemporaryDirectory(prefix="goldens-") as home:
         environ = {
             **{key: os.environ[key] for key in ("PATH", "LD_LIBRARY_PATH", "CC") if key in os.environ},

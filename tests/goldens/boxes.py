@@ -1,4 +1,4 @@
-"""The demo boxes that are recorded, and the moment at which everything is."""
+"""The recorded demo boxes, and the fixed moment of all recordings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MOMENT = 1_700_000_000.0
 
 
 def stand_still() -> None:
-    """Stop this process's clock, and hide how busy the machine is. To be called before gputui is imported,
-    which takes `time.time` for the default of a parameter."""
+    """Stop this process's clock, and hide the load of the machine. Call it before gputui is imported, since
+    gputui uses `time.time` as the default of a parameter."""
     time.time = lambda: MOMENT
     psutil.cpu_percent = lambda *_, **__: 12.0  # type: ignore[assignment]
     os.getloadavg = lambda: (1.0, 1.0, 1.0)

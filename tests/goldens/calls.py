@@ -1,6 +1,6 @@
 """`python -m goldens.calls PART DIR`: calls of the command line in this process, whose clock stands still.
 
-PART is a demo box, or "words": what is the same on every box (help, wrong calls, what is kept).
+PART is a demo box, or "words": the calls that are the same on every box (help, wrong calls, saved records).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _COMMANDS = (
 
 
 def _calls(text: str) -> Iterator[tuple[str, ...]]:
-    """The words of each line; "(nothing)" is none."""
+    """The words of each line; "(nothing)" is a call without words."""
     for line in text.strip().splitlines():
         yield () if line.strip() == "(nothing)" else tuple(shlex.split(line))
 
 
 def of_a_box() -> Iterator[tuple[str, ...]]:
-    """Calls that look at a box."""
+    """Calls that read a box."""
     for name in ("ls", "people", "claims", "queue"):
         yield from ((name,), (name, "--json"))
     yield from (("ls", "--details"), ("ls", "--format", "{free}/{total} free"), ("ls", "--format", "{nope}"))
@@ -147,7 +147,7 @@ def of_a_box() -> Iterator[tuple[str, ...]]:
 
 
 def of_words() -> Iterator[tuple[str, ...]]:
-    """Help, wrong calls, and what is kept."""
+    """Help, wrong calls, and saved records."""
     from gputui.cli.dispatch import SUBCOMMANDS
 
     yield from (
@@ -235,7 +235,7 @@ def of_words() -> Iterator[tuple[str, ...]]:
 
 
 def answer(words: Sequence[str]) -> str:
-    """What a call prints, and its exit status."""
+    """The output of a call, and its exit status."""
     from gputui.cli.main import main
 
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
@@ -252,7 +252,7 @@ def answer(words: Sequence[str]) -> str:
 
 
 def file_name(number: int, words: Sequence[str]) -> str:
-    """A name that sorts in the order of the calls and says what was called."""
+    """A name that sorts in the order of the calls and contains the call."""
     return f"{number:03d} {re.sub('[^A-Za-z0-9=,._-]+', ' ', ' '.join(words)).strip()[:90]}"
 
 

@@ -62,7 +62,7 @@ each -n 9 -- sh -c 'exit {0..1}'
 each --gpus 4 --memory 20G --jobs 1 -- sh -c 'echo {0..1}'
 each --list
 """
-"""In a line, SHOWS is a command that prints the devices it was given."""
+"""In a line, SHOWS is replaced by a command that prints its devices."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What differs from one run to the next and says nothing: masked."""
+"""Masks for text that differs from one run to the next without meaning."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _OF_A_RUN = (
     (re.compile(r"(?<=  )(X|API_KEY)=\S+(?= +sh -c)"), lambda _: "<best>"),
     (re.compile(r" {2,}"), lambda _: "  "),
 )  # fmt: skip
-"""Where commands really ran: ids are drawn, and how long they took is measured."""
+"""Masks where commands really ran: ids are random, and durations are measured."""
 
 
 def masked(text: str, ran: bool = False) -> str:
-    """The text without what is of this run, this folder or this machine."""
+    """The text without the parts that depend on this run, this folder or this machine."""
     for path, name in (
         (os.environ["HOME"], "<home>"),
         (str(Path(sys.executable).parent), "<bin>"),

@@ -1,7 +1,7 @@
 """Records of jobs, of a comparison and of a sweep, as an earlier gputui has left them in the state folder.
 
-They are written here as JSON and not by gputui's own classes: what is on the disk must be read by any later
-version.
+They are written here as JSON and not by gputui's own classes: any later version must read the records on the
+disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SCOPE = {"host": "another", "boot": None, "pids": None}
 
 
 def leave(state: Path) -> None:
-    """Write all of them below the state folder."""
+    """Write all records below the state folder."""
     jobs = state / "gputui" / "jobs"
     _job(jobs / "c4m8", "python eval.py --split test", 9000.0, 0)
     _job(jobs / "k3f9", "python finetune.py --config long.yaml", 3000.0, 1)
@@ -44,7 +44,7 @@ def _job(folder: Path, line: str, ago: float, status: int) -> None:
     job = {
         "schema": 1, "name": None, "line": line, "argv": line.split(), "changes": [], "directory": None,
         "devices": [device], "launcher": "python", "user": "mira", **_SCOPE, "starter": who,
-        "created": created, "waits": None, "launch": None, "constraints": [], "withheld": [],
+        "created": created, "waits": None, "launch": None, "withheld": [],
     }  # fmt: skip
     _write(folder / "job.json", job)
     (folder / "started.json").write_text(json.dumps({"supervisor": who, "command": who, "started": created}))

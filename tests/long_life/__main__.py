@@ -1,10 +1,10 @@
-"""`python -m long_life` (in tests/): a screen that is open for a day, and thousands of pages opened on it.
+"""`python -m long_life` (in tests/): a screen that is open for a day, with thousands of opened pages.
 
 The readings come through the real nvidia-ml-py from the simulated driver, one after the other, each a second
-later than the one before; the pages are opened and closed by their keys. What the process has in use is
-printed on the way: resident memory, objects, open files, threads. It ends with 1 if since the first thousand
-(of fewer than ten thousand: the first tenth) the process has grown by more than 2 MiB, or has more than a
-file or thread more.
+later than the one before; keys open and close the pages. The program prints the use of the process meanwhile:
+resident memory, objects, open files, threads. It ends with 1 if, since the first thousand steps (the first
+tenth of fewer than ten thousand), the process has grown by more than 2 MiB, or by more than one file or
+thread.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from tui.support import Session, session
 from tui.test_long_life import PAGES
 
 ALLOWED = 2.0
-"""MiB."""
+"""MiB of permitted growth."""
 _FIRST = 1000
-"""Steps after which everything has been read and shown that ever is."""
+"""Steps after which all lazy work has been done once."""
 _PATIENCE = 300.0
 """Seconds for a reading to be shown."""
 _EVERYTHING = Want.ALL | Want.DETAILS | Want.HOST | Want.QUEUE
@@ -60,7 +60,7 @@ def main() -> int:
 async def _live(pages: int, readings: int) -> int:
     source = NvmlSource(ProcessTable(host_pids=True))
     steady = True
-    # (The sampler rests: each reading is ours.)
+    # The sampler rests: the test makes each reading.
     async with session(source=source, size=(130, 40), interval=100_000) as s:
         await s.press("4")
         for what, number, steps in (
@@ -73,7 +73,7 @@ async def _live(pages: int, readings: int) -> int:
 
 
 async def _is_steady(what: str, number: int, steps: AsyncIterator[None]) -> bool:
-    """Whether so many steps leave the process about as it was after the first ones of them."""
+    """Whether this number of steps leaves the process about as it was after the first of them."""
     process = psutil.Process()
     seen: list[tuple[float, int, int]] = []
     tenth = max(1, number // 10)
@@ -99,22 +99,22 @@ async def _readings(s: Session, source: NvmlSource) -> AsyncIterator[None]:
         second += 1
         snapshot, before = replace(source.read(_EVERYTHING), time=began + second), s.main.app_state.snapshot
         s.main.post_message(NewReading(Reading(snapshot, time.monotonic())))
-        # (The sampler's own comes in between where the screen looks at something else. And a machine that
-        # others use stands still at times.)
+        # A reading of the sampler itself comes in between where the screen looks at something else. A shared
+        # machine stands still at times.
         await s.until(lambda before=before: s.main.app_state.snapshot is not before, _PATIENCE)
         yield
 
 
 async def _pages(s: Session) -> AsyncIterator[None]:
-    """Each page opened and closed. (Not with the pilot's keys: they wait until the process rests, which takes
-    four fifths of the time.)"""
+    """Open and close each page. The pilot's keys are not used: they wait until the process rests, which takes
+    four fifths of the time."""
     while True:
         for key in PAGES:
             for pressed, screens in ((key, 2), ("escape", 1)):
                 s.app.simulate_key(pressed)
                 while len(s.app.screen_stack) != screens:
                     await s.pilot.pause(0)
-                # (Lets all widgets answer, and paints.)
+                # This lets all widgets answer, and paints.
                 await s.pilot.pause(0)
             yield
 

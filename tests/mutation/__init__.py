@@ -1,1 +1,1 @@
-"""Mutation runs: the source is changed in one place at a time, and the tests must notice."""
+"""Mutation runs: each changes the source in one place, and the tests must notice."""

@@ -29,7 +29,7 @@ from mutation.targets import TARGETS, tests_of
 
 ROOT = Path(__file__).parents[2]
 _SLOWEST = 5.0
-"""A mutant whose tests take so many times as long as those of the source loops for ever: it is noticed."""
+"""A mutant whose tests take this many times as long loops for ever: it counts as noticed."""
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -63,8 +63,8 @@ def _path_of(target: str) -> Path:
 
 
 def _run(target: str, mutant: Mutant | None, patience: float) -> tuple[bool, float]:
-    """Whether the tests of a module pass with this mutant of it (None: with its source), and in how many
-    seconds. A process that takes longer than `patience` is killed: then they do not pass."""
+    """Whether the tests of a module pass with this mutant of it (None: with its source), and the seconds that
+    they take. A process that takes longer than `patience` is killed: then they do not pass."""
     began = time.monotonic()
     pid = os.fork()
     if pid == 0:
@@ -102,7 +102,7 @@ def _sampled(target: str, count: int | None, seed: int) -> list[Mutant]:
 
 
 def _survivors(target: str, found: Sequence[Mutant], jobs: int) -> Iterator[Mutant]:
-    """Those of the mutants that the tests do not notice."""
+    """The mutants that the tests do not notice."""
     passes, took = _run(target, None, 600.0)
     if not passes:
         print(f"{target}: its tests fail without any change", file=sys.stderr)

@@ -33,7 +33,7 @@ _CALLS = {"min": "max", "max": "min", "any": "all", "all": "any", "sorted": "lis
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A module with one change: where, what, and the changed syntax tree."""
+    """A module with one change: its place, its description, and the changed syntax tree."""
 
     line: int
     change: str
@@ -63,7 +63,7 @@ def _line(node: ast.AST) -> int:
 
 
 def _declarations(node: ast.AST) -> Iterator[ast.AST]:
-    """What a definition is declared with: its decorators and annotations say nothing of what it does."""
+    """The declarations of a definition: its decorators and annotations, which do not affect its behaviour."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         for decorator in node.decorator_list:
             yield from ast.walk(decorator)
@@ -77,7 +77,7 @@ def _shown(node: ast.AST) -> str:
 
 
 def _is_code(node: ast.AST) -> bool:
-    """Whether a change of the node can change what the program does: not in an annotation or a type alias."""
+    """Whether a change of the node can affect the program: not in an annotation or a type alias."""
     return isinstance(
         node,
         ast.Compare

@@ -1,4 +1,4 @@
-"""What is mutated, and by which tests a change of it should be noticed: those that run in a few seconds."""
+"""The modules to mutate, and the tests that should notice: those that run in a few seconds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`python -m screen_fuzz` (in tests/): random keys, pastes, clicks and sizes on boxes that change under them.
 
-It looks for exceptions, on any thread, and prints what was done last before one. `--seed S` repeats a run up
-to what depends on time. Launches are real, of `true`, in a home folder of their own.
+It looks for exceptions, on any thread, and prints the last actions before one. `--seed S` repeats a run
+except for effects of time. Launches are real, of `true`, in a home folder of their own.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _MovingBox(StillSource):
         rows = [n for n in range(len(found.devices)) if dice.random() > 0.1]
         if dice.random() < 0.05:
             rows = []
-        # (A change may take the name by which a device is known.)
+        # A change may remove the name that identifies a device.
         devices = [self._changed(found.devices[n]) for n in rows]
         links, pcie, peers = (
             tuple(tuple(each[a][b] for b in rows) for a in rows) if each else each
@@ -122,7 +122,7 @@ class _MovingBox(StillSource):
 
 
 class _Abuse:
-    """What is done to one run of the screen."""
+    """Random actions on one run of the screen."""
 
     def __init__(self, running: Session, dice: random.Random, done: deque[str]) -> None:
         self._s, self._dice, self._done = running, dice, done
@@ -159,7 +159,7 @@ class _Abuse:
         await asyncio.sleep(0.002)
 
     def _press(self, key: str) -> None:
-        # (Not by the pilot, which waits for everything to be painted after each.)
+        # Without the pilot, which waits for a complete paint after each key.
         character = key if len(key) == 1 else {"space": " ", "tab": "\t", "enter": "\r"}.get(key)
         self._s.app.post_message(events.Key(_character_to_key(key) if len(key) == 1 else key, character))
 

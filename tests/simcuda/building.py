@@ -13,7 +13,7 @@ LIBRARY = "libcuda.so.1"
 
 _SOURCE = Path(__file__).parent / "native" / "simcuda.c"
 _SHARED = NATIVE / "nodes.h"
-"""Which device files a process may open, for all simulated drivers."""
+"""The header that decides which device files a process may open, for all simulated drivers."""
 _FLAGS = (
     "-std=gnu11",
     "-O1",
@@ -28,12 +28,12 @@ _FLAGS = (
 
 
 def build() -> Path:
-    """The simulated libcuda."""
+    """The path of the simulated libcuda."""
     return built(_SOURCE, LIBRARY)
 
 
 def built(source: Path, name: str) -> Path:
-    """The library of that name, compiled unless this very source has been before. Safe to call from many
+    """The library of that name, compiled unless this source has been compiled before. Safe to call from many
     processes."""
     command = (os.environ.get("CC", "cc"), *_FLAGS, f"-Wl,-soname,{name}", f"-I{_SHARED.parent}")
     text = source.read_bytes() + _SHARED.read_bytes()

@@ -1,7 +1,7 @@
-"""A simulated HIP for the tests: a libamdhip64.so that shows a program the devices of a snapshot.
+"""A simulated HIP for the tests: a libamdhip64.so that shows the devices of a snapshot to a program.
 
-It answers which devices a program sees under HIP_VISIBLE_DEVICES, and nothing else. It is written from HIP's
-documentation and source, not from its behaviour on a GPU.
+It lists the devices that a program sees under HIP_VISIBLE_DEVICES, and does nothing else. It is written from
+HIP's documentation and source, not from its behaviour on a GPU.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def build() -> Path:
 def environment(
     base: Mapping[str, str], folder: Path, devices: Iterable[Device], init: int = 0
 ) -> dict[str, str]:
-    """`base` with what leads a program to a simulated HIP with these devices; `init` is what hipInit
-    answers."""
+    """`base` with the variables that lead a program to a simulated HIP with these devices; `init` is the
+    result of hipInit."""
     box = folder / "simhip"
     lines = (
         f"{uuid_bytes(d) or '-'} {(d.pci_bus_id or '')[4:].lower()} {d.memory_total} {d.name}\n"

@@ -21,7 +21,7 @@ _FLAGS = (
     "-Wall",
     "-Wextra",
     "-Werror",
-    # NVML dictates the signatures, and much of what a function is given does not matter to a simulation.
+    # NVML dictates the signatures, and a simulation ignores many of the arguments.
     "-Wno-unused-parameter",
     "-fPIC",
     "-fvisibility=hidden",
@@ -42,7 +42,7 @@ def header() -> Path:
 
 
 def build() -> Path:
-    """The library, compiled unless these very sources have been before. Safe to call from many processes."""
+    """The library, compiled unless these sources have been before. Safe to call from many processes."""
     include, compiler = header(), os.environ.get("CC", "cc")
     sources = sorted(NATIVE.glob("*.c"))
     digest = hashlib.sha256(" ".join((compiler, *_FLAGS)).encode())
@@ -53,7 +53,7 @@ def build() -> Path:
 
 
 def compiled(command: Sequence[str], digest: str, name: str) -> Path:
-    """The library that a command makes (its output's name is added), unless one of this digest is there."""
+    """The library that a command makes (its output's name is appended), unless one of this digest exists."""
     library = cache() / digest[:16] / name
     if library.exists():
         return library
@@ -65,13 +65,13 @@ def compiled(command: Sequence[str], digest: str, name: str) -> Path:
         result = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True, check=False)
         if result.returncode:
             raise RuntimeError(f"the simulated {name} does not compile:\n{result.stderr}")
-        # Another process may have been as fast: both have made the same.
+        # Another process may have compiled it meanwhile: both files are the same.
         made.replace(library)
     return library
 
 
 def cache() -> Path:
-    """A directory of ours alone: a library in a world-writable place is loaded by nobody sensible."""
+    """A private cache directory: a program must not load a library from a world-writable place."""
     path = Path(tempfile.gettempdir()) / f"simnvml-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()

@@ -1,7 +1,7 @@
 """A snapshot as the box file that the library reads. `native/box.c` describes the file.
 
-What a snapshot does not have and NVML does (architecture, ECC, CPUs, where each NVLink ends) is made up
-here, from the device's name and compute capability, as the real products answer.
+This module makes up the facts that NVML has and a snapshot lacks (architecture, ECC, CPUs, the end of each
+NVLink) from the device's name and compute capability, as the real products answer.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Facts = Mapping[str, int | None]
 """Numbers of the box file by key; None: not supported."""
 
 RESERVED = 256 * MIB
-"""What the driver keeps of each GPU for itself, as `nvmlMemory_v2_t.reserved` tells."""
+"""Bytes of each GPU that the driver reserves, reported as `nvmlMemory_v2_t.reserved`."""
 
 CPUS_A_NODE = 32
 
 UNREADABLE = "FFFFFFFF:FF:FF.0"
-"""What GB200 answers for the remote end of every NVLink."""
+"""The answer of GB200 for the remote end of every NVLink."""
 
 _PEERS = {word: status for status, word in enumerate(PEER_WORDS)}
 _LEVELS = {SELF: 0, "PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
@@ -51,9 +51,9 @@ def render(
 ) -> str:
     """The box file of `snapshot`.
 
-    box               tells what the snapshot does not: whether NVLinks go to switches, and which
+    box               adds facts that the snapshot lacks: whether NVLinks go to switches, and which
     facts             numbers to add or to replace, by label ("3", "0:1"); None takes one away
-    unreadable_links  the driver does not tell where NVLinks end, as on GB200 and in virtual machines
+    unreadable_links  the driver does not report the ends of NVLinks, as on GB200 and in virtual machines
     """
     host = snapshot.host
     lines = [f"driver {host.driver or '550.54.15'}"]
@@ -97,7 +97,7 @@ def _device(
 
 
 def _numbers(device: Device) -> dict[str, int | None]:
-    """What the snapshot itself says, and what follows from it for GPUs and instances alike."""
+    """The numbers of the snapshot itself, and those derived from it for GPUs and instances alike."""
     major, _, minor = (device.compute_capability or "").partition(".")
     return {
         "fault": _FAULTS[device.fault.kind] if device.fault else None,
@@ -141,7 +141,7 @@ def _gpu(device: Device, moment: float) -> dict[str, int | None]:
 
 
 def _telemetry(device: Device, moment: float) -> dict[str, int | None]:
-    """What the page of a device shows. Counters grow evenly: rates are for the reader to find."""
+    """The values of the page of a device. Counters grow evenly: the reader computes the rates."""
     told = device.telemetry
     if told is None:
         return {"clock_reasons": _clock_reasons(device)}
@@ -189,7 +189,7 @@ def _instance(device: Device) -> dict[str, int | None]:
 
 
 def _place(snapshot: Snapshot, device: Device) -> Locality:
-    """Where the device hangs; what the snapshot does not say follows from its NUMA node."""
+    """The locality of the device; without a topology in the snapshot it follows from the NUMA node."""
     if snapshot.topology:
         return snapshot.topology.localities[snapshot.position[device.key]]
     node = device.numa_node
@@ -224,7 +224,7 @@ def _switch(box: Box | None, device: Device) -> str | None:
 
 
 def _level(snapshot: Snapshot, one: Device, other: Device) -> int:
-    """Where the PCIe paths of two GPUs meet; of a pair with NVLinks only the NUMA nodes tell."""
+    """The common ancestor of two GPUs on PCIe; for a pair with NVLinks only, the NUMA nodes decide."""
     if snapshot.pcie:
         return _LEVELS.get(snapshot.pcie_class(one, other) or "", -1)
     word = snapshot.link(one, other)

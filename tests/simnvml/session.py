@@ -1,4 +1,4 @@
-"""A simulated driver: the library's three files, and a program's environment that leads it to them."""
+"""A simulated driver: the library's three files, and the environment that leads a program to them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _INITS = ("nvmlInit", "nvmlInitWithFlags")
 
 
 class SimulatedNvml:
-    """One simulated driver in a directory of its own. Every change is seen by programs that run already.
+    """One simulated driver in a directory of its own. Programs that already run see every change.
 
-    A program meets it through `environment`; the process itself through `use_here`. A device is named by
-    its label: 3 or "3", "0:1" for instance 1 of GPU 0; a function by its symbol, with or without version.
+    A program meets it through `environment`; the process itself through `use_here`. A device is named by its
+    label: 3 or "3", "0:1" for instance 1 of GPU 0; a function by its symbol, with or without version.
     """
 
     def __init__(self, directory: Path, library: Path | None = None) -> None:
@@ -37,7 +37,8 @@ class SimulatedNvml:
         self._stamp = 0
 
     def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
-        """`base` (this process's) with what a program needs to find the library and its files."""
+        """`base` (this process's by default) with the variables that a program needs to find the library and
+        its files."""
         found = dict(os.environ if base is None else base)
         before = found.get("LD_LIBRARY_PATH")
         directory = str(self.library.parent)
@@ -56,7 +57,7 @@ class SimulatedNvml:
         facts: Mapping[str, Facts] | None = None,
         unreadable_links: bool = False,
     ) -> None:
-        """What the driver answers from now on; `render` tells what the arguments mean."""
+        """Set the answers of the driver from now on; `render` explains the arguments."""
         self._replace(self.box, render(snapshot, box, facts, unreadable_links))
 
     def show_box(
@@ -68,46 +69,47 @@ class SimulatedNvml:
         facts: Mapping[str, Facts] | None = None,
         unreadable_links: bool = False,
     ) -> Snapshot:
-        """Show a box as it is `elapsed` seconds after it was opened; returns that snapshot."""
+        """Show a box as it is `elapsed` seconds after it was opened; return that snapshot."""
         snapshot = motion.at(box, elapsed, opened)
         self.show(detailed(snapshot, box, elapsed), box, facts=facts, unreadable_links=unreadable_links)
         return snapshot
 
     def rewrite(self, text: str) -> None:
-        """Show this box file, for what a snapshot cannot say (`native/box.c` describes it)."""
+        """Show this box file, for facts that a snapshot lacks (`native/box.c` describes it)."""
         self._replace(self.box, text)
 
     def p2p_denied(self) -> None:
-        """The driver denies every pair peer access over NVLink, though the links are up."""
+        """Deny every pair peer access over NVLink, though the links are up."""
         self.rewrite(self.box.read_text().replace("gpu 0 ", "fabric_down yes\ngpu 0 "))
 
     def delay(self, function: str, microseconds: int, device: int | str | None = None) -> None:
-        """Every such call takes so long from now on. "*" is every function; None every device, or none."""
+        """Make every such call take this many microseconds from now on. "*" is every function; None is every
+        device, or none."""
         self._order(f"delay {function} {_label(device)} {microseconds}")
 
     def error(self, function: str, code: int, device: int | str | None = None, after: int = 0) -> None:
-        """Every such call answers `code` (an nvmlReturn_t) from now on; 0: as it would by itself.
+        """Make every such call return `code` (an nvmlReturn_t) from now on; 0: its normal result.
 
-        `after`: so many such calls of a program still answer by themselves.
+        `after`: the number of such calls of a program that still return their normal result.
         """
         self._order(f"error {function} {_label(device)} {code} {after}")
 
     def hang(self, function: str, device: int | str | None = None) -> None:
-        """Such calls do not return before `heal`."""
+        """Make such calls hang until `heal`."""
         self._order(f"hang {function} {_label(device)}")
 
     def hang_init(self) -> None:
-        """NVML's start does not return before `heal`."""
+        """Make NVML's start hang until `heal`."""
         for function in _INITS:
             self.hang(function)
 
     def fail_init(self, code: int) -> None:
-        """NVML does not start: 9 driver not loaded, 18 version mismatch, 4 no permission."""
+        """Make NVML's start fail: 9 driver not loaded, 18 version mismatch, 4 no permission."""
         for function in _INITS:
             self.error(function, code)
 
     def xid(self, device: int | str, code: int) -> None:
-        """The driver reports an XID of a device to those who listen now. (`heal` forgets it.)"""
+        """Report an XID of a device to the programs that listen now. `heal` forgets it."""
         self._order(f"xid - {device} {code}")
 
     def heal(self) -> None:
@@ -124,16 +126,16 @@ class SimulatedNvml:
         return counting.read(self.counters)
 
     def reset_counts(self) -> None:
-        """Count from 0 again. Programs that run keep counting: the file stays the same."""
+        """Count from 0 again. Programs that run keep counting in the same file."""
         if not self.counters.exists():
             return
         with self.counters.open("r+b") as file, mmap.mmap(file.fileno(), 0) as slots:
-            # Only the totals, in place: a name must not vanish under a program that has just found it.
+            # Reset only the totals, in place: a name must not vanish under a program that has just found it.
             for place in range(0, len(slots), counting.SLOT_SIZE):
                 slots[place + counting.NAME_SIZE : place + counting.SLOT_SIZE] = bytes(8)
 
     def use_here(self) -> None:
-        """Make pynvml in this very process meet this driver. Undo with `leave_here`."""
+        """Make pynvml in this process meet this driver. Undo with `leave_here`."""
         native = ctypes.CDLL(str(self.library))
         by_name = ctypes.CDLL(LIBRARY)
         if ctypes.addressof(ctypes.c_char.in_dll(native, "simnvml_use")) != _symbol(by_name, "simnvml_use"):
@@ -150,9 +152,9 @@ class SimulatedNvml:
         self._replace(self.control, "\n".join(self._orders) + "\n")
 
     def _replace(self, path: Path, text: str) -> None:
-        """Replace a file whole, with a time of change that it has never had: by that the library sees it."""
+        """Replace a whole file, with a new modification time: the library notices a change by that."""
         new = path.with_name(f"{path.name}.new")
-        # (Bytes that are not UTF-8 stand in a text as os.fsdecode makes them.)
+        # Bytes that are not UTF-8 are in a text in the form of os.fsdecode.
         new.write_bytes(text.encode(errors="surrogateescape"))
         self._stamp = max(self._stamp + 1, time.time_ns())
         os.utime(new, ns=(self._stamp, self._stamp))
@@ -160,7 +162,7 @@ class SimulatedNvml:
 
 
 def _symbol(library: ctypes.CDLL, name: str) -> int | None:
-    """The address of a symbol, None where the library does not have it."""
+    """The address of a symbol, None where the library lacks it."""
     try:
         return ctypes.addressof(ctypes.c_char.in_dll(library, name))
     except ValueError:

@@ -1,7 +1,8 @@
-"""A simulated Level Zero for the tests: a libze_loader.so.1 that shows a program the devices of a snapshot.
+"""A simulated Level Zero for the tests: a libze_loader.so.1 that shows the devices of a snapshot to a
+program.
 
-It answers which devices a program sees, and nothing else; ZE_AFFINITY_MASK is not read. It is written from
-ze_api.h, not from its behaviour on a GPU.
+It lists the devices that a program sees, and does nothing else; ZE_AFFINITY_MASK is not read. It is written
+from ze_api.h, not from its behaviour on a GPU.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def build() -> Path:
 def environment(
     base: Mapping[str, str], folder: Path, devices: Iterable[Device], init: int = 0
 ) -> dict[str, str]:
-    """`base` with what leads a program to a simulated Level Zero with these devices; `init` is what zeInit
-    answers."""
+    """`base` with the variables that lead a program to a simulated Level Zero with these devices; `init` is
+    the result of zeInit."""
     box = folder / "simze"
     box.write_text("".join(f"{(d.pci_bus_id or '')[4:].lower()} {d.name}\n" for d in devices))
     places = {"LD_LIBRARY_PATH": str(build().parent), "SIMZE_BOX": str(box), "SIMZE_INIT": str(init)}

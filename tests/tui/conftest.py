@@ -1,4 +1,4 @@
-"""What tests of the screen stand on: a desk where jobs are started."""
+"""Fixtures for the tests of the screen: a desk at which jobs are started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unit.jobs_support import Desk, desk_at
 
 @pytest.fixture(autouse=True)
 def leases() -> Iterator[None]:
-    """Enter leaves a lease to the command; here there is none, and the process of the tests goes on."""
+    """Release the leases that Enter leaves to the command: in these tests no command replaces the process."""
     yield
     release_leases()
 
@@ -26,5 +26,5 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture
 def environ(desk: Desk) -> dict[str, str]:
-    """What makes the screen keep its jobs and launches at the desk."""
+    """The variable that makes the screen keep its jobs and launches at the desk."""
     return {"XDG_STATE_HOME": desk.environ["XDG_STATE_HOME"]}

@@ -1,4 +1,4 @@
-"""The application under a pilot, on a box that stands still or moves only when a test says so."""
+"""The application under a pilot, on a box that does not change or changes only when a test says so."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,10 @@ from typing import Any
 
 import textual.app
 import textual.pilot
+from rich.console import RenderableType
+from textual._compositor import Compositor
+from textual._context import active_app
+from textual.app import App
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
@@ -43,11 +48,11 @@ _USED = 0.0005
 
 
 async def _idle(min_sleep: float = _SLICE, max_sleep: float = 5) -> None:
-    """Wait until the application has nothing to do: the pilot does so three times a key.
+    """Wait until the application has nothing to do: the pilot does so three times for each key.
 
-    Textual's own looks only at the processor's time that the process used in 20 ms, and these were most of
-    what the tests of the screen took. On a busy machine a process that has much to do uses little, too: so
-    what its loop would run next counts.
+    Textual's own function checks only the CPU time that the process used in 20 ms. These waits took most of
+    the time of the screen tests. On a busy machine, a process that has much to do also uses little CPU time,
+    so the callbacks that are ready on the event loop count too.
     """
     loop = asyncio.get_running_loop()
     begun = time.monotonic()
@@ -55,7 +60,7 @@ async def _idle(min_sleep: float = _SLICE, max_sleep: float = 5) -> None:
         used = time.process_time()
         await asyncio.sleep(_SLICE)
         calm = time.process_time() - used < _USED
-        # (What has become due meanwhile is ready after a turn.)
+        # A callback that has become due meanwhile is ready after one turn of the loop.
         await asyncio.sleep(0)
         lasted = time.monotonic() - begun
         if lasted >= max_sleep or (lasted > min_sleep and calm and not loop._ready):  # type: ignore[attr-defined]
@@ -75,15 +80,44 @@ def _parsed(variables: tuple[tuple[str, str], ...], *source: Any, **more: Any) -
 
 
 def _parsed_once(self: Stylesheet, *source: Any, **more: Any) -> list[RuleSet]:
-    """The rules of a style sheet. Each application parses some fifty of them, which are always the same."""
+    """The rules of a style sheet, parsed once: each application parses the same fifty or so."""
     return _parsed(tuple(self._variables.items()), *source, **more)
 
 
 Stylesheet._parse_rules = _parsed_once  # type: ignore[method-assign]
 
 
+_render_update = Compositor.render_update
+_unpainted = weakref.WeakSet[Compositor]()
+
+
+def _painted_later(self: Compositor, *args: Any, **more: Any) -> RenderableType | None:
+    """Postpone painting: `_paint` paints once what has changed since.
+
+    An application without a terminal paints after every event and throws the picture away. That took two
+    fifths of the time of these tests.
+    """
+    if not active_app.get().is_headless:
+        return _render_update(self, *args, **more)
+    self._dirty_regions.clear()
+    _unpainted.add(self)
+    return None
+
+
+Compositor.render_update = _painted_later  # type: ignore[method-assign]
+
+
+def _paint(app: App[Any]) -> None:
+    """Paint the screen, where it has changed, as a terminal would show it now."""
+    compositor = app.screen._compositor
+    if compositor in _unpainted:
+        _unpainted.discard(compositor)
+        with app._context():
+            _render_update(compositor, full=True, screen_stack=app._background_screens)
+
+
 class StillSource:
-    """A source that shows what the test last put into `snapshot`, or raises it."""
+    """A source that shows the snapshot, or raises the exception, that the test last put into `snapshot`."""
 
     label = "still"
 
@@ -108,7 +142,7 @@ def box_at(name: str, elapsed: float = 0.0) -> Snapshot:
 
 
 class Session:
-    """One running application, as a test sees it; `written` are the sequences sent to its terminal."""
+    """One running application, as a test sees it; `written` holds the sequences sent to its terminal."""
 
     def __init__(
         self, app: GputuiApp, pilot: Pilot[Outcome], source: StillSource, written: list[str]
@@ -137,20 +171,23 @@ class Session:
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until all that has happened is on the screen."""
+        """Wait until the screen shows every event that has happened."""
         loop = asyncio.get_running_loop()
         for _ in range(20):
             await self.pilot.pause()
-            # The pilot lays out at the end of its pause: the surfaces draw themselves anew after that.
+            # The pilot lays out at the end of its pause. The surfaces redraw themselves after that.
             for _ in range(1000):
                 if not loop._ready:  # type: ignore[attr-defined]
                     break
                 await asyncio.sleep(0)
-            if not self.app.is_running or not self.app.screen._layout_required:
+            if not self.app.is_running:
+                return
+            if not self.app.screen._layout_required:
+                _paint(self.app)
                 return
 
     async def resize(self, width: int, height: int) -> None:
-        """Make the terminal another size, and wait until every surface has been laid out for it."""
+        """Resize the terminal, and wait until every surface has been laid out for the new size."""
         await self.pilot.resize_terminal(width, height)
         await self.until(
             lambda: (
@@ -161,7 +198,7 @@ class Session:
         await self.settle()
 
     async def until(self, seen: Callable[[], object], patience: float = 10.0) -> None:
-        """Let the application run until something is so."""
+        """Let the application run until the condition holds."""
         deadline = time.monotonic() + patience
         while not seen():
             assert time.monotonic() < deadline, f"never so; the table shows {self.texts('#table')}"
@@ -169,7 +206,7 @@ class Session:
 
 
 def started(s: Session, key: str, desk: Desk) -> bool:
-    """Whether the command was, as far as a terminal without a person can."""
+    """Whether the key started the command, as far as this is possible in a terminal without a person."""
     if key == "enter":
         return not s.app.is_running and s.app.return_value is not None and bool(s.app.return_value.launch)
     if key == "r":
@@ -181,7 +218,7 @@ _APPS: list[GputuiApp] = []
 
 
 def release_leases() -> None:
-    """Give back what applications have left to the command that they would have become."""
+    """Release the leases that applications have left to the command that would have replaced them."""
     while _APPS:
         outcome = _APPS.pop().return_value
         if outcome is not None and outcome.allocation is not None:
@@ -200,7 +237,7 @@ async def session(
     once: Want | None = None,
     screen: ScreenSettings = DEFAULT_SCREEN,
 ) -> AsyncIterator[Session]:
-    """The application on a still box, or on a source of the test's own, its first picture painted."""
+    """The application on a still box, or on a source of the test's own, with its first picture painted."""
     source = source or StillSource(box_at(box) if isinstance(box, str) else box)
     mailbox = Mailbox()
     sampler = Sampler(source, mailbox.put, interval, owners_at_once=rules.by_owner, once=once)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from time import localtime, strftime
 
@@ -10,6 +11,7 @@ import pytest
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
+from gputui.requesting.launch_request import received
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading
 from gputui.sources.hosts.ssh import Way
@@ -22,7 +24,7 @@ from unit.builders import box, busy, gpu, job
 
 
 class Told(Channels):
-    """Channels that say what a test tells them, and connect to nothing."""
+    """Channels with states that the test sets; they connect to nothing."""
 
     def __init__(self, *states: BoxState) -> None:
         super().__init__((), Way(1), 1.0)
@@ -48,6 +50,11 @@ def clock(state: BoxState) -> str:
     return strftime("%H:%M:%S", localtime(state.since))
 
 
+def called(page: BoxesScreen) -> tuple[str, ...]:
+    """The words of the call that the page shows, without the program."""
+    return tuple(shlex.split(page.launch.line)[1:])
+
+
 def opened(s: Session, *states: BoxState) -> BoxesScreen:
     page = BoxesScreen(s.main, Told(*states), s.main.launch, dict(s.main.app_state.environ))
     s.main.open(page)
@@ -63,7 +70,7 @@ async def test_boxes_fold_and_say_what_is_free_and_what_is_wrong() -> None:
         lines = texts(s)
         assert "1 free on 1 of 3" in lines[0]
         assert "1 of 2 free" in lines[1]
-        # One that is not live says since when and why, in columns.
+        # A box that is not live shows since when and why, in columns.
         assert f"dead since {clock(DEAD)}" in lines[2] and "connection refused" in lines[2]
         assert f"? of 2 free  stale since {clock(stale)}" in lines[3] and not any(lines[4:])
         assert lines[2].index("dead") == lines[3].index("stale") == lines[1].index("2×")
@@ -103,17 +110,17 @@ async def test_hostile_text_does_nothing_to_the_terminal() -> None:
         await s.press("enter", "down", "space")
         page.draw()
         shown = [*texts(s), *texts(s, "#page-footer")]
-        assert page.launch.words and all(line.isprintable() for line in shown)
+        assert called(page) and all(line.isprintable() for line in shown)
 
 
 def marks(s: Session) -> dict[str, str]:
-    """The device rows that have a place in the selection: their label by that place."""
+    """The labels of the selected device rows, by their place in the selection."""
     rows = (line[1:].split() for line in texts(s) if line[1:].strip().startswith("["))
     return {row[0].strip("[]"): row[1] for row in rows}
 
 
 def four(alias: str) -> BoxState:
-    """A box of four devices, the second one busy, with UUIDs of its own."""
+    """A box of four devices with UUIDs of its own; the second device is busy."""
     devices = [gpu(n, uuid=f"GPU-{alias}-{n}") for n in range(4)]
     devices[1] = busy(devices[1], job(7, user="mira"))
     return live(alias, box(*devices))
@@ -124,7 +131,7 @@ async def test_devices_of_one_box_are_selected_in_order_and_the_line_says_what_w
         page = opened(s, four("a"), four("b"))
         await s.press("3", "0")
         assert marks(s) == {"1": "3", "2": "0"} and lit(s).split()[1] == "0"
-        assert page.launch.words == (
+        assert called(page) == (
             *("run", "--on", "a", "--if-free", "--gpus", "GPU-a-3,GPU-a-0", "--", "python", "train.py"),
         )
         assert any(page.launch.line in line for line in texts(s, "#page-footer"))
@@ -132,12 +139,12 @@ async def test_devices_of_one_box_are_selected_in_order_and_the_line_says_what_w
         assert marks(s) == {"1": "0", "2": "3"}
         await s.press("space")
         assert marks(s) == {"1": "3"}
-        # In another box a new selection begins, and that is said.
+        # Selecting on another box begins a new selection, and the message says so.
         await s.press("end", "space", "down", "down", "down", "space")
-        assert page.launch.words[2] == "b" and marks(s) == {"1": "2"}
+        assert called(page)[2] == "b" and marks(s) == {"1": "2"}
         assert "selection on a" in s.main.message and "(1 GPU) was cleared" in s.main.message
         await s.press("x")
-        assert page.launch.words == () and marks(s) == {}
+        assert called(page) == () and marks(s) == {}
 
 
 async def test_the_command_is_edited_and_as_many_as_asked_for_are_selected_on_the_page() -> None:
@@ -146,14 +153,14 @@ async def test_the_command_is_edited_and_as_many_as_asked_for_are_selected_on_th
         await s.press("n", "3", "enter")
         assert len(marks(s)) == 3
         await s.press("e", *"xy", "enter")
-        assert s.app.screen is page and page.launch.words[-2:] == ("python", "train.pyxy")
+        assert s.app.screen is page and called(page)[-2:] == ("python", "train.pyxy")
 
 
 async def test_the_best_of_a_box_are_selected_as_on_the_main_screen() -> None:
     async with session("idle", size=(200, 40)) as s:
         page = opened(s, four("a"), four("b"))
         await s.press("down", "b", "b")
-        assert page.launch.words[2] == "b" and len(marks(s)) == 2 and "1" not in marks(s).values()
+        assert called(page)[2] == "b" and len(marks(s)) == 2 and "1" not in marks(s).values()
 
 
 @pytest.mark.parametrize(
@@ -169,7 +176,7 @@ async def test_nothing_is_selected_where_nothing_can_start(state: BoxState) -> N
     async with session("idle") as s:
         page = opened(s, state)
         await s.press("b", "0")
-        assert page.launch.words == () and "gone" in s.main.message
+        assert called(page) == () and "gone" in s.main.message
 
 
 @pytest.mark.parametrize("command", [(), ("python", "train.py")], ids=["no command", "a command"])
@@ -177,7 +184,7 @@ async def test_a_busy_device_is_selected_with_one_warning_that_stays(command: tu
     async with session("idle", size=(200, 40), command=command) as s:
         page = opened(s, four("a"))
         await s.press("1")
-        assert marks(s) == {"1": "1"} and bool(page.launch.words) == bool(command)
+        assert marks(s) == {"1": "1"} and bool(called(page)) == bool(command)
         (told,) = (line for line in (*texts(s, "#page-footer"), s.main.message) if "mira" in line)
         assert told.strip().startswith("!")
         await s.press("J")
@@ -192,7 +199,7 @@ async def test_devices_that_vanish_are_deselected_and_a_box_that_dies_starts_not
         assert isinstance(channels, Told)
         channels.told = (live("a", box(gpu(0, uuid="GPU-a-0"))),)
         page.draw()
-        assert marks(s) == {"1": "0"} and page.launch.words[5] == "GPU-a-0"
+        assert marks(s) == {"1": "0"} and called(page)[5] == "GPU-a-0"
         channels.told = (BoxState("a", "dead", channels.told[0].reading, "connection refused", 1.0),)
         page.draw()
         await s.press("r")
@@ -213,8 +220,8 @@ async def test_the_terminal_is_lent_to_the_line_that_is_shown(monkeypatch: pytes
         await s.press("3", "enter")
         await s.press("r")
         assert [line for _, line in lent] == [page.launch.line] * 2
-        assert lent[0][0][-len(page.launch.words) :] == page.launch.words
-        # ssh may ask for what a box lacks, where a person sees it.
+        assert received(lent[0][0][-1]).words == [*called(page)[3:]]
+        # ssh may ask for what a box needs, in a terminal where a person sees the question.
         await s.press("end", "enter", "c")
         assert [argv[0] for argv, _ in lent[2:]] == ["ssh"] * 2
         assert not any("BatchMode" in word for word in lent[2][0]) and lent[2][0][-2:] == ("shy", "true")
@@ -228,7 +235,7 @@ async def test_without_boxes_in_the_settings_it_says_so() -> None:
 
 @pytest.fixture
 def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Settings with a box, and an `ssh` that leaves a trace when it is called: variables."""
+    """Variables for settings that name a box, and for an `ssh` that leaves a trace when it is called."""
     folder = tmp_path / "config" / "gputui"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text('[hosts]\nboxes = ["a"]\n')
@@ -252,7 +259,7 @@ async def test_in_a_demo_the_boxes_are_simulated_and_nothing_is_started(
         states = [line.split(" since ")[0].split()[-1] for line in texts(s)[1:] if " since " in line]
         assert len(page.item_keys()) == 5 and sorted(states) == ["dead", "stale"]
         await s.press("b", "r")
-        assert page.launch.words and "demo idle" in s.main.message
+        assert called(page) and "demo idle" in s.main.message
         await s.press("d", "end", "k", "left", "c", "enter")
         assert lent == [] and not (tmp_path / "called").exists()
 
@@ -320,7 +327,7 @@ async def test_the_number_that_n_asks_for_selects_nothing_where_n_cannot() -> No
         await s.press("3", "end", "n", "0", "enter")
         assert s.app.screen is not page
         await s.press("escape")
-        assert s.app.screen is page and page.launch.words[5] == "GPU-a-3" and page.launch.words[2] == "a"
+        assert s.app.screen is page and called(page)[5] == "GPU-a-3" and called(page)[2] == "a"
 
 
 async def test_a_folded_box_shows_how_many_of_its_devices_are_selected() -> None:
@@ -344,7 +351,7 @@ async def test_without_a_command_there_is_no_call_and_that_is_said(monkeypatch: 
         copied: list[str] = []
         monkeypatch.setattr(s.main.launch, "copy_text", copied.append)
         await s.press("3", "y")
-        assert page.launch.words == () and copied == [] and "no command" in s.main.message
+        assert called(page) == () and copied == [] and "no command" in s.main.message
         assert not any("--" in line for line in footer(s))
 
 
@@ -362,7 +369,7 @@ async def test_uuids_are_as_short_as_they_are_unambiguous_and_never_broken() -> 
     async with session("idle", size=(80, 40)) as s:
         page = opened(s, live("a", box(*devices)))
         await s.press("n", "8", "enter")
-        names = page.launch.words[5].split(",")
+        names = called(page)[5].split(",")
         assert sorted(names) == sorted(uuid[:12] for uuid in uuids)
         shown = " ".join(footer(s))
         assert all(name in shown for name in names)
@@ -378,7 +385,7 @@ async def test_the_box_says_how_a_command_there_ended(monkeypatch: pytest.Monkey
 
 
 class Connecting(Told):
-    """Notes which boxes are to be connected to again."""
+    """Channels that note the boxes to which the page connects again."""
 
     def __init__(self, *states: BoxState) -> None:
         super().__init__(*states)
@@ -411,7 +418,7 @@ async def test_enter_connects_to_a_dead_box_and_lends_the_terminal_only_where_ss
         await s.press("down", "enter")
         assert channels.tried == ["gone", "shy"] and lent == ["ssh shy true"]
         assert "shy true" in s.main.message and "255" in s.main.message
-        # Of a key that has changed ssh asks nothing: what can be done is said.
+        # ssh asks no question about a changed key, so the page says what can be done.
         await s.press("down")
         assert any("ssh-keygen -R" in line for line in footer(s))
 

@@ -1,4 +1,4 @@
-"""The check screen: it asks the command's own Python, says what it saw, and leaves nothing running behind."""
+"""The check screen: it asks the command's own Python, shows the answer, and leaves nothing running behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tui.support import Session
 from tui.support import session as moving
 
 session = functools.partial(moving, interval=1000)
-"""Nothing is read but what is asked for, so that the pilot finds the application idle."""
+"""Only requested readings happen, so that the pilot finds the application idle."""
 
 
 def texts(s: Session) -> list[str]:
@@ -47,7 +47,10 @@ Slow = Callable[[], int]
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Slow:
-    """A `python` that never answers, in a PATH of its own; gives its pid once it runs, 0 before."""
+    """A `python` that never answers, in a PATH of its own.
+
+    The result returns its pid once it runs, 0 before.
+    """
     made = tmp_path / "python"
     pid = shlex.quote(str(tmp_path / "pid"))
     made.write_text(f"#!/bin/sh\necho $$ > {pid}.new; /bin/mv {pid}.new {pid}; exec /bin/sleep 1000\n")
@@ -88,7 +91,7 @@ async def test_the_end_of_gputui_ends_the_interpreter_too(slow: Slow, tmp_path: 
         await s.until(slow)
         await s.press("ctrl+c")
         await s.until(lambda: not s.app.is_running)
-    # At once: nothing that gputui still did could have ended it later.
+    # It is dead at once: nothing that gputui does later could have ended it.
     assert not alive(slow())
 
 

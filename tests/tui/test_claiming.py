@@ -1,4 +1,4 @@
-"""The screen claims what it starts on: from the key on, and no longer than what it starts lives."""
+"""The screen claims the devices it starts on, from the key press until the started command ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ signal.pause()
 
 @contextmanager
 def held_by_another(*keys: str) -> Iterator[None]:
-    """Another process has a lease on them."""
+    """Another process holds a lease on these devices."""
     holder = subprocess.Popen([sys.executable, "-c", _HOLDS, *keys], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout is not None and keys[0] in holder.stdout.readline()
@@ -58,7 +58,7 @@ def held_by_another(*keys: str) -> Iterator[None]:
 
 
 def claimed_for_others() -> list[Claim]:
-    """What another process sees claimed: of our own leases nothing is to be seen from here."""
+    """The claims that another process sees: this process does not see claims of its own leases."""
     script = (
         "import os; from gputui.allocating.claims.read import claims\n"
         "for each in claims(os.environ)[0]: print(each.key, each.pid, each.job or '-', sep='\\t')"
@@ -73,7 +73,7 @@ def keys_claimed() -> list[str]:
 
 
 def delay(s: Session) -> None:
-    """The reading that a launch asks for does not come until `read`."""
+    """Hold back the reading that a launch asks for until the test calls `read`."""
     assert s.app.sampler is not None
     s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
 
@@ -130,7 +130,7 @@ async def test_when_one_of_two_has_vanished_neither_stays_claimed(environ: dict[
 async def test_a_screen_that_opens_over_it_gives_it_back_too(
     key: str, screen: type, environ: dict[str, str]
 ) -> None:
-    """Nothing may start while a number is typed."""
+    """Nothing may start while a person types a number."""
     async with session(command=("true",), environ=environ) as s:
         delay(s)
         await s.press("4", "enter", key)
@@ -170,7 +170,7 @@ async def test_after_d_the_job_has_it_and_the_claim_says_which(desk: Desk, envir
         (job,) = all_jobs(desk.environ)
         (claim,) = claimed_for_others()
         assert (claim.key, claim.job, claim.pid) == (UUID[4], job.id, command(job).pid)
-        # It is the job's: seen from here, too, and asked about.
+        # The claim belongs to the job: this process sees it too, and the screen asks about it.
         assert [each.job for each in claims(os.environ)[0]] == [job.id]
         await s.press("4", "enter")
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
@@ -183,7 +183,7 @@ async def test_after_d_the_job_has_it_and_the_claim_says_which(desk: Desk, envir
 
 @WAYS
 async def test_what_another_job_holds_is_asked_about(key: str, desk: Desk, environ: dict[str, str]) -> None:
-    """No gives back what is ours; yes goes on with a lease on the other devices."""
+    """No releases our own lease; yes goes on with a lease on the other devices."""
     gate = desk.gate()
     with held_by_another(UUID[4]):
         async with session(command=("sh", "-c", gate.wait), environ=environ) as s:
@@ -256,7 +256,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         assert "you would be 3rd in line, after ana (4 devices), lee (1 device)" in s.main.message
 
 
-# In line
+# The queue
 
 
 async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[str, str]) -> None:
@@ -269,7 +269,7 @@ async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[st
         (job,) = all_jobs(desk.environ)
         assert job.id in s.main.message
         assert (job.waits, job.argv) == (4, ("python", "train.py"))
-        assert job.line.endswith(" run --wait -n 4 --group tp=2 -- python train.py")
+        assert job.line.endswith(" run -n 4 --group tp=2 --wait -- python train.py")
 
 
 async def test_n_for_more_than_are_free_leads_to_the_line_for_as_many(environ: dict[str, str]) -> None:
@@ -284,7 +284,7 @@ async def test_n_for_more_than_are_free_leads_to_the_line_for_as_many(environ: d
 
 
 def prompted(s: Session) -> str:
-    """What stands above the line that is typed."""
+    """The text above the line that is typed."""
     return str(s.app.screen.query_one("#what", Static).visual)
 
 
@@ -301,7 +301,7 @@ async def test_w_waits_for_the_selected_devices_where_one_says_so(
             await s.until(lambda: "2nd in line, after" in s.main.message)
         (job,) = all_jobs(desk.environ)
         assert job.waits == 2
-        assert job.line.endswith(f" run --wait --gpus {UUID[0]},{UUID[1]} -- python train.py")
+        assert job.line.endswith(f" run --gpus {UUID[0]},{UUID[1]} --wait -- python train.py")
 
 
 async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Enter, r and d ask first: of devices that are not free, of a line for them, of a command with its own."""
+"""Enter, r and d ask first about devices that are not free, waiters for them, and a command's own devices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ signal.pause()
 
 @contextmanager
 def in_line(count: int, *keys: str) -> Iterator[None]:
-    """Another process waits for so many devices: for some of these, or any."""
+    """Another process waits for this number of devices: for some of these, or for any."""
     words = [sys.executable, "-c", _WAITS, str(count), *keys]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as waiter:
         assert waiter.stdout is not None and waiter.stdout.readline()
@@ -55,14 +55,14 @@ def with_first(device: Device, *claims: Claim) -> Snapshot:
 
 
 async def asked(s: Session) -> str:
-    """What is asked."""
+    """The text of the question."""
     await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
     assert isinstance(s.app.screen, ConfirmScreen)
     return "\n".join(s.app.screen.reasons)
 
 
 async def no_starts_nothing_and_yes_starts_it(s: Session, key: str, desk: Desk) -> None:
-    """The question is there, and then once more."""
+    """Answer the question with no; press the key again, and answer yes."""
     await s.press("n")
     assert not started(s, key, desk)
     await s.press(key)
@@ -112,7 +112,7 @@ async def test_from_a_demo_a_real_start_is_asked_about(key: str, desk: Desk, env
         await s.press("1", key)
         where = s.main.app_state.not_of_this_machine("devices")
         assert "demo idle" in where and where in await asked(s)
-        # The launch line has said so in the same words.
+        # The launch line has shown the same words.
         assert where in s.main.app_state.warnings[-1]
         await no_starts_nothing_and_yes_starts_it(s, key, desk)
     for each in all_jobs(desk.environ):

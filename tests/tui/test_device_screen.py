@@ -1,4 +1,4 @@
-"""The page of one device: its keys, what is read for it, and signals from it."""
+"""The page of one device: its keys, the readings for it, and signals sent from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ session = functools.partial(moving, interval=1000)
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
-    """The lines without the sign of the cursor."""
+    """The lines without the cursor mark."""
     shown = s.app.screen.query_one(part, Lines).texts
     return [text.replace("▸", " ", 1).rstrip() for text in shown]
 
@@ -34,7 +34,7 @@ def lit(s: Session) -> str:
 
 
 def shown(s: Session) -> str:
-    """The number of the device whose page is open."""
+    """The index of the device whose page is open."""
     return texts(s)[0].split()[2]
 
 
@@ -70,13 +70,13 @@ async def test_what_is_on_the_page_is_read_in_full_and_no_longer_than_that(
         asked: list[tuple[str, ...]] = []
 
         def look_at(keys: Collection[str], *_: object) -> None:
-            # (The page says it with every drawing; the sampler hears what is new.)
+            # The page reports its devices with every drawing; the sampler reacts to changes only.
             if asked[-1:] != [tuple(keys)]:
                 asked.append(tuple(keys))
 
         monkeypatch.setattr(s.main._sampler, "look_at", look_at)
         keys = [device.key for device in s.main.app_state.rows]
-        # (There are two devices: the second is the last one.)
+        # The box has two devices: the second is the last one.
         await s.press("i", "right_square_bracket", "tab")
         assert shown(s) == "1" and s.main.app_state.cursor == keys[1]
         await s.press("left_square_bracket")
@@ -155,7 +155,7 @@ async def test_a_device_that_is_gone_is_said_to_be() -> None:
         assert any("no longer present" in text for text in texts(s))
         await s.press("space", "X", "right_square_bracket")
         assert shown(s) == "1"
-        # Of a divided GPU, the processes of its instances are listed, with the instance.
+        # For a divided GPU, the page lists the processes of its instances, with the instance.
         divided = gpu(1, mig=True)
         show(s, box(divided, replace(instance(divided, 2), processes=(job(8),))))
         assert any(t.split()[:2] == ["1:2", "8"] for t in texts(s))

@@ -31,7 +31,7 @@ from unit.builders import job as unit_job
 
 
 def texts(snapshot: Snapshot, width: int, height: int = 30, **screen: object) -> list[str]:
-    """The lines of the table of a box, each as wide as it must be."""
+    """The lines of the table of a box; asserts that each fills the width."""
     settings = ScreenSettings()._replace(**screen)  # type: ignore[arg-type]
     lines = table(AppState({}).with_snapshot(snapshot).with_screen(settings), width, height).lines
     assert all(width_of(line) == width for line in lines)
@@ -69,14 +69,14 @@ def test_memory_that_is_the_hosts_is_its_ram_in_use_and_marked_as_shared(width: 
     there = replace(spark, host=replace(spark.host, load=load))
     mark = "32.0/128.0G*" if width < 80 else "32.0/128.0G shared"
     assert mark in texts(there, width)[1]
-    # Beside a device that has memory of its own.
+    # The same device next to one that has memory of its own.
     more = (*there.devices, gpu(1, memory_used=8 * GIB))
     both = replace(there, devices=more, links=(), pcie=(), peers=())
     rows = texts(both, width)[1:]
     assert re.search(r"32\.0/128\.0G(\*| shared)", rows[0])
     assert "8.0/80.0G" in rows[1] and "shared" not in rows[1] and "*" not in rows[1]
     assert rows[0].index("128.0G") + 6 == rows[1].index("80.0G") + 5
-    # It changes with the host, though nothing of the device does.
+    # The shared memory changes with the host, though the device itself does not change.
     other = replace(both, host=replace(both.host, load=replace(load, memory_used=GIB)))
     device, one, two = both.devices[0], AppState({}).with_snapshot(both), AppState({}).with_snapshot(other)
     assert facts_shown(one, device) != facts_shown(two, device)
@@ -318,7 +318,7 @@ async def test_details_are_read_only_while_a_column_shows_them() -> None:
 
 
 class Later:
-    """A timer that goes off when a test says so."""
+    """A timer that fires when the test says so."""
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []
@@ -361,7 +361,8 @@ async def test_two_digits_are_one_number_where_there_are_ten_gpus() -> None:
         await s.press("1")
         later.go_off()
         assert s.selected == ["12", "4", "1"]
-        # Another key, and a digit that no number goes on with: the first digit is a number of its own.
+        # After another key, or a digit that continues no device number, the first digit is a number of its
+        # own.
         await s.press("1", "x")
         assert s.selected == []
         await s.press("1", "7")
@@ -377,7 +378,7 @@ async def test_a_digit_that_two_vendors_have_is_asked_about() -> None:
         assert isinstance(s.app.screen, LineScreen) and "nvidia:0 or acme:0" in s.app.screen.prompt
         await s.press(*"ac", "enter")
         assert s.selected == ["acme:0"]
-        # Only devices of the same vendor can follow: nothing is asked.
+        # Only devices of the same vendor can be added, so the screen does not ask.
         await s.press("1")
         assert s.selected == ["acme:0", "acme:1"]
 
@@ -434,7 +435,7 @@ async def test_a_digit_goes_to_the_first_free_instance_and_a_second_one_selects_
         assert s.selected == ["0:1"] and cursor() == "0:1" and not later.calls
         await s.press("0", "1")
         assert s.selected == []
-        # Too late, a digit is a GPU's again.
+        # After the timeout, a digit is a GPU's again.
         await s.press("0")
         later.go_off()
         await s.press("1")
@@ -449,7 +450,7 @@ async def test_a_digit_goes_to_the_first_free_instance_and_a_second_one_selects_
 
 
 def at(s: Session, text: str) -> tuple[int, int]:
-    """Where a text stands in the strip."""
+    """The position of a text in the strip."""
     return s.texts("#selection")[1].index(text), 1
 
 
@@ -511,7 +512,7 @@ def test_noise_moves_no_row_and_a_change_does(loads: tuple[int | None, ...], ord
     first = state(AppState({}, screen=ScreenSettings(sort="utilization")), 98, 97, 20)
     assert [device.index for device in first.rows] == [0, 1, 2]
     assert "".join(str(device.index) for device in state(first, *loads).rows) == order
-    # Whoever sorts anew sees them as they are.
+    # Sorting anew shows the values as they are.
     by_hand = state(first, *loads).with_screen(ScreenSettings(sort="memory"))
     by_hand = by_hand.with_screen(ScreenSettings(sort="utilization"))
     seen = [device.utilization for device in by_hand.rows if device.utilization is not None]

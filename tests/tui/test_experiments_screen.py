@@ -1,4 +1,4 @@
-"""The page of comparisons, and starting one from a job."""
+"""The page of comparisons, and how a comparison is started from a job."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.tui.screens.experiments import ExperimentsScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.line_input import LineScreen
@@ -41,7 +42,7 @@ def compared(*times: float, **more: object) -> Experiment:
 
 
 def store(desk: Desk, comparison: Experiment) -> Experiment:
-    """Keep it as its own process would."""
+    """Store the comparison as its own process would."""
     record = replace(comparison, id=new("comparison", desk.environ))
     keep(record, desk.environ)
     return record
@@ -64,9 +65,9 @@ async def test_without_comparisons_it_says_how_to_make_one_and_no_key_does_harm(
 
 @pytest.mark.parametrize(("state", "so_far"), [("running", True), ("done", False), ("stopped", False)])
 def test_the_best_of_one_that_runs_is_the_best_so_far(state: str, so_far: bool) -> None:
-    (line,) = listed([compared(10.0, state=state)], None, 80, NOW)
+    _, line = listed([compared(10.0, state=state)], None, 130, NOW)
     text = "".join(text for text, _ in line)
-    assert "best" in text and ("so far" in text) == so_far
+    assert "X=0" in text and ("so far" in text) == so_far
 
 
 @pytest.mark.parametrize("size", [(80, 24), (130, 40)])
@@ -78,8 +79,8 @@ async def test_the_last_one_is_first_with_its_table_and_bars(
     async with session(environ=environ, size=size) as s:
         await s.press("D", "V")
         lines = texts(s)
-        assert [line.split()[0] for line in lines[1:3]] == ["▸", first.id] and second.id in lines[1]
-        assert "■ stopped" in lines[1] and "✓ done" in lines[2]
+        assert [line.split()[0] for line in lines[2:4]] == ["▸■", "✓"]
+        assert second.id in lines[2] and first.id in lines[3]
         await s.press("j")
         lines = texts(s)
         assert any("+100.0%" in line and "ok" in line for line in lines)
@@ -115,7 +116,7 @@ async def test_x_twice_removes_one_and_y_copies_it(desk: Desk, environ: dict[str
 
 
 async def test_a_comparison_that_runs_is_not_removed(desk: Desk, environ: dict[str, str]) -> None:
-    # (Its process is this one.)
+    # The process of the comparison is this one.
     store(desk, compared(1.0, state="running"))
     async with session(environ=environ) as s:
         await s.press("D", "V", "x", "x")
@@ -144,7 +145,7 @@ def a_job(desk: Desk) -> Job:
     """A job without a device, with a launch option."""
     options = LaunchOptions(("sh", "-c", "echo $X $Y"), additions=(("Y", "y"),))
     launch = Launch(("sh", "-c", "echo $X $Y"), (("Y", "y"),))
-    return ended(start_job(launch, desk.environ, options=options))
+    return ended(start_job(launch, desk.environ, request=LaunchRequest(options)))
 
 
 async def test_v_starts_variants_of_a_jobs_command_as_a_job(desk: Desk) -> None:
@@ -192,7 +193,7 @@ async def test_sweeps_are_beside_comparisons(desk: Desk, environ: dict[str, str]
     async with session(environ=environ) as s:
         await s.press("D", "V")
         lines = texts(s)
-        assert sweep.id in lines[1] and any("--seed 1" in line and "status 3" in line for line in lines)
+        assert sweep.id in lines[2] and any("--seed 1" in line and "status 3" in line for line in lines)
         await s.press("x", "x")
         (left,) = kept(desk.environ).records
         assert left.kind == "comparison"

@@ -1,4 +1,4 @@
-"""The export screen: every form of the launch, copied or written to a file, and never over another file."""
+"""The export screen: every form of the launch is copied or written to a file, and never over another file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tui.support import Session
 from tui.support import session as moving
 
 session = functools.partial(moving, interval=1000)
-"""Nothing is read but what is asked for, so that the pilot finds the application idle."""
+"""Only requested readings happen, so that the pilot finds the application idle."""
 
 
 def texts(s: Session) -> list[str]:

@@ -1,4 +1,4 @@
-"""The files that a command names are never read on the thread that answers keys, however long that takes."""
+"""The thread that answers keys never reads the files that a command names, however long a read takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tui.support import session
 
 
 class Disk:
-    """Files that are read only once they may be, on whichever threads."""
+    """Files whose reads on other threads block until the test permits them; records the reading threads."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: set[threading.Thread] = set()
@@ -50,7 +50,7 @@ async def test_keys_are_answered_while_a_file_is_read(disk: Disk, tmp_path: Path
 
 
 async def test_a_launch_waits_for_the_files_that_it_is_made_of(disk: Disk, tmp_path: Path) -> None:
-    """The script says which device it uses: that is known before anything is started."""
+    """The script names its device: that is known before anything starts."""
     script = tmp_path / "x.sh"
     script.write_text("CUDA_VISIBLE_DEVICES=3 python a.py\n")
     async with session("rtx4090", ("bash", str(script)), interval=1000) as s:

@@ -97,7 +97,7 @@ async def test_the_help_has_every_action_by_groups_on_pages_of_80_by_24() -> Non
         page: list[str] = []
         while body(s) != page:
             page = body(s)
-            # (An ellipsis stands in some texts; none is cut.)
+            # Some texts contain an ellipsis; none is cut.
             assert all((len(line) <= 80 and not line.endswith("…")) or ", …" in line for line in body(s)[1:])
             seen += page
             await s.press("pagedown")
@@ -166,7 +166,7 @@ async def test_the_help_of_a_page_greys_what_only_the_main_screen_does() -> None
         as_there = parts["As on the main screen"]
         here = "\n".join(text for _, text in shown[as_there : heads[heads.index(as_there) + 1]])
         assert "Select the best devices" in here and "Sort the devices" not in here
-        # (The page has another use for → than the main screen.)
+        # This page uses → for something else than the main screen does.
         assert "  i    " in here and "→ i" not in here
         sort = next(line for line, text in shown if "Sort the devices" in text)
         assert {style for _, style in sort} == {"dim"}
@@ -192,7 +192,7 @@ async def test_keys_and_titles_of_pages_are_left_out_whole_where_it_is_narrow() 
 
 
 def changed(snapshot: Snapshot) -> Snapshot:
-    """Another reading: eve has come to GPU 4, and the machine is busier."""
+    """Another reading: eve uses GPU 4, and the machine is busier."""
     eve = (Process(4711, "compute", user="eve", memory=2**30, command="python steal.py"),)
     devices = tuple(replace(d, processes=eve) if d.index == 4 else d for d in snapshot.devices)
     host = replace(snapshot.host, load=HostLoad(cpu=77.0, memory_used=3 * 2**30, memory_total=4 * 2**30))
@@ -203,7 +203,7 @@ def changed(snapshot: Snapshot) -> Snapshot:
 async def test_header_table_and_panels_of_one_frame_show_one_reading(size: tuple[int, int]) -> None:
     async with session(size=size, interval=1000) as s:
         s.main.set_app_state(s.main.app_state.with_snapshot(changed(box_at("shared"))))
-        # (At once: nothing is drawn later than the rest.)
+        # This holds at once: no part is drawn later than the others.
         assert any("eve" in line for line in s.texts("#table"))
         assert any("eve" in line and "steal.py" in line for line in s.texts("#lists"))
         assert "cpu 77%  ram 75%" in s.texts("#header")[0]
@@ -405,7 +405,7 @@ async def test_the_first_layout_is_right_at_once() -> None:
     async with session(interval=1000) as s:
         s.main.set_app_state(replace(s.main.app_state, snapshot=None))
         s.main.set_app_state(s.main.app_state.with_snapshot(box_at("shared")))
-        # (Before any other turn of the loop: the frame that is painted next shows every device.)
+        # This holds before any other turn of the loop: the frame that is painted next shows every device.
         assert len(s.texts("#table")) == 9
         await s.settle()
         assert not s.main.show_vertical_scrollbar and s.main.query_one("#keys").region.bottom == 24

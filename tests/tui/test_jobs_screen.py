@@ -1,4 +1,4 @@
-"""The jobs screen, on real jobs: what it shows of them, and what its keys do."""
+"""The jobs screen on real jobs: how it shows them, and what its keys do."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from pathlib import Path
 import pytest
 
 from gputui.allocating.claims.read import claims
+from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.grouping import Grouping
 from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.jobs import source as jobs_source
+from gputui.jobs.again import again
 from gputui.jobs.columns import on_devices, status_text
 from gputui.jobs.source import WithJobs
 from gputui.jobs.start import start_job
@@ -28,6 +30,7 @@ from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.tui.app_state import AppState
@@ -41,7 +44,7 @@ from unit.builders import make_homeless
 from unit.jobs_support import Desk, ended, says
 
 session = functools.partial(moving, interval=1000)
-"""Nothing is read but what is asked for, so that the pilot finds the application idle."""
+"""Only requested readings happen, so that the pilot finds the application idle."""
 
 
 def environ(desk: Desk) -> dict[str, str]:
@@ -63,7 +66,7 @@ def told(s: Session) -> str:
 
 
 def shown(s: Session, text: str) -> bool:
-    """Whether it is to be seen, after a look at things as they are now."""
+    """Whether the page shows the text, after it has been drawn again."""
     screen(s).draw()
     return text in "\n".join(texts(s))
 
@@ -184,7 +187,7 @@ async def test_only_ended_jobs_are_forgotten_and_the_cursor_stays_near(desk: Des
     async with session(environ=environ(desk)) as s:
         await s.press("D", "x")
         assert f"job {running.id} has not ended" in told(s)
-        # The last one first, those that run before all others.
+        # The newest job is first, and running jobs come before all others.
         assert [line.split()[0].strip("▸") or line.split()[1] for line in texts(s)[1:5]] == [
             running.id, *(job.id for job in reversed(over)),
         ]  # fmt: skip
@@ -209,7 +212,7 @@ async def test_thirty_jobs_scroll_and_a_click_chooses_the_line_that_it_is_on(des
         await s.pilot.click("#page-body", offset=(10, 3))
         assert screen(s).key == order[2]
         assert shown(s, "this is 27")
-        # In the log below there is no job to choose.
+        # A click in the log below the list chooses no job.
         await s.pilot.click("#page-body", offset=(10, 15))
         assert screen(s).key == order[2]
         await s.press("G")
@@ -310,16 +313,21 @@ async def test_each_of_its_keys_closes_it(desk: Desk) -> None:
             assert s.app.screen is s.main
 
 
-# Once more
+# Starting again
 
 
 def of_this_box(
-    desk: Desk, *argv: str, devices: int = 2, constraints: Sequence[str] = (), **options: object
+    desk: Desk,
+    *argv: str,
+    devices: int = 2,
+    asked: DeviceRequest = DeviceRequest(),  # noqa: B008
+    near: bool = False,
+    **options: object,
 ) -> Job:
     """A job that the screen could have started."""
     given = LaunchOptions(argv, **options)  # type: ignore[arg-type]
     launch = Launch(argv, devices=box_at("shared").devices[:devices])
-    return ended(start_job(launch, desk.environ, options=given, constraints=constraints))
+    return ended(start_job(launch, desk.environ, request=LaunchRequest(given, asked, near=near)))
 
 
 async def test_c_puts_the_command_with_its_options_on_the_launch_line(desk: Desk, tmp_path: Path) -> None:
@@ -347,31 +355,32 @@ async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again
         assert "D shows it" not in told(s), "it is on this very page"
         again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
         assert ended(again).log.read_text() == f"on {found}\n"
-        # What is on the main screen is another matter.
+        # The main screen keeps its own selection and command.
         assert s.selected == ["1"] and s.main.app_state.options.command == ("python", "train.py")
     assert claims(os.environ)[0] == ()
 
 
 async def test_R_keeps_the_constraints_of_the_job(desk: Desk) -> None:
-    constraints = ("--group", "tp=2", "--order", "given", "--never=4")
-    job = of_this_box(desk, "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES", constraints=constraints)
+    asked = DeviceRequest(group=Grouping(tensor=2), order="given", never=("4",))
+    job = of_this_box(desk, "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES", asked=asked)
     async with session(environ=environ(desk)) as s:
         await s.press("D", "R")
         assert "new job on GPUs 5 and 7" in told(s)
         await s.press("R")
         await s.until(lambda: "started on GPU" in told(s))
-        again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
-        assert ended(again).log.read_text() == "on 5,7\n" and again.constraints == constraints
+        second = next(each for each in all_jobs(desk.environ) if each.id != job.id)
+        assert ended(second).log.read_text() == "on 5,7\n"
+        assert again(second).request == again(job).request
 
 
 async def test_R_sets_the_threads_of_the_cpus_near_its_devices_anew(desk: Desk) -> None:
-    job = of_this_box(desk, "sh", "-c", "echo $OMP_NUM_THREADS", constraints=("--threads", "near"))
+    job = of_this_box(desk, "sh", "-c", "echo $OMP_NUM_THREADS", near=True)
     async with session(environ=environ(desk)) as s:
         await s.press("D", "R", "R")
         await s.until(lambda: "started on GPU" in told(s))
-    again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
-    assert int(ended(again).log.read_text()) > 0
-    assert again.constraints == job.constraints and again.launch["additions"] == []  # type: ignore[index]
+    second = next(each for each in all_jobs(desk.environ) if each.id != job.id)
+    assert int(ended(second).log.read_text()) > 0
+    assert again(second).request.near and again(second).request.options.additions == ()
 
 
 async def test_d_keeps_what_the_devices_were_selected_for(desk: Desk) -> None:
@@ -382,11 +391,15 @@ async def test_d_keeps_what_the_devices_were_selected_for(desk: Desk) -> None:
         await s.press("d")
         await s.until(lambda: all_jobs(desk.environ))
     (job,) = all_jobs(desk.environ)
-    assert ended(job).constraints == ("--group", "tp=2")
+    assert again(ended(job)).request.devices.group == Grouping(tensor=2)
 
 
-async def test_constraints_that_no_call_could_have_start_nothing(desk: Desk) -> None:
-    of_this_box(desk, "true", constraints=("--group", "tp=none"))
+async def test_a_request_that_cannot_be_read_starts_nothing(desk: Desk) -> None:
+    job = of_this_box(desk, "true")
+    record = job.folder / "job.json"
+    document = json.loads(record.read_text())
+    document["launch"]["request"]["devices"]["group"] = "tp=none"
+    record.write_text(json.dumps(document))
     async with session(environ=environ(desk)) as s:
         await s.press("D", "R", "R")
         assert "cannot be read" in told(s) and len(all_jobs(desk.environ)) == 1
@@ -418,7 +431,7 @@ async def test_R_starts_nothing_where_a_device_has_become_busy_meanwhile(desk: D
     assert claims(os.environ)[0] == ()
 
 
-# What has become of jobs
+# News of jobs
 
 
 def summary(id: str = "m6u5", keys: Sequence[str] = (), **facts: object) -> Job:
@@ -615,10 +628,10 @@ def test_the_panel_has_a_line_a_job_and_the_end_of_a_log_where_there_is_room() -
 async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the source that the command line gives a demo's screen."""
+    """The source is the one that the command line gives a demo's screen."""
     monkeypatch.setattr(jobs_source, "_EVERY", 0.0)
     now = time.time()
-    # (The box stands still: which of its devices are free must not depend on how long this takes.)
+    # The box does not change: the free devices must not depend on how long the test takes.
     source = WithJobs(SimulatedSource(BOXES["shared"], lambda: now), desk.environ)
     gate = desk.gate()
     command = ("sh", "-c", f"{gate.wait}; exit 3")
@@ -636,7 +649,7 @@ async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
         (head,) = (text for text in panel if "your jobs" in text)
         assert numbers(head) == [2, 3]
         assert any(job.id in text and "GPU 4,5" in text for text in panel)
-        # What it has is not suggested again.
+        # The job's devices are not suggested again.
         await s.press("b")
         assert s.selected == ["7"]
         gate.open()

@@ -1,4 +1,4 @@
-"""Keys of the main screen on its pages: what opens a page does so from each; and keys without a meaning."""
+"""Keys of the main screen on its pages: opening a page from every other page, and keys without a meaning."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, session
 
-# (Without a command the plan asks for a model, and takes the next keys as its name.)
+# Without a command, the plan asks for a model, and takes the next keys as its name.
 OPENERS = [action.keys for action in ACTIONS if action.page and action.id != "plan"]
 
 
@@ -38,7 +38,7 @@ def pages(s: Session) -> list[Screen[object]]:
     [
         ("DQ", QueueScreen),
         ("hP", PeopleScreen),
-        ("hp", TimelinesScreen),  # the previous device there
+        ("hp", TimelinesScreen),  # p is the previous device there
         ("tp", ProcessesScreen),
         ("pP", PeopleScreen),
         ("iD", JobsScreen),
@@ -126,7 +126,8 @@ async def test_the_row_of_the_cursor_has_the_same_sign_on_every_page(key: str) -
 
 
 async def test_a_page_repaints_itself_by_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Textual calls the handler of every class of a page, so one that calls its parent's starts it twice.
+    # Textual calls the handler of every class of a page, so a handler that calls its parent's starts the
+    # timer twice.
     started: list[Page] = []
     set_interval = Page.set_interval
 
@@ -137,7 +138,7 @@ async def test_a_page_repaints_itself_by_one_timer(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Page, "set_interval", counted)
     async with session() as s:
-        # (A check needs something to check.)
+        # A check needs a selected device.
         await s.press("4")
         for keys in OPENERS:
             await s.press(keys.split(",")[0])

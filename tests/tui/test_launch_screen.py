@@ -1,4 +1,4 @@
-"""The launch page: every row changes the launch line; the last launches are taken, named and forgotten."""
+"""The launch page: every row changes the launch line; recent launches are reused, named and forgotten."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from unit.builders import NOW
 VISIBLE = VENDOR.visibility.variable
 
 session = functools.partial(moving, interval=1000)
-"""Nothing is read but what is asked for, so that the pilot finds the application idle."""
+"""Only requested readings happen, so that the pilot finds the application idle."""
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def texts(s: Session) -> list[str]:
 
 
 def below(s: Session) -> str:
-    """The launch line and what else stands below the rows, as one text."""
+    """The text below the rows, with the launch line, without line breaks."""
     return " ".join(" ".join(s.app.screen.query_one("#page-footer", Lines).texts).split())
 
 
 def prompt(s: Session) -> str:
-    """What stands above the line that is open."""
+    """The text above the line that is open."""
     return str(s.app.screen.query_one("#what", Static).render())
 
 
@@ -68,7 +68,7 @@ async def go_to(s: Session, label: str) -> None:
 
 
 async def type_in(s: Session, text: str) -> None:
-    """Type into the line that is open, in place of what stands there, and take it."""
+    """Replace the text of the open line, and accept it."""
     assert isinstance(s.app.screen, LineScreen), s.app.screen
     s.app.screen.query_one(Input).value = text
     await s.press("enter")
@@ -91,7 +91,7 @@ async def test_it_shows_the_settings_the_variables_and_the_line_that_they_come_t
 
 
 async def test_devices_that_cannot_work_together_are_refused_beside_the_line(environ: dict[str, str]) -> None:
-    """Gaudi's modules 1 and 2 are in no aligned group; 2 and 3 are one."""
+    """Gaudi's modules 1 and 2 are in no aligned group; 2 and 3 form one."""
     async with session("gaudi", environ=environ, size=(110, 40)) as s:
         await s.press("1", "2")
         refusal = s.main.app_state.launch.refusal
@@ -205,7 +205,7 @@ async def test_a_click_goes_to_a_row_and_a_second_one_changes_it(environ: dict[s
         assert s.main.app_state.options.ids == "index"
         await s.pilot.click("#page-body", offset=(20, 5))
         assert s.main.app_state.options.ids == "uuid"
-        # A rule is no row.
+        # A rule is not a row.
         rule = next(line for line, text in enumerate(texts(s)) if text.startswith(" ─ environment"))
         await s.pilot.click("#page-body", offset=(20, rule))
         assert texts(s)[5].startswith("▸ devices by")
@@ -399,7 +399,7 @@ async def test_foreign_text_in_a_launch_does_nothing_to_the_terminal(environ: di
                     assert widget.render_line(y).text.isprintable()
 
 
-# Where it can be found
+# How the page is found
 
 
 async def test_every_key_of_it_closes_it_and_the_palette_opens_it(environ: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What a screen that stays open for weeks keeps of the pages that were opened on it: nothing that grows."""
+"""A screen that stays open for weeks keeps nothing of its earlier pages that grows."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ async def _open_and_close(s: Session, key: str, times: int) -> None:
 @pytest.mark.parametrize("key", PAGES)
 async def test_a_page_that_was_closed_leaves_nothing_behind(key: str) -> None:
     async with session() as s:
-        # (An export needs something to export.)
+        # An export needs a selected device.
         await s.press("4")
-        await _open_and_close(s, key, 2)
+        await _open_and_close(s, key, 1)
         painted = _alive(Strip)
-        await _open_and_close(s, key, 6)
-        # One page has some 25 to 100 painted lines, and six were opened. The event loop and the pilot still
-        # hold the last ones, and a page leaves them only when its own tasks have ended.
+        await _open_and_close(s, key, 4)
+        # One page has some 25 to 100 painted lines, and the test opened four pages. The event loop and the
+        # pilot still hold the last ones, and a page is released only when its own tasks have ended.
         await s.until(lambda: _alive(Strip) < painted + 60 and _alive(Page) <= 4)
 
 
 async def test_of_earlier_readings_nothing_is_kept() -> None:
-    # (A snapshot may have thousands of processes.)
+    # A snapshot may have thousands of processes.
     async with session(interval=0.02) as s:
         await s.press("4")
         first = s.main.app_state.snapshot

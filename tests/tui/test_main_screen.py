@@ -1,4 +1,4 @@
-"""The main screen: what it shows and what each key does."""
+"""The main screen: its content, and the effect of each key."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ async def test_a_device_that_is_lost_while_it_is_asked_about_is_refused(
 
 
 async def test_nothing_starts_where_a_selected_device_has_vanished() -> None:
-    # (Read once, and then when Enter asks: a reading between the two would take the device out before.)
+    # The box is read once, and again when Enter asks: a reading in between would deselect the device earlier.
     async with session(interval=1000) as s:
         await s.press("4", "5")
         snapshot = box_at("shared")
@@ -404,7 +404,7 @@ async def test_hostile_text_of_others_does_not_reach_the_screen() -> None:
 
 
 async def test_the_environment_of_this_process_never_changes(tmp_path: Path) -> None:
-    # The test stands on a stand-in: accelerate itself may not be installed.
+    # The test uses a stand-in, because accelerate itself may not be installed.
     (tmp_path / "accelerate").write_text("#!/bin/sh\n")
     (tmp_path / "accelerate").chmod(0o755)
     before = dict(os.environ)
@@ -426,7 +426,7 @@ async def test_every_size_is_painted_without_an_error(size: tuple[int, int]) -> 
 async def test_a_key_after_enter_takes_the_launch_back() -> None:
     async with session(interval=1000) as s:
         await s.press("4")
-        # The reading that Enter asks for is held back until the other key has been pressed.
+        # The test holds back the reading that Enter asks for until it has pressed the other key.
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
         await s.press("enter", "5")
         s.main.post_message(NewReading(Reading(box_at("shared"), time.monotonic())))
@@ -515,7 +515,7 @@ async def test_foreign_variables_do_not_reach_the_terminal() -> None:
     ],
 )
 async def test_a_warning_is_shown_to_its_end_in_80_columns(command: str) -> None:
-    """What matters stands last: that the command does not see the selection."""
+    """The important words come last: that the command does not see the selection."""
     async with session("dgx-1", command=tuple(command.split())) as running:
         await running.press("2", "4")
         lines = [text for name in ("#launch",) for text in running.texts(name)]
@@ -526,7 +526,7 @@ async def test_a_warning_is_shown_to_its_end_in_80_columns(command: str) -> None
 async def test_a_signal_from_a_terminal_that_is_gone_restores_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its writes fail, and the exit would wait for the thread that made them."""
+    """Writes to the terminal fail, and a normal exit would wait for the thread that makes them."""
     ends: list[str] = []
     async with session() as s:
         monkeypatch.setattr(s.app, "leave", lambda status: ends.append(f"left with {status}"))
@@ -579,7 +579,7 @@ async def test_so_it_does_on_a_driver_and_offers_each_kind_of_free_device_in_a_r
         for _ in free:
             await running.press("b")
             offered += running.selected
-        # (Of equal instances the first stands for all.)
+        # The first of several equal instances represents them all.
         assert len(offered) == len(free) and {free[label] for label in offered} == set(free.values())
 
 

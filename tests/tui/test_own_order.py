@@ -1,4 +1,4 @@
-"""A list of numbers that CUDA counts by its own order, and a machine without a driver, on the screen."""
+"""A list of numbers that CUDA counts in its own order, and a machine without a driver, on the screen."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_all_devices_may_be_meant_by_numbers_in_any_order(environ: dict[st
 
 
 class Asked(StillSource):
-    """A box of which CUDA's order is known once it has been asked for it."""
+    """A box whose CUDA order is known once a reading has asked for it."""
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         found = super().read(want, among)

@@ -1,4 +1,4 @@
-"""The panels beside the table: that they agree with it, follow its filter, and are hidden only in sight."""
+"""The panels next to the table agree with it and follow its filter; hiding one affects only the display."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def show(s: Session, snapshot: Snapshot) -> None:
 async def test_all_parts_count_the_same_seconds_of_a_device_that_cools_down(later: float) -> None:
     before = replace(box(busy(gpu(0)), gpu(1), time=NOW - 2), waiters=(Waiter((1, ""), "ana", 2, since=NOW),))
     async with session(before, size=(130, 40)) as s:
-        # (Something that does not change in between must not keep what does.)
+        # A part that does not change between the two moments must not freeze the parts that do.
         for moment in (NOW, NOW + later):
             show(s, replace(before, devices=(gpu(0), gpu(1)), time=moment))
         passed = re.findall(r"cooling down \((\d+)/10 s\)", everything(s))
         left = re.findall(r"counts as free in (\d+) s", everything(s))
-        # (In the table and in the queue; among the processes it is none.)
+        # Once in the table and once in the queue; the list of processes has none.
         assert len(passed) == len(left) == 1, everything(s)
         assert {int(each) for each in passed} == {10 - int(left[0])} == {int(later)}
 
@@ -74,7 +74,7 @@ async def test_what_is_told_of_devices_follows_the_filter_and_says_so() -> None:
             assert "filter: ines" in head
         left = everything(s)
         assert "mira" not in left and "GPU 6  bo" not in left and "GPU 3  ines" in left
-        # Who is in line, and one's own jobs, are of the whole box.
+        # The queue and the user's own jobs are shown for the whole box.
         assert "2 in line" in left and "m6u5" in left
 
 
@@ -170,13 +170,14 @@ async def test_the_page_of_panels_names_its_keys_and_why_a_panel_is_not_there() 
 
 
 def _places(s: Session) -> list[tuple[int, str]]:
-    """The line of each panel's title in the column beside the table, and its first words."""
+    """The line of each panel's title in the column next to the table, and its first word."""
     heads = [(n, line.split()[1:3]) for n, line in enumerate(s.texts("#lists")) if line.startswith(" ─ ")]
     return [(n, words[0]) for n, words in heads]
 
 
 async def test_panels_keep_their_lines_until_the_terminal_or_the_filter_changes() -> None:
-    # (The panel of one device has its details read at once, which would bring back what is shown here.)
+    # The panel of one device is hidden: it reads its details at once, and that reading would replace this
+    # snapshot.
     async with session("shared", size=(130, 40), screen=ScreenSettings(hidden=("device",))) as s:
         snapshot, before = s.main.app_state.snapshot, _places(s)
         assert snapshot is not None and "queue" in [name for _, name in before]

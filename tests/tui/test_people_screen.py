@@ -1,4 +1,4 @@
-"""The people on the whole screen, and the way from there to their processes and back."""
+"""The people page, and the way from there to their processes and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ session = functools.partial(moving, interval=1000)
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
-    """The lines without the sign of the cursor."""
+    """The lines without the cursor mark."""
     shown = s.app.screen.query_one(part, Lines).texts
     return [text.replace("▸", " ", 1).rstrip() for text in shown]
 
@@ -29,7 +29,7 @@ def lit(s: Session) -> str:
 
 
 def people(**memory: int) -> Snapshot:
-    """A GPU for each of them."""
+    """A box with one GPU for each person."""
     return box(
         *(
             busy(gpu(n), job(100 + n, user=user, memory=amount * GIB))
@@ -51,7 +51,7 @@ async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
         assert "4 on this box" in lines[0]
         assert [line.split()[0] for line in lines[1:9:2]] == ["ines", "mira", "bo", "you"]
         assert lines[10].split()[:3] == ["GPU", "2", "22.4G"] and "no visible process" in lines[10]
-        # Memory stands below memory.
+        # The memory figures are in one column.
         assert len({line.index("G  ") for line in (*lines[1:9], lines[10])}) == 1
         assert "esc back" in texts(s, "#page-footer")[-1]
 

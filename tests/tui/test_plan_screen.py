@@ -1,4 +1,4 @@
-"""The plan page: planned from the command, again at each key, and put on the launch line with its files."""
+"""The plan page plans from the command, again at each key, and puts the plan on the launch line."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from unit.planning_models import LLAMA3_8B
 from unit.test_plan_cli import MODELS
 
 session = functools.partial(moving, interval=1000)
-"""Nothing is read but what is asked for, so that the pilot finds the application idle."""
+"""Only requested readings happen, so that the pilot finds the application idle."""
 
 
 @pytest.fixture(autouse=True)
 def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the command would be started: it has the folder of a model, `llama2`."""
+    """The working directory of the command; it contains the folder of a model, `llama2`."""
     folder = tmp_path / "work"
     (folder / "llama2").mkdir(parents=True)
     (folder / "llama2" / "config.json").write_text(json.dumps(MODELS["llama-2-7b"]))
@@ -84,7 +84,7 @@ async def opened(s: Session) -> PlanScreen:
 
 
 async def typed(s: Session, key: str, text: str) -> None:
-    """Answer the line that a key opens."""
+    """Answer the prompt that a key opens."""
     await s.press(key)
     assert isinstance(s.app.screen, LineScreen)
     s.app.screen.query_one(Input).value = text
@@ -126,7 +126,7 @@ async def test_the_page_ranks_as_the_command_line_does(
     async with session("dgx-h100", command) as s:
         source = named("dgx-h100")
         source.open()
-        # (The host's memory is read later than the devices.)
+        # The host's memory is read later than the devices.
         s.main.set_app_state(s.main.app_state.with_snapshot(source.read(Want.ALL | Want.HOST)))
         await opened(s)
         made = plan_of(request(s), s.main.app_state, _found(s))
@@ -286,7 +286,7 @@ async def test_without_a_model_it_is_asked_for() -> None:
         await typed(s, "e", "8B")
         await s.until(lambda: strategies(s))
         assert request(s).typed
-        # It is kept for the next time, also where the command is changed.
+        # The answer is kept for the next time, also when the command changes.
         await s.press("escape", "l")
         await opened(s)
         assert strategies(s)
@@ -358,7 +358,7 @@ async def test_enter_writes_the_files_and_changes_the_launch(job_directory: Path
         config = job_directory / FOLDER / "accelerate.yaml"
         assert "num_processes: 4" in config.read_text()
         assert str(config.relative_to(job_directory)) in app_state.launch.argv
-        # What the command asks for now are these, and nothing selects others.
+        # The command now asks for these devices, and nothing selects others.
         assert not app_state.command_is_unread
         assert app_state.contradiction is None
 
@@ -396,7 +396,7 @@ async def test_other_files_are_overwritten_only_after_a_second_press(job_directo
         await s.press("enter")
         assert "fsdp_config" in config.read_text()
         assert s.app.screen is s.main
-        # The same text again is no loss.
+        # Writing the same text again loses nothing.
         await opened(s)
         await go_to(s, "fsdp2")
         await s.press("enter")
@@ -428,7 +428,7 @@ async def test_a_demos_files_are_written_only_after_a_second_press(job_directory
 async def test_where_the_folder_cannot_be_made_another_is_asked_for(
     job_directory: Path, tmp_path: Path, mode: int
 ) -> None:
-    """Also where the one that would be offered is in a place that others can change."""
+    """This includes the case that others can change the place of the folder that would be offered."""
     (job_directory / FOLDER).write_text("a file")
     state = tmp_path / "shared"
     state.mkdir()
@@ -511,7 +511,7 @@ async def test_auto_without_a_model_or_enough_devices_selects_nothing() -> None:
 
 
 def _views(box: Snapshot, model: str, width: int) -> list[tuple[int, str]]:
-    """Every line of the page of a box, with its cells."""
+    """Every line of the page for a box, with its width in cells."""
     app_state = AppState({}).with_snapshot(box)
     asked = PlanRequest(name=model, model=_model(model))
     found = devices_for(app_state, None)
@@ -594,7 +594,7 @@ def test_a_bar_is_as_long_as_what_is_needed() -> None:
 
 
 def test_a_key_is_answered_within_fifty_milliseconds() -> None:
-    """All that a key computes, for sixteen devices; the best of a few tries."""
+    """Time everything that a key press computes, for fifteen devices; take the best of a few tries."""
     app_state = AppState({}).with_snapshot(box_at("dgx-2"))
     asked = PlanRequest(model=_model("70B"))
     least = min(_seconds(app_state, asked.having(batch=batch)) for batch in (1, 2, 4, 8, 16))
@@ -602,7 +602,7 @@ def test_a_key_is_answered_within_fifty_milliseconds() -> None:
 
 
 def _seconds(app_state: AppState, asked: PlanRequest) -> float:
-    # (CPU time: other work goes on here.)
+    # CPU time, because other programs run on the machine.
     began = time.process_time()
     found = devices_for(app_state, 15)
     assert isinstance(found, PlannedDevices)

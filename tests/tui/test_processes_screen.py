@@ -1,4 +1,4 @@
-"""The processes on the whole screen, and signals to real ones."""
+"""The processes page, and signals to real processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from unit.builders import GIB, box, busy, gpu, job
 
 session = functools.partial(moving, interval=1000)
 
-# It takes SIGTERM, tells, and lives on.
+# A program that receives SIGTERM, reports it, and goes on.
 _STUBBORN = """
 import signal
 signal.signal(signal.SIGTERM, lambda number, frame: print("term", flush=True))
@@ -37,7 +37,7 @@ Child = subprocess.Popen[str]
 
 @pytest.fixture
 def children() -> Iterator[list[Child]]:
-    """Two processes."""
+    """Two processes of that program."""
     started = [
         subprocess.Popen([sys.executable, "-c", _STUBBORN], stdout=subprocess.PIPE, text=True) for _ in "ab"
     ]
@@ -73,13 +73,13 @@ def on(*processes: Process) -> Snapshot:
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
-    """The lines without the sign of the cursor."""
+    """The lines without the cursor mark."""
     shown = s.app.screen.query_one(part, Lines).texts
     return [text.replace("▸", " ", 1).rstrip() for text in shown]
 
 
 def labels(s: Session) -> list[str]:
-    """The devices of the rows that are listed; a command goes on below its row."""
+    """The devices of the listed rows; a command continues below its row."""
     return [t[:4].strip() for t in texts(s)[2:] if t[:4].strip()]
 
 
@@ -94,13 +94,13 @@ def told(s: Session) -> str:
 
 
 def asks(s: Session) -> tuple[str, int] | None:
-    """The signal that another X would send, and to which process; None where it would only ask."""
+    """The signal that another X would send, and the pid of its process; None where X would only ask."""
     found = re.search(r"press X again to send (SIG\w+) to .* \(pid (\d+)\)", told(s))
     return (found[1], int(found[2])) if found else None
 
 
 def show(s: Session, snapshot: Snapshot) -> None:
-    """Another reading of the box."""
+    """Show another reading of the box."""
     s.main.set_app_state(s.main.app_state.with_snapshot(snapshot))
     screen = s.app.screen
     assert isinstance(screen, ProcessesScreen)
@@ -108,7 +108,7 @@ def show(s: Session, snapshot: Snapshot) -> None:
 
 
 def show_on_one(s: Session, *children: Child) -> None:
-    """Another reading, of a box with one GPU on which all of them are."""
+    """Show another reading, of a box with one GPU that all these processes use."""
     s.main.set_app_state(s.main.app_state.with_snapshot(box(busy(gpu(0), *map(process, children)))))
     if isinstance(s.app.screen, ProcessesScreen):
         s.app.screen.draw()
@@ -126,7 +126,7 @@ async def test_X_twice_sends_SIGTERM_and_twice_more_SIGKILL(children: list[Child
         assert asks(s) == ("SIGKILL", child.pid)
         await s.press("X")
         assert child.wait(20) == -signal.SIGKILL
-        # Of the other one nothing is remembered.
+        # Nothing is remembered about the other process.
         await s.press("down", "X")
         assert asks(s) == ("SIGTERM", other.pid)
     assert other.poll() is None
@@ -152,13 +152,13 @@ async def test_the_second_press_is_for_the_process_that_the_first_one_named(chil
         show_on_one(s, child, other)
         await s.press("p", "X")
         assert f"pid {child.pid}" in told(s)
-        # It moves: the other one is where it was.
+        # The process moves to the other row.
         show_on_one(s, other, child)
         assert f"job-{child.pid}.py" in lit(s)
         await s.press("X")
         assert f"pid {child.pid}) was sent" in told(s)
         assert heard(child) == "term"
-    # (The other one would have said "term" first.)
+    # The other process would have reported "term" first.
     other.send_signal(signal.SIGKILL)
     assert heard(other) == ""
 
@@ -177,7 +177,7 @@ async def test_when_the_one_that_was_named_has_ended_no_other_is_hit(children: l
 
 
 async def test_a_pid_that_was_given_anew_is_another_process(children: list[Child]) -> None:
-    """What was asked, and what was sent, was about the one before."""
+    """The earlier question and signal were for the previous process."""
     child, _ = children
     before = replace(process(child), started=(process(child).started or 0) - 100)
     async with session(on(before)) as s:

@@ -1,4 +1,4 @@
-"""The queue in sight: the panel, the page, and leaving the line with a job of one's own."""
+"""The queue on the screen: the panel, the page, and leaving the queue with a job of one's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gputui.allocating.queue import waiters
 from gputui.inventory.claim import Claim
 from gputui.inventory.job import Job
 from gputui.inventory.waiter import Waiter
-from gputui.jobs.start import Queued
+from gputui.jobs.own_call import OwnCall
 from gputui.jobs.wait import refreshed
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.queue import QueueScreen
@@ -36,13 +36,13 @@ signal.pause()
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
-    """The lines without the sign of the cursor."""
+    """The lines without the cursor mark."""
     shown = s.app.screen.query_one(part, Lines).texts
     return [text.replace("▸", " ", 1).rstrip() for text in shown]
 
 
 def show(s: Session, *line: Waiter, **facts: Any) -> None:
-    """Another reading of the box, with these in line."""
+    """Show another reading of the box, with these waiters."""
     s.main.set_app_state(s.main.app_state.with_snapshot(replace(IDLE, waiters=line, **facts)))
     if isinstance(s.app.screen, QueueScreen):
         s.app.screen.draw()
@@ -55,7 +55,8 @@ def waiter(place: int, user: str = "ana", **more: Any) -> Waiter:
 def waiting_job(desk: Desk) -> Job:
     """A job of ours that is in line."""
     before = len(waiters(os.environ))
-    job = desk.start(sys.executable, "-c", _WAITS, queued=Queued(2, ("python", "mine.py"), ()))
+    call = OwnCall(2, ("python", "mine.py"), (), ("gputui", "run"))
+    job = desk.start(sys.executable, "-c", _WAITS, queued=call)
     until(lambda: len(waiters(os.environ)) == before + 1)
     return job
 
@@ -102,7 +103,7 @@ async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
         show(s, *(waiter(n, f"user{n}") for n in range(30)))
         words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 6)]
         assert "30 in line" in words[0] and "user3" in words[4] and words[5].startswith(" next user0")
-        # In two lines what is next says most.
+        # When two lines fit, the most useful one is the next waiter.
         words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 2)]
         assert len(words) == 2 and words[1].startswith(" next user0")
 
@@ -194,7 +195,7 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
     rest, every = len(whole) - at - 1, sum(not verdict.free for verdict in state.verdicts.values())
     assert rest < every and whole[at].endswith(f"({rest} of {every} shown)")
     assert panel(len(whole) - 1)[at].endswith(f"({rest - 1} of {every} shown)")
-    # In one line there are the numbers, at least.
+    # When one line fits, it has at least the numbers.
     assert panel(at + 1)[at].startswith(" not free: GPU 3,") and len(panel(at)) == at
 
 

@@ -1,4 +1,4 @@
-"""What is not on the screen is not read: the calls of the screen, as the simulated driver counts them."""
+"""The screen reads only what it shows: its calls, as the simulated driver counts them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_PAGES = (
     "nvmlDeviceGetProcessUtilization",
     "nvmlEventSetWait_v2",
 )
-"""What only the pages of a device and of processes show."""
+"""Calls for values that only the pages of a device and of processes show."""
 OF_COLUMNS = {
     "pcie": "nvmlDeviceGetCurrPcieLinkWidth",
     "encoder": "nvmlDeviceGetEncoderUtilization",
@@ -39,7 +39,7 @@ async def on_driver(driver: SimulatedNvml, column: str) -> AsyncIterator[Session
 
 
 async def counts_of(driver: SimulatedNvml, s: Session, readings: int = 10) -> dict[str, int]:
-    """The calls of some readings, without those of one that may still be under way."""
+    """The calls of some readings, without those of a reading that may still be under way."""
 
     def read(times: int) -> bool:
         return driver.counts().get("nvmlDeviceGetUtilizationRates", 0) >= 8 * times
@@ -64,7 +64,7 @@ async def test_a_page_over_the_table_stops_what_its_columns_read(
     async with on_driver(nvml_here, column) as s:
         await s.press("question_mark")
         assert s.app.screen is not s.main
-        # (Longer than what needs not be followed by the second would wait.)
+        # This is longer than the interval of the values that are not read every second.
         counts = await counts_of(nvml_here, s, readings=80)
         assert not counts.keys() & {*OF_PAGES, *OF_COLUMNS.values()}
         await s.press("q")

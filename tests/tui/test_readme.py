@@ -1,4 +1,4 @@
-"""The README's first keys, in the demo that the README starts."""
+"""The first keys of the README, in the demo that the README starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A line that needs a shell, typed or pasted as the command: refused, and made a shell's with one key."""
+"""A command line that needs a shell, typed or pasted: it is refused, and one key wraps it in a shell."""
 
 from __future__ import annotations
 

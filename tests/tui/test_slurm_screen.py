@@ -1,4 +1,4 @@
-"""A Slurm cluster on the whole screen: what is there, and how a command gets there."""
+"""A Slurm cluster on its page: what the cluster has, and how a command gets there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("programs")
 async def opened(
     folder: Path, command: tuple[str, ...] = ("python", "train.py"), size: tuple[int, int] = (110, 30)
 ) -> AsyncIterator[Session]:
-    """The page, once the cluster has been read."""
+    """The session with the page open, once the cluster has been read."""
     environ = {"PATH": str(folder), "XDG_STATE_HOME": str(folder / "state")}
     async with session("idle", command=command, environ=environ, size=size) as s:
         await s.press("S")
@@ -37,7 +37,7 @@ async def opened(
 
 
 def launch_line(s: Session) -> str:
-    """The line at the bottom that would run, unwrapped."""
+    """The command line at the bottom, unwrapped."""
     lines = footer(s)
     begin = next(place for place, line in enumerate(lines) if line.startswith(" $ "))
     wrapped = []
@@ -49,7 +49,7 @@ def launch_line(s: Session) -> str:
 
 
 async def to(s: Session, place: str) -> None:
-    """The cursor to a place."""
+    """Move the cursor to a place."""
     for _ in range(30):
         if lit(s).startswith(place):
             return
@@ -63,7 +63,7 @@ async def test_places_are_partitions_and_the_types_of_each_node(tmp_path: Path) 
         assert "8 of 16 devices free" in shown and "on 1 of 4 nodes" in shown
         for place in ("any node of small", "any node of big", "a1:a100", "m1:a100", "m1:h100"):
             assert place in shown
-        # A node without devices is none to be selected; one that is drained says why.
+        # A node without devices cannot be selected; a drained node shows the reason.
         assert "c1" not in shown and "drained" in shown and "fan" in shown
         await s.press("f")
         assert not any("a1:a100" in line for line in texts(s)) and any("h1:h100" in line for line in texts(s))
@@ -105,7 +105,7 @@ async def test_the_order_inside_is_typed_and_belongs_to_its_number_of_devices(tm
     async with opened(tmp_path) as s:
         await to(s, "h1:h100")
         await s.press("2", "o", *"1,1", "enter")
-        # (Each place once: this is not taken.)
+        # Each place may be named only once, so this answer is not accepted.
         assert s.app.screen is not s.main and not isinstance(s.app.screen, SlurmScreen)
         await s.press("ctrl+u", *"1,0", "enter")
         assert "CUDA_VISIBLE_DEVICES=${d[1]},${d[0]}" in launch_line(s)
@@ -137,7 +137,7 @@ async def test_the_command_of_the_page_leaves_the_selection_of_this_machine_alon
         await s.press("escape", "1", "0", "S")
         await s.until(lambda: "--gpus-per-node" in "\n".join(footer(s)))
         assert s.selected == ["1", "0"]
-        # (As many as are selected on this machine.)
+        # The line asks for as many devices as are selected on this machine.
         assert ":2" in launch_line(s) or "=2" in launch_line(s)
         await s.press("e", "ctrl+u", *"CUDA_VISIBLE_DEVICES=2 python t.py", "enter")
         assert launch_line(s).endswith("python t.py") and "CUDA_VISIBLE_DEVICES" in s.main.message

@@ -1,4 +1,4 @@
-"""What is known of a living process stays on the screen, whatever a reading brought of it."""
+"""The facts about a living process stay on the screen, whatever a reading lacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from unit.builders import GIB, box, busy, gpu, job
 
 FRAMES = 30
 LISTS_EVERY = 0.5
-"""Seconds between two readings of the process lists, in place of two, as a frame here takes no second."""
+"""Seconds between two readings of the process lists, instead of 10: a frame takes less than 1 s here."""
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def living(nvml_here: SimulatedNvml) -> Iterator[subprocess.Popen[bytes]]:
 
 
 async def frames(s: Session) -> AsyncIterator[int]:
-    """Thirty painted readings at least, and as many as lie between three readings of the process lists."""
+    """Number painted readings: at least thirty, over at least two intervals of the process lists."""
     began, number = time.monotonic(), 0
     while number < FRAMES or time.monotonic() - began < 2 * LISTS_EVERY:
         before = s.main.app_state.snapshot
@@ -97,7 +97,7 @@ async def test_no_panel_moves_when_something_starts_on_a_free_device(size: tuple
         places = rules(s)
         assert {"processes", "timelines"} <= places.keys()
         for number, device in enumerate(devices):
-            # (One whose process nobody sees, too.)
+            # One device is in use by a process that nobody sees.
             process = job(100 + number, user="mira", command=f"python train{number}.py")
             devices[number] = replace(device, memory_used=GIB) if number == 5 else busy(device, process)
             s.source.snapshot = after = box(*devices)
@@ -112,12 +112,12 @@ async def test_many_free_devices_leave_room_for_the_panel_of_one() -> None:
 
 
 def shown(s: Session) -> str:
-    """All panels."""
+    """The text of all panels."""
     return "\n".join(text for name in ("lists", "history", "bottom") for text in s.texts(f"#{name}"))
 
 
 def rules(s: Session) -> dict[str, tuple[str, int]]:
-    """The column and the line of the rule above each panel."""
+    """The panel column and the line of each panel's rule."""
     found = {}
     for name in ("lists", "history", "bottom"):
         for line, text in enumerate(s.texts(f"#{name}")):

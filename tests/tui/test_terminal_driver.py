@@ -1,4 +1,4 @@
-"""The driver of the terminal: it can be started again after a start that failed."""
+"""The terminal driver can start again after a start that failed."""
 
 from __future__ import annotations
 

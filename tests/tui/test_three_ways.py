@@ -1,4 +1,4 @@
-"""Enter, r and d: each reads the selected devices again, asks when they have changed, and remembers."""
+"""Enter, r and d read the selected devices again, ask when they have changed, and remember the launch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAYS = pytest.mark.parametrize("key", ["enter", "r", "d"])
 
 
 def taken_by_eve() -> Snapshot:
-    """The box with somebody on GPU 4."""
+    """The box, with a process of eve on GPU 4."""
     snapshot = box_at("shared")
     process = (Process(4711, "compute", user="eve", memory=2**30, command="python steal.py"),)
     devices = tuple(replace(d, processes=process) if d.index == 4 else d for d in snapshot.devices)
@@ -63,7 +63,7 @@ async def test_a_device_that_was_taken_meanwhile_is_asked_about(
 async def test_a_key_after_it_takes_it_back(key: str, desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("true",), environ=environ, interval=1000) as s:
         await s.press("4")
-        # The reading that the key asks for is held back until the other key has been pressed.
+        # The test holds back the reading that the key asks for until it has pressed the other key.
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
         await s.press(key, "5")
         s.main.post_message(NewReading(Reading(box_at("shared"), time.monotonic())))

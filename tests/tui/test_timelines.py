@@ -37,7 +37,7 @@ EIGHT = tuple(gpu(n, utilization=97, memory_used=66 * GIB, power=610.0) for n in
 
 
 def _seen(*devices: Device, seconds: int = 100) -> AppState:
-    """An app state after so many readings, one a second, the last one at NOW."""
+    """An app state after this many readings, one a second, the last one at NOW."""
     store, state = Store(), AppState({})
     for second in range(1 - seconds, 1):
         snapshot = box(*devices, time=NOW + second)
@@ -46,7 +46,7 @@ def _seen(*devices: Device, seconds: int = 100) -> AppState:
 
 
 def device_timeline(app_state: AppState, key: str, width: int, height: int, zoom: int) -> list[Line]:
-    """The charts of one device as its page and the panel have them."""
+    """The charts of one device as its page and the panel show them."""
     return device_charts(app_state, key, width, height, zoom)[0]
 
 
@@ -125,7 +125,7 @@ def test_charts_stand_beside_each_other_where_it_is_wide_and_say_their_mean_or_h
     first = _texts(lines)[charts > 1]
     assert [each in first for each in figures] == [place < charts for place in range(3)]
     assert frame is not None and len(frame.lefts) == charts
-    # One line for each device; every chart reads the same moments.
+    # There is one line for each device, and every chart covers the same moments.
     assert [key for key in frame.devices if key] == [device.key for device in EIGHT]
     assert {frame.moment(left) for left in frame.lefts} == {frame.span.time(0)}
     assert frame.moment(frame.lefts[0] + frame.span.columns) is None
@@ -140,7 +140,7 @@ def test_charts_are_drawn_again_only_when_a_column_begins() -> None:
         state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
         keys.append(charts_key(state, 85, 300))
         drawn.append(_texts(timelines_pane(state, 85, 20, 300)))
-    # Two charts of 32 columns, each of more than nine seconds.
+    # There are two charts of 32 columns, each longer than nine seconds.
     assert len(set(keys)) == 3
     assert all(a == b for a, b, c, d in zip(drawn, drawn[1:], keys, keys[1:], strict=False) if c == d)
 
@@ -200,7 +200,7 @@ def test_the_mark_of_the_cursor_leaves_the_axis_alone() -> None:
 
 
 def _figures(lines: list[Line], frame: Frame | None, key: str) -> list[str]:
-    """What stands behind the charts of a device."""
+    """The figures behind the charts of a device."""
     assert frame is not None
     foot = [n for n, each in enumerate(frame.devices) if each == key][-1]
     text = _texts(lines)[foot]
@@ -212,7 +212,7 @@ def _figures(lines: list[Line], frame: Frame | None, key: str) -> list[str]:
 def test_at_a_moment_every_device_has_the_figures_of_that_moment(metric: Metric | None) -> None:
     store, state = Store(), AppState({})
     for second in range(-99, 1):
-        # (Ten seconds ago each had as many percent as its number says, and now has none.)
+        # More than five seconds ago, each device had as many percent as its index; now it has none.
         devices = [
             replace(each, utilization=each.index if second < -5 else 0, memory_used=each.index * GIB)
             for each in EIGHT
@@ -235,7 +235,7 @@ def test_at_a_moment_every_device_has_the_figures_of_that_moment(metric: Metric 
 
 
 def _lost_after(seconds: int, *, ago: int = 0) -> AppState:
-    """GPU 1 is idle, and lost `ago` seconds before NOW; GPU 0 is not."""
+    """GPU 1 is idle, and lost since `ago` seconds before NOW; GPU 0 is not lost."""
     store, state = Store(), AppState({})
     for second in range(1 - seconds, 1):
         other = gpu(1)
@@ -302,7 +302,7 @@ def test_charts_of_devices_that_all_fit_leave_no_line_blank_below_them(
     for devices in (EIGHT[:2], EIGHT[:5], (parent, instance(parent, 0), gpu(1))):
         lines, frame = all_timelines(_seen(*devices), *size, 300, page=page)
         assert frame is not None and len(frame.shown) == len(devices) and len(lines) == size[1]
-        # Nor a heap of them anywhere else.
+        # The blank lines are spread evenly between the devices.
         runs = [(key, len(list(each))) for key, each in groupby(frame.devices)]
         between = [count for key, count in runs[1:] if not key]
         assert runs[0][0] or runs[0][1] == (len(frame.lefts) > 1)
@@ -320,7 +320,7 @@ def test_the_page_of_one_metric_goes_through_the_devices_that_tell_it() -> None:
 
 
 class _WithPast(StillSource):
-    """A box that knows its last two minutes."""
+    """A box with the history of its last two minutes."""
 
     def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
         yield [(NOW - ago, EIGHT) for ago in range(120, 0, -1)]
@@ -414,7 +414,7 @@ def test_memory_that_is_the_hosts_is_charted_as_its_ram() -> None:
     lines = _texts(device_charts(state, shared.key, 100, 22, 60, page=True)[0])
     text = "\n".join(lines)
     assert "RAM   128.0G" in text and "now  32.0G" in text
-    # The limit of power is not known: the chart says so, and does not look full.
+    # The power limit is not known: the chart says so, and does not look full.
     top = next(n for n, line in enumerate(lines) if line.startswith(" power"))
     assert "100W" in lines[top] and "no limit" in lines[top + 1] and "█" not in lines[top]
 

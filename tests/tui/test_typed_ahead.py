@@ -1,4 +1,4 @@
-"""Keys that come faster than they are answered: each does what it would have done alone, in its order."""
+"""Keys that arrive faster than they are answered: each does what it would have done alone, in order."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CHARACTERS = {"space": " "}
 
 
 def burst(s: Session, *keys: str) -> None:
-    """Keys in one write."""
+    """Send the keys in one write."""
     for key in keys:
         s.app.post_message(events.Key(key, key if len(key) == 1 else CHARACTERS.get(key)))
 
 
 def line(s: Session) -> str:
-    """What stands in the line that is typed, "" where none is."""
-    # (The page is there before its field is.)
+    """The text in the line that is typed, "" where none is open."""
+    # The page opens before its field exists.
     fields = s.app.screen.query(Input) if isinstance(s.app.screen, LineScreen) else ()
     return next((field.value for field in fields), "")
 

@@ -1,4 +1,4 @@
-"""Launches of `accelerate launch` as a test wants them."""
+"""Launches of `accelerate launch` for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices, processes and boxes of which everything is known and good, unless a test says otherwise."""
+"""Devices, processes and boxes with all facts known and good, unless a test says otherwise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gputui.inventory.snapshot import Host, Snapshot
 GIB = 1024**3
 MIB = 1024**2
 NOW = 1_700_000_000.0
-"""Seconds since the epoch at which every box of the tests is looked at."""
+"""The time of every snapshot of the tests, in seconds since the epoch."""
 
 
 def gpu(index: int = 0, **facts: Any) -> Device:
@@ -49,7 +49,7 @@ def gpu(index: int = 0, **facts: Any) -> Device:
 
 
 def instance(parent: Device, index: int = 0, **facts: Any) -> Device:
-    """An idle MIG instance of `parent`: the driver has no utilization, temperature, power, clock of it."""
+    """An idle MIG instance of `parent`; the driver reports no utilization, temperature, power or clock."""
     known: dict[str, Any] = {
         "index": index,
         "uuid": f"MIG-{parent.index:08x}-aaaa-bbbb-cccc-{index:012x}",
@@ -67,7 +67,7 @@ def instance(parent: Device, index: int = 0, **facts: Any) -> Device:
 
 
 def job(pid: int = 4242, **facts: Any) -> Process:
-    """A training that mira started an hour ago."""
+    """A training process that mira started an hour ago."""
     known: dict[str, Any] = {
         "pid": pid,
         "kind": "compute",
@@ -98,20 +98,20 @@ def box(
 
 
 def document(snapshot: Snapshot) -> dict[str, Any]:
-    """What `ls --json` prints of a snapshot, before it becomes text."""
+    """The output of `ls --json` for a snapshot, before it becomes text."""
     judged = verdicts(snapshot)
     return to_document(snapshot, for_document(judged, snapshot.time))
 
 
 def recording(folder: Path, snapshot: Snapshot, name: str = "box.json") -> str:
-    """A file as `gputui record` writes it; the answer is for `--from`."""
+    """Write a file as `gputui record` does, and return its path for `--from`."""
     file = folder / name
     file.write_text(json.dumps(document(snapshot)))
     return str(file)
 
 
 def make_homeless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container whose user is not known to the system: no HOME, and no entry for the uid."""
+    """Set up a container whose user is not known to the system: no HOME, and no entry for the uid."""
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 54321)

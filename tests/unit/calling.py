@@ -1,4 +1,4 @@
-"""A call of the command line in the process of the tests, and how it ended; what the screen selects."""
+"""A call of the command line in the tests' own process, and its result; and the selection on the screen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gputui.tui.app_state import AppState
 
 @dataclass(frozen=True)
 class Ended:
-    """An exit status, and what was written."""
+    """The exit status and the output of a call."""
 
     status: int
     out: str
@@ -25,7 +25,7 @@ class Ended:
 
     @property
     def text(self) -> str:
-        """The output of a call that went well and warned of nothing."""
+        """The output of a call that succeeded without a warning."""
         said = [line for line in self.err.splitlines() if not line.startswith("gputui: note: ")]
         assert (self.status, said) == (0, []), self
         return self.out
@@ -38,11 +38,11 @@ class Ended:
 
     @property
     def json(self) -> Any:
-        """That line as JSON."""
+        """That line, parsed as JSON."""
         return json.loads(self.line)
 
     def refused(self, status: int) -> str:
-        """The only line that a call said that did not go well."""
+        """The only line, on stderr, of a call that failed with this status."""
         assert (self.status, self.out) == (status, ""), self
         assert self.err.startswith("gputui: ") and self.err.endswith("\n"), self
         assert len(self.err.splitlines()) == 1, self
@@ -54,7 +54,7 @@ Call = Callable[..., Ended]
 
 
 def caller(capsys: pytest.CaptureFixture[str]) -> Call:
-    """A function that calls gputui with some words."""
+    """A function that calls gputui with these words."""
 
     def call(*words: str) -> Ended:
         capsys.readouterr()
@@ -69,7 +69,7 @@ def caller(capsys: pytest.CaptureFixture[str]) -> Call:
 
 
 def best_on_screen(source: Source, presses: int, environ: Mapping[str, str] | None = None) -> list[int]:
-    """The devices, by index, that the key for the best selects when it is pressed so often."""
+    """The indices of the devices that the key for the best devices selects when it is pressed this often."""
     try:
         state = AppState(environ or {}, LaunchOptions(("python", "train.py"))).with_snapshot(source.read())
     finally:

@@ -1,7 +1,7 @@
 """Processes for tests of claims: calls of gputui that become their command, each in a process of its own.
 
-They are forks of the test's process, in which everything is imported already: a start costs 20 ms of CPU and
-not 150, and a child can become another user who may not read where Python is installed.
+Each is a fork of the test's process, which has already imported everything: a start costs 20 ms of CPU
+instead of 150, and a child can become another user who may not read the folder where Python is installed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from simnvml import SimulatedNvml
 from unit.jobs_support import until
 
 EIGHT = replace(BOXES["dgx-h100"], name="eight", tasks=())
-"""Eight GPUs with nobody on them."""
+"""Eight GPUs that nobody uses."""
 
 _NEEDED = ("json", "psutil", "pwd", "pynvml", "random", "socket", "subprocess", "tempfile")
 _CALLS = ("check", "claims", "jobs", "jobs_text", "launch_call", "ls", "pick", "run")
@@ -47,12 +47,15 @@ _LATE = (
     "gputui.jobs.start",
 )
 for _name in _LATE:
-    # What calls import only where they need it.
+    # Modules that calls import only where they need them.
     importlib.import_module(_name)
 
 
 def _begin(written: Sequence[int], keep: bool) -> None:
-    """Be as if started: with three files open, none of them the test's; `keep`: and what is passed on."""
+    """Set up signals and descriptors as in a new process: three open files, none of them the test's.
+
+    With `keep`, inheritable descriptors stay open too.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(written[0], 1)
@@ -74,7 +77,7 @@ def _become(uid: int | None) -> None:
 
 
 class Forked:
-    """A child that does something, as the user `uid` after `before`, and ends with what that answers."""
+    """A child that runs `before`, then `work` as the user `uid`, and exits with the status of `work`."""
 
     def __init__(
         self,
@@ -119,7 +122,7 @@ class Forked:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the process has ended."""
         if self._ended is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -127,13 +130,13 @@ class Forked:
         return self._ended is not None
 
     def end(self) -> int:
-        """Its exit status, -n after signal n, once it has ended."""
+        """Wait for the end, and return the exit status, or -n after signal n."""
         until(lambda: self.over)
         assert self._ended is not None
         return self._ended
 
     def ends_within(self, seconds: float) -> bool:
-        """Whether it ends by itself so soon."""
+        """Whether the process ends by itself within this time."""
         if not self.over:
             descriptor = os.pidfd_open(self.pid)
             try:
@@ -147,13 +150,13 @@ class Forked:
             os.kill(self.pid, number)
 
     def kill(self) -> int:
-        """kill -9, and wait until it is gone."""
+        """Send SIGKILL, wait for the end, and return the status."""
         self.signal(signal.SIGKILL)
         return self.end()
 
 
 class Elsewhere:
-    """A lease of another job: of a child, which has it until this process gives it back, or ends."""
+    """A lease of another job: a child holds it until this process gives it back, or ends."""
 
     def __init__(self, keys: Sequence[str], environ: Mapping[str, str], command: str) -> None:
         until_closed, self._open = os.pipe()
@@ -167,7 +170,7 @@ class Elsewhere:
                 os.read(until_closed, 1)
             finally:
                 os._exit(0)
-        # (What this process becomes keeps it.)
+        # The command that replaces this process keeps the pipe open.
         os.set_inheritable(self._open, True)
         for descriptor in (until_closed, tell):
             os.close(descriptor)
@@ -201,21 +204,21 @@ class Box:
     def fork(
         self, work: Callable[[], int], uid: int | None = None, keep: bool = False, **variables: str
     ) -> Forked:
-        """A child with the box's environment. `keep`: with the descriptors that this process passes on."""
+        """A child with the box's environment, and with `keep` this process's inheritable descriptors."""
         environ = {**self.environ, **variables}
         child = Forked(work, environ, self.folder / "said", uid, self.driver.use_here, keep)
         self._started.append(child)
         return child
 
     def begun(self, work: Callable[[], int], uid: int | None = None) -> Forked:
-        """A child that has said something, and runs."""
+        """A child that has written something, and still runs."""
         child = self.fork(work, uid)
         until(lambda: child.over or child.out)
         assert not child.over, child.err
         return child
 
     def start(self, *words: str, uid: int | None = None, keep: bool = False, **variables: str) -> Forked:
-        """Call gputui in a process of its own, which `run` makes its command's."""
+        """Call gputui in a process of its own, which `run` replaces with the command."""
 
         def call() -> int:
             try:
@@ -228,13 +231,13 @@ class Box:
     def call(
         self, *words: str, uid: int | None = None, keep: bool = False, **variables: str
     ) -> tuple[int, str, str]:
-        """The same, and how it ended."""
+        """Call gputui the same way, and return its status, output and errors once it has ended."""
         child = self.start(*words, uid=uid, keep=keep, **variables)
         status = child.end()
         return status, child.out, child.err
 
     def hold(self, *places: int, command: str = "python train.py", uid: int | None = None) -> Forked:
-        """Another process that has a lease on these devices until it is killed."""
+        """Another process, with a lease on these devices until it is killed."""
         keys = [self.uuids[place] for place in places]
 
         def work() -> int:
@@ -246,7 +249,7 @@ class Box:
         return self.begun(work, uid)
 
     def forge(self, path: Path, size: int = HELD, uid: int | None = None) -> Forked:
-        """Another process that has made a record by hand, and holds it until it is killed."""
+        """Another process, which has made a record by hand and holds its lock until it is killed."""
 
         def work() -> int:
             write_record(path, size=size)
@@ -257,7 +260,7 @@ class Box:
         return self.begun(work, uid)
 
     def inside(self, places: Sequence[int], body: Callable[[], object], uid: int | None = None) -> None:
-        """Do something in a command that has a lease on these devices, which its children may inherit."""
+        """Call `body` inside a command that has a lease on these devices, which its children may inherit."""
 
         def work() -> int:
             self._started = []
@@ -274,7 +277,7 @@ class Box:
         assert command.end() == 0, command.err
 
     def make_folder(self) -> Path:
-        """The folder of claims, made if it is not there."""
+        """The folder of claims, made if it does not exist."""
         own_place(self.environ)
         made = older_folder(self.environ)
         assert made == self.claims_folder
@@ -285,7 +288,7 @@ class Box:
         return claims(self.environ)[0]
 
     def claimed(self) -> list[int]:
-        """The devices that are claimed, by index."""
+        """The indices of the claimed devices."""
         return sorted(self.uuids.index(claim.key) for claim in self.claims())
 
     def end(self) -> None:
@@ -295,7 +298,7 @@ class Box:
 
 
 def use_as_default(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the folder of the box found without a variable, in the place of /tmp."""
+    """Make the box's folder the one that is found without a variable, in the place of /tmp."""
     box.make_folder()
     del box.environ["GPUTUI_CLAIMS"]
     monkeypatch.setattr(folders, "ADMINISTRATED", str(box.folder / "none"))
@@ -305,7 +308,7 @@ def use_as_default(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def for_all_users() -> Iterator[Path]:
-    """A folder like /tmp: those of pytest are for its own user."""
+    """A folder like /tmp: pytest's own folders are private to its user."""
     with tempfile.TemporaryDirectory(prefix="gputui-tests-", ignore_cleanup_errors=True) as made:
         Path(made).chmod(0o1777)
         yield Path(made)
@@ -313,7 +316,7 @@ def for_all_users() -> Iterator[Path]:
 
 @contextmanager
 def box_at(folder: Path, driver: SimulatedNvml, **variables: str) -> Iterator[Box]:
-    """A box whose processes are ended."""
+    """A box whose processes are ended on exit."""
     made = Box(folder, driver, **variables)
     try:
         yield made
@@ -322,7 +325,7 @@ def box_at(folder: Path, driver: SimulatedNvml, **variables: str) -> Iterator[Bo
 
 
 def holders(path: Path) -> set[int]:
-    """The processes that have a file open, by /proc."""
+    """The processes that have this file open, from /proc."""
     found = set()
     for process in Path("/proc").iterdir():
         if process.name.isdigit() and str(path) in opened_by(int(process.name)).values():
@@ -331,14 +334,14 @@ def holders(path: Path) -> set[int]:
 
 
 def opened_by(pid: int) -> dict[int, str]:
-    """What a process has open, by descriptor."""
-    # (Without Path: some tests ask for every process of the machine, hundreds of times.)
+    """The files that a process has open, by descriptor."""
+    # Path would be slow: some tests read the descriptors of every process of the machine, hundreds of times.
     found: dict[int, str] = {}
     try:
         for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
             found[int(number)] = os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115
     except OSError:
-        # It has ended meanwhile.
+        # The process has ended meanwhile.
         return found
     return found
 
@@ -349,7 +352,7 @@ def lines(file: Path) -> list[list[str]]:
 
 
 def record_name(key: str, uid: int | None = None, step: int = 0, token: str | None = None) -> str:
-    """A name such as records have."""
+    """A name of a record."""
     owner = os.geteuid() if uid is None else uid
     return f"{key}@{owner}.{f'step{step}.' if step else ''}{token or new_token()}.claim"
 
@@ -357,11 +360,12 @@ def record_name(key: str, uid: int | None = None, step: int = 0, token: str | No
 def write_record(
     path: Path, text: bytes = b"{}", size: int = HELD, of: str | None = None, passed_on: bool = True
 ) -> int:
-    """Make a record by hand, as anybody may of his own; the answer is the descriptor that holds its lock.
+    """Make a record by hand, as any user may for themselves, and return the descriptor that holds its lock.
 
-    `size`: of the range that is locked, 0 for none; `of`: the device for which it is locked, that of its name
-    if not given; `passed_on`: to the programs that this process starts, as by a launch, so that it is told.
-    (What this process takes itself is then a step of it.)
+    `size`: of the locked range, 0 for no lock; `of`: the device whose range is locked, by default that of the
+    record's name; `passed_on`: whether the programs that this process starts inherit the descriptor, as in a
+    launch. Only such a record is reported as a claim, and a lease that this process takes is then a step of
+    it.
     """
     path.write_bytes(text)
     path.chmod(0o644)
@@ -422,8 +426,8 @@ UNTRUSTED: tuple[Callable[[Path], None], ...] = (
     file_of_two_names,
     unreadable_file,
 )
-"""Makers of what somebody may have put at a name before us, none of which is a file of gputui."""
+"""Makers of things that somebody may have put under a name before us; none is a file of gputui."""
 
 
 Take = Callable[..., Lease]
-"""Takes a lease on devices of a box by their places: the fixture `lease`."""
+"""Take a lease on devices of a box, by their positions: the fixture `lease`."""

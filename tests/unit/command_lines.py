@@ -1,4 +1,4 @@
-"""Reads the table of command lines, tests/data/command_lines.txt; its first lines say how it is written."""
+"""Reader of the table of command lines, tests/data/command_lines.txt; its first lines describe the format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLE = Path(__file__).parent.parent / "data" / "command_lines.txt"
 
 @dataclass(frozen=True)
 class Row:
-    """One command line, and what is expected of it."""
+    """One command line, and the expected reading of it."""
 
     text: str
     call: str
@@ -53,12 +53,14 @@ class Row:
 
     @property
     def intent(self) -> Intent:
-        """What is read from it."""
+        """The intent read from the command."""
         return read_intent(self.options, self.inherited, HOST)
 
     def indices(self) -> list[int] | None:
-        """The indices of devices as asked for: those named, or as many as are counted, not the first of a
-        box; None where the call is refused, or names UUIDs."""
+        """The indices of the requested devices; None where the call is refused, or names UUIDs.
+
+        They are the named ones, or as many as the number says, other than a box's first.
+        """
         what = self.expected.split()[0]
         asked = None if what == "refused" else settle(self.asked, self.intent, "--force" in self.call.split())
         if asked is None or "GPU-" in what:
@@ -69,7 +71,7 @@ class Row:
         return [11 - place for place in range(count)]
 
     def settled(self) -> str:
-        """What is asked for in the end, as `expected` says it."""
+        """The final request, in the format of `expected`."""
         try:
             asked = settle(self.asked, self.intent, "--force" in self.call.split())
         except ContradictionError as error:
@@ -108,7 +110,7 @@ HOST = Told(files=_files(TABLE.read_text()))
 
 
 def lines_of(launcher: ScriptLauncher) -> list[list[str]]:
-    """The words behind the launcher's own, of each row that starts it."""
+    """The words after the launcher's own, from each row that starts it."""
     found = []
     for row in ROWS:
         own, rest = launcher.split(unwrap(row.options.command)[1])

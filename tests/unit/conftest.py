@@ -21,9 +21,9 @@ from unit.claims_support import Box, Take, box_at
 
 @pytest.fixture(autouse=True)
 def plain() -> Iterator[None]:
-    """What the program changes is set right."""
-    # `run` gives its command the signals that a shell would. Where the command cannot be started, they stay
-    # so, and a pipe that its reader has closed would kill the process of the tests.
+    """Restore the process settings that the program changes."""
+    # `run` gives its command the signal handlers that a shell would. If the command cannot start, these
+    # handlers stay, and a pipe whose reader has closed it would kill the process of the tests.
     signals = {number: signal.getsignal(number) for number in (signal.SIGPIPE, signal.SIGXFSZ)}
     yield
     for number, answer in signals.items():
@@ -33,11 +33,11 @@ def plain() -> Iterator[None]:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Calls gputui with some words."""
+    """The function that calls gputui with these words."""
     return caller(capsys)
 
 
-# On a simulated box with claims of its own (unit/claims_support.py).
+# A simulated box with claims of its own (unit/claims_support.py).
 
 
 @pytest.fixture
@@ -49,13 +49,13 @@ def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is waited for."""
+    """Calls wait for nothing."""
     monkeypatch.setattr(leases, "_PATIENCE", 0.0)
 
 
 @pytest.fixture
 def lease() -> Iterator[Take]:
-    """Takes leases, which are given back."""
+    """A function that takes leases; they are released at the end."""
     taken: list[Lease] = []
 
     def made(box: Box, *places: int, command: str = "python train.py") -> Lease:
@@ -83,7 +83,7 @@ def ssh_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshBoxes]:
 
 @pytest.fixture
 def boxes(ssh_daemon: SshBoxes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SshBoxes:
-    """The daemon, reached by our calls."""
+    """The ssh daemon, with our calls set up to reach it."""
     monkeypatch.setenv("PATH", ssh_daemon.environment(dict(os.environ))["PATH"])
     config = tmp_path / "config" / "gputui"
     config.mkdir(parents=True)
@@ -93,7 +93,7 @@ def boxes(ssh_daemon: SshBoxes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def terminals_there(boxes: SshBoxes) -> SshBoxes:
-    """The same, where it gives terminals."""
+    """The same daemon; skips where it provides no terminals."""
     if not gives_terminals():
         pytest.skip("sshd of an ordinary user gives no terminals here: devpts is mounted without gid=5")
     return boxes
@@ -101,7 +101,7 @@ def terminals_there(boxes: SshBoxes) -> SshBoxes:
 
 @pytest.fixture
 def no_packages(tmp_path: Path) -> str:
-    """A PATH with a Python that has nothing but its standard library, and the system's programs."""
+    """A PATH with the system's programs and a Python that has only its standard library."""
     folder = tmp_path / "plain"
     folder.mkdir()
     base = getattr(sys, "_base_executable", sys.executable)

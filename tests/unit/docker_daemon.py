@@ -1,4 +1,4 @@
-"""A docker daemon that refuses everything and keeps what it was asked for: what the real client read."""
+"""A docker daemon that refuses every request and records it: it shows what the real client parsed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from typing import Any
 
 @dataclass
 class Daemon:
-    """Where it listens, and the containers that it was asked to create."""
+    """The daemon's socket, and the containers that clients asked it to create."""
 
     socket: Path
     asked: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     def run(self, line: bytes) -> dict[str, Any]:
-        """The container that a line of sh asks for, through the real docker, at a terminal."""
+        """Run a line of sh at a terminal, and return the container that the real docker asks for."""
         outer, inner = pty.openpty()
         before = len(self.asked)
         try:
@@ -54,12 +54,12 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 @contextmanager
 def daemon(folder: Path) -> Iterator[Daemon]:
-    """A daemon on a socket in the folder."""
+    """A daemon that listens on a socket in the folder."""
     made = Daemon(folder / "docker.sock")
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *words: object) -> None:
-            """Nothing: stderr is the test's."""
+            """Log nothing: stderr belongs to the test."""
 
         def address_string(self) -> str:
             return "a socket"

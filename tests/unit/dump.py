@@ -1,4 +1,4 @@
-"""A program that tells with which bytes it was started: argv, environment, directory. Run with -S -E."""
+"""A program that prints the bytes it was started with: argv, environment, directory. Run with -S -E."""
 
 import json
 import os

@@ -1,12 +1,12 @@
 """Packages that call themselves torch, with devices that are not CUDA's: torch.xpu, torch.hpu and torch.mps,
 and torch.cuda as a build for ROCm has it.
 
-What the real modules have is here and no more: torch.xpu tells UUIDs in newer versions, and no bus id;
+They have what the real modules have and no more: torch.xpu reports UUIDs in newer versions, and no bus id;
 torch.hpu comes with `habana_frameworks.torch`; torch.mps has no properties, and every build has it. They
-prove what gputui makes of such answers, nothing of the runtimes. FAKE_BACKEND is JSON: {"type": "xpu",
+prove how gputui handles such answers, and nothing about the runtimes. FAKE_BACKEND is JSON: {"type": "xpu",
 "variable": the list that is obeyed, "sorted": whether its order is lost, "first": a device that is counted
-first whatever it says, "devices": [{"uuid", "bus", "name", "memory"}],
-"built": false for a build without the backend}.
+first whatever it says, "devices": [{"uuid", "bus", "name", "memory"}], "built": false for a build without the
+backend}.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ torch.hpu = torch._backend()
 
 
 def install(folder: Path, habana: bool = False) -> Path:
-    """The packages in a folder for PYTHONPATH."""
+    """Write the packages to a folder for PYTHONPATH, and return the folder."""
     home = folder / "backend"
     (home / "torch").mkdir(parents=True)
     (home / "torch" / "__init__.py").write_text(TORCH)

@@ -1,7 +1,7 @@
-"""Packages that call themselves tensorflow and jax: for what cannot be had without a GPU.
+"""Packages that call themselves tensorflow and jax, for answers that need a GPU.
 
-They answer what the real ones do (tensorflow 2.21, jax 0.10.2 with and without its CUDA plugin, on a machine
-without a GPU; with one, their documentation). They prove what gputui makes of such answers, nothing of CUDA.
+They answer as the real ones do (tensorflow 2.21, jax 0.10.2 with and without its CUDA plugin, on a machine
+without a GPU; with one, as documented). They prove how gputui handles such answers, and nothing about CUDA.
 FAKE_FRAMEWORK is JSON: {"devices": [name, …], "built": false for a CPU build, "import": an error}.
 """
 
@@ -67,7 +67,7 @@ def local_devices(backend=None):
 
 
 def install(folder: Path) -> Path:
-    """Both packages in a folder for PYTHONPATH, and jax's plugin in another one, `plugin` beside it."""
+    """Write both packages to a folder for PYTHONPATH, and jax's plugin to `plugin` next to that folder."""
     home = folder / "fake"
     for name, text in (("tensorflow", TENSORFLOW), ("jax", JAX)):
         (home / name).mkdir(parents=True)

@@ -1,9 +1,9 @@
-"""A package that calls itself torch and says it was built for CUDA: for what cannot be had without a GPU.
+"""A package that calls itself torch and says it was built for CUDA, for answers that need a GPU.
 
-It proves that our scripts read such a torch, and what gputui makes of the numbers; it proves nothing of CUDA.
-FAKE_TORCH is JSON: {"version", "cuda", "devices": [{"uuid", "bus": [domain, bus, device] or null, "name",
-"memory"}], "gb_per_s": {"0>1": 300.0, …}, "wrong": true where copies arrive damaged, "import": an error,
-"hangs": true where a copy never ends}.
+It proves that our scripts can read such a torch, and how gputui handles the numbers; it proves nothing about
+CUDA. FAKE_TORCH is JSON: {"version", "cuda", "devices": [{"uuid", "bus": [domain, bus, device] or null,
+"name", "memory"}], "gb_per_s": {"0>1": 300.0, …}, "wrong": true where copies arrive damaged, "import": an
+error, "hangs": true where a copy never ends}.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class cuda:
 
 
 def install(folder: Path) -> Path:
-    """The package in a folder for PYTHONPATH; its torch.distributed says that there is no NCCL."""
+    """Write the package to a folder for PYTHONPATH; its torch.distributed says that there is no NCCL."""
     package = folder / "fake" / "torch"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(TEXT)

@@ -1,9 +1,10 @@
 """The matrix of faults: every NVML function that the program calls, with every error, on one device and on
-all, from the start and while it runs, and what the program makes of it.
+all, from the start and while the program runs; and the program's errors under each fault.
 
-`python -m unit.fault_matrix` in `tests/` prints how large it is, how long it takes, and what is wrong.
+`python -m unit.fault_matrix` in `tests/` prints the size of the matrix, the time it takes, and the program's
+errors.
 
-The list of functions is taken from the counters of the simulated library, so that no new call is forgotten.
+The list of functions comes from the counters of the simulated library, so that no new call is forgotten.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ CODES: dict[str, int] = {
     "reset required": 16,
     "unknown": 999,
 }
-"""nvmlReturn_t, nvml.h."""
+"""The values of nvmlReturn_t in nvml.h."""
+
+ONE_OF_A_KIND = (3, 15, 999)
+"""The errors "not supported"; "lost", also for "reset required"; "unknown", also for all the others."""
 
 _GONE = (15, 16)
 _NOT_SUPPORTED = 3
@@ -45,7 +49,7 @@ PLAIN = Want.LOAD | Want.NAMES | Want.QUEUE
 CHANGED = PLAIN | Want.CHANGED_PROCESSES | Want.OWNERS
 FULL = PLAIN | Want.MONITOR | Want.MODES | Want.DETAILS
 WIRED = FULL | Want.LINKS | Want.TOPOLOGY
-"""The readings of a screen: the first, most of them, every second, every thirtieth, and the second one."""
+"""The readings of a screen: the first; most; every other; every thirtieth (FULL); and the second one."""
 
 DECIDING = (
     "*",
@@ -59,17 +63,19 @@ DECIDING = (
     "nvmlDeviceGetComputeMode",
     "nvmlDeviceGetMigMode",
 )
-"""Functions without which nobody can say that a device is free; of the others only "lost" says something."""
+"""Functions that are needed to call a device free; of the errors of other functions, only "lost" matters."""
 
 INSTANCES = ("nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex")
 
 _MAY_BE_MISSING = ("Graphics", "MPS", "ComputeMode", "MigMode", "MemoryInfo_v2", "_v3", "_v2")
-"""Parts of names of deciding functions that some drivers have never had: then nothing is missing, or an older
-form answers."""
+"""Parts of names of deciding functions that some drivers have never had.
+
+Without them nothing is missing, or an older version of the function answers.
+"""
 
 
 class Cell(NamedTuple):
-    """One fault: a function, an error, on which device (None: on all), and whether from the start."""
+    """One fault: a function, an error, a device (None: all of them), and whether it holds from the start."""
 
     function: str
     code: int
@@ -78,7 +84,7 @@ class Cell(NamedTuple):
 
 
 class Ticks:
-    """Seconds that go on when the matrix says so."""
+    """A clock in seconds that advances only when the matrix says so."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -111,15 +117,15 @@ class Matrix:
         self.driver, self.ticks = driver, Ticks()
         driver.show_box(_box(), unreadable_links=unreadable_links)
         self.functions: dict[str, set[str]] = {}
-        """Every NVML function that is called, and the labels of the devices that it is asked about."""
+        """The labels of the devices that are asked about, by NVML function."""
         self.behind: dict[str, str] = {}
-        """Which other function must not be supported for it to be called, "" for none."""
+        """The function that must be unsupported for this one to be called, "" for none."""
         self._usual: set[tuple[str, str]] = set()
-        """The same where nothing is wrong."""
+        """The called functions and their devices while nothing is wrong."""
         self._steady: set[tuple[str, str]] = set()
         """The same without the first reading."""
         self._wiring: set[str] = set()
-        """Those that are called for links and topology only."""
+        """Functions that are called for links and topology only."""
         self.running = self._source()
         for want in (FIRST, WIRED):
             self._read(self.running, want)
@@ -129,7 +135,7 @@ class Matrix:
         self.states = {key: verdict.state for key, verdict in verdicts(self.normal).items()}
 
     def _find_functions(self) -> None:
-        """Find every NVML function that is called, also where another one is not supported."""
+        """Find every called NVML function, including those called only where another is not supported."""
         wiring: set[str] = set()
         others: set[str] = set()
         asked: set[str] = set()
@@ -159,22 +165,22 @@ class Matrix:
             self.driver.error(refused, _NOT_SUPPORTED)
         self._wiring = wiring - others
 
-    def cells(self, without: Collection[str] = ()) -> Iterator[Cell]:
-        """The whole matrix of this box, without these functions."""
+    def cells(self, codes: Collection[int], without: Collection[str] = ()) -> Iterator[Cell]:
+        """The whole matrix of this box with these errors, without these functions."""
         for function, labels in sorted(self.functions.items()):
-            for code in CODES.values() if function not in without else ():
+            for code in codes if function not in without else ():
                 for from_start in (True, False):
                     yield Cell(function, code, None, from_start)
                     for label in sorted(_one_of_each(labels)):
                         yield Cell(function, code, label, from_start)
 
     def wrong(self, cell: Cell) -> list[str]:
-        """What the program makes wrong of this fault, [] for nothing."""
+        """The program's errors under this fault, [] for none."""
         function, code, label, from_start = cell
         found: list[str] = []
         source = self._source() if from_start else self.running
         self.driver.error(function, code, label)
-        # (Links take long to read; whatever is lost has none.)
+        # Links take long to read, so only these faults read them: a lost device has no links.
         whole = WIRED if function in self._wiring or code in _GONE else FULL
         for want in (FIRST, whole, PLAIN, CHANGED) if from_start else (whole, PLAIN, CHANGED):
             self.ticks.now += 1
@@ -189,7 +195,7 @@ class Matrix:
             found += self._wrong_after(snapshot, whole=False)
         self.ticks.now += 700
         for want in (whole if from_start else FULL, FULL):
-            # (What is not supported, and links, are asked again after at most ten minutes.)
+            # Links and unsupported functions are asked again after at most ten minutes.
             self.ticks.now += 1
             snapshot = self._try(source, want)
         found += self._wrong_after(snapshot, whole=True)
@@ -226,11 +232,11 @@ class Matrix:
                 yield f"GPU {name} has vanished"
         elif function.startswith(DECIDING):
             usual = self._usual if from_start else self._steady
-            # (An order without a version is for all of them.)
+            # An error that names no version holds for all versions of a function.
             versions = {each for each, label in usual if label == name and _is_of(function, each)}
             called = function == "*" or bool(versions)
             old = code == _NOT_SUPPORTED and from_start and any(part in function for part in _MAY_BE_MISSING)
-            # (Then the first form of the call tells the memory.)
+            # The older version of the function then reports the memory.
             fallback = from_start and code not in _GONE and function == "nvmlDeviceGetMemoryInfo_v2"
             never = function == "nvmlDeviceGetMigMode" and code == _NOT_SUPPORTED and name in "23"
             if state == "free" and called and hit and not (old or fallback or never):
@@ -267,7 +273,10 @@ class Matrix:
         return source.read(want)
 
     def _try(self, source: NvmlSource, want: Want) -> Snapshot | None:
-        """None where there is nothing to read, as the sampler sees it. Any other exception is a defect."""
+        """Return None where there is no source to read, as the sampler sees it.
+
+        Any other exception is a defect.
+        """
         try:
             return self._read(source, want)
         except NoSourceError:
@@ -278,25 +287,30 @@ class Matrix:
 
 
 def _is_of(function: str, symbol: str) -> bool:
-    """Whether the simulated library takes `function` for this symbol: for itself, or for a version of it."""
+    """Whether the simulated library applies an error of `function` to this symbol, or to a version of it."""
     return symbol == function or symbol.startswith(f"{function}_v")
 
 
 def _one_of_each(labels: Collection[str]) -> set[str]:
-    """A GPU and an instance of those that a function is asked about, GPU 1 where that is one of them."""
+    """One GPU and one instance out of the labels; GPU 1 if it is among them."""
     gpus = [label for label in labels if label and ":" not in label]
     instances = [label for label in labels if ":" in label]
     found = {max(gpus, key=lambda label: (label == "1", label))} if gpus else set()
     return found | set(sorted(instances)[:1])
 
 
-def try_all(driver: SimulatedNvml) -> tuple[int, int, list[str]]:
-    """How many functions and faults there are, and what is wrong."""
+def try_all(
+    driver: SimulatedNvml, codes: Collection[int] = tuple(CODES.values())
+) -> tuple[int, int, list[str]]:
+    """The number of functions, the number of faults, and the errors found.
+
+    `codes` are the NVML errors tried.
+    """
     tried: set[str] = set()
     count, wrong = 0, []
     for unreadable_links in (False, True):
         matrix = Matrix(driver, unreadable_links)
-        for cell in matrix.cells(without=frozenset(tried)):
+        for cell in matrix.cells(codes, without=frozenset(tried)):
             count += 1
             where = "all" if cell.label is None else cell.label
             when = "from the start" if cell.from_start else "while it runs"
@@ -307,12 +321,15 @@ def try_all(driver: SimulatedNvml) -> tuple[int, int, list[str]]:
 
 
 OF_NO_GPU = ("nvmlInit", "nvmlShutdown", "nvmlSystem", "nvmlDeviceGetCount", "nvmlErrorString", "nvmlEvent")
-"""Functions without a GPU: one that hangs holds up its thread, and the screen says so (test_faults.py)."""
+"""Functions without a GPU: one that hangs blocks its thread, and the screen says so (test_faults.py)."""
 
 
 class Hangs(NamedTuple):
-    """How many hangs there were, how many functions are not asked again once a GPU is known, so that they can
-    hang at the start only, and what is wrong."""
+    """The result of `hang_each`: the number of hangs, the functions that hang only at the start, and the
+    errors.
+
+    A function that is not called again once a GPU is known can hang only at the start.
+    """
 
     tried: int
     at_start_only: int
@@ -320,8 +337,10 @@ class Hangs(NamedTuple):
 
 
 def hang_each(driver: SimulatedNvml, matrix: Matrix, functions: Collection[str], patience: float) -> Hangs:
-    """Each function hangs on one GPU that it is asked about (on all where it is asked about none), from the
-    start and while it runs, then comes back."""
+    """Let each function hang on one GPU, from the start and while the program runs, and then return.
+
+    A function that is asked about no GPU hangs on all.
+    """
     tried, at_start_only, wrong = 0, 0, list[str]()
     for function in sorted(functions):
         if function.startswith(OF_NO_GPU):
@@ -342,7 +361,10 @@ def hang_each(driver: SimulatedNvml, matrix: Matrix, functions: Collection[str],
 def _hang(
     driver: SimulatedNvml, function: str, label: str | None, behind: str, from_start: bool, patience: float
 ) -> tuple[bool, list[str]]:
-    """Whether it hung at all, and what was wrong then. `behind` is what is not supported."""
+    """Whether the function hung at all, and the errors found then.
+
+    `behind` is the function made unsupported.
+    """
     driver.show_box(_box())
     if behind:
         driver.error(behind, _NOT_SUPPORTED)
@@ -356,7 +378,7 @@ def _hang(
         known.close()
     normal = {key: each.state for key, each in verdicts(before).items()}
     names = {device.key: before.label(device).split(":")[0] for device in before.devices}
-    # (Before its UUID is known it is called by its place.)
+    # Before a GPU's UUID is known, its key is its index.
     of_gpu = {key for key in normal if label in (None, names[key])} | {f"index {label}"}
     whole = {device.key for device in before.devices if device.parent is None}
     driver.hang(function, label)

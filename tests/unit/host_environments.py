@@ -1,4 +1,4 @@
-"""A machine as a test tells it: files, programs, versions."""
+"""A host environment set by a test: files, programs, versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputui.launching.wrappers import behind_env
 
 @dataclass
 class Told(HostEnvironment):
-    """`HostEnvironment` of a test; the free port is always the same."""
+    """A `HostEnvironment` set by a test; the free port is always the same."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     programs: Mapping[str, str] = field(default_factory=dict)

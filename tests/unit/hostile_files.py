@@ -1,4 +1,4 @@
-"""Files of a machine broken in every way that a test can do without a kernel of its own."""
+"""Files of a machine, broken in every way that a test can arrange without a kernel of its own."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PROGRAMS = (
     "echo '{\"device_list\": [{}]}'",
     "head -c 4000 /dev/urandom",
 )
-"""Scripts of a vendor's program that fails, prints nothing, prints garbage, or never ends."""
+"""Scripts for a vendor's program: it fails, prints nothing, prints garbage, or never ends."""
 
 
 def spoil(root: Path, chance: Random) -> bool:
-    """Break half of the files below a folder, and at times a program in its `bin`; whether that one."""
+    """Break half of the files below a folder, and at times a program in its `bin`; return whether one was."""
     broken = False
     for file in sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink()):
         if file.parent == root / "bin":
@@ -63,8 +63,8 @@ def spoil(root: Path, chance: Random) -> bool:
 
 
 def none_is_free_that_is_not(snapshot: Snapshot, truth: Snapshot) -> bool:
-    """Whether what can still be read of the spoiled files calls no device free that is in use."""
+    """Whether the readable rest of the spoiled files calls no used device free."""
     really, found = verdicts(truth), verdicts(snapshot)
-    # (Where a card's model cannot be read, its tiles may be seen as one.)
+    # If a card's model cannot be read, its tiles may be seen as one device.
     used = {device.pci_bus_id for device in truth.devices if not really[device.key].free}
     return not any(device.pci_bus_id in used for device in snapshot.devices if found[device.key].free)

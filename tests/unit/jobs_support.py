@@ -1,4 +1,4 @@
-"""Jobs for tests: started in a state folder of the test's own, and ended with it."""
+"""Jobs for tests: they start in a state folder of the test's own, and end with the test."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gputui.jobs.wait import refreshed, wait_for
 from gputui.launching.launch import Launch
 
 PATIENCE = 30.0
-"""Seconds that a test waits for something, on a slow machine with all cores busy."""
+"""Seconds that a test waits for a condition, on a slow machine with all cores busy."""
 
 
 def until(true: Callable[[], object]) -> None:
-    """Wait until something is true."""
+    """Wait until the condition holds."""
     deadline = time.monotonic() + PATIENCE
     while not true():
         assert time.monotonic() < deadline, "it never came to be"
@@ -32,7 +32,7 @@ def until(true: Callable[[], object]) -> None:
 
 
 class Desk:
-    """A place to start jobs at, and what they need to wait for the test."""
+    """A state folder to start jobs in, and gates at which they wait for the test."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,18 +50,18 @@ class Desk:
         return self.start("/bin/sh", "-c", script)
 
     def gate(self) -> Gate:
-        """Something that a job waits for until the test lets it go on."""
+        """A gate at which a job waits until the test opens it."""
         self._gates += 1
         return Gate(self.folder / f"gate{self._gates}")
 
     def end(self) -> None:
-        """End everything that was started."""
+        """End all jobs."""
         for job in all_jobs(self.environ):
             stop(job, signal.SIGKILL, 0)
 
 
 class Gate:
-    """A named pipe: `wait` is the shell's words for waiting at it, `open` lets one that waits go on."""
+    """A named pipe: `wait` is a shell command that waits at it, and `open` lets the waiting job continue."""
 
     def __init__(self, pipe: Path) -> None:
         os.mkfifo(pipe)
@@ -69,13 +69,13 @@ class Gate:
         self.wait = f"read -r gate < {shlex.quote(str(pipe))}"
 
     def open(self) -> None:
-        """Returns when the one that waits has been reached."""
+        """Let the waiting job continue; blocks until a job waits."""
         self._pipe.write_text("go\n")
 
 
 @contextmanager
 def desk_at(folder: Path) -> Iterator[Desk]:
-    """A desk whose jobs are ended."""
+    """A desk whose jobs are ended on exit."""
     made = Desk(folder)
     try:
         yield made
@@ -84,7 +84,7 @@ def desk_at(folder: Path) -> Iterator[Desk]:
 
 
 def ended(job: Job) -> Job:
-    """The job once it has ended."""
+    """The job, once it has ended."""
     job = wait_for(job, PATIENCE)
     assert job.over, job
     return job
@@ -92,12 +92,12 @@ def ended(job: Job) -> Job:
 
 def says(job: Job, text: str) -> None:
     """Wait until the log has this text."""
-    # (Its record is there before its log.)
+    # A job's record exists before its log.
     until(lambda: job.log.exists() and text in job.log.read_text(errors="replace"))
 
 
 def kill_supervisor(job: Job) -> None:
-    """kill -9, and wait until it is gone."""
+    """Send SIGKILL to the job's supervisor, and wait until it is gone."""
     assert job.supervisor is not None
     os.kill(job.supervisor.pid, signal.SIGKILL)
     gone(job.supervisor)
@@ -109,7 +109,7 @@ def gone(*processes: Identity) -> None:
 
 
 def command(job: Job) -> Identity:
-    """The process of the command."""
+    """The process of the job's command."""
     job = refreshed(job)
     assert job.command is not None
     return job.command

@@ -1,4 +1,4 @@
-"""A gputui on a box that is older than the one here."""
+"""A gputui on a box, older than the local one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from pathlib import Path
 
 
 def lacks_if_free(program: Path) -> None:
-    """Make the script that starts gputui one of a version before `run --if-free`."""
+    """Make the script that starts gputui behave like a version before `run --if-free`.
+
+    It refuses the option as an argument, and in a request of ours.
+    """
     program.write_text(
-        '#!/bin/sh\ncase "$*" in *--if-free*)'
+        '#!/bin/sh\ncase "$*" in *if[_-]free*)'
         ' echo "gputui: unrecognized arguments: --if-free; a command goes after --" >&2; exit 2;; esac\n'
         + program.read_text().partition("\n")[2]
     )

@@ -1,4 +1,4 @@
-"""`gputui run --on` on a real terminal, in which the job of another box is."""
+"""`gputui run --on` on a real terminal, with a job on another box."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ _ANSWERS = "trap 'echo ca''ught; exit 5' INT; echo re''ady; while :; do sleep 0.
 
 
 def interrupted_there(on: str, count: int, environ: Mapping[str, str]) -> str:
-    """What the terminal shows at the end of a job that answers Ctrl-C with a word and status 5, and that has
-    got both from there."""
+    """Interrupt a job on another box, and return the terminal's text at its end.
+
+    The job answers Ctrl-C with a word and ends with status 5, and both must arrive here.
+    """
     words = ("run", "--on", on, "--directory", ".", "-n", str(count), "--", "sh", "-c", _ANSWERS)
     terminal = Terminal([sys.executable, "-m", "gputui", *words], {**environ, "TERM": "xterm"}, (120, 20))
     try:

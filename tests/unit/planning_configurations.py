@@ -1,4 +1,4 @@
-"""Small random configurations of every family: with what changes its parameters set one way or the other."""
+"""Small random configurations of every family, with options that change the parameter count on or off."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def small(kind: str, number: random.Random) -> dict[str, Any]:
-    """A small configuration of a family, with what changes its count set one way or the other."""
+    """A small configuration of a family, with each option that changes the parameter count on or off."""
 
     def either() -> bool:
         return number.random() < 0.5

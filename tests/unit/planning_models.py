@@ -1,4 +1,4 @@
-"""Models and boxes that the planner's tests share: configurations as published, devices as bought."""
+"""Models and boxes for the planner's tests: published configurations, and devices as sold."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def box(
     gigabytes: float | None = 12.0,
     host_memory: int | None = None,
 ) -> Box:
-    """Devices that are alike, each joined to each other one by the same link."""
+    """A box of equal devices, each connected to every other by the same link."""
     return Box(
         uuids=tuple(f"GPU-{place}" for place in range(count)),
         memory_free=(free,) * count,

@@ -1,8 +1,9 @@
-"""PowerShell's own rules for the statements that we write, read as strictly as its documentation has them.
+"""PowerShell's rules for the statements that we write, as strict as its documentation.
 
-From about_Quoting_Rules and about_Parsing, and the quote characters of `CharTraits.IsSingleQuote`: a string
-in single quotes is verbatim, a quote in it is doubled, and any of five characters is a quote. In an argument
-a bare word may be no number and has nothing in it that begins, ends or splits a token. All else raises.
+Sources: about_Quoting_Rules and about_Parsing, and the quote characters of `CharTraits.IsSingleQuote`. A
+string in single quotes is verbatim, a quote in it is doubled, and any of five characters is a quote. As an
+argument, a bare word may not be a number, and contains no character that begins, ends or splits a token.
+Everything else raises an error.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _SET_LOCATION, _STOP = "Set-Location -LiteralPath ", " -ErrorAction Stop"
 
 @dataclass
 class Meant:
-    """What a PowerShell would do: variables (None: removed), the directory, the program's words."""
+    """The effects of a script in PowerShell: variables (None: removed), directory, the program's words."""
 
     variables: dict[str, str | None] = field(default_factory=dict)
     directory: str | None = None
@@ -32,7 +33,7 @@ class Meant:
 
 
 def read(text: str) -> Meant:
-    """The meaning of the text; AssertionError where it is not one of our statements."""
+    """The effects of the text; AssertionError where it is not one of our statements."""
     meant, place = Meant(), 0
     while place < len(text):
         if text[place] in "\n; ":
@@ -48,7 +49,7 @@ def read(text: str) -> Meant:
 
 
 def _statement(text: str, place: int, meant: Meant) -> int:
-    """The place behind the statement that begins here."""
+    """The position after the statement that begins here."""
     if found := _VERSION.match(text, place):
         meant.stops_before = int(found[1])
         return found.end()
@@ -56,7 +57,7 @@ def _statement(text: str, place: int, meant: Meant) -> int:
         if text.startswith("$null", found.end()):
             meant.variables[found[1]] = None
             return found.end() + len("$null")
-        # An expression: a bare word would be a command.
+        # This is an expression, in which a bare word would be a command.
         meant.variables[found[1]], place = _string(text, found.end())
         return place
     if text.startswith(_SET_LOCATION, place):
@@ -81,7 +82,7 @@ def _word(text: str, place: int) -> tuple[str, int]:
 
 
 def _string(text: str, place: int) -> tuple[str, int]:
-    """A string in single quotes, verbatim; of a doubled quote the first is kept."""
+    """Parse a string in single quotes, verbatim; of a doubled quote, the first character is kept."""
     assert text[place] in QUOTES, text[place:]
     place, out = place + 1, []
     while True:

@@ -1,4 +1,4 @@
-"""The option parsers of the real launchers, asked in a child process: nothing here imports torch."""
+"""The option parsers of the real launchers, called in a child process: nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def need(launcher: str) -> None:
 
 
 def parsed(asked: Mapping[str, Sequence[Sequence[str]]]) -> dict[str, Any]:
-    """What each installed launcher's parser has as options, and makes of lines (None: it refuses one)."""
+    """The options of each installed launcher's parser, and its results for these lines (None: refused)."""
     there = {name: [list(line) for line in lines] for name, lines in asked.items() if installed(name)}
     done = subprocess.run(
         [sys.executable, "-c", _ASK],

@@ -1,5 +1,8 @@
-"""Where recorded machines are: other people's files, which stay where they are, beside the checkout
-(`../shared/vendors`), or where GPUTUI_RECORDED_VENDORS says."""
+"""The folder of the recorded machines.
+
+The files are other people's and stay next to the checkout (`../shared/vendors`), or where
+GPUTUI_RECORDED_VENDORS says.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ VENDORS = Path(os.environ.get("GPUTUI_RECORDED_VENDORS", _BESIDE))
 
 
 def needs(folder: Path) -> Any:
-    """Skips tests whose recording is not there, and says so."""
+    """Skip tests whose recording is missing, with the reason."""
     return pytest.mark.skipif(not folder.is_dir(), reason=f"no recorded machines at {folder}")
 
 
 def program(root: Path, name: str, script: str) -> None:
-    """A program of that machine: a shell script."""
+    """Write a program of that machine: a shell script."""
     file = root / "bin" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"#!/bin/sh\n{script}\n")

@@ -15,7 +15,7 @@ A100, H100, RTX_3090_GPU, RTX_4090_GPU = (
 
 
 def bridged(links: LinkMatrix, word: str, *pairs: tuple[int, int]) -> LinkMatrix:
-    """The same box with NVLink bridges over some pairs."""
+    """The same links, with NVLink bridges between some pairs."""
     cells = [list(row) for row in links]
     for i, j in pairs:
         cells[i][j] = cells[j][i] = word

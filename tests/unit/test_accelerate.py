@@ -17,7 +17,7 @@ from unit.builders import gpu, instance
 from unit.host_environments import Told
 from unit.launches import line, warning
 
-# What is added.
+# The options that are added.
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_logs_of_ranks_go_where_they_are_asked_for() -> None:
     assert "/l" not in line(made("accelerate launch --log_dir /m x.py", logs="/l"))
 
 
-# Contradictions are said and not mended.
+# Contradictions are reported and not corrected.
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_torchruns_variables_count_and_are_named() -> None:
     assert made("accelerate launch x.py", 1, environ={**HOME, "PET_NNODES": "2"}).warnings == ()
 
 
-# What the user wrote stays.
+# The user's own options stay.
 
 _words = st.text(st.sampled_from("abn-=_ .3"), max_size=8)
 _options = st.lists(

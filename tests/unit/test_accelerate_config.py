@@ -1,4 +1,4 @@
-"""The user's own configuration of accelerate: found and read as accelerate does, and what becomes of it."""
+"""The user's own configuration of accelerate: it is found and read as accelerate does; and the results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from unit.host_environments import Told
 from unit.launches import line, warning
 from unit.real_parsers import need, parsed
 
-# What it says.
+# The content of the file.
 
 
 def test_devices_in_the_configuration_do_not_count_and_that_is_said() -> None:
@@ -44,7 +44,7 @@ MACHINES = "num_machines: 2\nmachine_rank: 1\nmain_process_ip: h\nmain_process_p
 
 @pytest.mark.parametrize("kind", ["MULTI_GPU", "FSDP"])
 def test_a_configuration_for_several_machines_is_kept(kind: str) -> None:
-    """The other machines read the same one: what is changed on one of them hangs them all."""
+    """The other machines read the same file: a change on one of them would hang them all."""
     config = f"distributed_type: {kind}\nnum_processes: 4\n{MACHINES}"
     launch = made("accelerate launch x.py", 2, config)
     assert line(launch) == "accelerate launch --gpu_ids=all x.py"
@@ -52,7 +52,7 @@ def test_a_configuration_for_several_machines_is_kept(kind: str) -> None:
     assert launch.own is None
     fewer = made("accelerate launch x.py", 1, config)
     assert "num_processes 4 on 2 machines" in warning(fewer) and fewer.argv == launch.argv
-    # One machine is the user's word where it is on the line.
+    # `--num_machines 1` on the line is the user's word, and overrides the file.
     assert "--main_process_port=0" in made("accelerate launch --num_machines 1 x.py", 2, config).argv
 
 
@@ -76,7 +76,7 @@ def test_no_file_for_several_machines_is_read_on_the_cpu() -> None:
     assert line(launch) == f"accelerate launch --cpu {ONE} x.py"
 
 
-# Keys that it ignores without a word.
+# Keys that accelerate ignores silently.
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_the_known_keys_are_the_options_of_the_installed_accelerate() -> None:
 @pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED", "MEGATRON_LM"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_kind_of_run_in_the_configuration_is_respected(kind: str, count: int) -> None:
-    """`--multi_gpu` would drop it."""
+    """`--multi_gpu` would override it."""
     launch = made("accelerate launch x.py", count, f"distributed_type: {kind}\nnum_processes: {count}\n")
     assert "--multi_gpu" not in line(launch)
     assert "--main_process_port=0" in launch.argv
@@ -146,7 +146,7 @@ def test_a_kind_of_run_in_the_configuration_is_respected(kind: str, count: int) 
 
 @pytest.mark.parametrize("written", ["'NO'", "NO", "no", "null", "~", "3"])
 def test_a_configuration_for_one_process_becomes_one_for_many(written: str) -> None:
-    """An unquoted NO is false in YAML; accelerate then compares it with no type at all."""
+    """An unquoted NO is false in YAML, and accelerate then finds no type that equals it."""
     assert (
         line(made("accelerate launch x.py", 2, f"distributed_type: {written}\n"))
         == f"accelerate launch {SPREAD} x.py"
@@ -179,7 +179,7 @@ def test_the_configuration_is_not_read_on_the_cpu() -> None:
 def test_a_configuration_for_the_cpu_is_a_warning_where_it_counts() -> None:
     config = "distributed_type: 'NO'\nuse_cpu: true\n"
     assert "use_cpu" in warning(made("accelerate launch x.py", 1, config))
-    # Through torch's launcher accelerate does not pass it on.
+    # With several processes, accelerate starts torch's launcher, and does not pass the key on.
     assert made("accelerate launch x.py", 2, config).warnings == ()
 
 
@@ -224,7 +224,7 @@ def test_a_configuration_that_says_strange_things_of_devices_is_shown_briefly() 
 
 
 def test_a_file_that_cannot_be_read_counts_all_the_same() -> None:
-    """accelerate may be able to: nothing is added that could contradict it."""
+    """accelerate may be able to read it, so nothing is added that could contradict it."""
 
     class Locked(Told):
         def text(self, path: str) -> str | None:
@@ -237,7 +237,7 @@ def test_a_file_that_cannot_be_read_counts_all_the_same() -> None:
     assert "--multi_gpu" not in launch.argv
 
 
-# Which file it is.
+# The choice of the file.
 
 
 def test_a_file_that_is_named_is_read_instead() -> None:
@@ -259,7 +259,7 @@ def test_a_file_that_is_named_and_missing_is_a_warning() -> None:
 
 
 def test_a_tilde_that_no_shell_replaced_is_a_plain_letter() -> None:
-    """accelerate looks for a directory "~": so `--config_file=~/c.yaml`, which bash leaves alone, fails."""
+    """accelerate looks for a directory "~": `--config_file=~/c.yaml`, which bash leaves alone, fails."""
     launch = made(
         "accelerate launch --config_file=~/c.yaml x.py", files={"/home/u/c.yaml": "distributed_type: FSDP"}
     )
@@ -282,7 +282,7 @@ def test_the_file_of_a_variable_before_the_command_counts() -> None:
 
 
 def test_the_json_of_older_versions_is_not_read() -> None:
-    """accelerate's own name for it is that of the YAML file."""
+    """accelerate's default path is the YAML file's."""
     json_file = DEFAULT.removesuffix("yaml") + "json"
     assert "--multi_gpu" in line(
         made("accelerate launch x.py", files={json_file: '{"distributed_type": "FSDP"}'})
@@ -354,12 +354,12 @@ TEXTS = {
     "yaml.json": "distributed_type: FSDP\n",
     "bool.yaml": "a: !!bool maybe",
 }
-"""Files, and what both readers must agree on: the kind and the devices, or that there is no use of it."""
+"""Files for both readers, which must agree on the kind and the devices, or that the file is unusable."""
 
 
 @pytest.fixture(scope="module")
 def accelerates_own(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], list[Any]]:
-    """What accelerate itself says in a child process: where the default file is, and what is in some."""
+    """accelerate's own answers in a child process: its default files, and the content of some files."""
     need("accelerate")
     folder = tmp_path_factory.mktemp("configurations")
     for name, text in TEXTS.items():

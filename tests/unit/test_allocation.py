@@ -1,4 +1,4 @@
-"""The allocation: what is claimed for a launch, what stands in its way, and when it is given back."""
+"""The allocation: what is claimed for a launch, what blocks it, and when it is released."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from unit.claims_support import Elsewhere
 
 
 class Boxes:
-    """A source that shows one box after another, the last one again and again."""
+    """A source that shows one box after another, and repeats the last one."""
 
     label = ""
 
@@ -42,7 +42,7 @@ class Boxes:
 
 
 class Heard:
-    """A listener that keeps what it is told."""
+    """A listener that keeps its notices."""
 
     def __init__(self) -> None:
         self.notices: list[Notice] = []
@@ -64,7 +64,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def _claimed(environ: dict[str, str]) -> set[str]:
-    """The keys that other processes see as claimed: of this process's own leases its records tell."""
+    """The keys of the claims, from the records: this process does not see claims of its own leases."""
     folder = Path(environ["GPUTUI_CLAIMS"])
     return {path.name.partition("@")[0] for path in folder.glob("*.claim") if path.stat().st_size}
 
@@ -122,7 +122,7 @@ def test_named_devices_are_taken_only_if_free_where_that_is_asked_for(environ: d
     assert _indices(allocation.devices) == [1, 0] and not allocation.notices
     allocation.release()
     later = replace(FREE, devices=(busy(gpu(0)), *FREE.devices[1:]))
-    # Busy at the first look, and by the time that it is held.
+    # GPU 0 is busy at the first reading, or only in the reading after it is claimed.
     for snapshots in ((later,), (FREE, later)):
         with pytest.raises(NotEnoughError):
             _allocated(environ, strict, *snapshots)
@@ -179,7 +179,7 @@ def test_of_devices_for_which_somebody_waits_others_are_taken(environ: dict[str,
     ticket.leave()
 
 
-# what the screen uses: the devices are selected already
+# Functions that the screen uses: the devices are already selected.
 
 
 def test_a_part_can_be_held_and_the_rest_is_told_with_its_owner(environ: dict[str, str]) -> None:

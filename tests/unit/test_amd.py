@@ -1,4 +1,4 @@
-"""AMD's reader on trees of our own: the simulated boxes written as files, and files that are broken."""
+"""AMD's reader on trees of our own: the simulated boxes written as files, and broken files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read(root: Path, want: Want = Want.ALL) -> Snapshot:
 
 
 def without_users(device: Device) -> Device:
-    """(A tree has no user names, and no claims.)"""
+    """Remove facts that a tree does not have: user names and claims."""
     processes = tuple(
         replace(p, user=None, ancestors=(), started=p.started and round(p.started))
         for p in device.processes or ()
@@ -78,7 +78,7 @@ def test_the_details_of_one_are_those_of_the_simulated_one(tmp_path: Path) -> No
 
 @pytest.fixture
 def card(tmp_path: Path) -> Path:
-    """The folder of the third GPU of a box, behind a bridge of its own."""
+    """The folder of a box's third GPU, moved behind a bridge of its own."""
     simtrees.write(tmp_path, BOXES["amd"])
     link = tmp_path / "sys/class/drm/card2/device"
     was = link.resolve()
@@ -120,7 +120,7 @@ def test_each_sensor_of_temperature_has_its_limits(tmp_path: Path, card: Path) -
 
 
 def test_the_link_is_that_of_the_cards_own_bridge(tmp_path: Path, card: Path) -> None:
-    """The GPU says 32 GT/s x16, which is the way to its bridge; the slot gives x8 of 16 GT/s."""
+    """The GPU reports 32 GT/s x16, which is its link to the bridge; the slot provides x8 at 16 GT/s."""
     for name, text in {
         "current_link_speed": "16.0 GT/s PCIe",
         "max_link_speed": "32.0 GT/s PCIe",
@@ -169,7 +169,7 @@ def test_the_short_reading_of_pick_comes_to_the_same_choice(tmp_path: Path, name
 
 
 def test_only_nodes_that_can_be_opened_are_numbered(tmp_path: Path) -> None:
-    """A container that was given two of eight."""
+    """A container with access to two of eight nodes."""
     simtrees.write(tmp_path, BOXES["amd"])
     for minor in (144, 176):
         file = tmp_path / "dev" / "dri" / f"renderD{minor}"
@@ -207,7 +207,7 @@ def test_where_the_kernel_lists_no_processes_nothing_is_free(tmp_path: Path) -> 
 
 
 def test_cards_behind_their_own_bridges_are_told_apart_by_the_switch_above(tmp_path: Path) -> None:
-    """Two cards on one switch, each with two bridges of its own: PIX, and without the rule PXB."""
+    """Two cards on one switch, each behind two bridges of its own: PIX; without the rule, PXB."""
     box = BOXES["amd"]
     two = replace(box, gpus=box.gpus[:2], links=(), weights=((0, 0), (0, 0)), tasks=())
     truth = replace(two, links=(("X", "PIX"), ("PIX", "X")))
@@ -288,7 +288,7 @@ def test_a_card_that_the_compute_driver_does_not_know_is_listed_and_not_offered(
 
 
 def test_another_vendors_card_among_the_numbers_is_not_mistaken(tmp_path: Path) -> None:
-    """The render node of the first GPU is an integrated one of Intel's: the bus id tells who is who."""
+    """The first GPU's render node belongs to an integrated Intel GPU: the bus id shows the difference."""
     simtrees.write(tmp_path, BOXES["amd"])
     link = tmp_path / "sys/class/drm/renderD128/device"
     link.unlink()
@@ -304,7 +304,7 @@ def test_another_vendors_card_among_the_numbers_is_not_mistaken(tmp_path: Path) 
     assert devices[0].utilization != 99
 
 
-# What is not as it should be.
+# Errors and missing files.
 
 
 def test_no_files_are_no_devices(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""What AMD's programs are given: HIP's list, containers, what `check` compares; and lists that came before.
+"""The launch for AMD devices: HIP's list, containers, what `check` compares; and inherited lists.
 
-The rules and where they stand upstream are named in vendors/amd/visibility.py.
+vendors/amd/visibility.py names the upstream sources of the rules.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_no_device_is_minus_one_as_an_empty_list_is_no_list() -> None:
 
 
 def test_a_list_of_rocr_is_taken_away_from_a_command_that_counts_devices_itself() -> None:
-    """deepspeed makes CUDA_VISIBLE_DEVICES of --include, which would count what ROCr leaves."""
+    """deepspeed turns --include into CUDA_VISIBLE_DEVICES, which would count the devices that ROCr leaves."""
     made = launch(AMD.devices[2:4], "deepspeed", "t.py", **{ROCR: "2,3,4"})
     assert "--include=localhost:2,3" in made.argv
     assert dict(made.changes) == {ROCR: None, HIP: None}
@@ -80,12 +80,12 @@ def test_every_form_of_export_is_without_cuda(form: str) -> None:
     assert "CUDA" not in text
     if form == "docker":
         nodes = "--device /dev/kfd --device /dev/dri/renderD176 --device /dev/dri/renderD144"
-        # (Inside, the two are counted in the order of their nodes.)
+        # Inside, the two devices are counted in the order of their nodes.
         assert nodes in text and f"{HIP}=1,0" in text
     elif form == "sbatch":
         assert ROCR in text
     elif form == "ray":
-        # (Ray selects the devices, and sets the variable itself.)
+        # Ray selects the devices, and sets the variable itself.
         assert HIP not in text
     else:
         assert HIP in text
@@ -135,7 +135,7 @@ def test_a_container_is_given_cards_without_a_uuid() -> None:
     assert f"{HIP}=1,0" in text
     unknown = tuple(replace(card, render=None) for card in cards)
     text = FORMS["docker"].write(launch(unknown[::-1]), ExportOptions())
-    # (Inside are all cards then, and HIP counts them as outside.)
+    # All cards are visible inside then, and HIP counts them as outside.
     assert "--device /dev/kfd --device /dev/dri " in text and f"{HIP}=4,2" in text
 
 
@@ -146,7 +146,7 @@ def test_a_command_may_use_several_partitions(call: Call) -> None:
 # Lists in the command itself.
 
 NAMED: list[tuple[dict[str, str], str, list[str]]] = [
-    # (what the command sets, HIP's list that it is started with, what is left of its own)
+    # the variables of the command, the HIP list that it is started with, its own variables that remain
     ({HIP: "3,1"}, "3,1", [HIP]),
     ({HIP: "-1"}, "-1", [HIP]),
     ({CUDA: "3,1"}, "3,1", [CUDA]),
@@ -166,7 +166,7 @@ def test_a_list_of_the_command_is_what_it_gets(
     words = [f"{name}={text}" for name, text in given.items()]
     done = call("run", "--demo", "amd", "--force", "--dry-run", "--", "env", *words, "python", "t.py")
     line = done.out.splitlines()[0]
-    # (A ROCR list beside it would make HIP's mean other devices.)
+    # With an additional ROCr list, HIP's list would mean other devices.
     assert line.startswith(f"{HIP}={hip} ") and ROCR not in line
     assert [name for name in given if name in line.partition(" ")[2]] == left
 
@@ -194,7 +194,7 @@ def test_opencls_list_is_none_of_hips(call: Call) -> None:
     assert f"{HIP}=2 " in done.out and "GPU_DEVICE_ORDINAL=1" in done.err
 
 
-# Lists that were there before. (Places are those of `AMD.devices`.)
+# Inherited lists. Positions are those in `AMD.devices`.
 
 INHERITED: list[tuple[str, Mapping[str, str], list[int], bool]] = [
     ("HIP's list", {HIP: "3,1"}, [3, 1], False),
@@ -282,7 +282,7 @@ def test_a_uuid_that_partitions_share_proves_no_partition() -> None:
     assert is_same(CPX.devices[8], seen) is False
 
 
-# What is listed and not offered.
+# Devices that are listed and not offered.
 
 
 def test_an_integrated_gpu_is_not_picked_and_may_be_named() -> None:
@@ -297,7 +297,7 @@ def test_an_integrated_gpu_is_not_picked_and_may_be_named() -> None:
         devices_named(unlisted.uuid, apart)
 
 
-# A workstation with an NVIDIA card and a processor with a GPU in it.
+# A workstation with an NVIDIA card and a processor with an integrated GPU.
 
 RYZEN = replace(
     AMD.devices[0], uuid="", uuid_usable=False, apart="integrated", unified=True, name="Raphael", processes=()
@@ -325,7 +325,7 @@ def test_it_has_a_key_without_a_uuid_that_is_the_same_tomorrow() -> None:
 
 
 def test_of_links_of_one_word_the_shorter_way_is_better_and_then_the_wider() -> None:
-    """Half of MI250's mesh: each has one direct neighbour, and reaches the others over it."""
+    """Half of MI250's mesh: each device has one direct neighbour, and reaches the others through it."""
     devices = tuple(replace(device, processes=()) for device in AMD.devices[2:5])
     three = box(*devices, links=(("X", "XGMI", "XGMI"), ("XGMI", "X", "XGMI"), ("XGMI", "XGMI", "X")))
     far = replace(three, link_weights=((0, 30, 30), (30, 0, 15), (30, 15, 0)))

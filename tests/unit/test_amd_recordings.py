@@ -1,5 +1,8 @@
-"""Recorded AMD machines, read field by field. The recordings are other people's files and stay where they
-are: `../shared/vendors` beside the checkout, or where GPUTUI_RECORDED_VENDORS says."""
+"""Recorded AMD machines, read field by field.
+
+The recordings are files of other people and stay outside the checkout: in `../shared/vendors`, or where
+GPUTUI_RECORDED_VENDORS says.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ CASES = sorted(
 pytestmark = pytest.mark.skipif(not CASES, reason=f"no recorded machines at {RECORDED}")
 
 _NOT_SHOWN = ("kfd_node", "revision", "gpu_id")
-"""What a recording's description has for whoever looks into its files."""
+"""Fields of a recording's description that gputui does not show; they help a person who reads the files."""
 
 
 def _root(case: str, tmp_path: Path) -> Root:

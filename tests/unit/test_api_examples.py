@@ -1,4 +1,4 @@
-"""Every example of docs/api.md and docs/sweeps.md runs as it stands, on a simulated driver."""
+"""Every example of docs/api.md and docs/sweeps.md runs unchanged on a simulated driver."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ print("loss", 0.5)
 
 
 def _title(example: str) -> str:
-    """The last call that it shows: what tells one from the other."""
+    """The last call in an example, which identifies it."""
     return re.findall(r"\b(read|pick|hold|launch|files|create_study|store)\(|$", example)[0] or "import"
 
 
 def _words(example: str) -> list[str]:
-    """What the page calls it with, where it is a program with words of its own."""
+    """The arguments that the page gives an example, where it is a program with arguments."""
     if "__main__" not in example:
         return []
     called = re.search(r"^python sweep\.py (.+)$", TEXT, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""AppState: what a reading keeps, what can be selected, and what each change of the selection does."""
+"""AppState: what a reading keeps, what can be selected, and the effect of each change of the selection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from unit.host_environments import Told
 
 FOUR = tuple(map(gpu, range(4)))
 SHARED = at(BOXES["shared"], 0.0, NOW)
-"""Eight GPUs, of which 4, 5 and 7 are free."""
+"""Eight GPUs; 4, 5 and 7 are free."""
 
 
 def app_state(*devices: Device, **facts: object) -> AppState:
@@ -100,7 +100,7 @@ def test_without_a_reading_there_is_nothing_to_select() -> None:
         assert unchanged is state and reason
 
 
-# What is listed
+# The listed devices
 
 
 def listed(state: AppState, sort: str | None = None, filter: str = "") -> list[int]:
@@ -127,7 +127,7 @@ def test_the_cursor_leaves_a_device_that_a_filter_hides_unless_it_is_selected() 
     assert state.with_screen(ScreenSettings(filter="nobody")).current is None
     kept = with_selected(state, 1).with_screen(ScreenSettings(filter="free"))
     assert kept.cursor == FOUR[1].key and kept.move_cursor(1).cursor == FOUR[0].key
-    # One that was free a moment ago.
+    # The cursor was on a device that was free a moment ago.
     state = replace(app_state(), cursor=FOUR[1].key).with_screen(ScreenSettings(filter="free"))
     assert state.with_snapshot(box(FOUR[0], busy(FOUR[1]), *FOUR[2:], time=NOW + 1)).cursor == FOUR[2].key
 
@@ -237,7 +237,7 @@ def test_who_asks_for_more_than_one_vendor_has_is_told_that_it_is_the_vendor() -
     assert state.short_of == 3 and message is not None and "one vendor" in message
 
 
-# Whose the devices are
+# The owners of the devices
 
 
 def test_ones_own_job_is_told_as_such_before_its_processes_are_seen_and_then() -> None:
@@ -263,7 +263,7 @@ def test_the_launch_line_says_who_waits_for_the_selected_devices() -> None:
         Waiter((1, ""), "ana", 1, devices=wanted),
         Waiter((2, ""), "root", 2, devices=wanted | {FOUR[2].key}, job="x3f1", ours=True),
     )
-    # (Neither who can never start nor who has lost the place holds anybody up.)
+    # A waiter that can never start, and one that has lost its place, block nobody.
     others = (
         Waiter((3, ""), "bo", 2, devices=wanted),
         Waiter((4, ""), "cy", 1, devices=wanted, silent=True),
@@ -335,7 +335,7 @@ def test_warnings_name_devices_that_are_not_free_and_a_box_that_is_not_real() ->
     assert "demo: shared" in not_real
 
 
-# inside a lease of one's own
+# Inside a lease of one's own
 
 
 def test_the_best_are_of_our_own_lease_and_any_other_can_be_selected_by_hand() -> None:
@@ -346,11 +346,11 @@ def test_the_best_are_of_our_own_lease_and_any_other_can_be_selected_by_hand() -
     assert selected(with_selected(state, 0)) == [0]
 
 
-# What the command says
+# The devices that the command names
 
 
 def unread(line: str, *devices: Device, **files: str) -> AppState:
-    """A state with a command that was not read yet, and the files beside it (`c_yaml` is "c.yaml")."""
+    """A state with a command that has not been read yet, and the files next to it (`c_yaml` is "c.yaml")."""
     additions, command = assignments(split(line))
     host = Told({name.replace("_", "."): text for name, text in files.items()})
     state = app_state(*devices, options=LaunchOptions(command, additions=additions), host_environment=host)
@@ -359,7 +359,7 @@ def unread(line: str, *devices: Device, **files: str) -> AppState:
 
 
 def with_command(line: str, *devices: Device, **files: str) -> AppState:
-    """A state in which a command was read."""
+    """A state with a command that has been read."""
     return unread(line, *devices, **files).with_command_read()[0]
 
 
@@ -388,7 +388,7 @@ def test_a_command_for_the_cpu_selects_that() -> None:
 def test_a_command_is_read_once_and_the_hand_is_free_afterwards() -> None:
     state = with_selected(with_command("deepspeed --num_gpus 2 t.py").clear(), 3)
     assert not state.with_snapshot(box(*FOUR)).command_is_unread
-    # Another script, and the same words: the selection stays.
+    # With another script and the same device options, the selection stays.
     edited = replace(state, options=LaunchOptions(("deepspeed", "--num_gpus", "2", "other.py")))
     assert edited.command_is_unread and selected(edited.with_command_read()[0]) == [3]
     assert selected(edited.with_command_read(again=True)[0]) == [0, 1]
@@ -445,7 +445,8 @@ def test_a_number_that_cannot_be_rewritten_contradicts_another_number_of_devices
 
 def test_the_screen_selects_what_a_call_without_options_would_take() -> None:
     file = "distributed_type: MULTI_GPU\ngpu_ids: 3,1\nnum_processes: 2\n"
-    # A list in a file and as many processes on the line: the list counts. Of another number: the best.
+    # With a list in the file and the same number on the line, the list counts. With another number, the best
+    # devices are selected.
     two = with_command("accelerate launch --config_file c.yaml --num_processes 2 t.py", c_yaml=file)
     assert selected(two) == [3, 1] and two.command_choice is not None and "3,1" in two.command_choice.words
     three = with_command("accelerate launch --config_file c.yaml --num_processes 3 t.py", c_yaml=file)
@@ -459,7 +460,7 @@ def test_a_list_that_stays_contradicts_every_other_selection(indices: tuple[int,
     state = with_command("python t.py", t_py=own)
     assert selected(state) == [2] and state.contradiction is None
     other = with_selected(state.clear(), *indices)
-    # Of more than it names, some would be claimed for nothing.
+    # If more devices were selected than the script names, some would be claimed for nothing.
     assert other.contradiction is not None and "CUDA_VISIBLE_DEVICES" in other.contradiction
     two = with_command("python t.py", t_py=own.replace("'2'", "'1,2'"))
     assert two.contradiction is None

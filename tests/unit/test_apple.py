@@ -1,4 +1,4 @@
-"""Apple's one device: ioreg's text, whole, in parts and broken."""
+"""Apple's only device: the text of ioreg, whole, in parts and broken."""
 
 from __future__ import annotations
 

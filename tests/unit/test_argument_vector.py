@@ -1,4 +1,4 @@
-"""Argument vectors are read as the programs' own parsers read them, and written back word for word."""
+"""Argument vectors are parsed as the programs' own parsers do, and written back word for word."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from unit.command_lines import lines_of
 from unit.real_parsers import MODULES, installed, need, parsed
 
 OURS = {"torchrun": torchrun, "accelerate": accelerate, "deepspeed": deepspeed}
-"""The files with our tables."""
+"""The modules with our tables."""
 SCRIPT_LAUNCHERS: Mapping[str, ScriptLauncher] = {
     each.name: each for each in (accelerate.Accelerate(), deepspeed.Deepspeed(), torchrun.Torchrun())
 }
 
 SHORTENED = ("torchrun", "deepspeed")
-"""Launchers whose parser takes beginnings of options."""
+"""Launchers whose parser accepts abbreviated options."""
 
 LINES = 250
 
@@ -53,7 +53,7 @@ def _read(text: str) -> Arguments:
 
 
 def _older(launcher: str) -> Collection[str]:
-    """Flags that the installed version has no more."""
+    """Flags that the installed version no longer has."""
     return getattr(OURS[launcher], "OLDER", ())
 
 
@@ -61,7 +61,7 @@ def _values(arguments: Arguments) -> dict[str, str]:
     return {option.name: option.value for option in arguments.options}
 
 
-# The tables beside the real parsers.
+# Our tables, compared with the real parsers.
 
 
 def _names(strings: Sequence[str], table: OptionTable) -> set[str]:
@@ -71,20 +71,19 @@ def _names(strings: Sequence[str], table: OptionTable) -> set[str]:
 
 @pytest.fixture(scope="module")
 def lines() -> dict[str, list[list[str]]]:
-    """Lines that a person could write, from the launchers' own options; and those of the table of command
-    lines."""
+    """Lines that a person could write, from the launchers' own options, and those of the table of lines."""
     return {name: [*_some_lines(name), *lines_of(SCRIPT_LAUNCHERS[name])] for name in MODULES}
 
 
 @pytest.fixture(scope="module")
 def told(lines: dict[str, list[list[str]]]) -> dict[str, Any]:
-    """What the real parsers say of them."""
+    """The answers of the real parsers for these lines."""
     return parsed(lines)
 
 
 @pytest.mark.parametrize("launcher", MODULES)
 def test_the_table_of_options_without_a_value_is_the_parsers_own(launcher: str, told: dict[str, Any]) -> None:
-    """A flag that a new version adds, or gives a value, fails here."""
+    """The test fails if a new version adds a flag, or gives one a value."""
     need(launcher)
     ours, real = OURS[launcher].OPTIONS, told[launcher]["options"]
     flags = set().union(*(_names(strings, ours) for strings, flag in real if flag))
@@ -112,7 +111,7 @@ def test_every_short_option_is_known(launcher: str, told: dict[str, Any]) -> Non
 
 
 def _some_lines(launcher: str) -> list[list[str]]:
-    """Random lines: options in all their ways of writing, a script, arguments that look like options."""
+    """Random lines: options in all their spellings, a script, and arguments that look like options."""
     ours, chance = OURS[launcher].OPTIONS, random.Random(7)
     flags = sorted(ours.flags - {"help", *_older(launcher)})
     valued = {
@@ -128,7 +127,7 @@ def _some_lines(launcher: str) -> list[list[str]]:
             name = chance.choice(flags if chance.random() < 0.5 else valued)
             line += _written(name, name in flags, short.get(name), launcher in SHORTENED, chance)
         line += ["--"] if chance.random() < 0.1 else []
-        # (A "--" just behind the script argparse takes for its own, and the script never sees it.)
+        # argparse takes a "--" right after the script for its own, so the script would never see it.
         line += ["train.py", chance.choice(("9", "-m"))]
         line += chance.choices(("--nproc-per-node", "9", "-m", "--", "", "-q", "--x=1"), k=2)
         found.append(line)
@@ -175,14 +174,14 @@ def test_a_line_is_read_as_the_parser_reads_it(
 def test_the_parser_takes_the_lines_of_the_table(
     launcher: str, lines: dict[str, list[list[str]]], told: dict[str, Any]
 ) -> None:
-    """What is expected there is expected of lines that can be started."""
+    """The lines with an expectation can be started."""
     need(launcher)
     parsed_lines = list(zip(lines[launcher], told[launcher]["parsed"], strict=True))[LINES:]
     assert len(parsed_lines) > 10
     assert [line for line, real in parsed_lines if real is None] == []
 
 
-# The ways of writing, one by one.
+# The spellings, one by one.
 
 
 @pytest.mark.parametrize(

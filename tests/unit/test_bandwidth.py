@@ -1,4 +1,4 @@
-"""GB/s of a link as NCCL models it; where something that decides it is not known, nothing is said."""
+"""The GB/s of a link as NCCL models it; no figure where a deciding fact is unknown."""
 
 from __future__ import annotations
 

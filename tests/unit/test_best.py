@@ -1,6 +1,6 @@
-"""The best sets: never worse than any other set, never worse than NVIDIA's allocator, whatever the box.
+"""The best sets: never worse than any other set, nor than NVIDIA's allocator, whatever the box.
 
-The comparison is that of `choosing/sets.py`; `every_set` makes it for every set there is.
+The comparison is that of `choosing/sets.py`; `every_set` applies it to every possible set.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ def test_no_set_is_better_and_the_alternatives_are_the_next_best(
     assert len(set(found)) == len(found) <= MAX_ALTERNATIVES
     assert [key_of[each] for each in found] == sorted((key_of[each] for each in found), reverse=True)
     for key, _ in every:
-        # Left out is only what is worse than the last, or one of equals.
+        # A set is left out only if it is no better than the last one found.
         assert key in map(key_of.get, found) or (len(found) == MAX_ALTERNATIVES and key <= key_of[found[-1]])
     for way, each in zip(alternatives, found, strict=True):
         assert _told_as(snapshot, each, way.weakest, key_of[each][0])
 
 
 def _told_as(snapshot: Snapshot, chosen: Sequence[int], word: str | None, weakest: Any) -> bool:
-    """Whether the word that is told is the weakest link that was found."""
+    """Whether the reported word names the weakest link of the set."""
     if weakest is None or weakest == (0,):
         return word is None
     return any(
@@ -79,7 +79,7 @@ def _told_as(snapshot: Snapshot, chosen: Sequence[int], word: str | None, weakes
 
 
 def _allocator(snapshot: Snapshot, size: int) -> tuple[tuple[int, ...], int]:
-    """The set that go-gpuallocator's best-effort policy allocates of all devices, and its score."""
+    """The set that go-gpuallocator's best-effort policy allocates out of all devices, and its score."""
 
     def score(part: Sequence[int | None]) -> int:
         real = [i for i in part if i is not None]
@@ -100,7 +100,7 @@ def _allocator(snapshot: Snapshot, size: int) -> tuple[tuple[int, ...], int]:
 def _padded(
     devices: list[int | None], size: int, padding: int
 ) -> Iterator[tuple[tuple[int | None, ...], ...]]:
-    """Partitions in its order; the padding is in one set."""
+    """Partitions in the allocator's order; all padding is in one set."""
     if len(devices) == size:
         yield (tuple(devices),)
         return
@@ -140,7 +140,7 @@ def test_on_a_dgx_1_never_worse_than_the_allocator_of_nvidia(size: int) -> None:
     _compare_with_the_allocator(usable, size)
 
 
-# Numbers are names
+# Indices are only names
 
 
 @given(boxes(), st.data())
@@ -165,7 +165,7 @@ def test_the_same_box_gets_the_same_answer(snapshot: Snapshot, data: st.DataObje
     assert best_of(snapshot, count, job) == best_of(replace(snapshot), count, job)
 
 
-# What is not known
+# Unknown facts
 
 
 def test_a_link_that_is_not_known_is_not_preferred_to_the_weakest_that_is() -> None:
@@ -190,7 +190,7 @@ def test_peer_access_that_is_not_known_to_be_there_is_not_preferred_to_one_that_
 def test_links_and_peer_access_that_one_side_tells_otherwise_are_judged_all_the_same(
     snapshot: Snapshot, data: st.DataObject
 ) -> None:
-    # (A recording of somebody's.)
+    # Somebody's recording may report the two directions of a link differently.
     count = len(snapshot.devices)
     links, peers = ([list(row) for row in table] for table in (snapshot.links, snapshot.peers))
     for i in range(count):
@@ -235,7 +235,7 @@ def test_without_any_links_read_numa_nodes_and_memory_decide() -> None:
     assert best_of(snapshot, 2)[0].weakest is None
 
 
-# What is asked for
+# The request
 
 
 @pytest.mark.parametrize("count", [3, 4, 100])
@@ -278,7 +278,7 @@ def test_links_left_to_others_count_before_a_display() -> None:
     with_display = replace(snapshot.devices[2], display=True)
     snapshot = replace(snapshot, devices=(*snapshot.devices[:2], with_display))
     assert indices(best(snapshot, snapshot.devices, 1)[0].devices) == [2]
-    # Where they leave the same links, the one without a display is taken.
+    # Where both leave the same links, the device without a display is taken.
     first = replace(snapshot.devices[0], display=True)
     alike = replace(wired(matrix(2, ["NV12"])), devices=(first, snapshot.devices[1]))
     assert indices(best(alike, alike.devices, 1)[0].devices) == [1]

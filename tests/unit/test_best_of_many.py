@@ -1,5 +1,7 @@
-"""The best sets of boxes too large to look at every set: of the right size, whole trays where there are any,
-and nothing promised that is not there."""
+"""The best sets of boxes that are too large to look at every set.
+
+They have the right size, take whole trays where there are any, and promise no link that is not there.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ RACK = replace(wired(uniform(72, "NV18")), pcie=sockets((4,) * 18, "NODE", "SYS"
 
 
 def _trays(chosen: Sequence[int]) -> bool:
-    """Whether these are whole trays."""
+    """Whether these devices form whole trays."""
     return all(chosen[at] % 4 == 0 and chosen[at + 3] == chosen[at] + 3 for at in range(0, len(chosen), 4))
 
 
@@ -84,7 +86,7 @@ def test_in_a_large_box_every_answer_is_a_set_of_the_right_size_with_what_is_req
         assert len(set(chosen)) == many and required <= set(chosen)
         if job is INDEPENDENT or many == 1:
             continue
-        # What is promised is there: it may be more than the weakest that is used.
+        # The promised link exists; it may be better than the weakest link in use.
         assert way.weakest in {snapshot.links[i][j] for i, j in combinations(chosen, 2)}
 
 
@@ -109,7 +111,7 @@ def test_in_a_large_box_of_sets_that_are_joined_alike_the_one_on_fewer_numa_node
 
 
 def test_in_a_large_box_a_ring_that_is_hard_to_find_is_not_denied() -> None:
-    """Around 17 of 18 over NVLinks: going from each to the one with the fewest ways on does not get there."""
+    """A ring over 17 of 18 devices by NVLink; always taking the device with the fewest ways on misses it."""
     around = (14, 6, 11, 1, 9, 16, 13, 15, 7, 5, 12, 8, 0, 3, 4, 2, 10)
     cells = [["PHB" if 17 in (i, j) else "SYS" for j in range(18)] for i in range(18)]
     for one, other in [*zip(around, (*around[1:], around[0]), strict=True), (0, 1), (7, 3), (4, 9)]:
@@ -143,6 +145,6 @@ def test_in_a_large_box_what_is_required_in_two_trays_gets_both_trays(job: Group
 
 
 def test_in_a_large_box_a_chain_that_is_called_exact_is_the_best() -> None:
-    """Two sides of nine: a chain of four goes from side to side."""
+    """Two sides of nine devices: a chain of four alternates between the sides."""
     way = best_of(wired(sockets((9, 9), "PHB", "NV4")), 4, Grouping(1, 4))[0]
     assert way.weakest == "NV4"

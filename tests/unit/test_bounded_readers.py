@@ -1,6 +1,7 @@
-"""Every reader of a command's files ends soon, in little memory, or says that it does not read the file.
+"""Every reader of a command's files ends soon and uses little memory, or reports that it does not read the
+file.
 
-A few hostile files for each; `python -m fuzz --bounds` tries all of them, in all sizes.
+This tries a few hostile files for each; `python -m fuzz --bounds` tries all of them, in all sizes.
 """
 
 from __future__ import annotations
@@ -65,11 +66,11 @@ WORST = (
 
 @pytest.mark.parametrize(("reader", "file", "size"), WORST)
 def test_the_worst_known_file_of_each_reader_is_read_within_bounds(reader: str, file: str, size: int) -> None:
-    # (A first run imports what every later one has.)
+    # The first run also imports modules; later runs do not.
     measured(READERS[reader], "", EVERY[file](64))
     tries = [measured(READERS[reader], file, EVERY[file](size)) for _ in range(1)]
     if not _within(tries[0]):
-        # (On a machine whose cores are shared, CPU time is not the same every time.)
+        # CPU time varies on a machine whose cores are shared.
         tries += [measured(READERS[reader], file, EVERY[file](size)) for _ in range(2)]
     assert any(map(_within, tries)), tries
 

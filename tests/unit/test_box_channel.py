@@ -1,4 +1,4 @@
-"""A box that hangs, lacks a person's answer or asks for too much, by a stand-in for `ssh`."""
+"""A box that hangs, needs a person's answer or asks for too much, with a stand-in for `ssh`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Ssh = Callable[[str], None]
 
 @pytest.fixture
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ssh:
-    """Make a script of sh what `ssh` is; `box` there is the box, `{folder}` has the `line` of a reading."""
+    """Install a script of sh as `ssh`; `$box` in it is the box, and `{folder}` contains `line`, a reading."""
     programs = tmp_path / "bin"
     programs.mkdir()
     monkeypatch.setenv("PATH", str(programs), prepend=":")
@@ -61,7 +61,10 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ssh:
 
 @pytest.fixture
 def channels(ssh: Ssh, monkeypatch: pytest.MonkeyPatch) -> Channels:
-    """Of a box that takes nobody until somebody has answered; only a person is quicker than its next try."""
+    """Channels to a box that accepts nobody until a person has answered.
+
+    The pauses are long, so that only a person connects before the next try.
+    """
     ssh(_ASKS)
     monkeypatch.setattr(channel, "_FIRST_PAUSE", 600.0)
     monkeypatch.setattr(channel, "_LONGEST_PAUSE", 600.0)
@@ -69,7 +72,7 @@ def channels(ssh: Ssh, monkeypatch: pytest.MonkeyPatch) -> Channels:
 
 
 def in_time(work: Callable[[], T]) -> T:
-    """What it gives, without hanging where it hangs."""
+    """The result of the call; fails instead of hanging if the call hangs."""
     given: list[T] = []
     thread = threading.Thread(target=lambda: given.append(work()), daemon=True)
     thread.start()
@@ -83,7 +86,7 @@ def in_time(work: Callable[[], T]) -> T:
 def test_an_ssh_that_does_not_end_is_ended_and_has_no_status(
     ssh: Ssh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, runs: bool, prompts: bool
 ) -> None:
-    """By SIGTERM, which lets it end what it has started, and else by SIGKILL."""
+    """SIGTERM lets ssh end its own children; SIGKILL follows if it does not end."""
     if not told:
         monkeypatch.setattr(session, "_ENDS_WITHIN", 0.05)
     marks = f"echo '{MARK} there'; echo '{MARK} run'; " if runs else ""
@@ -113,7 +116,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_has_not_ended_ends_when_we_have() -> None:
-    """However we ended, and only that: the number of what has ended may be another's."""
+    """This holds however we end. A process that has ended is left alone: its pid may be another's by now."""
     done = subprocess.run([sys.executable, "-c", _SLEEPS], stdout=subprocess.PIPE, text=True, check=False)
     ends, stays = map(int, done.stdout.split())
     try:
@@ -151,7 +154,7 @@ def test_since_is_when_it_was_last_heard_of_and_not_when_it_was_connected(
     monkeypatch.setattr(channel.time, "time", lambda: clock[0])
     line = tmp_path / "line"
     (tmp_path / "answered").touch()
-    # (It says its line again for each line that it is told: for each change of the pace.)
+    # The stand-in prints its line again for each line it receives: for each change of the pace.
     ssh = tmp_path / "bin" / "ssh"
     ssh.write_text(ssh.read_text().replace("read -r line", f"while read -r word; do cat {line}; done"))
     channels.start()
@@ -254,7 +257,7 @@ def test_channels_that_are_opened_and_stopped_leave_no_descriptors(ssh: Ssh) -> 
     def descriptors() -> int:
         return len([*Path("/proc/self/fd").iterdir()])
 
-    # (Its pipe is there from the first connection on.)
+    # left_behind opens its pipe at the first connection and keeps it, so it is opened before the count.
     left_behind.has_ended(0)
     before = descriptors()
     for _ in range(3):

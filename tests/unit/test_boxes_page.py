@@ -1,21 +1,25 @@
-"""The page of other boxes over a real ssh: what is selected there starts there, and nowhere else."""
+"""The page of other boxes over a real ssh: a selection there starts there, and nowhere else."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from e2e.terminal import Terminal
+from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.named_devices import short_names
-from gputui.jobs.on_box import start_detached, words_on
+from gputui.inventory.device import Device
+from gputui.jobs.on_box import start_detached
 from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from simnvml import SimulatedNvml
 from ssh_boxes import KEYGEN, PROGRAMS, SshBoxes
 from unit.builders import box, gpu
@@ -28,7 +32,7 @@ COMMAND = ("sh", "-c", "echo given-$CUDA_VISIBLE_DEVICES")
 
 
 class There:
-    """A box with two free devices: its name, its claims, and the variables of a gputui on this side."""
+    """A box with two free devices: its name, its claims, and the environment of a local gputui."""
 
     def __init__(self, name: str, claims: Path, environ: dict[str, str]) -> None:
         self.name, self.claims, self.environ = name, {"GPUTUI_CLAIMS": str(claims)}, environ
@@ -47,7 +51,7 @@ def there(
     home = boxes.add(name, environ)
     config = Path(os.environ["XDG_CONFIG_HOME"]) / "gputui" / "config.toml"
     config.write_text(f'[hosts]\nconnect_timeout = 5\nboxes = ["{name}"]\n')
-    # (The directory of the same name is there.)
+    # A directory of the same name exists on the box.
     ours = {
         **os.environ,
         **{name: found[name] for name in names},
@@ -60,14 +64,14 @@ def there(
 
 @pytest.fixture
 def locked(boxes: SshBoxes, there: There) -> Iterator[There]:
-    """The same, with a key that has a passphrase, and a master that is kept."""
+    """The same box, with a key that has a passphrase, and a persistent master connection."""
     key = boxes.folder / f"locked-{there.name}"
     made = [str(KEYGEN), "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)]
     subprocess.run(made, check=True, stdin=subprocess.DEVNULL)
     authorized = boxes.folder / "authorized"
     authorized.write_bytes(authorized.read_bytes() + key.with_suffix(".pub").read_bytes())
     with tempfile.TemporaryDirectory() as folder:
-        # (A path of a socket must be short.)
+        # The path of a socket must be short.
         master = f"  ControlMaster auto\n  ControlPath {folder}/m\n  ControlPersist 60\n"
         name = f"locked-{there.name}"
         home = boxes.add(name, options=f"  IdentityFile {key}\n{master}")
@@ -116,9 +120,9 @@ def page(there: There, tmp_path: Path) -> Iterator[Terminal]:
 @pytest.mark.usefixtures("terminals_there")
 def test_the_command_runs_there_on_the_selected_devices_in_their_order(page: Terminal) -> None:
     page.send("1")
-    page.until("[1]   1")
+    page.until(selected(1, 1))
     page.send("0")
-    page.until("[2]   0")
+    page.until(selected(2, 0))
     names = short_names([DEVICES[1].key, DEVICES[0].key], box(*DEVICES))
     page.until(f"{','.join(names)} --")
     page.send("r")
@@ -127,20 +131,29 @@ def test_the_command_runs_there_on_the_selected_devices_in_their_order(page: Ter
     page.until("launch:")
 
 
+def selected(place: int, index: int) -> Callable[[Terminal], object]:
+    """Whether the screen shows the device with that index as the n-th selected, at any column width."""
+    return lambda terminal: re.search(rf"\[{place}\] +{index} ", terminal.text)
+
+
+def on(device: Device, options: LaunchOptions) -> LaunchRequest:
+    return LaunchRequest(options, DeviceRequest(names=device.key, if_free=True))
+
+
 def test_a_job_there_is_seen_with_its_log_followed_and_stopped(page: Terminal, there: There) -> None:
     options = LaunchOptions(
         ("sh", "-c", "echo fir''st; while [ ! -e more ]; do sleep 0.05; done; echo sec''ond; exec sleep 600"),
         directory=".",
     )
-    text, good = start_detached(words_on(there.name, [DEVICES[0].key], options), there.environ)
+    text, good = start_detached(there.name, on(DEVICES[0], options), there.environ)
     assert good, text
     page.send("D")
-    page.until(f"{there.name}:").until("running").until("end of the log").until("first")
+    page.until(f"{there.name}:").until("running").until("log of").until("first")
     page.send("\r")
     page.until(f"gputui jobs log -f -n 1000 {there.name}:")
     (Path(there.environ["HOME"]) / "more").touch()
     page.until("second")
-    # Ctrl-C ends the following, and not the job.
+    # Ctrl-C ends the following of the log, and not the job.
     page.send("\x03")
     page.until("press Enter")
     page.send("\r")
@@ -154,7 +167,7 @@ def test_a_job_there_is_seen_with_its_log_followed_and_stopped(page: Terminal, t
 @pytest.mark.usefixtures("terminals_there")
 def test_a_device_that_is_claimed_there_by_then_is_refused(page: Terminal, there: There) -> None:
     page.send("1")
-    page.until("[1]   1")
+    page.until(selected(1, 1))
     other = Elsewhere([DEVICES[1].key], there.claims, "other.py")
     try:
         page.send("r")
@@ -166,13 +179,12 @@ def test_a_device_that_is_claimed_there_by_then_is_refused(page: Terminal, there
 
 def test_a_job_is_started_there_or_it_is_said_why_not(there: There) -> None:
     options = LaunchOptions(COMMAND, directory=".")
-    words = words_on(there.name, [DEVICES[0].key], options)
-    text, good = start_detached(words, there.environ)
+    text, good = start_detached(there.name, on(DEVICES[0], options), there.environ)
     assert good and f"{there.name}:" in text
     other = Elsewhere([DEVICES[1].key], there.claims, "other.py")
     try:
-        text, good = start_detached(words_on(there.name, [DEVICES[1].key], options), there.environ)
+        text, good = start_detached(there.name, on(DEVICES[1], options), there.environ)
     finally:
         other.release()
     assert not good and "GPU 1" in text
-    assert not start_detached(words_on("no-such-box", ["GPU-1"], options), there.environ)[1]
+    assert not start_detached("no-such-box", on(DEVICES[1], options), there.environ)[1]

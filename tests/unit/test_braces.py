@@ -1,4 +1,4 @@
-"""Braces in a command as tasks: bash's ranges and lists, compared with bash where it is installed."""
+"""Braces in a command as tasks: bash's ranges and lists, compared with bash itself if it is installed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_json_and_what_is_no_group_stays_as_it_is(word: str) -> None:
 
 
 def test_several_groups_are_every_combination_and_labels_tell_them_apart() -> None:
-    found = expanded(("python", "t.py", "--seed", "{1..2}", "--lr={0.1,0.01}", "{x}"))
+    _, found = expanded(("python", "t.py", "--seed", "{1..2}", "--lr={0.1,0.01}", "{x}"))
     assert [each.words[3:5] for each in found] == [
         ("1", "--lr=0.1"),
         ("1", "--lr=0.01"),
@@ -74,7 +74,7 @@ def test_several_groups_are_every_combination_and_labels_tell_them_apart() -> No
         ("2", "--lr=0.01"),
     ]
     assert found[0].label == "--seed 1 --lr=0.1" and len({each.label for each in found}) == 4
-    assert [each.words for each in expanded(("true", "{x}"))] == [("true", "{x}")]
+    assert [each.words for each in expanded(("true", "{x}"))[1]] == [("true", "{x}")]
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_any_word_has_alternatives_or_is_refused(word: str) -> None:
 
 def test_tasks_fit_by_what_was_said_and_by_what_is_free() -> None:
     assert tasks_that_fit(20, 80, 80, 0) == 4
-    # Two have started, and have taken nothing yet.
+    # Two tasks have started, and use no memory yet.
     assert tasks_that_fit(20, 80, 80, 2) == 2
-    # One takes more than was said.
+    # One task uses more than declared.
     assert tasks_that_fit(20, 80, 30, 1) == 1
     assert tasks_that_fit(20, 80, 10, 1) == 0
     assert tasks_that_fit(20, 80, 80, 5) == 0

@@ -1,4 +1,4 @@
-"""A script in somebody else's interpreter: bounded, and ended in time with all that it started."""
+"""A script in a foreign interpreter: bounded, and ended in time with all its children."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEADLINE = 20.0
 
 
 def gone(pid: int) -> bool:
-    """Whether the process is gone before the deadline; a zombie has ended too."""
+    """Whether the process is gone before the deadline; a zombie counts as ended."""
     until = time.monotonic() + DEADLINE
     while time.monotonic() < until:
         try:

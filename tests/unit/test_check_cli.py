@@ -1,4 +1,4 @@
-"""`gputui check` as it is called: what it refuses, and what it prints."""
+"""Calls of `gputui check`: what it refuses, and what it prints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from messages import warnings_of
 from unit.calling import Call
 
 NO_TORCH = ("--", sys.executable, "-S", "-E", "train.py")
-"""A command whose interpreter has no torch: it answers quickly."""
+"""A command whose interpreter has no torch, so that it answers quickly."""
 
 VENDORS = Path(vendor.__file__).parent
 
@@ -108,7 +108,7 @@ def test_scripts_for_other_interpreters_are_of_an_older_python_and_import_its_li
 def test_the_interpreter_that_is_proved_is_the_one_that_runs(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--python env/python --directory there`: named by a person where they are, for both."""
+    """`--python env/python --directory there`: both commands resolve the path from the caller's directory."""
     for folder in (tmp_path, tmp_path / "there"):
         (folder / "env").mkdir(parents=True)
         (folder / "env" / "python").symlink_to(sys.executable)

@@ -1,4 +1,4 @@
-"""What was chosen against what is seen: place by place, and in one sentence."""
+"""The chosen devices against the visible ones: position by position, and in one sentence."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ BOX = box(*GPUS)
 
 
 def seen(device: Device, **changes: object) -> SeenDevice:
-    """The device as the driver tells it."""
+    """The device as the driver reports it."""
     told = SeenDevice(VENDOR.bare_uuid(device.uuid), device.pci_bus_id, device.name, device.memory_total)
     return replace(told, **changes)  # type: ignore[arg-type]
 
 
 def answer(*devices: SeenDevice, torch: Framework | None = None, driver: Driver | None = None) -> Seen:
-    """What an interpreter without torch says of these devices, unless it has one."""
+    """The answer of an interpreter that sees these devices; it has no torch unless the test gives one."""
     return Seen("3.12.1", "/opt/venv/bin/python", (), torch, driver or Driver(devices=devices))
 
 
@@ -108,7 +108,7 @@ def test_a_torch_too_old_to_tell_uuids_is_completed_by_the_driver() -> None:
     )
     told = report(GPUS[1:2], answer(torch=old, driver=Driver(devices=(seen(GPUS[1]),))))
     assert told.equal and told.conclusion.startswith("equal: torch 2.1.0 ")
-    # Where the two do not see equally many, the driver's first need not be torch's.
+    # If the two do not see equally many devices, the driver's first need not be torch's.
     more = Driver(devices=(seen(GPUS[1]), seen(GPUS[2])))
     assert not report(GPUS[1:2], answer(torch=old, driver=more)).equal
 
@@ -124,7 +124,7 @@ def test_a_cpu_build_is_named_with_the_remedy_also_where_the_driver_is_right() -
     told = report(GPUS[:1], answer(torch=cpu, driver=Driver(devices=(seen(GPUS[0]),))))
     assert not told.equal
     assert "2.13.0+cpu" in told.conclusion and VENDOR.torch_build in told.conclusion
-    # (At the start of a sentence.)
+    # The name of the driver begins the sentence, so its first letter may differ.
     assert VENDOR.driver[1:] in told.conclusion
     blind = report(GPUS[:1], answer(torch=cpu, driver=Driver()))
     assert VENDOR.torch_build in blind.conclusion and VENDOR.driver[1:] not in blind.conclusion
@@ -158,7 +158,7 @@ def test_a_variable_that_something_changed_on_the_way_is_named() -> None:
     wrong = (Variable("CUDA_VISIBLE_DEVICES", "2,0", "0"),)
     told = report((GPUS[2], GPUS[0]), answer(seen(GPUS[0])), variables=wrong)
     assert re.findall(r"[A-Z]+_[A-Z_]+|'[\d,]+'", told.conclusion) == ["CUDA_VISIBLE_DEVICES", "'2,0'", "'0'"]
-    # Even where the devices happen to be right.
+    # The result is not equal even if the devices happen to be right.
     assert not report(GPUS[:1], answer(seen(GPUS[0])), variables=wrong).equal
 
 

@@ -1,4 +1,4 @@
-"""A check of a command that trains with TensorFlow or JAX: who is asked, and what is proved of the answer."""
+"""A check of a command that trains with TensorFlow or JAX: the program asked, and what its answer proves."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_without_the_framework_the_driver_is_asked(dgx: Fake) -> None:
 
 
 def test_a_real_framework_without_a_gpu_answers_what_the_fake_one_does(tmp_path: Path) -> None:
-    """Where one is installed: in the interpreter of the tests, or in GPUTUI_TEST_FRAMEWORKS (a path list)."""
+    """Runs for the tests' interpreter and those in GPUTUI_TEST_FRAMEWORKS (a path list) that have one."""
     pythons = [PYTHON, *filter(None, os.environ.get("GPUTUI_TEST_FRAMEWORKS", "").split(os.pathsep))]
     found = 0
     for python in pythons:

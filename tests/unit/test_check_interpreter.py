@@ -1,4 +1,4 @@
-"""Which interpreter a command will train in, told from the command and the first lines of real scripts."""
+"""The interpreter in which a command will train, from the command and the first lines of real scripts."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def program(folder: Path, name: str, text: str = "#!/bin/sh\n") -> Path:
 
 @pytest.fixture
 def path(tmp_path: Path) -> dict[str, str]:
-    """An environment whose PATH has a python and nothing else."""
+    """An environment whose PATH contains a python and nothing else."""
     program(tmp_path / "bin", "python")
     return {"PATH": str(tmp_path / "bin")}
 
 
 def found(path: dict[str, str], *command: str) -> str:
-    """What comes before a script, as one line; there is no doubt about it."""
+    """The words before a script, as one line; asserts that there is no doubt about them."""
     answer = interpreter(command, path)
     assert answer.doubt is None, answer
     return " ".join(answer.argv)
 
 
 def doubted(path: dict[str, str], *command: str) -> str:
-    """Why it cannot be told; the python of the PATH is taken."""
+    """The reason for the doubt; asserts that the python of the PATH is taken."""
     answer = interpreter(command, path)
     assert answer.argv == ("python",) and answer.doubt
     return answer.doubt

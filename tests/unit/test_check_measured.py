@@ -1,4 +1,4 @@
-"""What was measured: numbers out of an answer, the matrix beside the model, and what was left alone."""
+"""Measurements: the numbers in an answer, the matrix next to the model, and the devices left alone."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ def test_an_answer_that_makes_no_sense_is_refused(answer: Any) -> None:
         read_all_reduce({"backend": "nccl", "ranks": 1, "points": [], "verified": True})
 
 
-# A torch that says it is built for CUDA (unit/faketorch.py): what our scripts make of it.
+# A torch that says it is built for CUDA (unit/faketorch.py), and what our scripts report of it.
 
 
 class Fake:
-    """A launch in an interpreter with that torch, and its answers."""
+    """A launch in an interpreter with the fake torch, and its answers."""
 
     def __init__(self, folder: Path, snapshot: Snapshot, **told: Any) -> None:
         self.snapshot = snapshot
@@ -179,7 +179,7 @@ def test_every_ordered_pair_is_measured_at_the_sizes_that_the_memory_allows(tmp_
     assert [point.size for point in measured.copies[0].points] == [16 * 1024, MIB]
     assert measured.pairs[keys[1], keys[2]] == pytest.approx(112.0, rel=0.15)
     assert all(each.verified for each in measured.copies)
-    # What failed after it does not take away what was measured, and is a failure.
+    # A later failure does not remove the measurements, and counts as a failure.
     assert measured.problems and not measured.verified
     assert all(problem.startswith("all-reduce: RuntimeError: ") for problem in measured.problems)
 

@@ -1,4 +1,4 @@
-"""A check of a command on devices that are not NVIDIA's: who is asked, and what is proved of the answer."""
+"""A check of a command on devices that are not NVIDIA's: the program asked, and what its answer proves."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ TYPES = {"amd": "cuda", "intel": "xpu", "gaudi": "hpu", "apple": "mps"}
 
 
 def level_zero_uuid(device: Device) -> str:
-    """As torch.xpu writes it: the vendor, model, revision, domain, bus, device and function, and the
-    tile."""
+    """The UUID as torch.xpu writes it.
+
+    It contains the vendor, model, revision, domain, bus, device and function, and the tile.
+    """
     assert device.pci_bus_id is not None
     domain, bus, rest = device.pci_bus_id.split(":")
     own = bytes.fromhex("8680da0b2f00") + int(domain, 16).to_bytes(2, "little")
@@ -41,7 +43,7 @@ def level_zero_uuid(device: Device) -> str:
 
 
 def rocm_uuid(device: Device) -> str:
-    """As torch writes HIP's bytes, which are a text."""
+    """The UUID as torch writes HIP's bytes, which are text."""
     digits = simhip.uuid_bytes(device)
     return "-".join([digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]])
 
@@ -137,7 +139,7 @@ def test_cpu_only_is_proved_on_a_box_of_another_vendor(tmp_path: Path) -> None:
 
 
 def test_what_is_only_counted_is_not_proved(tmp_path: Path) -> None:
-    """torch.hpu tells no device's UUID or place."""
+    """torch.hpu reports neither the UUID nor the bus id of a device."""
     machine = Machine(tmp_path, "gaudi")
     report = machine.check(0, 1)
     assert report.status == "unsure" and states(report) == ["unsure"] * 2 and not report.equal
@@ -158,7 +160,7 @@ def test_partitions_that_share_a_uuid_are_not_told_apart(tmp_path: Path) -> None
     assert machine.check(1, 0).status == "unsure"
 
 
-# HIP itself, for frameworks that only count.
+# HIP itself, for frameworks that only count devices.
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What `pick` and `run` take, in which order, and what they say of it."""
+"""The devices that `pick` and `run` choose, their order, and the messages about them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Save = Callable[[Snapshot], str]
 
 @pytest.fixture
 def save(tmp_path: Path) -> Save:
-    """Writes a recording, for `--from`."""
+    """A function that writes a recording, for `--from`."""
     return lambda snapshot: recording(tmp_path, snapshot)
 
 
 def linked(links: LinkMatrix, **facts: object) -> Snapshot:
-    """Idle GPUs with these links, each reading the others' memory."""
+    """Idle GPUs with these links, each able to read the others' memory."""
     gpus = (gpu(i, **facts) for i in range(len(links)))
     peers = tuple(tuple("X" if i == j else "OK" for j in range(len(links))) for i in range(len(links)))
     return replace(box(*gpus, links=links), peers=peers)
@@ -130,7 +130,7 @@ def test_a_few_mib_are_no_reason_for_another_order(call: Call, save: Save) -> No
 
 
 def test_groups_of_a_box_that_lacks_a_bridge_use_all_bridges_that_are_there(call: Call, save: Save) -> None:
-    """Sixteen GPUs, i bridged to i + 8 but for one pair: no group of the rest may stand apart."""
+    """Sixteen GPUs; all pairs i, i + 8 but one are bridged: the other groups may not break a bridged pair."""
     bridges = [(i, i + 8) for i in range(7)]
     file = save(linked(bridged(uniform(16, "PHB"), "NV4", *bridges)))
     order = picked(call, "--from", file, "-n", "16", "--group", "tp=2")
@@ -192,6 +192,6 @@ def test_devices_that_no_variable_makes_visible_have_no_environment(call: Call, 
 def test_a_number_beyond_that_of_any_box_is_refused_at_once(
     call: Call, nvml_here: SimulatedNvml, command: str
 ) -> None:
-    """A list of so many would take all the memory; that this ends at all is what is seen here."""
+    """A list of so many devices would use up all memory; the test shows that the call ends at all."""
     nvml_here.show_box(BOXES["dgx-h100"])
     assert numbers(call("run", "--dry-run", "--", *command.split()).refused(4))[-1] == 8

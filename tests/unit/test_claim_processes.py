@@ -1,4 +1,4 @@
-"""Which processes belong to which claim: by a model of forks, sessions and ends, and by real ones."""
+"""The claim of each process, with a model of forks, sessions and ends, and with real processes."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ from unit.builders import NOW, gpu
 from unit.claims_support import Box, until
 
 US, OTHER = 70_001, 70_002
-"""Uids that nobody has: their numbers are their names."""
+"""Uids that no user has, so that their names are their numbers."""
 
 TOKEN = "0" * 32
-"""What the names of records end in."""
+"""The last part of the names of records."""
 
 # A model of the system
 
 
 @dataclass
 class Modelled:
-    """A process of the model. `claim` is the one in whose job it was born: the truth that no system tells."""
+    """A process of the model.
+
+    `claim` is the one in whose job the process was born: the truth that no system reports.
+    """
 
     pid: int
     parent: int
@@ -50,7 +53,7 @@ class Modelled:
 
 @dataclass
 class Model(System):
-    """A small system: pids are given again as soon as Linux would, and orphans go to process 1."""
+    """A small system: it reuses pids as soon as Linux would, and process 1 adopts orphans."""
 
     folder: str = "/claims"
     running: dict[int, Modelled] = field(default_factory=dict)
@@ -86,7 +89,7 @@ class Model(System):
         return pid
 
     def later(self, seconds: int) -> None:
-        """Let time pass; a tick is a second."""
+        """Let time pass; a tick is one second."""
         self._ticks += seconds
 
     def end(self, pid: int) -> None:
@@ -96,7 +99,7 @@ class Model(System):
                 other.parent = 1
 
     def run(self, parent: int) -> int:
-        """`gputui run`: a new process takes a lease on a device of its own."""
+        """Model `gputui run`: a new process takes a lease on a device of its own."""
         pid, number = self.fork(parent), len(self.claims)
         process = self.running[pid]
         process.claim = number
@@ -108,12 +111,12 @@ class Model(System):
         return pid
 
     def has_the_pid_of_an_ended_root(self, pid: int) -> bool:
-        """Whether a session of its would look as if a root had made it: a limit while the claim lives."""
+        """Whether this process's session would look like one that a root made: a limit of living claims."""
         roots = {root for claim in self.claims for root in claim.roots if root.pid == pid}
         return bool(roots) and Identity(pid, self.running[pid].ticks) not in roots
 
     def seen_by(self, look: ClaimProcesses) -> tuple[Claim, ...]:
-        """The claims, where all that runs is on a device."""
+        """The claims, if every running process is on a device."""
         listed = tuple(_seen(pid, process.ticks) for pid, process in self.running.items() if pid > 1)
         return look.of(self.claims, [gpu(0, processes=listed)])
 
@@ -209,7 +212,7 @@ def test_a_process_is_looked_up_once(model: Model) -> None:
 def test_a_process_that_was_seen_before_its_claim_is_looked_up_again(model: Model) -> None:
     monitor = ClaimProcesses(model)
     first = model.run(2)
-    # (A record is not whole for a moment when it is written anew.)
+    # A record is incomplete for a moment while it is rewritten.
     record, model.claims[0] = model.claims[0], replace(model.claims[0], roots=())
     other = model.run(3)
     assert pids(model.seen_by(monitor)) == [None, (other,)]
@@ -233,7 +236,7 @@ def test_a_process_that_is_older_than_a_new_claim_is_not_looked_up_again(model: 
     model.asked = model.looked_into = 0
     assert pids(model.seen_by(monitor))[1] == (second,)
     assert (model.asked < 20) == known
-    # It has inherited nothing of that claim: its files are not looked at.
+    # The process has inherited nothing of that claim, so its files are not examined.
     model.looked_into = 0
     ClaimProcesses(model).of(model.claims[1:], [gpu(0, processes=(_seen(first, 1),))])
     assert (model.looked_into == 0) == known
@@ -246,7 +249,7 @@ def test_a_record_with_the_pid_of_somebody_elses_job_says_nothing_of_it(model: M
     lie = Claim("GPU-0", user_name(US), NOW, roots=(Identity(theirs, model.running[theirs].ticks),))
     model.claims.append(lie)
     assert pids(model.seen_by(ClaimProcesses(model))) == [None]
-    # What he has started himself is his, whoever it runs as (sudo).
+    # A process that the user started is theirs, whichever user it runs as (sudo).
     as_root = model.fork(2)
     model.running[as_root].uid = 0
     model.claims[0] = replace(lie, roots=(Identity(as_root, model.running[as_root].ticks),))
@@ -261,7 +264,8 @@ def test_who_is_left_of_a_session_that_a_root_made_is_its(model: Model) -> None:
     assert pids(model.seen_by(ClaimProcesses(model))) == [(job, worker)]
     model.end(job)
     assert pids(model.seen_by(ClaimProcesses(model))) == [(worker,)]
-    # Its pid is another process's, which a session of its own would need: then nothing is sure.
+    # Another process now has the job's pid. A session of its own would have the same id, so nothing is
+    # certain.
     model.running[job] = Modelled(job, 3, OTHER, 999, 3)
     assert pids(model.seen_by(ClaimProcesses(model))) == [None]
 
@@ -283,7 +287,7 @@ def test_a_step_is_in_its_lease_and_who_is_left_of_it_is_of_the_innermost_step_o
         (*found[1:], *orphans[1:]),
         (found[2], orphans[2]),
     ]
-    # All are alive, and adopted by the first process: what an orphan has open is all that tells of it.
+    # All orphans are alive, and process 1 has adopted them: only their open files show their claim.
     for orphan in orphans:
         model.running[orphan].parent = 1
     seen = model.seen_by(ClaimProcesses(model))
@@ -348,8 +352,8 @@ def test_real_processes_are_found_by_descent_and_by_what_they_inherited(box: Box
         device = gpu(0, processes=_listed(*pids, other.pid, os.getpid()))
         both = ClaimProcesses().of(box.claims(), [device])
         assert [claim.key for claim in both] == sorted(box.uuids[:2])
-        # A daemon that closed the lease, and whose parent has ended, is anybody's: only a job's supervisor,
-        # which adopts it, still tells whose it is.
+        # A daemon that closed the lease, and whose parent has ended, could belong to anybody. Only a job's
+        # supervisor adopts it, and so still knows its job.
         known = pids if detach else pids[:3]
         assert {claim.pids for claim in both} == {tuple(sorted(known))}
 

@@ -1,4 +1,4 @@
-"""What jobs claimed beside what they run on: when the two differ, and what is told of it everywhere."""
+"""The devices that jobs claimed against those they use: when the two differ, and where that is shown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def claims(*places: int, pids: tuple[int, ...] | None, user: str = "mira", **fac
 
 
 def seen(running: dict[int, tuple[int, ...]], *claimed: Claim, count: int = 8) -> Snapshot:
-    """A box with these pids on these devices."""
+    """A box with processes of these pids on these devices."""
     devices = (
         busy(gpu(n), *(job(pid) for pid in running[n])) if n in running else gpu(n) for n in range(count)
     )
@@ -110,10 +110,10 @@ def test_a_launch_inside_a_job_that_has_its_own_claim_is_not_the_outer_ones_use(
     inner = claims(0, pids=(6,), roots=(Identity(88, 2),), since=NOW - 60)
     as_claimed = seen({6: (5,), 0: (6,)}, *outer, *inner)
     assert not differing(as_claimed)
-    # Where the inner one goes astray, it is told of both: it belongs to both.
+    # If the inner job strays, the difference is reported for both, because its process belongs to both.
     astray = seen({6: (5,), 1: (6,)}, *outer, *inner)
     assert len(differing(astray)) == 2
-    # On the outer one's device it is where the outer may be, and has not claimed it itself.
+    # On the outer claim's device, only the inner claim differs: it has not claimed that device itself.
     crossed = seen({6: (5, 6)}, *outer, *inner)
     assert [_numbers(crossed, use.claimed) for use in differing(crossed)] == ["0"]
 
@@ -157,7 +157,7 @@ def test_what_is_told_is_use_that_no_claim_covers(
             assert on[key] & set(pids) <= set().union(*covering)
         order = [device.key for device in snapshot.devices]
         assert list(use.used or ()) == sorted(use.used or (), key=order.index)
-    # States are the same with and without what is known of processes.
+    # The states are the same whether the claims' processes are known or not.
     unknown = replace(snapshot, claims=tuple(replace(claim, pids=None) for claim in found))
     assert [v.state for v in verdicts(snapshot).values()] == [v.state for v in verdicts(unknown).values()]
 
@@ -188,7 +188,7 @@ def test_a_claimed_device_that_this_box_does_not_have_is_called_by_its_key() -> 
     assert claimed_and_runs_on(_only(snapshot), snapshot) == f"claimed {gpu(6).key}, runs on 0"
 
 
-# Where it is shown
+# The places where it is shown
 
 
 def test_the_people_say_it() -> None:

@@ -1,4 +1,4 @@
-"""Leases: held by the kernel as long as a process of the job lives, and by one job only."""
+"""Leases: the kernel holds each as long as a process of the job lives, and for one job only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import ANNOUNCED, claims
 from unit.claims_support import Box, Take, opened_by, record_name, until, write_record
 
-# how long a claim lives
+# How long a claim lives
 
 
 def test_a_claim_is_there_while_its_holder_lives_and_gone_when_it_is_killed(box: Box) -> None:
@@ -66,7 +66,7 @@ def test_a_lease_is_of_all_devices_or_of_none(box: Box, lease: Take) -> None:
 def test_who_looks_while_another_has_the_device_meanwhile_withdraws(
     box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other has announced it after our first look, and looked before we announced it."""
+    """The other process announced itself after our first look, and looked before we announced ourselves."""
     real, others = leases._announce, list[int]()
 
     def overtaken(folders: Mapping[Path, bool], key: str, *more: object) -> None:
@@ -87,7 +87,7 @@ def test_who_looks_while_another_has_the_device_meanwhile_withdraws(
 def test_of_two_who_look_the_one_with_the_lower_token_goes_on(
     box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
-    """The other one gives way for that moment, and has the device if the first one cannot have all of his."""
+    """The other one yields for a moment, and has the device if the first cannot have all its devices."""
     record = box.make_folder() / record_name(box.uuids[0], token=token)
     other = write_record(record, size=ANNOUNCED, passed_on=False)
     seen = list[int]()
@@ -97,7 +97,7 @@ def test_of_two_who_look_the_one_with_the_lower_token_goes_on(
         if len(seen) == 3:
             os.close(other)
 
-    # (It comes after our first look.)
+    # The other process comes after our first look.
     real = leases._others
     monkeypatch.setattr(leases, "_others", lambda *facts: real(*facts) if facts[1]._records or seen else [])
     monkeypatch.setattr(leases.time, "sleep", rest)

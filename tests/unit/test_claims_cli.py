@@ -1,4 +1,4 @@
-"""What `run`, `pick`, `ls` and `claims` make of claims: real processes on the simulated libnvidia-ml."""
+"""`run`, `pick`, `ls` and `claims` with claims: real processes on the simulated libnvidia-ml."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAIT = "exec sleep 1000"
 
 
 def _running(box: Box, *words: str) -> Forked:
-    """A launch whose command has begun: it says its pid and its devices and then sleeps."""
+    """A launch whose command has begun: the command prints its pid and its devices and then sleeps."""
     job = box.start("run", "-q", *words, "--", "sh", "-c", f"echo $$ $CUDA_VISIBLE_DEVICES; {WAIT}")
     until(lambda: job.over or job.out.endswith("\n"))
     assert not job.over, job.err
@@ -36,7 +36,7 @@ def _running(box: Box, *words: str) -> Forked:
 
 
 def test_users_are_set_up_by_name_or_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name may be digits, and digits of another script are no number."""
+    """A user name may consist of digits; digits of another script are not a number."""
     monkeypatch.setattr(os, "geteuid", lambda: 1)
     monkeypatch.setattr(pwd, "getpwnam", {"7": pwd.getpwuid(0)}.__getitem__)
     assert main(("claims", "--setup", "7")) == main(("claims", "--setup", "0")) == 0
@@ -44,7 +44,7 @@ def test_users_are_set_up_by_name_or_number(monkeypatch: pytest.MonkeyPatch) -> 
         assert main(("claims", "--setup", none)) == 2
 
 
-# becoming the command
+# Becoming the command
 
 
 def test_the_command_has_our_pid_the_lease_and_nothing_else_open(box: Box) -> None:
@@ -52,7 +52,7 @@ def test_the_command_has_our_pid_the_lease_and_nothing_else_open(box: Box) -> No
     assert job.out == f"{job.pid} 0,1\n"
     ours = {str(path) for path in (box.claims_folder, *box.claims_folder.rglob("*"))}
     assert len(ours) == 6
-    # (While it starts, it opens its libraries.)
+    # While the command starts, it opens its libraries.
     until(lambda: {path for number, path in opened_by(job.pid).items() if number > 2} == ours)
     assert {(claim.pid, claim.command) for claim in box.claims()} == {(job.pid, "sh")}
     job.kill()
@@ -60,7 +60,7 @@ def test_the_command_has_our_pid_the_lease_and_nothing_else_open(box: Box) -> No
 
 
 def test_a_command_that_closes_every_descriptor_gives_its_devices_back(box: Box) -> None:
-    """A limit: a daemon that does so is seen by NVML only."""
+    """A limit: only NVML still sees such a daemon."""
     script = "import os, signal; os.closerange(3, 1024); print('closed', flush=True); signal.pause()"
     job = box.start("run", "-q", "-n", "1", "--", sys.executable, "-c", script)
     until(lambda: job.out == "closed\n")
@@ -96,7 +96,7 @@ def test_a_named_folder_that_cannot_have_claims_is_named(box: Box, words: tuple[
     assert (status, out) == (0, "") and str(box.claims_folder) in err
 
 
-# jobs
+# Jobs
 
 
 def test_a_jobs_lease_is_its_commands_and_not_its_supervisors(box: Box) -> None:
@@ -123,7 +123,7 @@ def test_a_job_that_has_ended_holds_nothing(box: Box) -> None:
     assert box.claimed() == []
 
 
-# taken devices
+# Taken devices
 
 
 def test_a_named_device_that_is_claimed_is_refused_with_who_has_it(box: Box) -> None:
@@ -182,11 +182,11 @@ def test_ls_says_what_is_claimed_and_by_whom(box: Box) -> None:
     assert found["devices"][3]["claim"]["command"] == "python other.py"
 
 
-# between choosing and launching
+# Between choosing and launching
 
 
 def _meanwhile(box: Box, change: Callable[[], object], *words: str) -> tuple[int, str, str]:
-    """A launch during which something happens while its lease is being taken, the first time."""
+    """Run a launch, and apply a change just before its first lease is taken."""
 
     def work() -> int:
         real = leases.take

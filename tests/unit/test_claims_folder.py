@@ -1,4 +1,4 @@
-"""Where claims are kept, for all users and containers of a box; and untrusted folders at its name."""
+"""The folder of claims, for all users and containers of a box; and untrusted folders under its name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from unit.claims_support import (
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a pid namespace")
 
 
-# the folder
+# The folder
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o700, 0o1755])
@@ -68,7 +68,7 @@ def test_a_link_to_a_shared_folder_is_not_followed(box: Box, lease: Take) -> Non
 def test_in_a_folder_in_which_nothing_can_be_made_nothing_is_claimed(
     box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """(Root may write everywhere but where the whole file system is read-only.)"""
+    """The test replaces os.open, because root can write everywhere except on a read-only file system."""
     box.make_folder()
     real = os.open
 
@@ -98,13 +98,13 @@ def test_on_a_full_disk_nothing_is_claimed_and_nothing_is_left(
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
-    """Where folders may be, in order; the first is the administrator's."""
+    """The possible places of the folder, in order; the first is the administrator's."""
     found = tuple(tmp_path / name for name in ("run", "tmp", "var"))
     for each in found[1:]:
         each.mkdir()
         each.chmod(0o1777)
     monkeypatch.setattr(folder, "ADMINISTRATED", str(found[0]))
-    # (As root's own, a folder there counts only if it is mounted.)
+    # The tests may run as root, whose own place there counts only if it is mounted.
     monkeypatch.setattr(os.path, "ismount", lambda place: Path(place).parent == found[0])
     monkeypatch.setattr(folder, "STICKY", tuple(map(str, found[1:])))
     monkeypatch.setattr(folder, "FALLBACKS", tuple(str(each / "gputui-claims") for each in found[1:]))
@@ -137,7 +137,7 @@ def test_an_untrusted_folder_of_format_1_is_passed_over_as_by_an_older_gputui(
 
 @pytest.mark.usefixtures("hasty")
 def test_claims_in_a_folder_of_before_count_on(places: tuple[Path, ...], box: Box) -> None:
-    """An administrator has set his folder up while jobs were running."""
+    """An administrator has set up their folder while jobs were running."""
     environ = {name: text for name, text in box.environ.items() if name != "GPUTUI_CLAIMS"}
 
     def work() -> int:
@@ -156,11 +156,11 @@ def test_claims_in_a_folder_of_before_count_on(places: tuple[Path, ...], box: Bo
     holder.kill()
 
 
-# containers
+# Containers
 
 
 def test_a_claim_of_another_container_has_no_pid_of_ours(box: Box) -> None:
-    """(Its record says a number that means another process here, or our own.)"""
+    """The pid in its record means another process here, or even our own."""
     holder = box.hold(0)
     (claim,) = box.claims()
     assert claim.pid == holder.pid

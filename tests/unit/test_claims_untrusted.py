@@ -1,4 +1,4 @@
-"""What others have put in the folder of claims changes nothing but a warning."""
+"""Files of others in the folder of claims change nothing, except that they cause a warning."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ANOTHER = 54321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
 
 
-# files that others may have made
+# Files that others may have made
 
 
 UNTRUSTED_RECORDS = [make for make in UNTRUSTED if make is not file_of_two_names]
@@ -77,7 +77,7 @@ def test_files_are_for_all_to_read_whatever_the_umask(box: Box, lease: Take) -> 
 
 
 def test_no_file_is_ever_opened_to_be_made_that_may_be_there_already(box: Box) -> None:
-    """Under fs.protected_regular that fails for another user's file in a sticky folder, for root too."""
+    """Under fs.protected_regular, it fails for another user's file in a sticky folder, also for root."""
     made = box.hold(0)
 
     def work() -> int:
@@ -126,7 +126,7 @@ def test_a_record_that_says_nonsense_is_a_claim_of_its_owner_as_long_as_it_is_he
 
 @needs_root
 def test_a_record_is_its_owners_in_whosever_name_it_is(box: Box) -> None:
-    """As of a user whose number is another one in his container, and of one who forges names."""
+    """This covers a user whose number differs in their container, and a user who forges names."""
     path = box.make_folder() / record_name(box.uuids[0])
     descriptor = write_record(path)
     os.chown(path, ANOTHER, ANOTHER)
@@ -137,7 +137,7 @@ def test_a_record_is_its_owners_in_whosever_name_it_is(box: Box) -> None:
 
 @needs_root
 def test_a_record_that_others_can_write_is_none(box: Box) -> None:
-    """They could hold its lock in its owner's name."""
+    """Others could hold its lock in its owner's name."""
     path = box.make_folder() / record_name(box.uuids[0])
     descriptor = write_record(path)
     path.chmod(0o666)
@@ -147,7 +147,7 @@ def test_a_record_that_others_can_write_is_none(box: Box) -> None:
 
 
 def test_a_record_under_the_name_of_another_device_claims_nothing(box: Box) -> None:
-    """Where links to others' files are allowed, somebody else may have given it that name."""
+    """Where links to others' files are allowed, somebody else may have linked the record under that name."""
     box.hold(1)
     (record,) = box.claims_folder.glob("*.claim")
     os.link(record, box.claims_folder / record.name.replace(box.uuids[1], box.uuids[2]))
@@ -164,7 +164,7 @@ def test_a_record_with_another_name_is_a_claim_as_before(box: Box, lease: Take) 
 
 
 def test_a_record_that_is_locked_as_nobody_would_is_a_claim_all_the_same(box: Box, lease: Take) -> None:
-    """Who says that he just looks, and never goes on, keeps the device: to `claims` as to `run`."""
+    """A process that announces itself and never continues keeps the device, for `claims` and for `run`."""
     for place, size in ((3, ANNOUNCED), (4, 9)):
         box.forge(box.make_folder() / record_name(box.uuids[place]), size)
     assert box.claimed() == [3, 4]
@@ -175,7 +175,7 @@ def test_a_record_that_is_locked_as_nobody_would_is_a_claim_all_the_same(box: Bo
 
 @needs_root
 def test_a_user_who_fills_the_folder_hides_no_claim_but_his_own(box: Box) -> None:
-    """Nor is a place of somebody else's taken by files in his name; and no more are opened than so many."""
+    """Files in a user's name take no place of another user's, and only a limited number is opened."""
     box.hold(0)
     (mine,) = box.claims_folder.glob("*.claim")
     for number in range(3000):
@@ -197,7 +197,7 @@ def test_a_user_who_fills_the_folder_hides_no_claim_but_his_own(box: Box) -> Non
 
 
 def test_a_lease_of_the_file_by_its_owner_makes_nobody_wait(box: Box) -> None:
-    """F_SETLEASE makes who opens a file wait until its owner gives it back, 45 seconds at most (fcntl(2))."""
+    """F_SETLEASE blocks an open until the owner gives the lease back, 45 seconds at most (fcntl(2))."""
     box.make_folder()
 
     def work() -> int:
@@ -280,10 +280,10 @@ def test_a_folder_that_somebody_has_filled_takes_little_memory(box: Box) -> None
 def test_what_costs_much_to_list_is_listed_once_in_a_while(
     box: Box, monkeypatch: pytest.MonkeyPatch, cheap: bool
 ) -> None:
-    """Thousands of files of somebody else's would cost every reading of a screen a tenth of a second."""
+    """Listing thousands of another user's files would cost every reading of a screen a tenth of a second."""
     shared = box.make_folder()
     for number in range(MOST_RECORDS + 10):
-        # (Ours that have ended would be removed.)
+        # Our own ended records would be removed.
         (shared / record_name(f"GPU-{number}-none")).touch(0o600)
     monkeypatch.setattr(files, "_CHEAP", 1e9 if cheap else 0.0)
     monkeypatch.setattr(files, "_WORTH", 1e9)
@@ -303,7 +303,7 @@ def test_what_costs_much_to_list_is_listed_once_in_a_while(
 
 
 def _looked(box: Box) -> tuple[Claim, ...]:
-    """The claims, as a reading has them."""
+    """The claims, as in a reading."""
     problems = Problems()
     return claims(box.environ, seen(box.environ, problems).records, problems)[0]
 

@@ -1,4 +1,4 @@
-"""The command line: results on stdout, messages on stderr, and an exit status that says which of them."""
+"""The command line: results on stdout, messages on stderr, and an exit status for each kind of end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Record = Callable[[Snapshot], str]
 
 @pytest.fixture
 def record(tmp_path: Path) -> Record:
-    """Puts a box in a file, for --from."""
+    """A function that writes a box to a file, for --from."""
     return lambda snapshot: recording(tmp_path, snapshot)
 
 
@@ -71,7 +71,7 @@ def test_ls_shows_every_device_of_every_box_on_its_own_line(call: Call, name: st
     assert (ended.status, ended.err) == (0, "")
     lines = ended.out.splitlines()
     devices = json.loads(call("ls", "--json", "--demo", name).out)["devices"]
-    # (Those that are not offered stand apart, under a line of their own.)
+    # Devices that are not offered are listed separately, under a line of their own.
     assert len(lines) == len(devices) + 2 + any(device["apart"] for device in devices)
     assert BOXES[name].host in lines[0] and BOXES[name].driver in lines[0]
 
@@ -191,7 +191,7 @@ def test_env_of_a_shell_can_use_the_empty_choice_too() -> None:
     assert done.stdout == "''\n"
 
 
-# A shortage.
+# Too few devices.
 
 
 def test_a_shortage_is_status_4_with_the_reason_and_nothing_on_stdout(call: Call, record: Record) -> None:
@@ -266,7 +266,7 @@ def test_of_unified_memory_the_host_tells_what_is_free(call: Call) -> None:
     assert "112.2G free, 150.0G required" in call("pick", "--min-free", "150G", "--demo", "gb10").refused(4)
 
 
-# Naming devices is a decision.
+# Devices that are named.
 
 
 def test_a_busy_device_that_is_named_is_refused_where_that_is_asked_for(call: Call, record: Record) -> None:
@@ -296,7 +296,7 @@ def test_a_device_without_a_uuid_is_never_turned_into_no_device(call: Call, reco
     assert (ended.status, ended.out) in ((0, "1\n"), (4, ""))
 
 
-# What was given to us limits us.
+# An inherited list limits the choice.
 
 
 def test_only_what_was_given_is_taken(call: Call, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -598,7 +598,7 @@ def test_a_demo_box_that_is_not_there_is_a_wrong_call_wherever_it_stands(
     assert "no demo box is called 'moonbase'" in call(*words).refused(2)
 
 
-# Wrong calls: one line, nothing on stdout, status 2.
+# Wrong calls: one line on stderr, nothing on stdout, status 2.
 
 WRONG = [
     ["nonsense"],
@@ -685,7 +685,7 @@ def test_the_version_is_printed(call: Call) -> None:
     assert call("--version").line == f"gputui {__version__}"
 
 
-# The screen, where there is none.
+# The screen without a terminal.
 
 
 def test_without_a_terminal_the_screen_is_a_table(call: Call) -> None:
@@ -696,7 +696,7 @@ def test_without_a_terminal_the_screen_is_a_table(call: Call) -> None:
 
 def test_without_a_terminal_no_command_is_started(call: Call, tmp_path: Path) -> None:
     ended = call("--demo", "idle", "--", "touch", str(tmp_path / "started"))
-    # (The demo was there to be looked at. On a machine of one's own the command was to run.)
+    # The call succeeds, because a demo is only looked at. Without a demo, it would be a wrong call.
     assert ended.status == 0 and "nothing was started" in ended.err
     assert not (tmp_path / "started").exists()
 

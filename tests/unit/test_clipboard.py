@@ -1,4 +1,4 @@
-"""The clipboard: which tool is tried when, what one gets that fails, and what is said about it."""
+"""The clipboard: the tool that is tried in each case, the fallback after a failure, and the messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Install = Callable[..., None]
 
 
 class Desk:
-    """A temporary PATH of fake tools, each of which keeps what it was given."""
+    """A temporary PATH of fake tools, each of which stores its input."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

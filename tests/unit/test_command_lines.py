@@ -1,4 +1,4 @@
-"""The table of command lines: what each says of devices is read as its program means it."""
+"""The table of command lines: each line's devices are read as its program means them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_command_is_completed_for_the_devices_that_it_gets(row: Row) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text)
 def test_what_is_started_uses_the_devices_that_it_was_given(row: Row) -> None:
-    """Read again, the line that is started says the same devices and number, or nothing of them."""
+    """If the started line is read again, it names the same devices and number, or none."""
     indices = row.indices()
     if indices is None:
         return
@@ -70,7 +70,7 @@ def test_what_is_started_uses_the_devices_that_it_was_given(row: Row) -> None:
 def test_an_inherited_number_of_processes_gives_way_to_the_devices(
     command: str, name: str, inherited: str | None, started: str | None
 ) -> None:
-    """What the user typed before the command counts more, and is refused before where it contradicts."""
+    """A variable typed before the command counts more; a contradiction is refused before that."""
     row = Row(command, "", command, "", "")
     environ = {} if inherited is None else {name: inherited}
     assert compose([gpu(5), gpu(4)], row.options, environ, HOST).environment(environ).get(name) == started
@@ -102,7 +102,7 @@ def test_programs_are_told_apart_by_how_their_commands_begin() -> None:
 
 
 def test_a_row_is_read_the_same_by_its_module_and_its_program() -> None:
-    """`python -m swift.cli.main sft` is `swift sft`."""
+    """`python -m swift.cli.main sft` is the same as `swift sft`."""
     for program in PROGRAMS:
         for begin in program.modules:
             for words, its in (((*begin.split(), "x"), True), ((f"{begin.split()[0]}x",), False)):
@@ -111,7 +111,7 @@ def test_a_row_is_read_the_same_by_its_module_and_its_program() -> None:
 
 
 def test_the_words_of_a_command_are_kept_in_their_order() -> None:
-    """A completed command has every word of the user's that names no device."""
+    """A completed command keeps every word of the user's that names no device."""
     for row in ROWS:
         if row.expected == "refused" or re.search("dev|gpu|localhost:[0-9]|VISIBLE|env -S", row.command):
             continue

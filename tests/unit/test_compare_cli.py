@@ -1,4 +1,4 @@
-"""`gputui compare` on a simulated driver, with real processes: one claim, a job a variant, rows that stay."""
+"""`gputui compare` on a simulated driver, with real processes: one claim, a job per variant, stored rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ddp) echo "{'train_runtime': 101.9003, 'train_samples_per_second': 1.963, 'epoch
 dp) echo "{'train_runtime': 110.5948, 'train_samples_per_second': 1.808, 'epoch': 0.41}";;
 *) echo "{'train_runtime': 131.4367, 'train_samples_per_second': 1.522, 'epoch': 0.41}";;
 esac"""
-"""What the transformers example prints in Hugging Face's guide, by how it is started."""
+"""The output of the transformers example in Hugging Face's guide, by the kind of its start."""
 
 
 def compare(box: Box, *words: str, status: int = 0) -> Any:
@@ -50,7 +50,7 @@ def output(box: Box, run: Any) -> str:
 
 
 def running(box: Box, gate: Gate, *words: str) -> tuple[Forked, Job]:
-    """A comparison of three variants, the second of which runs and waits."""
+    """A comparison of three variants; the second one runs and waits at the gate."""
     script = f'echo begins; test "$X" = 0 || {{ {gate.wait}; }}'
     client = box.start("compare", "-n", "2", "--vary", "env:X=0,1,2", *words, *sh(script))
     until(lambda: client.over or len(all_jobs(box.environ)) == 2)

@@ -1,4 +1,4 @@
-"""`--env` is completed with the variables that the launch page suggests, by the real shells."""
+"""The real shells complete `--env` with the variables that the launch page suggests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What speaks against confining a launch, row by row (`launching/confine.py`)."""
+"""The reasons against confining a launch, row by row (`launching/confine.py`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def found(root: Path, *argv: str) -> list[str]:
     (root / "dev").mkdir(exist_ok=True)
     (root / "dev" / "nvidia-uvm").touch()
     case = Case(launch, launch, Intent(), ("/dev/nvidia1",), {}, Root(str(root)))
-    # (Whether the kernel of the tests has Landlock is another matter.)
+    # The kernel of the tests may or may not have Landlock, so that reason is ignored.
     rows = [reason(case) for _, reason in AGAINST]
     return [why for why in rows if why is not None and "andlock" not in why]
 
@@ -31,7 +31,8 @@ def found(root: Path, *argv: str) -> list[str]:
     ("place", "options", "against"),
     [
         ("/net", "autofs /etc/auto.net rw,fd=6,pgrp=1,timeout=300,minproto=5,maxproto=5,direct", True),
-        # A map that is mounted below its folder is allowed with it; so is what is no folder of the root.
+        # A map that is mounted below its folder is allowed with it; so is a folder that is not directly below
+        # the root.
         ("/home", "autofs /etc/auto.home rw,fd=6,pgrp=1,timeout=300,minproto=5,maxproto=5,indirect", False),
         ("/srv/data", "autofs /etc/auto.data rw,fd=6,pgrp=1,minproto=5,maxproto=5,direct", False),
         ("/net", "nfs4 server:/net rw,direct", False),

@@ -1,4 +1,4 @@
-"""`docker run` taken apart, compared with what the real docker client reads."""
+"""`docker run`, parsed and compared with the parser of the real docker client."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ASKED = [
     ("--gpus=2", GpuRequest(2)),
     ("--gpus 'device=3'", GpuRequest(None, ("3",))),
     ("--gpus '\"device=2,0\"'", GpuRequest(None, ("2", "0"))),
-    # docker refuses it; the inner quotes were forgotten.
+    # docker refuses this; the inner quotes are missing.
     ("--gpus device=2,0", GpuRequest(None, ("2", "0"))),
     ("--gpus all,capabilities=utility", GpuRequest(ALL)),
     ("--gpus all -e NVIDIA_VISIBLE_DEVICES=3", GpuRequest(None, ("3",))),
@@ -106,7 +106,7 @@ def test_the_devices_that_a_command_asks_for(options: str, expected: GpuRequest 
 
 @pytest.fixture(scope="module")
 def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon that tells what the real docker asks for."""
+    """A daemon that records the requests of the real docker."""
     with daemon(tmp_path_factory.mktemp("docker")) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""A command goes from every launcher to every other: same script, same arguments, same environment."""
+"""A command converts from every launcher to every other: same script, same arguments, same environment."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STARTS = {
     ("mpirun", "module"): "mpirun -v python -m",
     ("mpirun", "program"): "mpirun -v",
 }
-"""How a command of each launcher begins, by what it starts."""
+"""The beginning of a command for each launcher, by the kind of program that it starts."""
 
 LEFT_OUT = {
     "torchrun": "--nproc-per-node=2",
@@ -81,7 +81,7 @@ def test_script_and_arguments_are_kept_and_options_left_out_are_named(
 )
 @settings(max_examples=60, deadline=None)
 def test_a_line_of_ours_is_complete(target: str, start: str, arguments: list[str], order: list[int]) -> None:
-    """Given back to gputui, with or without the launcher's name, it is the same line."""
+    """If the line is given back to gputui, with or without the launcher's name, it stays the same."""
     devices = [gpu(index) for index in order]
     first = compose(devices, LaunchOptions((*start.split(), "train.py", *arguments), target), {}, Told())
     for launcher in (AUTO, target):
@@ -91,7 +91,7 @@ def test_a_line_of_ours_is_complete(target: str, start: str, arguments: list[str
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_an_interpreter_that_was_named_stays_the_one(source: str, target: str) -> None:
-    """With options of its own, where the launcher is started as its module."""
+    """It keeps its options where the launcher is started as its module."""
     through = {
         "python": ("/v/bin/python",),
         "torchrun": ("/v/bin/python", "-X", "dev", "-m", "torch.distributed.run"),
@@ -114,7 +114,7 @@ def test_an_interpreter_that_was_named_stays_the_one(source: str, target: str) -
 def test_a_launcher_named_by_its_path_hands_on_its_environment(
     source: str, target: str, home: str, file: str
 ) -> None:
-    """`.venv/bin/torchrun` means that environment: the accelerate of the PATH is of another."""
+    """`.venv/bin/torchrun` means that environment: the accelerate of the PATH belongs to another."""
     name = file.rsplit("/", 1)[-1]
     command = (*f"{home}/{source}".split(), "train.py")
     argv = made(command, target, Told({file: ""}), directory="/w").argv

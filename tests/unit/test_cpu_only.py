@@ -1,4 +1,4 @@
-"""CPU only needs no device, and so no driver: `--gpus none`, and `c` in the screen."""
+"""A run on the CPU needs no device, and so no driver: `--gpus none`, and `c` in the screen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def without_driver(
     request: pytest.FixtureRequest, nvml_here: SimulatedNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine where NVML does not start; with None, one where it never answers."""
-    # A list from before says nothing about a run without devices.
+    # An inherited list says nothing about a run without devices.
     monkeypatch.setenv(LIST, "5")
     if request.param is None:
         nvml_here.hang("nvmlInitWithFlags")

@@ -1,4 +1,4 @@
-"""Commands that would outlive their lease: nothing is started on devices whose claim it would lose."""
+"""Commands that would outlive their lease are not started on devices whose claim they would lose."""
 
 from __future__ import annotations
 

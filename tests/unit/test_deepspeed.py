@@ -1,4 +1,4 @@
-"""`deepspeed` on the selected devices: by --include where that can be, else by its second stage."""
+"""`deepspeed` on the selected devices: by --include where possible, else by its second stage."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PART = instance(gpu(0, mig=True))
 def made(
     command: str, indices: Sequence[int] = (0, 2), told: Told | None = None, **launch_options: Any
 ) -> Launch:
-    """The launch of a command on devices by index."""
+    """The launch of a command on devices, by index."""
     return on([gpu(index) for index in indices], command, told, **launch_options)
 
 
@@ -83,14 +83,14 @@ def test_ascending_devices_are_given_by_include(command: str, expected: str) -> 
 
 
 def test_the_variable_is_taken_away_where_include_says_the_devices() -> None:
-    """deepspeed would say that it ignores it, and `device_count` must see all devices that are included."""
+    """deepspeed would say that it ignores the variable, and `device_count` must see all included devices."""
     environment = made("deepspeed x.py").environment({"CUDA_VISIBLE_DEVICES": "5"})
     assert "CUDA_VISIBLE_DEVICES" not in environment
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
 def test_where_no_port_is_free_that_is_said() -> None:
-    """A box on which every ephemeral port is taken: the call must not end with a traceback."""
+    """If every ephemeral port of a box is in use, the call must not end with a traceback."""
     launch = on([gpu(0)], "deepspeed x.py", Told(port=None))
     assert shlex.join(launch.argv) == "deepspeed --include=localhost:0 x.py"
     assert "no TCP port" in warning(launch) and "--master_port" in warning(launch)
@@ -114,11 +114,11 @@ def test_what_deepspeed_has_no_word_for_is_said() -> None:
     assert "--bind_cores_to_rank" in remark
 
 
-# Everything else: by its second stage, with the reason.
+# All other devices: by its second stage, with the reason.
 
 
 def world(launch: Launch) -> list[Any]:
-    """The devices in the line of a second stage."""
+    """The devices in the command line of a second stage."""
     (word,) = (word for word in launch.argv if word.startswith("--world_info="))
     found: dict[str, list[Any]] = json.loads(base64.urlsafe_b64decode(word.partition("=")[2]))
     assert list(found) == ["localhost"]
@@ -126,7 +126,7 @@ def world(launch: Launch) -> list[Any]:
 
 
 def second(launch: Launch) -> str:
-    """The line of a second stage, W for its devices; it goes without a warning."""
+    """The command line of a second stage, with W for its devices; asserts that there is no warning."""
     return re.sub("--world_info=[^ ]+", "W", line(launch))
 
 
@@ -173,7 +173,7 @@ def test_the_second_stage_is_given_what_the_first_one_would_hand_to_it(command: 
     launch = made(command, (2, 0))
     assert second(launch) == expected
     assert world(launch) == [2, 0]
-    # Given back to gputui, it is the same line; on other devices it is that of those.
+    # If the line is given back to gputui, it stays the same; on other devices, it is the line for those.
     again = made(shlex.join(launch.argv), (2, 0))
     assert again.argv == launch.argv and not of_replaced_words(again.remarks)
     other = made(shlex.join(launch.argv), (5, 1, 3))
@@ -203,7 +203,7 @@ def test_the_second_stage_is_of_the_environment_that_deepspeed_was_named_in(dire
 def test_the_second_stage_is_started_by_the_interpreter_of_the_program(
     named: tuple[str, ...] | None, in_path: str | None, expected: str
 ) -> None:
-    """Of the first line of the `deepspeed` that the PATH has."""
+    """That is the interpreter in the first line of the `deepspeed` in the PATH."""
     programs = {"deepspeed": "/v/bin/deepspeed", **({"python3": in_path} if in_path else {})}
     told = Told(programs=programs, interpreters={"/v/bin/deepspeed": named} if named else {})
     assert second(made("deepspeed x.py", (2, 0), told)).startswith(f"{expected} -m {SECOND} ")
@@ -223,7 +223,7 @@ def test_autotuning_needs_the_first_stage() -> None:
 
 @pytest.mark.parametrize(("option", "said"), [("", True), ("--no_local_rank", False)])
 def test_another_launcher_gives_no_local_rank_and_that_is_said(option: str, said: bool) -> None:
-    """A script that tests it then takes a RandomSampler: every rank reads all the data."""
+    """A script that tests for it then uses a RandomSampler: every rank reads all the data."""
     launch = made(f"deepspeed {option} x.py", launcher="torchrun")
     assert any("--local_rank" in text for text in launch.warnings) == said
 
@@ -295,7 +295,7 @@ def test_a_hostfile_is_looked_for_where_the_launch_is() -> None:
 
 
 def test_a_hostfile_that_is_none_does_not_count() -> None:
-    """deepspeed goes on with this machine then."""
+    """deepspeed then continues with this machine."""
     command = "deepspeed --hostfile=/dev/null x.py"
     assert line(made(command)) == f"deepspeed {INCLUDED} --hostfile=/dev/null x.py"
     assert SECOND in made(command, (2, 0)).argv
@@ -304,7 +304,7 @@ def test_a_hostfile_that_is_none_does_not_count() -> None:
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "this-box"])
 @pytest.mark.parametrize("words", ["--hostfile /h", ""])
 def test_a_hostfile_with_this_machine_only_counts_its_slots(name: str, words: str) -> None:
-    """deepspeed would ask for ssh to it, and take the first ones."""
+    """deepspeed would use ssh to reach it, and take the first devices."""
     told = Told({"/h" if words else HOSTFILE: f"# ours\n{name} slots=4\n"})
     launch = made(f"deepspeed {words} x.py", (0, 2, 5, 7), told)
     kept = "" if words else "--hostfile=/dev/null "
@@ -356,7 +356,7 @@ def test_the_first_devices_may_be_counted(words: str) -> None:
     "words", ["--num_gpus 2", "--num_gpus=2 --num_nodes 1", "--num_nodes 1", "--num_acc 2"]
 )
 def test_a_count_that_agrees_is_not_the_first_devices_of_the_box(words: str) -> None:
-    """`--num_gpus 2` beside two selected devices contradicts nothing; deepspeed would run on GPU 0 and 1."""
+    """`--num_gpus 2` with two selected devices contradicts nothing; deepspeed would run on GPU 0 and 1."""
     launch = made(f"deepspeed --save_pid {words} x.py --num_gpus 2")
     assert line(launch) == f"deepspeed {INCLUDED} --save_pid x.py --num_gpus 2"
     assert of_replaced_words(launch.remarks)[0].startswith(f"{words} ")
@@ -399,7 +399,7 @@ def test_another_order_than_the_chosen_one_gives_way() -> None:
     assert "--include localhost:2,0" in line(sorted_ones)
 
 
-# What the user wrote stays.
+# The user's own words stay.
 
 _NAMING_DEVICES = ("--include", "--num_gpus", "-e")
 _OURS = ("--include=", "--master_port=")

@@ -1,4 +1,4 @@
-"""`ls --details` says what the device page says, in lines that fit."""
+"""`ls --details` shows the same facts as the device page, in lines that fit."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_of_another_vendor_there_are_no_rows_that_only_nvidia_fills(name: str) -
         fact.name for group in fact_groups(device, 0.0, vendor.fact_names(device)) for fact in group.facts
     ]
     assert "in use" in rows and not {"SM", "SM active", "tensor cores", "NVLink", "XID", "video"} & set(rows)
-    # (What cannot be known is said.)
+    # A fact that cannot be known is reported as such.
     assert vendor.untold(device) in details_text(snapshot, None)
     assert bool(vendor.untold(device)) == (name != "amd")
 

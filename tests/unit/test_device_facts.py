@@ -1,4 +1,4 @@
-"""What is said of a device beyond the table, and how it is laid out at every width."""
+"""The facts about a device beyond the table, and their layout at every width."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_persistence_mode_stands_beside_the_performance_state() -> None:
 def test_a_pcie_link_is_called_down_trained_when_it_is_narrow_or_slow_under_load(
     utilization: int | None, generation: int | None, width: int | None, trained: str, alarm: bool
 ) -> None:
-    """An idle GPU lowers the generation by itself."""
+    """An idle GPU lowers its link generation by itself."""
     device = on(utilization, pcie_generation=generation, pcie_width=width)
     assert fact(device, "Links", "PCIe") == Fact("PCIe", trained, alarm=alarm)
 
@@ -124,7 +124,7 @@ def test_an_instance_has_what_the_driver_tells_of_it_and_names_its_gpu_for_the_r
 
 
 def test_memory_that_is_the_hosts_is_said_to_be() -> None:
-    """GB10, Jetson, GH200: what a program has on the device the host lacks."""
+    """On GB10, Jetson and GH200, the host loses the memory that a program uses on the device."""
     shared = "shared with the host"
     assert fact(replace(on(), unified=True), "Memory", "unified").text == shared
     for unified in (None, False):
@@ -172,7 +172,7 @@ def test_every_fact_is_shown_at_every_width_in_columns(width: int, columns: int)
     for group in fact_groups(on(), NOW):
         assert group.name in whole
         for each in group.facts:
-            # (The first word: a long text is wrapped within its column.)
+            # Only the first word is compared: a long text is wrapped within its column.
             assert f"{each.name} " in whole and each.text.split()[0] in whole
     first = next(line for line in shown if line.startswith(" Load"))
     titles = [g.name for g in fact_groups(on(), NOW) if g.name in first]

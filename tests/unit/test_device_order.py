@@ -1,4 +1,4 @@
-"""Numbers that CUDA counts by its own order: translated to the devices that they mean, or asked about."""
+"""Numbers that CUDA counts in its own order: they are translated to the devices they mean, or asked about."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def cuda() -> Path:
 
 
 def places(snapshot: Snapshot, text: str, environ: Mapping[str, str] = {}) -> list[int] | None:
-    """The indices of the devices that a list means; None where that is not known."""
+    """The indices of the devices that a list means; None where they are not known."""
     found = listed(text, environ, snapshot.devices)
     assert (found.unknown is None) or not found.devices
     return None if found.unknown else [device.index for device in found.devices]
 
 
-# Without the driver: what must be so whatever "fastest" means.
+# Without the driver: results that hold whatever "fastest" means.
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_only_numbers_that_could_be_others_are_asked_about() -> None:
         assert order_to_read(environ) == Want(0)
 
 
-# With the driver, which is asked in a process of its own.
+# With the driver, which is asked in a separate process.
 
 
 def _read(nvml: SimulatedNvml, spec: Spec, want: Want = Want.VERDICT | Want.ORDER) -> tuple[Device, ...]:
@@ -163,7 +163,7 @@ def _read(nvml: SimulatedNvml, spec: Spec, want: Want = Want.VERDICT | Want.ORDE
 def with_cuda(
     nvml_here: SimulatedNvml, cuda: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[dict[str, str]]:
-    """This machine with both simulated libraries; the environment of programs on it."""
+    """This machine with both simulated libraries; yields the environment for programs on it."""
     environ = simcuda.environment(nvml_here.environment(), cuda)
     monkeypatch.setattr(device_order, "driver_order", lambda: driver_order(environ))
     yield environ
@@ -220,7 +220,7 @@ def test_the_driver_is_asked_once_and_only_about_unlike_devices(
 def test_an_answer_about_other_devices_numbers_none(
     nvml_here: SimulatedNvml, monkeypatch: pytest.MonkeyPatch, shown: tuple[int, ...]
 ) -> None:
-    """Under MPS, or beside MIG instances, a program sees others than are there."""
+    """Under MPS, or with MIG instances, a program sees other devices than the machine has."""
     uuids = [VENDOR.bare_uuid(device.uuid) for device in seen(UNCLEAR).devices] + ["another"]
     monkeypatch.setattr(device_order, "driver_order", lambda: tuple(uuids[place] for place in shown))
     assert all(device.ordinal is None for device in _read(nvml_here, UNCLEAR))

@@ -1,4 +1,4 @@
-"""The pages for users agree with the program: keys, options, states, settings, examples and links."""
+"""The pages for users match the program: keys, options, states, settings, examples and links."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def section(page: str, heading: str) -> str:
-    """The text below a heading, up to the next one of the same level."""
+    """The text below a heading, up to the next heading of the same level."""
     found = re.search(
         rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL
     )
@@ -38,7 +38,7 @@ def section(page: str, heading: str) -> str:
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """By subcommand, those within one too ("jobs log"); "" is the screen."""
+    """The parsers by subcommand, including nested ones ("jobs log"); "" is the screen."""
     found: dict[str, argparse.ArgumentParser] = {}
 
     def walk(name: str, parser: argparse.ArgumentParser) -> None:
@@ -59,7 +59,7 @@ PARSERS = parsers()
 
 
 def first_cells(text: str) -> set[str]:
-    """What stands in backquotes in the first column of the tables."""
+    """The text in backquotes in the first column of the tables."""
     rows = [line for line in text.splitlines() if line.startswith("|")]
     return {word for row in rows for word in re.findall(r"`([^`]+)`", row.split("|")[1])}
 
@@ -89,7 +89,7 @@ _SHARED = ("Calls", "Which box", "Which devices", "How it is started")
 
 
 def options_in(text: str) -> set[str]:
-    """The options within backquotes, without what else stands there ("arg:--lr" is a user's command's)."""
+    """The options in backquotes, without other text there ("arg:--lr" is an option of a user's command)."""
     return {
         option
         for quoted in re.findall(r"`([^`]+)`", _FENCE.sub("", text))
@@ -122,7 +122,7 @@ WITH_A_CHAPTER = re.findall(r"^## `gputui (\w+)`$", (DOCS / "command-line.md").r
 @pytest.mark.parametrize("name", WITH_A_CHAPTER)
 def test_the_page_of_the_command_line_has_no_option_that_does_not_exist(name: str) -> None:
     assert name in SUBCOMMANDS
-    # An option of `run` may be named where a page refers to it.
+    # A page may name an option of `run` to refer to it.
     real = {
         option
         for each, parser in PARSERS.items()
@@ -158,7 +158,7 @@ def test_every_example_is_a_call_that_the_program_takes(page: Path) -> None:
 
 @BY_NAME
 def test_an_example_with_its_output_prints_just_that(page: Path, call: Call) -> None:
-    """Of what goes to stdout and stderr; a terminal shows both in any order."""
+    """The output includes stdout and stderr; a terminal shows the two in any order."""
     for language, block in _FENCE.findall(page.read_text()):
         if language != "console":
             continue

@@ -1,4 +1,4 @@
-"""A snapshot as JSON, schema 1: what goes out comes back, and what a stranger wrote is read strictly."""
+"""A snapshot as JSON, schema 1: an output can be read back, and foreign input is validated strictly."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ def _text(snapshot: Snapshot) -> str:
 
 
 def _read_or_refused(text: str | bytes) -> Snapshot | None:
-    """The snapshot, or None where it was refused in one line. Anything else is a failure."""
+    """The snapshot, or None if it was refused with one line. Anything else fails the test."""
     try:
         snapshot = from_json(text)
     except DocumentError as error:
         message = str(error)
         assert message and "\n" not in message and len(message) < 300, message
         return None
-    # What was read can be used: judged, written, and read again.
+    # The snapshot can be used: judged, written, and read again.
     assert len(from_json(_text(snapshot)).devices) == len(snapshot.devices)
     return snapshot
 
 
-# What goes out comes back.
+# An output can be read back.
 
 
 @pytest.mark.parametrize("elapsed", MOMENTS)
@@ -233,7 +233,7 @@ def test_keys_of_a_newer_gputui_are_passed_over() -> None:
     assert from_document(written) == box(gpu())
 
 
-# How the box is wired.
+# The wiring of the box.
 
 WIRED = replace(
     box(gpu(0, cores=16896, max_sm_clock=1980), gpu(1), links=(("X", "NV18"), ("NV18", "X"))),
@@ -270,7 +270,7 @@ def test_the_wiring_of_every_demo_box_comes_back(name: str) -> None:
 @pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
 def test_the_wiring_of_every_recorded_matrix_comes_back(file: Path) -> None:
     snapshot = at(box_of(matrix_text.read(file.read_text()), file.stem), 0.0, NOW)
-    # (Why clocks are low is written with the details only.)
+    # The reason for low clocks is written only with the details.
     plain = tuple(replace(device, throttled=None) for device in snapshot.devices)
     assert from_json(_text(snapshot)) == replace(snapshot, devices=plain)
 
@@ -432,7 +432,7 @@ def test_a_time_means_the_same_on_every_machine(moment: str) -> None:
     assert from_document(written).time == datetime(2024, 5, 1, 12, tzinfo=timezone.utc).timestamp()
 
 
-# What is not a recording is refused, in one line that names the place.
+# Input that is not a recording is refused with one line that names the position.
 
 
 def _set(*path: str | int, to: Any) -> dict[str, Any]:
@@ -667,7 +667,7 @@ def test_a_complaint_does_not_repeat_a_whole_book() -> None:
     assert len(str(refused.value)) < 150
 
 
-# Whatever a stranger writes: a snapshot that can be used, or one line.
+# For any foreign input, the result is a usable snapshot or one line.
 
 _JUNK = st.recursive(
     st.one_of(
@@ -769,7 +769,7 @@ def test_one_change_to_a_recording_gives_a_snapshot_or_one_line(
 def test_one_change_to_the_wiring_gives_a_matrix_that_can_be_printed_or_one_line(
     path: tuple[str | int, ...], what: str, junk: Any
 ) -> None:
-    # Links of no NICs, where there are NICs: a test of its own.
+    # A box with NICs and no links between them has a test of its own.
     assume(not (path == ("topology", "nic_links") and junk == []))
     answer = _read_or_refused(json.dumps(_mutated(path, what, junk)))
     if answer is not None:
@@ -779,7 +779,7 @@ def test_one_change_to_the_wiring_gives_a_matrix_that_can_be_printed_or_one_line
 
 @pytest.mark.parametrize("matrix", ["links", "pcie", "peers"])
 def test_a_device_that_is_another_one_is_refused(matrix: str) -> None:
-    """X ranks above every link: off the diagonal it would be the best of all."""
+    """X ranks above every link: off the diagonal, it would be the best link."""
     assert _read_or_refused(json.dumps(_mutated((matrix, 0, 1), "replace", "X"))) is None
 
 

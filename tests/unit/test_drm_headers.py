@@ -1,7 +1,7 @@
-"""The ioctls that are asked of xe and i915, against the kernel's own headers: numbers, sizes and places.
+"""The ioctls of xe and i915, compared with the kernel's own headers: numbers, sizes and offsets.
 
-Needs a C compiler and the headers (linux-libc-dev or libdrm-dev; CPATH may name another folder of them). No
-render node is asked: what stands for the kernel reads and writes where the headers say.
+This needs a C compiler and the headers (linux-libc-dev or libdrm-dev; CPATH may name another folder of them).
+No render node is opened: a stand-in for the kernel reads and writes at the header's offsets.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ I915 = {
 
 
 def header(folder: Path, name: str, wanted: dict[str, str]) -> dict[str, int]:
-    """What the header says; skips where there is no compiler, or no header that has it."""
+    """The header's values; skips if there is no compiler, or no header has them."""
     if shutil.which(_COMPILER) is None:
         pytest.skip(f"there is no {_COMPILER}")
     prints = "".join(
@@ -73,7 +73,7 @@ def header(folder: Path, name: str, wanted: dict[str, str]) -> dict[str, int]:
 
 
 def answer(says: dict[str, int], regions: list[tuple[int, int, int]]) -> bytes:
-    """Regions (class, total, the third amount) as the header lays them out."""
+    """The answer for regions (class, total, the third amount) in the header's layout."""
     data = bytearray(says["first"] + says["region"] * len(regions))
     struct.pack_into("=I", data, 0, len(regions))
     for place, (kind, total, amount) in enumerate(regions):
@@ -86,7 +86,7 @@ def answer(says: dict[str, int], regions: list[tuple[int, int, int]]) -> bytes:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Stands for the render node: what was opened."""
+    """Replace the render node, and return the list of opened paths."""
     found: list[str] = []
     real = os.open
     monkeypatch.setattr(
@@ -96,7 +96,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def put(says: dict[str, int], words: bytearray | ctypes.Array[ctypes.c_char], data: bytes, size: str) -> None:
-    """What a kernel does with one question: tells the size, or fills the memory that it is given."""
+    """Answer one query as a kernel does: report the size, or fill the memory that it is given."""
     given = struct.unpack_from(f"={size}", words, says["at_size"])[0]
     if given == 0:
         struct.pack_into(f"={size}", words, says["at_size"], len(data))
@@ -119,7 +119,7 @@ def test_xe_is_asked_as_its_header_says(
         return 0
 
     monkeypatch.setattr(fcntl, "ioctl", kernel)
-    # (Nothing in use is what a program without CAP_PERFMON is told: not known.)
+    # A program without CAP_PERFMON is told that nothing is in use, so the used memory is unknown.
     assert memory.ask("renderD128", "xe") == ((16 * GIB, 3 * GIB), (16 * GIB, None))
     assert opened == ["/dev/dri/renderD128"]
 

@@ -1,4 +1,4 @@
-"""`gputui each` on a simulated driver, with real processes: a claim a task, one place in line, a table."""
+"""`gputui each` on a simulated driver, with real processes: a claim per task, one place in line, a table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def each(box: Box, *words: str, status: int = 0) -> Any:
 
 
 def show(box: Box) -> Any:
-    """The only sweep that is kept, as it stands."""
+    """The only stored sweep, in its current state."""
     (found,) = json.loads(box.call("each", "--list", "--json")[1])["sweeps"]
     return found
 
@@ -61,14 +61,14 @@ def running(box: Box) -> list[Job]:
 
 
 class Gates:
-    """A gate for each task: `wait` are a shell's words for waiting at that of "$1"."""
+    """A gate for each task: `wait` is a shell command that waits at the gate of "$1"."""
 
     def __init__(self, folder: Path) -> None:
         self._gates = {number: Gate(folder / f"gate{number}") for number in range(1, 6)}
         self.wait = f'read -r gate < {folder}/gate"$1"'
 
     def open(self, *numbers: int) -> None:
-        """Returns when these tasks have been reached."""
+        """Let these tasks continue; blocks until they wait."""
         for number in numbers:
             self._gates[number].open()
 
@@ -86,9 +86,9 @@ def no_jobs_are_left(box: Box) -> Any:
 
 
 def started(box: Box, count: int, *words: str) -> Forked:
-    """A sweep in a process of its own, once so many of its jobs run.
+    """A sweep in a process of its own, once this many of its jobs run.
 
-    What the sweep says of a task, it says a moment after its job has begun.
+    The sweep reports a task a moment after the task's job has begun.
     """
     client = box.start("each", *words)
     until(lambda: client.over or len(running(box)) == count)
@@ -198,7 +198,7 @@ def test_a_task_takes_the_devices_of_the_one_before_without_a_wait(box: Box) -> 
     began = time.monotonic()
     found = each(box, "-n", "1", *sh("true", "{1..4}"))
     assert [task["devices"] for task in found["tasks"]] == [["0"]] * 4
-    # (Each wait in line would be the window of ten seconds.)
+    # Each wait in line would last the window of ten seconds.
     assert time.monotonic() - began < 10
 
 
@@ -210,7 +210,7 @@ def test_devices_of_a_task_that_has_just_ended_are_tried_again_before_the_line(
     client = started(
         box, 1, "--gpus", "0", "-n", "1", "--jobs", "1", "--window", "1h", *sh(gates.wait, "{1..2}")
     )
-    # What the driver still says of the task that has ended.
+    # The driver still reports the process of the ended task.
     stale = Task(devices=("0",), user="ana", command="python t.py", pid=4711, memory=3000, load=97)
     box.driver.show_box(replace(EIGHT, tasks=(stale,)))
     gates.open(1)
@@ -298,7 +298,7 @@ def test_after_kill_9_what_runs_is_adopted_and_what_ended_well_is_not_run_again(
     until(lambda: states(show(box)) == ["done", "running", "running", "waiting"])
     client.kill()
     second, third = running(box)
-    # One goes on, one dies with nobody there to write it down.
+    # One process goes on; the other dies after its supervisor, so nothing records its end.
     process = command(third)
     kill_supervisor(third)
     os.kill(process.pid, signal.SIGKILL)
@@ -418,7 +418,7 @@ def test_a_detached_sweep_is_told_secrets_that_are_not_kept(box: Box, tmp_path: 
     assert box.call("each", "--detach", "--from-file", str(file))[0] == 2
 
 
-# Devices that tasks share
+# Devices shared by tasks
 
 
 def test_tasks_share_a_device_as_far_as_their_memory_goes(box: Box, gates: Gates) -> None:
@@ -453,7 +453,7 @@ def test_nobody_is_added_to_a_shared_device_while_others_are_in_line(box: Box, g
     other = box.start("run", "-q", "--wait", "-n", "1", "--", "true")
     until(lambda: len(_line(box)) == 1)
     gates.open(1)
-    # There is room for the third: it goes to the end of the line all the same.
+    # The third task would fit, and still goes to the end of the line.
     until(lambda: len(_line(box)) == 2)
     until(lambda: states(show(box)) == ["done", "running", "waiting"])
     client.kill()

@@ -1,4 +1,4 @@
-"""Variables that are offered beside a launch, and the number of threads near the devices."""
+"""Variables that are suggested for a launch, and the number of threads near the devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from unit.builders import gpu, instance
 
 
 def box(*cpus: Sequence[int] | None, parts: int = 0) -> Snapshot:
-    """A box of GPUs, each with the CPUs near it; the last one in so many instances."""
+    """A box of GPUs with the CPUs near each; the last GPU has this many instances."""
     devices = [gpu(index, mig=parts > 0) for index in range(len(cpus))]
     places = [Locality(cpus=None if near is None else tuple(near)) for near in cpus]
     devices += [instance(devices[-1], part) for part in range(parts)]
@@ -26,7 +26,7 @@ def box(*cpus: Sequence[int] | None, parts: int = 0) -> Snapshot:
 
 
 def near(machine: Snapshot, *places: int) -> int | None:
-    """The threads for the devices at these places of the box."""
+    """The number of threads for the devices at these positions of the box."""
     return threads_near(machine, [machine.devices[place] for place in places])
 
 
@@ -115,5 +115,5 @@ def test_a_box_is_offered_its_own_vendors_whether_or_not_a_device_is_selected(na
     for devices in (snapshot.devices[:1], ()):
         names = {hint.name for hint in hints(snapshot, devices)}
         assert own in names and not any(each.startswith(("CUDA_", "PYTORCH_CUDA")) for each in names)
-        # (Metal has no NCCL.)
+        # Metal has no NCCL.
         assert any(each.startswith("NCCL_") for each in names) == (name == "amd")

@@ -1,4 +1,4 @@
-"""What variants come to: medians, differences, the table, bars, JSON and CSV."""
+"""Results of variants: medians, differences, the table, bars, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_csv_has_a_line_a_run() -> None:
 
 
 def test_the_time_for_many_tasks_grows_with_their_number() -> None:
-    """Ten times as many take about ten times as long, not a hundred: each is summed up by itself."""
+    """Ten times as many tasks take about ten times as long, not a hundred: each is summarized separately."""
 
     def seconds(number: int) -> float:
         rows = tuple(Row((), "", ("0",), (run(),), ("t.py",), str(place)) for place in range(number))

@@ -1,4 +1,4 @@
-"""What --vary can say: axes, the variants that they span, and what they change in a command."""
+"""The values of --vary: axes, the variants that they span, and the changes to a command."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""What `gputui compare` and `gputui each` have in common, on a simulated driver with real processes: what is
-varied and left out, the folder of a run, the command before it, what its devices did, and going on."""
+"""The common parts of `gputui compare` and `gputui each`, on a simulated driver with real processes.
+
+These are varied and excluded values, the folder of a run, the command before it, the figures of its devices,
+and resuming.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def sh(script: str, *words: str) -> tuple[str, ...]:
 
 
 def there(box: Box, folder: Path, *words: str) -> Any:
-    """The JSON of an experiment that is called in a folder."""
+    """The JSON of an experiment that is called in this folder."""
 
     def body() -> int:
         from gputui.cli.main import main

@@ -1,4 +1,4 @@
-"""Comparisons and sweeps in the state folder: a record that nobody can read."""
+"""Comparisons and sweeps in the state folder: a record that cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gputui export`: every form from the command line, where it goes, and what is said about it."""
+"""`gputui export`: every form from the command line, its destination, and the messages about it."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_bytes_that_are_no_text_are_in_the_file(one: str, tmp_path: Path) -> Non
 def test_a_file_format_is_utf8_and_a_line_has_the_bytes_of_the_arguments(
     one: str, tmp_path: Path, form: str, encoding: str, to_file: bool
 ) -> None:
-    # A locale of another encoding, without one having to be installed.
+    # This simulates a locale of another encoding, so that none has to be installed.
     script = (
         "import os, sys\n"
         "os.fsencode = lambda text: text.encode('latin-1', 'surrogateescape')\n"
@@ -238,7 +238,7 @@ def test_it_is_copied_whole(one: str, tmp_path: Path) -> None:
 
 def test_what_could_not_be_copied_is_no_success(one: str) -> None:
     words = [*GPUTUI, "export", "--as", "sh", "--copy", "--gpus", "0", "--from", one, "--", "x"]
-    # (In a session of its own there is no terminal to ask.)
+    # A process in a session of its own has no terminal to ask.
     done = subprocess.run(
         words, env={"PATH": "/nowhere"}, timeout=60, capture_output=True, text=True, start_new_session=True
     )

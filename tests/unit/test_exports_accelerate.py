@@ -1,4 +1,4 @@
-"""The accelerate form: YAML that accelerate itself loads where it is there, and the line that starts it."""
+"""The accelerate form: YAML that accelerate itself loads if it is installed, and the line that starts it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_cpu_only_uses_the_cpu() -> None:
 
 @pytest.mark.parametrize("launcher", list(LAUNCHERS))
 def test_every_launcher_gives_what_it_starts(launcher: str) -> None:
-    # (Ascending, so that deepspeed takes them itself.)
+    # The order is ascending, so that deepspeed takes the devices itself.
     launch = _launch("python", "train.py", "-x", launcher=launcher, devices=(gpu(0), gpu(2)))
     line, config = _read(launch)
     assert config == {**SPREAD, "distributed_type": "MULTI_GPU"}

@@ -1,4 +1,4 @@
-"""The docker form: what a shell hands to docker, and what the real client then asks the daemon for."""
+"""The docker form: the words that a shell passes to docker, and the real client's request to the daemon."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _launch(
     more: Changes = (),
     directory: str | None = None,
 ) -> Launch:
-    """A launch for these devices; of a container that is typed, as it is composed for them."""
+    """A launch for these devices; a typed container command is composed for them."""
     if read_container(unwrap(argv)[1]) is None:
         return Launch(argv, (*VENDOR.visibility.changes(devices), *more), directory, devices=devices)
     launch = compose(devices, LaunchOptions(argv, directory=directory), {}, ThisHost())
@@ -56,7 +56,7 @@ def _launch(
 
 
 def _notes(launch: Launch, options: ExportOptions = DEFAULT) -> tuple[str, ...]:
-    """What is said of a launch and of its export."""
+    """The messages about a launch and its export."""
     return (*docker_notes(launch, options), *launch.warnings, *launch.remarks)
 
 
@@ -65,7 +65,7 @@ TEXTS = [word for word in HOSTILE if is_text(word)]
 
 @pytest.fixture(scope="module")
 def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a `docker`, a `podman` and a `nerdctl` that tell their words."""
+    """A folder with a `docker`, a `podman` and a `nerdctl` that print their words."""
     folder = tmp_path_factory.mktemp("bin")
     for name in ("docker", "podman", "nerdctl"):
         program = folder / name
@@ -78,7 +78,7 @@ def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _words(line: str, recorder: Path, cwd: Path | None = None) -> list[str]:
-    """The words that docker gets from a real shell; the first is where it was started."""
+    """The words that docker gets from a real shell; the first is the working directory."""
     done = subprocess.run(
         ["sh", "-c", os.fsencode(line)],
         env={"PATH": f"{recorder}:/usr/bin:/bin", "PYTHONUTF8": "1"},
@@ -123,18 +123,18 @@ def test_an_instance_is_given_by_its_uuid(recorder: Path) -> None:
 
 
 def test_of_several_instances_the_first_is_told_by_the_list(recorder: Path) -> None:
-    """A process uses the first one of the list."""
+    """A process uses the first instance of the list."""
     parts = (instance(gpu(1, mig=True), 1), instance(gpu(1, mig=True), 0))
     told = _words(to_docker(_launch("x", devices=parts), PYTORCH), recorder)
     assert _variables(told) == {"CUDA_VISIBLE_DEVICES": f"{parts[0].uuid},{parts[1].uuid}"}
 
 
 def _variables(told: list[str]) -> dict[str, str]:
-    """What `-e` sets, of words in which each stands alone."""
+    """The variables that `-e` sets, each in words of its own."""
     return dict(value.split("=", 1) for e, value in itertools.pairwise(told) if e == "-e")
 
 
-# What a program in the container counts.
+# The devices that a program in the container counts.
 
 A100 = gpu(0, name="NVIDIA A100")
 
@@ -161,10 +161,10 @@ def test_the_list_is_there_only_where_the_container_would_count_otherwise(
 
 
 def _seen_inside(words: list[str], box: tuple[Device, ...]) -> list[Device]:
-    """What a program in the container counts, by the rules of docker and of CUDA.
+    """The devices that a program in the container counts, by the rules of docker and of CUDA.
 
-    The container has the devices of `--gpus` and counts them in bus order (alike devices); a list of numbers
-    is of those, and UUIDs are the same inside.
+    The container has the devices of `--gpus` and counts them in bus order (equal devices). A list of numbers
+    refers to these, and UUIDs are the same inside.
     """
     if "--gpus" not in words:
         return []
@@ -260,7 +260,7 @@ def test_a_launcher_inside_is_completed(inner: str, devices: tuple[Device, ...],
 
 
 def test_a_launcher_that_numbers_devices_numbers_the_containers() -> None:
-    """Of GPU 3 and 5 a container has 0 and 1."""
+    """A container with GPU 3 and 5 has GPU 0 and 1."""
     launch = _launch("docker", "run", "image", "accelerate", "launch", "t.py", devices=(gpu(3), gpu(5)))
     told = shlex.split(to_docker(launch))
     inner = told[told.index("image") + 1 :]
@@ -302,7 +302,7 @@ def test_the_devices_win_over_those_that_a_launcher_inside_names() -> None:
 
 
 def test_a_launcher_inside_that_names_an_order_counts_by_bus_id() -> None:
-    """deepspeed writes its list over that of the container: indices, of the container's own devices."""
+    """deepspeed replaces the container's list with indices of the container's own devices."""
     launch = _launch("docker", "run", "image", "deepspeed", "t.py", devices=(gpu(5), gpu(3)))
     told = shlex.split(to_docker(launch))
     (world,) = (word.partition("=")[2] for word in told if word.startswith("--world_info="))
@@ -320,7 +320,7 @@ def test_several_instances_are_shown_to_a_process_each_inside_too() -> None:
 
 
 def test_what_is_complete_stays_as_it_is() -> None:
-    """So that it does not matter whether the launch was made for a container or the export makes it so."""
+    """The result is the same whether the launch was made for a container or the export completes it."""
     for inner in ("torchrun t.py", "accelerate launch t.py", "vllm serve m", "mpirun python t.py"):
         line = to_docker(_launch("docker", "run", "--gpus", "all", "-it", "image", *inner.split()))
         assert to_docker(_launch(*shlex.split(line))) == line
@@ -383,7 +383,7 @@ def test_podman_is_given_devices_as_it_names_them(recorder: Path) -> None:
 @pytest.mark.parametrize("typed", [("--device", "nvidia.com/gpu=all"), ("--device=nvidia.com/gpu=1",)])
 @pytest.mark.parametrize("engine", ["docker", "nerdctl"])
 def test_devices_by_cdi_are_named_by_cdi(recorder: Path, engine: str, typed: tuple[str, ...]) -> None:
-    """The container device interface: what the user's daemon is set up for (docker, `--device`)."""
+    """The container device interface, which the user's daemon is set up for (docker, `--device`)."""
     line = to_docker(_launch(engine, "run", *typed, "--device", "/dev/fuse", "image", "x"))
     told = _words(line, recorder)[1:]
     named = [told[place + 1] for place, word in enumerate(told) if word == "--device"]
@@ -489,7 +489,7 @@ def test_what_is_added_is_said() -> None:
 
 @pytest.fixture(scope="module")
 def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon that tells what the real docker asks for."""
+    """A daemon that records the requests of the real docker."""
     with daemon(tmp_path_factory.mktemp("docker")) as made:
         yield made
 
@@ -535,7 +535,7 @@ def test_the_real_client_reads_any_words_and_values(
     more = tuple((f"VALUE_{place}", value) for place, value in enumerate(values))
     asked = docker.run(to_docker(_launch("x", *argv, more=more), PYTORCH).encode())
     assert asked["Cmd"] == ["x", *argv]
-    # (The client sorts them by nothing.)
+    # The client does not sort the variables, so the test does.
     assert sorted(asked["Env"]) == sorted(
         [f"CUDA_VISIBLE_DEVICES={TWO.uuid},{ZERO.uuid}", *(f"{name}={value}" for name, value in more)]
     )

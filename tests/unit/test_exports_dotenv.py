@@ -96,7 +96,7 @@ def test_what_such_a_file_cannot_say_is_refused(change: tuple[str, str | None], 
 
 @pytest.fixture(scope="module")
 def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon that tells what the real docker asks for."""
+    """A daemon that records the requests of the real docker."""
     if shutil.which("docker") is None:
         pytest.skip("docker is not installed")
     with daemon(tmp_path_factory.mktemp("docker")) as made:

@@ -1,4 +1,4 @@
-"""The fish form: the real fish reads from our line exactly the words and values that an exec would give."""
+"""The fish form: the real fish reads exactly the words and values from our line that an exec would pass."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ MORE = [
     "}",
     "%s",
 ]
-"""What fish, or an older fish, reads as its own; and the characters in which it keeps stray bytes."""
+"""Words that fish, or an older fish, treats specially; and the characters in which it stores stray bytes."""
 
 Changes = tuple[tuple[str, str | None], ...]
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home for fish, which writes to it."""
+    """A home folder for fish, which writes to it."""
     return tmp_path_factory.mktemp("home")
 
 
 def _run(script: str, home: Path, environ: Mapping[str, str] = BASE, cwd: Path | None = None) -> list[dict]:
-    """What each program told that the script started."""
+    """The reports of the programs that the script started."""
     assert FISH
     done = subprocess.run(
         [FISH, "--no-config"],

@@ -1,5 +1,6 @@
-"""The PowerShell form: its documented rules read from it the words and values of the launch, and so does a
-real PowerShell where there is one.
+"""The PowerShell form: its documented rules read the words and values of the launch from it.
+
+So does a real PowerShell where it is installed.
 """
 
 from __future__ import annotations

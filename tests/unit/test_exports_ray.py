@@ -1,4 +1,4 @@
-"""The ray form: sh reads the line, with a ray that tells what it was given. (A real one: e2e/test_ray.py.)"""
+"""The ray form: sh reads the line, with a ray that prints its arguments. A real ray: e2e/test_ray.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is exported starts again, by whoever reads it: each launcher's command, variables and directory."""
+"""An export starts the launch again in its reader: each launcher's command, variables and directory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ print(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]))
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which every program of the commands tells how it was started."""
+    """A folder in which every program of the commands prints how it was started."""
     folder = tmp_path_factory.mktemp("programs")
     (folder / "dump.py").write_text(DUMP)
     for name in {command[0].removeprefix("./") for command in COMMANDS.values()}:
@@ -106,12 +106,12 @@ def test_a_command_that_dotenv_runs_has_the_variables_of_the_launch(place: Path,
     assert {key: environ[key] for key in expected} == expected
 
 
-# What a program in the container counts, by what the real client asks the daemon for.
+# The devices that a program in the container counts, from the request of the real client.
 
 
 @pytest.fixture(scope="module")
 def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon that tells what the real docker asks for."""
+    """A daemon that records the requests of the real docker."""
     if shutil.which("docker") is None:
         pytest.skip("docker is not installed")
     with daemon(tmp_path_factory.mktemp("docker")) as made:
@@ -119,7 +119,7 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def _counted(asked: dict[str, Any]) -> list[Device]:
-    """The devices in the order in which a program in that container counts them (devices that are alike)."""
+    """The devices in the order in which a program in that container counts them (equal devices)."""
     (request,) = asked["HostConfig"]["DeviceRequests"]
     inside = [device for device in BOX if device.uuid in request["DeviceIDs"]]
     variables = dict(entry.split("=", 1) for entry in asked["Env"] or [])

@@ -1,4 +1,4 @@
-"""The sbatch form: bash reads the script, with an srun and an scontrol that tell what they were given."""
+"""The sbatch form: bash reads the script, with an srun and an scontrol that print their arguments."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _ran(script: str, cluster: Path, cwd: Path | None = None) -> dict[str, Any]:
-    """What srun was given, the script being read by bash as Slurm has it read."""
+    """The arguments of srun, with the script read by bash as under Slurm."""
     file = cluster / "job.sh"
     file.write_bytes(os.fsencode(script) + b"\n")
     done = subprocess.run(
@@ -81,7 +81,7 @@ def _launch(*argv: str, devices: tuple[Device, ...] = TWO, **facts: Any) -> Laun
 
 
 def _asked(script: str) -> dict[str, str]:
-    """The options that the script asks Slurm for."""
+    """The options that the script requests from Slurm."""
     lines = [line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH")]
     return dict(line.split("=", 1) for line in lines)
 
@@ -141,7 +141,7 @@ def test_between_machines_torchrun_meets_where_slurm_says(cluster: Path, argv: t
 
 
 def _ran_by_bash(text: str) -> list[str]:
-    """The words that a node's bash makes of it."""
+    """The words that bash on a node reads from the text."""
     shown = text.removeprefix("exec ")
     environ = {"head": "node1", "PATH": "/usr/bin:/bin", **SLURM}
     done = subprocess.run(
@@ -175,7 +175,7 @@ def test_without_a_command_there_is_nothing_to_submit() -> None:
 def test_cpu_only_asks_for_no_device_and_sees_none(cluster: Path) -> None:
     script = to_sbatch(_launch("x", devices=()))
     assert "gpus-per-node" not in _asked(script)
-    # (An exported one would not get through srun.)
+    # An exported variable would not get through srun.
     assert _ran(script, cluster)["argv"] == ["env", "CUDA_VISIBLE_DEVICES=", "x"]
 
 

@@ -1,4 +1,4 @@
-"""The VS Code form: which of debugpy's attributes says what of the launch (tests/e2e runs it by debugpy)."""
+"""The VS Code form: each part of the launch in debugpy's attributes (tests/e2e runs it with debugpy)."""
 
 from __future__ import annotations
 

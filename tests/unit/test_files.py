@@ -1,4 +1,4 @@
-"""Files that gputui writes for itself: whole or not at all, private, and nowhere others could meddle."""
+"""Files that gputui writes for itself: complete or absent, private, and where nobody else can change them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_nothing_private_is_written_into_the_folder_of_another_user(
 
 @as_root
 def test_a_link_that_another_user_has_put_there_is_not_followed_to_a_folder_of_ours(tmp_path: Path) -> None:
-    """Where XDG_STATE_HOME is a folder of his: what we have elsewhere would be closed, and written into."""
+    """If XDG_STATE_HOME is another user's folder, our own folder would be made private, and written to."""
     ours, link = tmp_path / "project", tmp_path / "gputui"
     ours.mkdir(0o755)
     link.symlink_to(ours)
@@ -159,7 +159,7 @@ def test_what_was_there_stays_where_there_is_no_room(
     file = tmp_path / "file"
     file.write_text("before")
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, most))  # (Python ignores SIGXFSZ.)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, most))  # Python ignores SIGXFSZ.
     try:
         with pytest.raises(OSError) as failed:
             write(file, b"x" * 100_000)

@@ -1,4 +1,4 @@
-"""`ls --json --follow`: a document a line, a pace from standard input, an end with it."""
+"""`ls --json --follow`: one document per line, the pace from standard input, and an end with its input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from unit.calling import Call
 
 @contextmanager
 def following(*words: str, environ: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """`ls --json --follow`, killed at the end."""
+    """A process of `ls --json --follow`, killed at the end."""
     with subprocess.Popen(
         [sys.executable, "-m", "gputui", "ls", "--json", "--follow", *words],
         stdin=subprocess.PIPE,
@@ -49,7 +49,7 @@ def test_each_line_is_a_document_that_can_be_read_back_and_the_end_of_input_ends
         documents = [document(process) for _ in range(3)]
         assert all(from_document(each).devices for each in documents)
         assert documents[0]["time"] < documents[1]["time"] < documents[2]["time"]
-        # Links come with the second one.
+        # Links come with the second document.
         assert documents[1]["links"]
         rest, said = process.communicate()
         assert (process.returncode, said) == (0, b"")
@@ -82,7 +82,7 @@ def test_without_a_driver_the_status_is_that_of_ls(simulated_nvml: SimulatedNvml
 
 
 class Failing:
-    """A source that can be read every other time."""
+    """A source that can be read only every other time."""
 
     label = "failing"
 

@@ -1,4 +1,4 @@
-"""Sizes, spans and names as people read them; foreign text that can do nothing to a terminal."""
+"""Sizes, spans and names as people read them; and foreign text made harmless to a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strangers' text at every entrance, a few examples of each (`python -m fuzz` tries many)."""
+"""Foreign text at every entrance, a few examples of each (`python -m fuzz` tries many)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ done <<END
 %s
 END
 """
-"""A program that answers for the columns that it is asked for."""
+"""A program that answers for the requested columns."""
 
 
 def machine(root: Path, *rows: str) -> Snapshot:
@@ -67,7 +67,7 @@ def test_recorded_lines_are_read_field_by_field(tmp_path: Path, titled: bool) ->
     assert rows is not None and len(rows) == len(wanted["devices"])
     names = [name.split(".")[0] for name in wanted["fields"].split(",")]
     assert "uuid" in names
-    # The same lines from a program, under a line of names and without one.
+    # The same lines come from a program, with and without a line of names.
     lines = (RECORDED / "query.csv").read_text()
     (tmp_path / "answer").write_text(f"{wanted['fields']}\n{lines}" if titled else lines)
     program(tmp_path, "hl-smi", 'cat "$(dirname "$0")/../answer"')
@@ -162,7 +162,7 @@ def test_without_anything_there_is_no_device(tmp_path: Path) -> None:
         GaudiSource(Root(str(tmp_path))).open()
 
 
-# What programs are given.
+# The environment of programs.
 
 GAUDI = at(BOXES["gaudi"], 0.0, 0.0)
 
@@ -220,7 +220,7 @@ def test_a_container_shares_memory_once(call: Call) -> None:
 
 
 def test_slurm_is_not_said_to_set_a_variable_that_it_does_not_know(call: Call) -> None:
-    """(slurm.conf(5): gres/gpu sets CUDA_, ROCR_VISIBLE_DEVICES and ZE_AFFINITY_MASK.)"""
+    """slurm.conf(5): gres/gpu sets CUDA_, ROCR_VISIBLE_DEVICES and ZE_AFFINITY_MASK."""
     words = ("--gpus", "2,3", "--as", "sbatch", "--", "torchrun", "t.py")
     assert "itself" not in call("export", "--demo", "gaudi", *words).out
     assert "ZE_AFFINITY_MASK itself" in call("export", "--demo", "intel", *words).out
@@ -235,7 +235,7 @@ def test_programs_are_given_module_ids_and_not_indices(call: Call) -> None:
     assert found is not None and found.keys == (devices[1].key,)
     done = call("run", "--demo", "gaudi", "--gpus", "0,1", "--dry-run", "--", "python", "t.py")
     assert "HABANA_VISIBLE_MODULES=0,1" in done.out and "order" in done.err
-    # The order is the ranks', and so it is given as it was selected.
+    # The order is that of the ranks, so the selected order is passed on.
     done = call("run", "--demo", "gaudi", "--gpus", "1,0", "--dry-run", "--", "python", "t.py")
     assert "HABANA_VISIBLE_MODULES=1,0" in done.out and "not keep" not in done.err
     assert call("run", "--demo", "gaudi", "--gpus", "0,3", "--dry-run", "--", "python", "t.py").status == 2

@@ -1,5 +1,7 @@
-"""Simulated boxes of Gaudi written as the files of a machine and an hl-smi, read, and compared; and such
-files broken in every way."""
+"""Simulated boxes of Gaudi, written as the files of a machine and an hl-smi, read, and compared.
+
+Such files are also broken in every way.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from unit.hostile_files import none_is_free_that_is_not, spoil
 
 GAUDI = BOXES["gaudi"]
 GENERATIONS = {"HL-205": (32_768, 512), "HL-225": (98_304, 768), "HL-325L": (131_072, 672)}
-"""Memory, and what of it is in use with nobody there; MiB."""
+"""The memory, and the part in use while the device is idle, in MiB."""
 
 
 def of_generation(name: str) -> Box:
@@ -39,7 +41,7 @@ def source(root: Path, deadline: float = 10.0) -> GaudiSource:
 
 
 def comparable(device: Device) -> Device:
-    """(A tree has no user names, and nobody tells what a process has of the memory.)"""
+    """Remove facts that a tree does not have: user names and each process's memory."""
     processes = device.processes and tuple(
         replace(p, user=None, ancestors=(), memory=None, started=p.started and round(p.started))
         for p in device.processes
@@ -101,7 +103,7 @@ def test_a_version_that_lacks_columns_leaves_only_them_unknown(
     assert len(seen.devices) == 8 and not seen.errors
     facts = [(d.index, d.uuid, d.memory_used, d.utilization) for d in seen.devices]
     assert facts == [(d.index, d.uuid, d.memory_used, d.utilization) for d in truth.devices]
-    # (The modules are in sysfs, too, by bus id.)
+    # sysfs has the modules too, by bus id.
     known = [d.module for d in truth.devices] if files and "bus_id" not in lacks else [None] * 8
     assert [d.module for d in seen.devices] == known
 
@@ -122,12 +124,12 @@ def test_a_source_that_was_closed_reads_anew(tmp_path: Path) -> None:
     assert [device.key for device in one.read().devices if device.memory_used] == before[:2]
 
 
-# What is not as it should be.
+# Errors and missing files.
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_hostile_tree_is_only_less_known(tmp_path: Path, seed: int) -> None:
-    """Nothing is free that is not, and a program that fails is said."""
+    """No used device is called free, and a program that fails is reported."""
     chance = random.Random(seed)
     truth = gaudi_trees.write(tmp_path, of_generation([*GENERATIONS][seed % 3]))
     broken = spoil(tmp_path, chance)

@@ -1,4 +1,4 @@
-"""What a job is parse_request for as, and which numbers of devices it fits."""
+"""Groupings: how a request for a job's groups is parsed, and which numbers of devices fit it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last launches: which are kept, without what is secret, and what may be in their file."""
+"""The last launches: which are kept, without secrets, and what their file may contain."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def keep(
     return change(environ, lambda known: with_launch(known, options, count, when))
 
 
-# Which are kept
+# The launches that are kept
 
 
 def test_the_last_launch_is_the_first() -> None:
@@ -130,7 +130,7 @@ def test_one_is_found_by_its_name_and_by_its_number() -> None:
         assert found(known, word) is None, word
 
 
-# Where it was started
+# The directory of a launch
 
 
 def test_from_another_folder_it_is_started_again_where_it_was(tmp_path: Path) -> None:

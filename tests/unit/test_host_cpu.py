@@ -1,4 +1,4 @@
-"""How fast the way between two CPU sockets is, by the processor that /proc/cpuinfo names."""
+"""The speed of the connection between two CPU sockets, by the processor that /proc/cpuinfo names."""
 
 from __future__ import annotations
 

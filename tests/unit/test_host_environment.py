@@ -1,4 +1,4 @@
-"""What launchers ask of the machine: files, programs and their versions, a free port."""
+"""Launchers' queries about the machine: files, programs and their versions, a free port."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_file_without_an_end_is_not_read(machine: ThisHost) -> None:
 
 @pytest.mark.parametrize("odd", ["missing", "folder", "pipe", "/dev/zero", "/", "nul\0name", "x" * 5000])
 def test_only_a_regular_file_has_a_beginning(machine: ThisHost, tmp_path: Path, odd: str) -> None:
-    """`gputui run -- /` asks for that of a directory: it is refused as a shell refuses it."""
+    """`gputui run -- /` tries to read a directory: it is refused as a shell refuses it."""
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     opened = set(Path("/dev/fd").iterdir())
@@ -90,7 +90,7 @@ def test_a_file_that_may_not_be_read_is_there_all_the_same(machine: ThisHost, tm
 
 
 def program(folder: Path, name: str, first: str = "") -> Path:
-    """A program of that name, with a first line."""
+    """A program of that name, with this first line."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_text(f"{first}\n")
@@ -99,7 +99,7 @@ def program(folder: Path, name: str, first: str = "") -> Path:
 
 
 def package(folder: Path, name: str) -> None:
-    """A package as pip leaves it behind."""
+    """A package as pip installs it."""
     (folder / f"{name}.dist-info").mkdir(parents=True)
 
 
@@ -124,7 +124,7 @@ def test_a_version_is_read_beside_the_program(machine: ThisHost, tmp_path: Path,
 def test_the_interpreter_of_the_first_line_says_where_the_packages_are(
     machine: ThisHost, tmp_path: Path
 ) -> None:
-    """`~/bin/deepspeed` may be a copy of a script of an environment."""
+    """`~/bin/deepspeed` may be a copy of an environment's script."""
     tool = program(tmp_path / "home" / "bin", "deepspeed", f"#!{tmp_path}/venv/bin/python3 -u")
     package(tmp_path / "home/lib/python3.11/site-packages", "deepspeed-0.1")
     package(tmp_path / "venv/lib/python3.11/site-packages", "deepspeed-0.19.8")

@@ -1,4 +1,4 @@
-"""How busy the machine is, out of a /proc of the test's own, and as this machine's source tells it."""
+"""The load of the machine, from a /proc of the test's own, and as this machine's source reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other boxes over a real ssh: `ls --hosts`, and what becomes of boxes that are not there."""
+"""Other boxes over a real ssh: `ls --hosts`, and boxes that cannot be reached."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keyge
 
 
 def shown(nvml: SimulatedNvml, box: str) -> dict[str, str]:
-    """The variables of a box that a simulated driver shows."""
+    """The variables that make a simulated driver show this box."""
     nvml.show_box(BOXES[box])
     names = ("LD_LIBRARY_PATH", "SIMNVML_BOX", "SIMNVML_CONTROL", "SIMNVML_COUNTS")
     found = nvml.environment()
@@ -218,7 +218,7 @@ def test_a_copy_that_has_lost_a_file_is_sent_again(
 def test_a_copy_that_others_could_have_put_there_is_named_and_not_run(
     boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str, place: str, planted: bool
 ) -> None:
-    """Its name, which is a digest of what it has, is the same for everybody."""
+    """The copy's name is a digest of its content, and so the same for everybody."""
     name = fresh(boxes, "planted")
     home = boxes.add(name, idle, gputui=False, path=no_packages)
     core, ran = home / ".cache" / "gputui" / sent_core.digest(), home / "ran"
@@ -267,7 +267,7 @@ def test_copies_that_nothing_uses_any_more_go_when_another_is_sent(
         runs.communicate()
     left = {each.name for each in cache.iterdir()}
     assert left == {"1" * 16, "2" * 16, "tmpcoming", "notes", sent_core.digest()}
-    # One that is started is in use.
+    # Starting a copy marks it as in use.
     os.utime(cache / sent_core.digest() / "start.py", (1, 1))
     entry(call, name)
     assert (cache / sent_core.digest() / "start.py").stat().st_mtime > time.time() - 3600
@@ -277,7 +277,7 @@ def test_copies_that_nothing_uses_any_more_go_when_another_is_sent(
 def test_no_command_line_of_another_user_is_read_where_gputui_is_sent(
     boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str
 ) -> None:
-    """Its owner may have made it gigabytes long; and with it he would keep a copy there for ever."""
+    """The owner may have made it gigabytes long, and could use it to keep a copy there for ever."""
     name = fresh(boxes, "neighbour")
     home = boxes.add(name, idle, gputui=False, path=no_packages)
     old = home / ".cache" / "gputui" / ("3" * 16)
@@ -344,7 +344,7 @@ def test_a_python_that_is_too_old_is_none(boxes: SshBoxes, call: Call, tmp_path:
     name = fresh(boxes, "ancient")
     home = boxes.add(name, gputui=False, path=system_programs(tmp_path))
     for program, text in (
-        # (It answers 1 to "are you 3.10 or newer?".)
+        # This python3 answers 1 to "are you 3.10 or newer?".
         ("python3", 'case "$*" in *version_info*) exit 1;; esac; touch "$HOME/started"'),
         ("nvidia-smi", f"cat <<'END'\n{SMI}END"),
     ):
@@ -459,9 +459,9 @@ def test_the_best_set_of_all_boxes_is_picked(
     every = "pick-idle,dead,pick-dgx-h100"
     ended = call("pick", "-n", "2", "--hosts", every)
     box, ids = ended.out.split()
-    # Two GPUs that NVLink joins are better than two on a workstation.
+    # Two GPUs with an NVLink between them are better than two on a workstation.
     assert (ended.status, box) == (0, "pick-dgx-h100")
-    # One line for the one that cannot be reached, and none for those that merely have not enough.
+    # There is one line for the unreachable box, and none for boxes that only have too few devices.
     (line,) = call("pick", "-n", "3", "--hosts", every).err.splitlines()
     assert "dead" in line and len(line) <= 110
     boxes.add_dead("dead-as-well")
@@ -551,7 +551,7 @@ def test_a_truth_is_no_number_also_where_it_equals_what_was_there(
 
 @contextmanager
 def following(boxes: SshBoxes, names: str, *words: str) -> Iterator[Callable[[], dict[str, dict[str, Any]]]]:
-    """The boxes by name, document by document."""
+    """The boxes by name, one document at a time."""
     with subprocess.Popen(
         [sys.executable, "-m", "gputui", "ls", "--hosts", names, "--json", "--follow", *words],
         stdin=subprocess.PIPE,
@@ -631,7 +631,10 @@ def test_what_runs_there_ends_with_us(boxes: SshBoxes, idle: dict[str, str]) -> 
 
 @pytest.fixture
 def control(boxes: SshBoxes) -> Iterator[tuple[str, Callable[[str], int]]]:
-    """Options by which connections share a master, and `ssh -O` to it. (A path of a socket must be short.)"""
+    """Options that make connections share a master, and a function for `ssh -O` to it.
+
+    The path of a socket must be short.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/master"
 
@@ -653,7 +656,7 @@ def test_the_users_master_is_used_and_when_it_dies_the_connection_is_made_again(
     assert tell("check") != 0, "a connection of ours, which may be ended at any moment, is no master"
     subprocess.run([str(boxes.path / "ssh"), name, "true"], capture_output=True, check=True)
     assert len(entry(call, name)["devices"]) == 2
-    # (It was left as it was: alive, for the next connection.)
+    # The master was left alone: it is alive for the next connection.
     assert tell("check") == 0
     with following(boxes, name, "--interval", "0.1") as document:
         until(document, lambda found: found[name]["state"] == "live")
@@ -668,7 +671,7 @@ def test_a_connection_that_may_ask_leaves_its_answer_to_the_next_one_and_no_chil
     control: tuple[str, Callable[[str], int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where masters are made on request: one of its own process, which ends nobody's connection with ours."""
+    """If masters are made on request, ours is a process of its own: our end ends no other connection."""
     options, tell = control
     name = fresh(boxes, "asks")
     boxes.add(name, idle, options=options.replace("  ControlPersist 60\n", ""))
@@ -705,7 +708,7 @@ def test_a_client_that_is_killed_at_any_moment_leaves_nothing_behind_there(
     drawn, started = random.Random(3), home / "pids"
     started.touch()
     argv = [sys.executable, "-m", "gputui", "ls", "--hosts", name, "--json", "--follow", "--interval=0.1"]
-    # (Until some have got as far as the box: how long that takes is the machine's affair.)
+    # Repeat until some ssh has reached the box; the time for that depends on the machine.
     for patience in (1.5, 1.5, 1.5, 1.5, *range(2, 40)):
         with subprocess.Popen(
             argv,
@@ -728,7 +731,7 @@ def test_a_client_that_is_killed_at_any_moment_leaves_nothing_behind_there(
 def test_no_ssh_is_left_of_a_box_that_answers_nothing(
     boxes: SshBoxes, idle: dict[str, str], tmp_path: Path, hangs: str, end: str
 ) -> None:
-    """One that is alive for ssh (ServerAliveInterval); it ends neither with its input nor by SIGHUP."""
+    """ssh considers the box alive (ServerAliveInterval); it ends neither with its input nor by SIGHUP."""
     name = fresh(boxes, "silent")
     silent = """trap '' HUP PIPE TERM INT; >"$HOME/in"; while [ -e "$HOME/in" ]; do sleep 1; done"""
     home = boxes.add(name, idle, before=silent if hangs == "login" else "")
@@ -773,7 +776,7 @@ def test_ctrl_c_ends_a_call_while_several_boxes_answer_nothing(tmp_path: Path) -
         try:
             until_true(lambda: len(pids.read_text().split()) == 2)
             process.send_signal(signal.SIGINT)
-            # (Both are given up after 35 s.)
+            # Both boxes would be given up only after 35 s.
             assert process.wait(25) == 130
             until_true(lambda: not any(is_running(int(each)) for each in pids.read_text().split()))
         finally:

@@ -1,12 +1,14 @@
-"""What a call imports, seen in a fresh interpreter; and the arrows between the packages."""
+"""The modules that a call imports, seen in a fresh interpreter; and the dependencies between the packages."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -181,3 +183,17 @@ def test_the_arrows_between_the_packages_point_one_way() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 broken" in done.stdout
+
+
+def test_no_line_of_a_function_is_a_text_that_goes_nowhere() -> None:
+    """Without parentheses, the second half of a sentence is lost (`x = "a"`, then `"b"`)."""
+    for path in (ROOT / "app").rglob("*.py"):
+        functions = [
+            each for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.FunctionDef)
+        ]
+        blocks = (getattr(each, "body", ()) for function in functions for each in ast.walk(function))
+        for before, line in (pair for block in blocks if isinstance(block, list) for pair in pairwise(block)):
+            if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
+                # A string below an attribute, or below a field of a class, is a docstring.
+                names = getattr(before, "targets", [getattr(before, "target", None)])
+                assert not isinstance(names[0], ast.Name) or line.value.value is ..., (path, line.lineno)

@@ -1,4 +1,4 @@
-"""Intel's reader on trees of our own: order, tiles, counters, xpu-smi that answers and that does not."""
+"""Intel's reader on trees of our own: order, tiles, counters, and xpu-smi with and without an answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MASK = "ZE_AFFINITY_MASK"
 def card(
     root: Path, number: int, function: str, device: str = "E20B", driver: str = "xe", tiles: int = 1
 ) -> Path:
-    """A card's folder, with a clock and a counter of idle time for each tile."""
+    """Write a card's folder, with a clock and a counter of idle time for each tile."""
     folder = root / f"sys/class/drm/card{number}/device"
     folder.mkdir(parents=True)
     (folder / "uevent").write_text(f"DRIVER={driver}\nPCI_ID=8086:{device}\nPCI_SLOT_NAME={function}\n")
@@ -50,7 +50,7 @@ def read(root: Path, want: Want = Want.ALL, **environ: str) -> Snapshot:
 
 
 def smi(root: Path, *functions: str, used: str = "24", tiles: int = 1, stats: str | None = None) -> None:
-    """An xpu-smi of version 1 that knows these cards, each with 32 GiB."""
+    """Write an xpu-smi of version 1 that knows these cards, each with 32 GiB."""
     listed = [
         {"device_id": n, "device_name": "Intel(R) Data Center GPU", "pci_bdf_address": f, "uuid": ""}
         for n, f in enumerate(functions)
@@ -84,7 +84,7 @@ esac"""
     program(root, "xpu-smi", script)
 
 
-# Which devices there are.
+# The devices.
 
 
 def test_discrete_gpus_come_first_and_each_in_bus_order(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_no_card_and_no_program_is_no_device(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-# What changes.
+# Values that change.
 
 
 def test_power_and_load_are_differences_of_counters(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_power_and_load_are_differences_of_counters(tmp_path: Path) -> None:
     (hwmon / "energy2_input").write_text(str((1 << 63) + 1_000_000 + 90_000_000))
     (folder / "tile0/gt0/gtidle/idle_residency_ms").write_text("1500\n")
     (device,) = source.read().devices
-    # (The card's own counter stands at 0 on some kernels.)
+    # The card's own counter stays at 0 on some kernels.
     assert (device.power, device.utilization) == (45.0, 75)
 
 
@@ -166,7 +166,7 @@ def test_the_drivers_answers_tell_the_memory_where_they_may() -> None:
     assert memory.of_xe(xe) == ((12 * GIB, GIB), (12 * GIB, None))
     i915 = struct.pack("=I12x", 2) + _region(0, 64 * GIB, 9) + _region(1, 6 * GIB, 5 * GIB)
     assert memory.of_i915(i915) == ((6 * GIB, GIB),)
-    # Who may not know is told that all is unallocated.
+    # A program without the permission is told that everything is unallocated.
     assert memory.of_i915(struct.pack("=I12x", 1) + _region(1, 6 * GIB, 6 * GIB)) == ((6 * GIB, None),)
     for hostile in (b"", b"\xff" * 50, struct.pack("=II", 1 << 31, 0)):
         assert memory.of_xe(hostile) == memory.of_i915(hostile) == ()
@@ -204,7 +204,7 @@ def test_bytes_and_mib_of_two_versions_are_told_apart(used: str) -> None:
     ],
 )
 def test_no_memory_in_use_at_all_is_not_known(told: dict[str, object]) -> None:
-    """The driver tells 0 whom it does not tell, xpu-smi too."""
+    """The driver reports 0 to programs that may not know, xpu-smi included."""
     assert xpu_smi.load(json.dumps(told), 32 * GIB).memory_used is None
 
 
@@ -281,7 +281,7 @@ def test_a_verdict_on_a_gpu_that_is_not_offered_costs_no_program_and_no_look_at_
     assert not (tmp_path / "bin/asked").exists() and not any("/proc/7" in path for path in seen)
 
 
-# What programs are given.
+# The environment of programs.
 
 INTEL = at(BOXES["intel"], 0.0, 0.0)
 MIXED = at(BOXES["mixed-vendors"], 0.0, 0.0)
@@ -299,7 +299,7 @@ def test_the_best_two_tiles_are_those_of_one_card() -> None:
 
 
 def test_links_are_called_what_they_are(call: Call) -> None:
-    """On screens and in reasons: MDF joins tiles, Xe links join cards, and there is no NVLink."""
+    """The names on screens and in reasons: MDF joins tiles, Xe links join cards, and there is no NVLink."""
     assert "by MDF" in call("pick", "--demo", "intel", "-n", "2", "--why").err
     assert "by Xe Link" in call("pick", "--demo", "intel", "-n", "3", "--why").err
     tree = call("topo", "--tree", "--demo", "intel").out
@@ -307,7 +307,7 @@ def test_links_are_called_what_they_are(call: Call) -> None:
         "MDF",
         "Xe Link",
     }
-    # Tiles of a card are on its NUMA node together, though no PCIe class is between them.
+    # Tiles of a card are on the same NUMA node, though no PCIe class connects them.
     assert [line for line in tree.splitlines() if line.startswith("NUMA")] == ["NUMA node 0", "NUMA node 1"]
 
 
@@ -319,7 +319,7 @@ def test_every_form_of_export_is_without_cuda(form: str, name: str) -> None:
     variable = {"intel": MASK, "gaudi": "HABANA_VISIBLE_MODULES"}.get(name)
     launch = compose(devices, LaunchOptions(("torchrun", "t.py")), {})
     if name == "apple" and form in ("docker", "dotenv"):
-        # (Nothing hides the one device, and no container has it.)
+        # Nothing hides the only device, and no container has it.
         return
     text = FORMS[form].write(launch, ExportOptions())
     assert "CUDA" not in text
@@ -365,7 +365,7 @@ def test_a_mask_that_was_inherited_is_read_in_its_environment() -> None:
 @pytest.mark.parametrize(
     ("model", "tiles", "asked", "indices", "wanted"),
     [
-        # (compute-runtime: Max counts tiles unless COMPOSITE is asked for, others only under FLAT.)
+        # From compute-runtime: Max counts tiles unless COMPOSITE is set, other models only under FLAT.
         ("0BD5", 2, None, 4, "FLAT"),
         ("0BD5", 2, "FLAT", 4, "FLAT"),
         ("0BD5", 2, "COMBINED", 4, "FLAT"),
@@ -380,7 +380,7 @@ def test_a_mask_that_was_inherited_is_read_in_its_environment() -> None:
 def test_a_launch_says_whether_tiles_or_cards_are_counted(
     tmp_path: Path, model: str, tiles: int, asked: str | None, indices: int, wanted: str | None
 ) -> None:
-    """Our numbers are those of the environment in which we were started; the line has them anywhere."""
+    """Our numbers are those of gputui's own environment; the line sets the hierarchy that they need."""
     card(tmp_path, 0, "0000:4d:00.0", model, tiles=tiles)
     card(tmp_path, 1, "0000:a8:00.0", model, tiles=tiles)
     environ = {} if asked is None else {"ZE_FLAT_DEVICE_HIERARCHY": asked}
@@ -398,7 +398,7 @@ def test_a_hierarchy_of_the_command_itself_gives_way(call: Call) -> None:
 
 
 def test_integrated_gpus_are_last_unless_all_count_by_bus() -> None:
-    """Number 0 is the first discrete one here, and by bus id alone the integrated one: 00:02.0."""
+    """Number 0 is the first discrete GPU here; by bus id alone, it is the integrated one: 00:02.0."""
     cards = box(*(d for d in MIXED.devices if d.vendor == "intel"))
     numbers = [(device.index, device.apart) for device in cards.devices]
     assert numbers == [(0, None), (1, None), (2, "integrated")]
@@ -427,7 +427,7 @@ def test_what_counts_beside_the_mask_is_taken_away() -> None:
 
 
 def test_a_command_that_counts_devices_itself_counts_what_we_count(call: Call) -> None:
-    """deepspeed makes a mask of --include, which is read by the same hierarchy and order as ours."""
+    """deepspeed turns --include into a mask, which is read with the same hierarchy and order as ours."""
     environ = {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1", "ONEAPI_DEVICE_SELECTOR": "level_zero:1"}
     tiles = at(BOXES["intel"], 0.0, 0.0).devices[:2]
     changes = dict(compose(tiles, LaunchOptions(("deepspeed", "t.py")), environ).changes)

@@ -58,7 +58,7 @@ def test_every_field_is_what_the_description_says(case: str) -> None:
         json.loads(json.dumps(to_document(snapshot, for_document(verdicts(snapshot), 0.0))))
     )
     assert [device.key for device in again.devices] == [device.key for device in snapshot.devices]
-    # Nothing here tells the memory in use: unknown, and so never free.
+    # Nothing here reports the memory in use: it is unknown, and so the devices are never free.
     assert {verdict.state for verdict in verdicts(snapshot).values()} == {"unknown"}
 
 
@@ -104,7 +104,7 @@ def test_version_1_tells_who_the_devices_are_and_their_load() -> None:
     load = xpu_smi.load(answer(case, "stats_d.txt"), None)
     for name in ("power", "temperature", "memory_used", "utilization"):
         assert getattr(load, name) == wanted["stats_d"][name]
-    # (Its only process is xpu-smi itself.)
+    # The only process is xpu-smi itself.
     assert xpu_smi.processes(answer(case, "ps.txt")) == {}
     others = xpu_smi.processes(answer(case, "ps.txt").replace("xpu-smi", "python3"))
     for listed in wanted["ps"]:
@@ -112,7 +112,7 @@ def test_version_1_tells_who_the_devices_are_and_their_load() -> None:
 
 
 def test_version_2_prints_all_in_one_table(tmp_path: Path) -> None:
-    """From a program that prints it and knows no JSON; the only process is xpu-smi itself."""
+    """A program that prints the table and knows no JSON; the only process is xpu-smi itself."""
     case = "xpu_smi_20_b580"
     (wanted,) = expected(case)["devices"]
     table = answer(case, "table.txt")

@@ -1,5 +1,7 @@
-"""Simulated boxes of Intel's GPUs written as the files of a machine, read, and compared; and such files
-broken in every way."""
+"""Simulated boxes of Intel's GPUs, written as the files of a machine, read, and compared.
+
+Such files are also broken in every way.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def of_intel(snapshot: Snapshot) -> tuple[Device, ...]:
 def twice(
     root: Path, box: Box, elapsed: float, driver: Driver, version: Version | None
 ) -> tuple[Snapshot, Snapshot]:
-    """What the files are files of, and what is seen at the second reading: counters are rates from there."""
+    """The box behind the files, and its second reading: counters become rates only there."""
     now = [0.0]
     source = IntelSource(
         Root(str(root)), clock=lambda: 1_700_000_000.0, ticks=lambda: now[0], environ={}, deadline=10.0
@@ -50,7 +52,7 @@ def twice(
 
 
 def comparable(device: Device, version: Version | None) -> Device:
-    """(A tree has no user names; without xpu-smi nothing in it tells the memory.)"""
+    """Remove facts that a tree does not have: user names, and without xpu-smi the memory."""
     processes = tuple(
         replace(p, user=None, ancestors=(), started=p.started and round(p.started))
         for p in sorted(device.processes or (), key=lambda process: process.pid)
@@ -84,7 +86,7 @@ def test_links_and_what_is_near_are_those_of_the_simulated_one(
     truth = intel_trees.write(tmp_path, BOXES["intel"], version=version)
     seen = IntelSource(Root(str(tmp_path)), environ={}, deadline=10.0).read(Want.LINKS | Want.TOPOLOGY)
     if version is None:
-        # (Only xpu-smi tells of Xe links; that tiles are joined is known all the same.)
+        # Only xpu-smi reports Xe links; links between tiles are known without it.
         assert [row[:2] for row in seen.links[:2]] == [("X", "MDF"), ("MDF", "X")]
         assert seen.links[0][2:] == ("SYS", "SYS")
     else:
@@ -114,7 +116,7 @@ def test_two_processes_on_a_card_are_told_apart_by_tile(tmp_path: Path) -> None:
     intel_trees.write(tmp_path, BOXES["intel"], 33.0, version=None)
     devices = IntelSource(Root(str(tmp_path)), environ={}).read().devices
     assert [[p.pid for p in device.processes or ()] for device in devices] == [[], [], [61_007], [61_008]]
-    # As one card it has both.
+    # Counted as one card, the device has both processes.
     whole = {"ZE_FLAT_DEVICE_HIERARCHY": "COMPOSITE"}
     devices = IntelSource(Root(str(tmp_path)), environ=whole).read().devices
     assert [[p.pid for p in device.processes or ()] for device in devices] == [[], [61_007, 61_008]]
@@ -138,7 +140,7 @@ def test_a_source_that_was_closed_reads_anew(tmp_path: Path) -> None:
 
 
 def test_another_vendor_without_a_sign_of_one_is_not_missed(tmp_path: Path, call: Call) -> None:
-    """A machine with an integrated GPU only: it has no AMD GPU, and no Gaudi, and nobody asked."""
+    """A machine with an integrated GPU only: AMD GPUs and Gaudi are absent, and nobody asked for them."""
     box = BOXES["mixed-vendors"]
     intel_trees.write(tmp_path, replace(box, tasks=()), version=None)
     for card in (0, 1):
@@ -147,7 +149,7 @@ def test_another_vendor_without_a_sign_of_one_is_not_missed(tmp_path: Path, call
     assert done.status == 0 and "UHD" in done.out and "AMD" not in done.out + done.err
     snapshot = box_below(str(tmp_path)).read()
     assert (snapshot.errors, snapshot.missing) == ((), None)
-    # A program of theirs that fails is a sign.
+    # A failing program of the vendor is a sign.
     program(tmp_path, "hl-smi", "exit 3")
     assert "hl-smi" in (box_below(str(tmp_path)).read().missing or "")
 
@@ -165,12 +167,12 @@ def test_memory_that_is_not_told_is_unknown_with_a_remedy(tmp_path: Path, call: 
     assert found["state"] == "unknown" and "CAP_PERFMON" in found["reason"]
 
 
-# What is not as it should be.
+# Errors and missing files.
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_hostile_tree_is_only_less_known(tmp_path: Path, seed: int) -> None:
-    """Nothing is free that is not, and a program that fails is said."""
+    """No used device is called free, and a program that fails is reported."""
     chance = random.Random(seed)
     driver: Driver = "xe" if seed % 4 < 2 else "i915"
     truth = intel_trees.write(tmp_path, BOXES[NAMES[seed % 2]], 33.0, driver=driver, version=1 + seed % 2)

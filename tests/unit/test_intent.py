@@ -1,4 +1,4 @@
-"""Intent: call and command are heard together, the user's words before defaults, and never other devices."""
+"""Intent: call and command are read together, the user's words before defaults, never for other devices."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def intent_of(line: str, files: dict[str, str] | None = None, **environ: str) ->
         (Asked(names=NONE), COUNTED, Asked(names=NONE)),
         (Asked(), PARALLEL, Asked(4, group=Grouping(2, 2))),
         (Asked(names="0,1,2,3"), PARALLEL, Asked(names="0,1,2,3", group=Grouping(2, 2))),
-        # Defaults give way, to the call and to the user's words.
+        # Defaults give way to the call and to the user's words.
         (Asked(), TWO_OF_FILE, Asked(names="0,1")),
         (Asked(1), TWO_OF_FILE, Asked(1)),
         (Asked(2), TWO_OF_FILE, Asked(2)),
@@ -66,7 +66,7 @@ def intent_of(line: str, files: dict[str, str] | None = None, **environ: str) ->
 def test_call_and_command_are_heard_together(asked: Asked, intent: Intent, settled: Asked) -> None:
     found = settle(asked, intent)
     assert (found.count, found.names, found.group) == (settled.count, settled.names, settled.group)
-    # Whose numbers they are: the call's, or the command's.
+    # The numbers are those of the call, or those of the command.
     assert (found.by_command is not None) == (found.names is not None and asked.names is None)
 
 
@@ -189,7 +189,7 @@ def test_what_a_configuration_of_accelerate_says_is_a_default(
     assert (intent.count.number if intent.count else None) == count
     assert intent.group == group
     assert not any(said.firm for said in (intent.devices, intent.count) if said)
-    # Its own options count, and a file that is not read does not.
+    # The launcher's own options count, and a file that is not read does not.
     typed = intent_of("accelerate launch --num_processes 3 --gpu_ids 0 t.py", {CONFIG: text}, HOME="/home/u")
     assert (typed.devices, typed.count) == (
         NamedDevices("--gpu_ids 0", "0"),
@@ -210,7 +210,7 @@ def test_what_a_configuration_of_accelerate_says_is_a_default(
         # In a container devices are counted in bus order.
         ("""docker run --gpus '"device=5,4"' img python t.py""", ("4,5", None)),
         ("docker run -e CUDA_VISIBLE_DEVICES=1,0 --gpus all img python t.py", ("1,0", None)),
-        # Inside, devices are numbered anew: a list there says how many there must be.
+        # Devices are numbered anew inside, so a list there only says how many devices are needed.
         ("docker run img env CUDA_VISIBLE_DEVICES=0 python t.py", (None, 1)),
         ("docker run --gpus all img bash -c 'CUDA_VISIBLE_DEVICES=0,1 python t.py'", (None, 2)),
         ("docker run --gpus all img bash -c 'CUDA_VISIBLE_DEVICES=2,3 python t.py'", (None, None)),
@@ -255,7 +255,7 @@ torchrun --nproc_per_node $GPUS t.py
         ("bash train.sh", "torchrun --nproc-per-node 2 a.py; torchrun --nproc-per-node 4 b.py", 4, None),
         ("bash train.sh", "bash other.sh 3", 3, None),
         ("make train CUDA_VISIBLE_DEVICES=1", "", None, "1"),
-        # The CPU for a part of the work, and for all of it.
+        # Part of the work runs on the CPU, and then all of it.
         ("bash train.sh", "CUDA_VISIBLE_DEVICES= python a.py; torchrun --nproc-per-node 2 b.py", 2, None),
         ("bash train.sh", "export CUDA_VISIBLE_DEVICES=\npython a.py; python b.py", None, ""),
         ("mpirun -np 1 bash train.sh", "CUDA_VISIBLE_DEVICES=2 python a.py", 1, "2"),
@@ -289,7 +289,7 @@ def test_what_cannot_be_followed_is_a_warning_with_file_and_line(script: str, pl
 @pytest.mark.parametrize(
     ("line", "script", "devices"),
     [
-        # It takes the first ones, whatever is visible, where nobody rewrites it.
+        # deepspeed takes the first devices, whatever is visible, unless its command is rewritten.
         ("bash train.sh", "deepspeed --num_gpus 2 t.py", "0,1"),
         ("bash train.sh", "export CUDA_VISIBLE_DEVICES=4,5\ndeepspeed --num_gpus 2 t.py", "0,1"),
         ("mpirun -np 1 deepspeed --num_gpus 2 t.py", "", "0,1"),

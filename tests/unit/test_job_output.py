@@ -1,4 +1,4 @@
-"""The output of several boxes as one: whole lines, each with its box, however it comes in pieces."""
+"""The output of several boxes as one: whole lines, each with its box, however the pieces arrive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputui.cli.job_output import PrefixedOutput
 
 
 class Out:
-    """What stands for standard output."""
+    """A stand-in for standard output."""
 
     def __init__(self) -> None:
         self.buffer = self
@@ -28,7 +28,7 @@ class Out:
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, *pieces: tuple[str, bytes]) -> bytes:
-    """What two boxes, a and b, come to that write these pieces in turn."""
+    """The output of two boxes, a and b, that write these pieces in turn."""
     out = Out()
     with monkeypatch.context() as patch:
         patch.setattr(job_output.sys, "stdout", out)

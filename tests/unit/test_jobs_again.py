@@ -1,18 +1,20 @@
-"""A job once more: whatever `gputui run` was told, its rerun is told too, but for what is named here."""
+"""Running a job again: its rerun has every option of `gputui run`, except those that are named here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
-from gputui.cli.request_options import CONSTRAINTS, constraints_of
+from gputui.cli.launch_call import launch_request
+from gputui.cli.request_options import device_request
 from gputui.cli.run import parser
-from gputui.jobs.again import again, constraint_words
+from gputui.jobs.again import again
 from gputui.jobs.store import all_jobs
 from gputui.launching.launch_options import LaunchOptions, table
+from gputui.requesting.launch_request import LaunchRequest
 from unit.calling import Call
 from unit.jobs_support import Desk, desk_at, ended
 
@@ -46,6 +48,7 @@ NOT_KEPT = {
     "attach": "it is followed once, by whoever started it",
     "on": "a rerun is on the box that has the job",
     "own_directory": "the directory has been looked at when the job was started there",
+    "request": "it is kept itself",
     "held": "the other boxes are not started again with it",
     "saved": "its options are kept in full",
     "slurm": "Slurm starts it, and it is no job of ours",
@@ -87,18 +90,20 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 
 def test_nothing_that_run_can_be_told_is_forgotten() -> None:
-    """A new option has to be kept, or to be named with the reason why it is not."""
+    """A new option must be saved, or be named with the reason why it is not."""
     told = {action.dest for action in parser()._actions}
     assert told == {*KEPT, *NOT_KEPT, *table()}
-    assert KEPT.keys() == CONSTRAINTS.keys()
     assert OPTIONS.keys() == {field.name for field in fields(LaunchOptions)}
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_constraint_comes_back_as_the_words_that_mean_it(name: str) -> None:
-    args = parser().parse_args(["-n", "2", *KEPT[name]])
-    assert constraints_of(args) == KEPT[name]
-    assert constraints_of(parser().parse_args(["-n", "2"])) == []
+def test_a_constraint_comes_back_as_the_words_that_mean_it(desk: Desk, name: str) -> None:
+    args = parser().parse_args(["-n", "2", *KEPT[name], "--force", "--why"])
+    job = ended(desk.start("true", request=launch_request(args, ("true",))))
+    found = replace(again(job).request, options=LaunchOptions(("true",)))
+    assert found.words == ["--gpus", "none", "--", "true"], "it ran without a device"
+    found = again(replace(job, waits=3)).request
+    assert found.words[:-2] == ["-n", "3", *KEPT[name]]
 
 
 @pytest.mark.parametrize(
@@ -113,36 +118,29 @@ def test_a_constraint_comes_back_as_the_words_that_mean_it(name: str) -> None:
     ],
 )
 def test_its_value_is_exactly_what_it_was(typed: list[str], word: str) -> None:
-    args = parser().parse_args(typed)
-    words = constraints_of(args)
-    assert words[-1] == word and vars(parser().parse_args(words)) == vars(args)
+    asked = device_request(parser().parse_args(typed))
+    assert asked.words[-1] == word and device_request(parser().parse_args(asked.words)) == asked
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_launch_option_is_kept(desk: Desk, name: str) -> None:
     options = LaunchOptions(**{"command": ("true",), name: OPTIONS[name]})  # type: ignore[arg-type]
-    job = ended(desk.start("true", options=options))
-    assert again(job).options == options
+    job = ended(desk.start("true", request=LaunchRequest(options)))
+    assert again(job).request.options == options
 
 
 def test_a_rerun_has_the_constraints_of_the_job_and_so_has_its_own_rerun(call: Call, desk: Desk) -> None:
     given = ["--group", "tp=2", "--order", "given", "--never=0", "--prefer=7"]
     call("run", "-q", "--demo", "shared", "-n", "2", *given, "--detach", "--", "true")
     (first,) = all_jobs(desk.environ)
-    assert list(ended(first).constraints) == given
+    assert again(ended(first)).request.words[2:-2] == given
     shown = call("jobs", "show", "--command", first.id).line
     assert shown == "gputui run -n 2 --group tp=2 --order given --never=0 --prefer=7 -- true"
     told = call("jobs", "rerun", first.id, "-q", "--demo", "shared")
     second = next(job for job in all_jobs(desk.environ) if job.id == told.out.strip())
-    assert ended(second).constraints == first.constraints
-    # What is said besides counts more.
+    assert again(ended(second)).request == again(first).request
+    # An added option overrides the recorded one.
     refused = call("jobs", "rerun", second.id, "--demo", "shared", "-n", "3", "--dry-run")
     assert "groups of tp=2" in refused.err
     line = call("jobs", "rerun", second.id, "--demo", "shared", "-n", "1", "--group", "all", "--dry-run").out
     assert "CUDA_VISIBLE_DEVICES=7 " in line
-
-
-def test_the_words_of_the_screen_are_those_of_a_call() -> None:
-    args = parser().parse_args(["--group", "tp=2,pp=2", "--order", "fastest"])
-    assert constraint_words(args.group, args.order) == constraints_of(args)
-    assert constraint_words() == []

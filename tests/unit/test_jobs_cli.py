@@ -219,7 +219,7 @@ def test_ctrl_c_ends_the_wait_and_not_the_job(desk: Desk) -> None:
 
 
 def _waits(pid: int) -> bool:
-    """Whether a process has opened another one to wait for it."""
+    """Whether a process has a descriptor of another one, in order to wait for it."""
     try:
         return any("pidfd" in os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir())  # noqa: PTH115
     except OSError:
@@ -317,7 +317,7 @@ def test_rerun_starts_the_same_again_on_the_best_free_devices(call: Call, desk: 
     assert told.status == 0 and "CUDA_VISIBLE_DEVICES=0,1" in told.err
     second = next(job for job in all_jobs(desk.environ) if job.id == told.out.strip())
     assert ended(second).log.read_text() == f"{tmp_path}/there\nblue on 0,1\n"
-    # What is said besides counts more.
+    # An added option overrides the recorded one.
     line = call("jobs", "rerun", second.id, "--demo", "idle", "-n", "1", "--dry-run").out
     assert "CUDA_VISIBLE_DEVICES=0 " in line and "COLOUR=blue" in line
     assert call("jobs", "rerun", second.id, "--demo", "idle", "--gpus", "9").status != 0

@@ -1,4 +1,4 @@
-"""Logs: what a terminal is given of them, and how their progress bars read."""
+"""Logs: the part that a terminal receives, and the text of their progress bars."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sanitized(data: bytes, colours: bool = True) -> str:
     return AnsiSanitizer(colours).feed(data, final=True)
 
 
-# What reaches a terminal.
+# The output on a terminal.
 
 HOSTILE = {
     "title": b"\x1b]0;owned\x07",
@@ -117,11 +117,11 @@ def test_in_whatever_pieces_a_log_is_read_the_same_is_shown_and_it_is_sanitized(
     assert ALLOWED.fullmatch(shown)
 
 
-# How a log reads.
+# The text of a log.
 
 
 def read_lines(data: bytes, columns: int = 200) -> list[str]:
-    """What the jobs page shows of a log with this in it."""
+    """The lines that the jobs page shows of a log with this content."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()
@@ -136,7 +136,7 @@ def test_a_progress_bar_is_one_line() -> None:
 
 
 def test_nested_bars_are_as_many_lines_as_bars() -> None:
-    # As tqdm writes two of them: down a line for the inner one, and back up.
+    # This is the output of tqdm for two bars: down a line for the inner one, and back up.
     steps = b"".join(b"\router %d/3\n\r\x1b[Kinner %d/9\x1b[A" % (n // 3, n) for n in range(10))
     assert read_lines(steps + b"\n\n") == ["outer 3/3", "inner 9/9"]
 
@@ -299,7 +299,7 @@ def test_lines_of_a_megabyte_cost_a_key_press_little_and_are_not_kept(tmp_path: 
         tail.feed()
         tail.lines(40)
         took.append(time.thread_time() - began)
-    # (Of a slow machine with others on it; 50 ms at most on one of its own.)
+    # This bound is for a slow, shared machine; an idle one needs 50 ms at most.
     assert min(took) < 0.15
     with log.open("ab") as file:
         file.write(b"the end\n")
@@ -343,7 +343,7 @@ def test_a_sequence_that_was_cut_off_swallows_nothing_of_what_comes_next(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gputui.jobs.log._MOST_TIME", -1.0)
-    # (The first of the pieces in which a text is written ends within a sequence.)
+    # The text is written in pieces, the first of which ends within a sequence.
     append(log, b"x" * 2047 + b"\x1b[2C" + b"y" * 9000 + b"\nstep 7")
     tail = Tail(log, 500)
     tail.feed()

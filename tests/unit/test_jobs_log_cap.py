@@ -1,4 +1,4 @@
-"""The cap of a job's log: the middle goes, the beginning and the end stay, and readers find their way."""
+"""The cap of a job's log: the middle is removed, both ends stay, and readers skip the hole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from unit.jobs_support import Desk, desk_at, ended, says, until
 MIB = 1 << 20
 CAP = 16 * MIB
 LINES = 1_200_000
-"""Of 40 bytes: 46 MiB."""
+"""Lines of 40 bytes: 46 MiB."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def can_punch(folder: Path) -> bool:
-    """Whether the file system of the tests has holes that can be found."""
+    """Whether the file system of the tests supports holes and finding them."""
     file = folder / "probe"
     with file.open("wb") as stream:
         stream.truncate(4 * MIB)
@@ -65,7 +65,7 @@ def test_a_long_log_keeps_its_beginning_and_its_end(desk: Desk) -> None:
     assert said.startswith(b"[gputui: ") and b"\0" not in text
     place = lines.index(said)
     numbers = [int(line[5:]) for line in lines if len(line) == 39 and line.startswith(b"line")]
-    # No line is missing but those in the one hole.
+    # The only missing lines are those in the one hole.
     gaps = [n for n in range(1, len(numbers)) if numbers[n] != numbers[n - 1] + 1]
     assert len(gaps) == 1 and abs(gaps[0] - place) <= 1
 

@@ -26,7 +26,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def notifies(desk: Desk, script: str, *words: str) -> Path:
-    """Make the settings name a script, called with `words`; the file that it writes with `told`."""
+    """Make the settings name a script, called with `words`; return the file that `told` in it writes."""
     program, told = desk.folder / "notify-me", desk.folder / "told"
     program.write_text(f"#!/bin/sh\ntold() {{ cat > {told}.new; mv {told}.new {told}; }}\n{script}\n")
     program.chmod(0o755)
@@ -64,7 +64,8 @@ def test_it_inherits_no_lease_and_writes_not_to_the_jobs_log(desk: Desk) -> None
 
 
 def _runs(script: Path) -> bool:
-    """Whether a process has this script on its command line: the supervisor, and who kills what hangs."""
+    """Whether a process has this script on its command line: the supervisor, or the process that kills a
+    hanging command."""
     lines = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -80,7 +81,7 @@ def test_one_that_hangs_is_killed_with_what_it_started_and_nobody_waits_for_it(
     assert "_NOTIFY_TIME = 10.0" in text
     monkeypatch.setattr(job_start, "_SUPERVISE", impatient)
     told = notifies(desk, 'trap "" TERM ALRM; sleep 1000 & echo $$ $! | told; wait')
-    # (On a busy machine it may be killed before it could tell anything: then it gets more time.)
+    # On a busy machine the command may be killed before it has written anything: then it gets more time.
     for patience in (0.5, 2.0, 8.0):
         impatient.write_text(text.replace("_NOTIFY_TIME = 10.0", f"_NOTIFY_TIME = {patience}"))
         job = ended(desk.sh("exit 0"))

@@ -1,4 +1,4 @@
-"""The jobs of other boxes as the screen reads them: strictly, each box for itself, over a real ssh."""
+"""The jobs of other boxes as the screen reads them: strictly, each box independently, over a real ssh."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_each_box_is_asked_for_itself_and_a_job_is_looked_at_followed_and_stoppe
         asked = JobsOfBoxes(names, Way(30), math.inf)
         asked.start()
         try:
-            # One that hangs holds up no other.
+            # A box that hangs delays no other.
             until(lambda: all(state.jobs is not None or state.error for state in asked.states[1:]))
             hung, known, gone, empty = asked.states
             assert (hung.jobs, hung.error, empty.jobs, gone.error) == (None, None, (), "connection refused")
@@ -161,7 +161,7 @@ def test_each_box_is_asked_for_itself_and_a_job_is_looked_at_followed_and_stoppe
             until(lambda: job_of(asked, first).state == "stopped")
         finally:
             asked.stop()
-    # What the page starts in the terminal is a call that goes there, too.
+    # The call that the page starts in the terminal goes to that box, too.
     assert call(*follow_words(known.jobs[0].address)).out.splitlines()[-1].endswith("red")
     text, good = stop_there(f"{first}:nosuch", pair.environ)
     assert not good and text.isprintable()
@@ -207,7 +207,7 @@ def test_whoever_leaves_the_page_and_comes_back_does_not_wait_for_boxes_that_han
 def test_ctrl_c_for_a_command_on_our_terminal_is_not_for_a_call_in_the_background(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """(While a job is being stopped, the log of another one is followed.)"""
+    """The log of another job is followed while a job is being stopped."""
     script = "import os, sys; sys.exit(f'{os.getpgrp() == os.getpid()}')"
     monkeypatch.setattr(on_box, "this_gputui", lambda _words: (sys.executable, "-c", script))
     assert stop_there("gpu1:m6u5", {}) == ("True", False)
@@ -242,7 +242,7 @@ def test_the_log_of_a_job_that_ended_while_another_was_looked_at_is_read_to_its_
         until(lambda: job_of(asked, "gpu1").over)
         asked.look_at(job_of(asked, "gpu1"))
         until(lambda: read() == ("first", "last"))
-        # And then no more.
+        # It is not read again.
         before = asked.states[0]
         asked.ask_now()
         until(lambda: asked.states[0] is not before)

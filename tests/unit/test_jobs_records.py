@@ -1,4 +1,4 @@
-"""The folder of the jobs: what is in it that is no record, and which job a person means."""
+"""The folder of the jobs: entries that are no records, and the job that a given name means."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from gputui.jobs.record_folders import RecordError, Unreadable
 from gputui.jobs.store import Stored, all_jobs, find_job, forget, stored
 from gputui.jobs.wait import follow, last_lines
 from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from unit.jobs_support import Desk, desk_at, ended
 
 
@@ -75,11 +76,21 @@ def test_a_record_with_half_of_a_surrogate_pair_is_told_apart(desk: Desk, field:
 
 def test_launch_options_with_half_of_a_surrogate_pair_are_none(desk: Desk) -> None:
     job = ended(desk.sh("true"))
-    kept = as_kept(LaunchOptions(job.argv), job)
+    kept = as_kept(LaunchRequest(LaunchOptions(("sleep", "1"))))
     assert isinstance(kept, dict)
-    assert again(replace(job, launch=kept)).options.command == job.argv
-    damaged = replace(job, launch={**kept, "command": ["\ud800"]})
-    assert again(damaged).options.command == job.argv
+    assert again(replace(job, launch=kept)).request.options.command == ("sleep", "1")
+    for wrong in (["\ud800"], "sleep", None, [1]):
+        options = {**kept["request"]["options"], "command": wrong}
+        found = again(replace(job, launch={**kept, "request": {**kept["request"], "options": options}}))
+        assert found.request.options.command == job.argv and found.lacks(()) is not None
+
+
+def test_launch_options_of_another_gputui_are_told_as_such(desk: Desk) -> None:
+    """In the form before there were launch requests, only the command as it ran is known."""
+    job = ended(desk.sh("true"))
+    found = again(replace(job, launch={"count": 1, "when": 1.0, "command": ["true"], "launcher": "auto"}))
+    assert found.request.options.command == job.argv
+    assert job.id in (found.lacks(()) or "")
 
 
 def test_a_record_cut_off_anywhere_is_told_apart(desk: Desk) -> None:
@@ -163,7 +174,7 @@ def test_jobs_are_listed_in_the_order_they_were_started(desk: Desk) -> None:
     assert [job.id for job in all_jobs(desk.environ)] == started
 
 
-# Which job is meant.
+# The job that a name means.
 
 
 def test_a_job_is_meant_by_its_id_the_beginning_of_it_or_its_name(desk: Desk) -> None:
@@ -210,7 +221,7 @@ def test_an_id_is_meant_before_a_name_and_a_name_before_a_beginning(desk: Desk) 
 def test_a_job_that_has_ended_can_be_forgotten(desk: Desk) -> None:
     job = ended(desk.sh("true"))
     forget(job)
-    forget(job)  # a second time is no error
+    forget(job)  # the second time is no error
     assert all_jobs(desk.environ) == [] and not job.folder.exists()
 
 
@@ -243,7 +254,7 @@ def test_what_is_no_record_can_be_removed(desk: Desk) -> None:
 
 
 def test_what_has_ended_is_not_read_again(desk: Desk) -> None:
-    """A screen that looks every second: of forty ended jobs nothing changes any more."""
+    """A screen reads every second, and forty ended jobs do not change any more."""
     job = ended(desk.sh("true"))
     before = stored(desk.environ)
     (job.folder / "job.json").write_text("garbage")
@@ -266,7 +277,7 @@ def test_a_name_that_is_given_again_every_night_means_the_last_one_where_that_is
 def test_a_job_that_puts_a_pipe_or_a_link_into_its_own_folder_makes_nobody_wait(
     desk: Desk, name: str, make: Callable[[Path], None]
 ) -> None:
-    """What runs as a job may do with its folder what it likes."""
+    """A job can do anything with its own folder."""
     job = ended(desk.sh("echo line"))
     (job.folder / name).unlink()
     make(job.folder / name)

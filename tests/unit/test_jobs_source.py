@@ -1,4 +1,4 @@
-"""The user's own jobs in a snapshot: real jobs, what is read of them, and the end of a log."""
+"""The user's own jobs in a snapshot: real jobs, the facts that are read of them, and the end of a log."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_the_peak_is_the_most_that_its_processes_had_on_one_device(desk: Desk) -
         device = replace(gpu(0), processes=(*processes, Process(99, "compute", memory=9000 * MIB)))
         pids = tuple(process.pid for process in processes)
         claim = Claim(device.key, own_name(), job=job.id, pids=pids)
-        # A record of somebody else's that names our job.
+        # A record of another user that names our job.
         other = Claim(device.key, "somebody", job=job.id, pids=(99,))
         return replace(box(device), claims=(claim, other))
 

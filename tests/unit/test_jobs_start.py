@@ -1,4 +1,4 @@
-"""Starting a job: the command and its world to the byte, the answer, the record, and who can read it."""
+"""Starting a job: the command and its environment to the byte, the answer, the record, and its readers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def told(log: Path) -> dict[str, object]:
     return found
 
 
-# What the command gets.
+# The arguments, environment and streams of the command.
 
 
 @pytest.mark.parametrize("status", [0, 1, 7, 255])
@@ -49,7 +49,7 @@ def test_the_commands_status_is_recorded(desk: Desk, status: int) -> None:
 
 
 def test_the_memory_of_its_largest_process_is_recorded_at_the_end(desk: Desk) -> None:
-    """Whichever of its processes that was: a launcher itself is small."""
+    """Any process of the job may be the largest: a launcher itself is small."""
     gate, mib = desk.gate(), 2**20
     large = f"{sys.executable} -c 'x = bytearray(200 << 20)'"
     job = desk.sh(f"{gate.wait}; {large} & {large} & wait")
@@ -118,7 +118,8 @@ def test_the_command_ignores_and_blocks_no_signal_whatever_we_do(desk: Desk) -> 
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         signal.signal(signal.SIGINT, before)
     fields = dict(line.split(":\t", 1) for line in job.log.read_text().splitlines() if ":\t" in line)
-    # (Nobody can set the signals between these two that glibc uses itself; its posix_spawn ignores them.)
+    # glibc uses the two signals between these two itself, so that no program can set them; its posix_spawn
+    # ignores them.
     all_signals = sum(1 << number - 1 for number in signal.valid_signals())
     assert int(fields["SigIgn"], 16) & all_signals == int(fields["SigBlk"], 16) & all_signals == 0
 
@@ -208,7 +209,7 @@ def test_the_supervisor_itself_keeps_nothing_that_is_passed_on(desk: Desk) -> No
     assert kept == {"null", "log"}
 
 
-# What cannot be started.
+# Commands that cannot be started.
 
 
 @pytest.mark.parametrize(
@@ -266,7 +267,7 @@ def test_a_home_that_cannot_be_written_is_said(desk: Desk) -> None:
 
 def test_a_command_that_cannot_be_recorded_never_begins(desk: Desk, tmp_path: Path) -> None:
     started = tmp_path / "started"
-    # The supervisor may write nothing at all; the command that it starts touches a file.
+    # The supervisor may write nothing; the command that it starts touches a file.
     limit = f"ulimit -f 0; exec {sys.executable} -c '{_STARTER}' /bin/sh -c ': > {started}'"
     done = subprocess.run(
         ["/bin/sh", "-c", limit], env=desk.environ, capture_output=True, text=True, timeout=60, check=False

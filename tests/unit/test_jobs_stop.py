@@ -31,7 +31,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def prepared(job: Job, ready: str, supervised: bool) -> Job:
-    """The job once it has said that it is ready; without its supervisor where that is wanted."""
+    """Wait until the job has printed that it is ready; then end its supervisor where that is wanted."""
     says(job, ready)
     if not supervised:
         kill_supervisor(job)
@@ -39,7 +39,7 @@ def prepared(job: Job, ready: str, supervised: bool) -> Job:
 
 
 def members(job: Job) -> list[Identity]:
-    """The processes that the job has told of by "pid 123"."""
+    """The processes that the job has printed as "pid 123"."""
     lines = [line.split() for line in job.log.read_text().splitlines()]
     return [identity(int(words[1])) for words in lines if words[:1] == ["pid"]]
 
@@ -76,7 +76,8 @@ def test_a_command_that_ignores_the_signal_is_killed_after_the_grace(desk: Desk,
 
 @WITH_SUPERVISOR
 def test_processes_in_sessions_of_their_own_are_reached(desk: Desk, supervised: bool) -> None:
-    # As torchrun starts its workers; one of them has lost its parent, one ignores the signal.
+    # In the way in which torchrun starts its workers; one of them has lost its parent, one ignores the
+    # signal.
     script = (
         "setsid sh -c 'echo pid $$; exec sleep 100' & setsid sh -c 'setsid sleep 100 & echo pid $!; exit' &"
         " setsid sh -c \"trap '' TERM; echo pid \\$\\$; sleep 100; sleep 100\" & wait %2; echo ready; wait"
@@ -195,7 +196,7 @@ def test_a_job_is_stopped_as_asked_though_nothing_can_be_written(
     traps = "trap 'echo got INT; exit 3' INT; trap 'echo got TERM; exit 4' TERM"
     script = f"{traps}; echo ready; while :; do sleep 0.01; done"
     job = prepared(desk.sh(script), "ready", supervised=True)
-    # What was asked for earlier must not count.
+    # An earlier request must not count.
     (job.folder / "stop").write_text("1 0.0\n")
 
     def full(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""What a job outlives, and what is said of it afterwards: the truth, or that it is not known."""
+"""The events that a job survives, and its state afterwards: the true one, or unknown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gputui.launching.launch import Launch
 print(start_job(Launch(tuple(sys.argv[1:])), os.environ).id, flush=True)
 sys.stdin.read()
 """
-"""Starts a job and stays, as the screen does."""
+"""Starts a job and keeps running, like the screen."""
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_job_outlives_the_death_of_who_started_it(desk: Desk, number: int) -> 
 
 
 def test_a_starter_that_goes_on_keeps_no_process_of_a_job_that_has_ended(desk: Desk) -> None:
-    # (An earlier test may have left a process.)
+    # An earlier test may have left a process.
     before = set(psutil.Process().children())
     job = ended(desk.sh("exit 0"))
     assert job.supervisor
@@ -146,11 +146,11 @@ def test_a_supervisor_that_was_told_half_a_command_starts_nothing(desk: Desk) ->
     assert not started.exists() and list(folder.iterdir()) == []
 
 
-# Records of processes that are not there any more.
+# Records of processes that no longer exist.
 
 
 def changed(job: Job, file: str, **facts: object) -> Job:
-    """The job as it is read once its record says something else."""
+    """The job as it is read once its record has changed."""
     path = job.folder / file
     path.write_text(json.dumps({**json.loads(path.read_text()), **facts}))
     return refreshed(job)

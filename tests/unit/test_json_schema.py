@@ -1,6 +1,7 @@
 """The published JSON Schemas of one box and of several: documents agree with them, and they name every key.
 
-(Those of boxes over ssh are checked in test_hosts.py, of Ray in test_ls_ray.py, of a real Slurm in e2e/.)
+The documents of boxes over ssh are checked in test_hosts.py, of Ray in test_ls_ray.py, of a real Slurm in
+e2e/.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ referencing = pytest.importorskip("referencing")
 
 
 def published(name: str) -> Any:
-    """A schema as it is installed."""
+    """An installed schema."""
     return json.loads(files("gputui.inventory").joinpath(name).read_text())
 
 
@@ -43,7 +44,7 @@ BOXES_SCHEMA: dict[str, Any] = published("boxes.schema.json")
 
 
 def closed(schema: Any) -> Any:
-    """The schema, by which no key is right that it does not name."""
+    """The schema, changed to reject every key that it does not name."""
     if isinstance(schema, list):
         return [closed(each) for each in schema]
     if not isinstance(schema, dict):
@@ -53,7 +54,7 @@ def closed(schema: Any) -> Any:
 
 
 CHECK = jsonschema.Draft202012Validator(closed(SCHEMA))
-"""Of one box."""
+"""Checks the document of one box."""
 BOXES_CHECK = jsonschema.Draft202012Validator(
     closed(BOXES_SCHEMA),
     registry=referencing.Registry().with_resource(
@@ -61,11 +62,11 @@ BOXES_CHECK = jsonschema.Draft202012Validator(
     ),
     format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER,
 )
-"""Of several."""
+"""Checks the document of several boxes."""
 
 
 def boxes_document(readings: list[Reading]) -> dict[str, Any]:
-    """What `ls --json --hosts` prints."""
+    """The document that `ls --json --hosts` prints."""
     return {"schema": 1, "boxes": [entry(each.alias, each.error, own(each, Rules())) for each in readings]}
 
 
@@ -81,7 +82,7 @@ def test_the_schema_is_what_the_records_read_and_write() -> None:
 def test_of_several_boxes_each_has_the_keys_of_one() -> None:
     of_one, of_several = (set(found) for found in (SCHEMA["properties"], _box_properties()))
     assert of_several - of_one == {"error", "hostname", "state", "since", "slurm"}
-    # (Ray is asked by the machine that it runs on.)
+    # Only the machine on which Ray runs asks it.
     assert of_one - of_several == {"schema", "ray"}
 
 
@@ -151,7 +152,7 @@ def test_every_state_of_a_box_that_is_followed_agrees_with_the_schema(state: Box
 
 
 def test_what_an_older_gputui_tells_agrees_with_the_schema() -> None:
-    """Its document has the keys of the contract and no other."""
+    """Its document has exactly the keys of the contract."""
     here = document(at(BOXES["shared"], 60.0, NOW))
     defined = SCHEMA["$defs"]
     of_old = {

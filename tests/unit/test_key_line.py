@@ -1,4 +1,4 @@
-"""The last line: which keys it names in which state, and where a click on them means what."""
+"""The last line: the keys that it names in each state, and the positions of clicks on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The confinement of a process to all files but some, on the kernel that the tests run on."""
+"""Confining a process to all files except some, on the kernel that the tests run on."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ print(eval(code))
 
 
 def confined(left_out: list[Path], code: str, uid: int = 0, before: list[str] | None = None) -> str:
-    """What `code` is in a process that cannot open these files; `opens` gives 0 or an errno."""
+    """The value of `code` in a process that cannot open these files; `opens` returns 0 or an errno."""
     import json
 
     words = [*(before or []), sys.executable, "-I", "-c", _CONFINED, str(FILE), str(uid)]
@@ -72,7 +72,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def nodes(open_folder: Path) -> list[Path]:
-    """Four device files: real ones where we may make them."""
+    """Four device files: real ones where the test can make them."""
     folder = open_folder / "dev"
     folder.mkdir()
     folder.chmod(0o755)
@@ -131,7 +131,7 @@ def test_children_cannot_open_it_either(nodes: list[Path]) -> None:
 
 @needs_landlock
 def test_files_move_between_folders_as_before(nodes: list[Path], tmp_path: Path) -> None:
-    """(Under a ruleset that does not grant it, rename(2) answers EXDEV.)"""
+    """Under a ruleset that does not grant it, rename(2) returns EXDEV."""
     for name in ("from", "to"):
         (tmp_path / "work" / name).mkdir(parents=True)
     (tmp_path / "work" / "from" / "a").touch()

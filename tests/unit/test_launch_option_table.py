@@ -1,4 +1,4 @@
-"""The table of launch options: an option that is added there, and nowhere else, is an option everywhere."""
+"""The table of launch options: an option that is added only there exists everywhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import gputui
-from gputui.cli.launch_call import options_of
+from gputui.cli.launch_call import launch_request
 from gputui.cli.run import parser
 from gputui.launching.launch_options import LaunchOptions, table, words_of
 
@@ -30,10 +30,10 @@ NEW = """
 
 ASK = """
 import json, sys
-from gputui.cli.launch_call import options_of
+from gputui.cli.launch_call import launch_request
 from gputui.cli.run import parser
 from gputui.inventory.device import Device
-from gputui.jobs.queued import words_of
+from gputui.requesting.launch_request import LaunchRequest, received, sent
 from gputui.launching.compose import compose
 from gputui.launching.history import with_launch
 from gputui.launching.history_file import change, load
@@ -44,7 +44,7 @@ from gputui.tui.option_rows import cleared, rows, typed
 environ = {"HOME": sys.argv[1], "XDG_STATE_HOME": sys.argv[1]}
 words = ["-n", "1", "--flavour", "mint", "--nodes", "2", "--rendezvous", "head"]
 args = parser().parse_args(words)
-options = options_of(args, ("torchrun", "train.py"))
+options = launch_request(args, ("torchrun", "train.py")).options
 change(environ, lambda known: with_launch(known, options, 1, 1.0))
 plain = AppState(environ={}, options=LaunchOptions(("python", "x.py")))
 row = next(row for row in rows(plain) if row.id == "flavour")
@@ -56,7 +56,7 @@ print(json.dumps({
     "typed": minty.options.flavour,
     "cleared": cleared(minty, row).options.flavour,
     "kept": load(environ)[0].options.flavour,
-    "queued": words_of(options, 1),
+    "queued": received(sent(LaunchRequest(options))).options.flavour,
     "elsewhere": compose([Device(index=0, uuid="GPU-0")], options, environ).remarks,
 }))
 """
@@ -83,7 +83,7 @@ def test_an_option_is_added_in_one_place(tmp_path: Path) -> None:
     assert "--flavour" in seen["help"]
     assert seen["row"] == ["flavour", "plain", False]
     assert (seen["parsed"], seen["typed"], seen["cleared"], seen["kept"]) == ("mint", "mint", None, "mint")
-    assert "--flavour" in seen["queued"]
+    assert seen["queued"] == "mint"
     assert any("--flavour mint" in remark for remark in seen["elsewhere"])
 
 
@@ -98,4 +98,4 @@ def test_what_the_history_has_kept_can_be_written_as_options_again(value: str) -
     options = LaunchOptions(("torchrun", "t.py"), nodes=2, rendezvous=value)
     assert table()["rendezvous"].accepts(value)
     args = parser().parse_args(["-n", "1", *words_of(options)])
-    assert options_of(args, options.command) == options
+    assert launch_request(args, options.command).options == options

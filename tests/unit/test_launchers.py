@@ -1,4 +1,4 @@
-"""What a launcher makes of a command: completed where something is missing, contradicted in words only."""
+"""The command lines that a launcher makes: missing options are added, contradictions only reported."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _warnings(command: str, count: int = TWO, environ: Mapping[str, str] | None 
     return "\n".join(_complete("torchrun", command, count, environ).warnings)
 
 
-# Which launcher.
+# The choice of the launcher.
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_another_program_is_no_interpreter(name: str) -> None:
     assert not is_python((name, "x.py"))
 
 
-# python: the command stays what it is.
+# python: the command stays as it is.
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_no_command_stays_none() -> None:
     assert _complete("python", "").argv == _complete("torchrun", "").argv == ()
 
 
-# torchrun: what is missing is added, in front of what the user gave.
+# torchrun: missing options are added, in front of the user's own.
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_torchrun_behind_an_interpreters_options_is_not_started_twice() -> None:
     assert sum("torch" in word for word in argv) == 1
 
 
-# Contradictions are said and not mended.
+# Contradictions are reported and not corrected.
 
 
 @pytest.mark.parametrize("given", ["--nproc-per-node=4", "--nproc_per_node 4", "--nproc-per-node 4"])
@@ -315,7 +315,7 @@ def test_python_has_nothing_to_warn_of() -> None:
     assert _complete("python", "python x.py", environ={"PET_NNODES": "2"}).warnings == ()
 
 
-# What belongs to the script is the script's.
+# Options of the script belong to the script.
 
 _words = st.text(st.sampled_from("abn-=_ .3"), max_size=8)
 
@@ -417,7 +417,7 @@ def test_a_launcher_in_a_container_is_refused_as_outside(inner: str, refused: bo
 
 
 def test_what_collectives_need_among_instances_of_one_gpu_is_said() -> None:
-    """NCCL takes two ranks of one GPU for a mistake."""
+    """NCCL takes two ranks on one GPU for a mistake."""
     (warning,) = _on_parts("torchrun x.py").warnings
     assert "NCCL_MULTI_RANK_GPU_ENABLE=1" in warning
     assert _on_parts("torchrun x.py", NCCL_MULTI_RANK_GPU_ENABLE="1").warnings == ()
@@ -425,7 +425,7 @@ def test_what_collectives_need_among_instances_of_one_gpu_is_said() -> None:
     assert compose(apart, LaunchOptions(("torchrun", "x.py")), {}, Told()).warnings == ()
 
 
-# What is left of another run in a shell.
+# Variables of another run in a shell.
 
 LEFT = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "h", "NODE_RANK": "2"}
 
@@ -436,7 +436,7 @@ def test_old_variables_of_ranks_do_not_reach_the_program(launcher: str, count: i
     environ = {**LEFT, "HOME": "/h", "KEPT": "1"}
     launch = _complete(launcher, "python x.py", count, environ)
     left = launch.environment(environ).keys() & LEFT.keys()
-    # torch's launcher writes them anew for its processes.
+    # torch's launcher sets them again for its processes.
     by_torch = launcher == "torchrun" or (launcher == "accelerate" and count > 1)
     assert left == (LEFT.keys() if by_torch else set())
     assert any("RANK=1 WORLD_SIZE=4" in remark for remark in launch.remarks) != by_torch
@@ -445,7 +445,7 @@ def test_old_variables_of_ranks_do_not_reach_the_program(launcher: str, count: i
 
 @pytest.mark.parametrize("command", ["bash train.sh", "./run"])
 def test_a_shell_script_may_read_them(command: str) -> None:
-    """`torchrun --node-rank $RANK` in it, on a cluster that sets them."""
+    """`torchrun --node-rank $RANK` in a script, on a cluster that sets the variables."""
     assert LEFT.keys() <= _complete("python", command, 1, LEFT).environment(LEFT).keys()
 
 
@@ -510,7 +510,8 @@ def test_that_the_trainer_in_one_process_may_be_slow_is_said_once_and_of_it_only
     [("NV18", "8.5 % slower"), ("NV4", "8.5 % slower"), ("PHB", "15.9 % faster"), (None, "")],
 )
 def test_it_is_said_what_holds_for_the_links_of_the_devices(link: str | None, figure: str) -> None:
-    """transformers 4.49, docs/source/en/perf_train_gpu_many.md: 110.6 s, beside 101.9 and 131.4 s of DDP."""
+    """transformers 4.49, docs/source/en/perf_train_gpu_many.md: 110.6 s; DDP: 101.9 s, without NVLink 131.4
+    s."""
     options = LaunchOptions(("python", "-c", TRAINER))
     (said,) = _said_of_trainer(compose([gpu(0), gpu(1)], options, {}, Told(), link=link).remarks)
     assert figure in said and ("%" in said) == bool(figure)

@@ -1,4 +1,4 @@
-"""`gputui launches`, and `--saved`: a launch of before, by its name or its number."""
+"""`gputui launches`, and `--saved`: an earlier launch, by its name or its number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Keep = Callable[..., None]
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A home of the test's own."""
+    """A home for one test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     return {"XDG_STATE_HOME": str(tmp_path / "state")}
@@ -36,7 +36,7 @@ def file(environ: dict[str, str]) -> Path:
 
 @pytest.fixture
 def keep(environ: dict[str, str]) -> Keep:
-    """Remembers a launch."""
+    """Remember a launch."""
 
     def kept(
         options: LaunchOptions, count: int = 1, name: str | None = None, where: str | None = None
@@ -217,11 +217,11 @@ def test_a_saved_launch_from_a_damaged_file_is_not_guessed(call: Call, file: Pat
     assert "are damaged" in call("run", "--demo", "--dry-run", "--saved", "1").refused(2)
 
 
-# What is remembered
+# Launches that are remembered
 
 
 def in_a_terminal(environ: dict[str, str], *words: str) -> tuple[int, str]:
-    """`gputui run` as a person calls it; its status and what the terminal showed."""
+    """Call `gputui run` as a person does; return its status and the text of the terminal."""
     argv = ["-m", "gputui", "run", "--demo", "shared", "--gpus", "none", *words]
     child = pexpect.spawn(sys.executable, argv, env={**os.environ, **environ}, timeout=30)
     text = child.read().decode()

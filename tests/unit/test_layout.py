@@ -1,4 +1,4 @@
-"""The layout of the main screen: who gets room, at which size."""
+"""The layout of the main screen: the panels that get room at each size."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_nothing_overlaps_and_nothing_is_left_over() -> None:
             beneath = lines_of(layout.bottom) if layout.bottom else 0
             assert max(layout.table + lines_of(layout.left), lines_of(layout.beside)) + beneath <= body
         if width >= 120 and height >= 40 and devices:
-            # Every line says something: some panel grows into what is left.
+            # No line stays empty: some panel grows into the remaining space.
             last = layout.bottom or layout.beside
             assert last is not None and layout.beside is not None
             assert lines_of(last) + (lines_of(layout.beside) if layout.bottom else 0) == body
@@ -137,7 +137,7 @@ def test_a_very_wide_terminal_has_timelines_below_all_and_links_below_the_table(
 def test_panels_that_do_not_grow_keep_their_height_while_the_others_change() -> None:
     few, many = (Part("processes", Size(4, wants), "side", True) for wants in (4, 90))
     assert share(30, [few, JOBS, LINKS]) == share(30, [many, JOBS, LINKS])
-    # The one that grows stands below them: the room that it gains or loses moves nothing.
+    # The growing panel is below them: the room that it gains or loses moves nothing.
     assert share(30, [few, JOBS, LINKS]) == (("jobs", 5), ("links", 10), ("processes", 15))
 
 
@@ -167,7 +167,7 @@ def test_no_panel_moves_while_the_demo_box_works(width: int, height: int) -> Non
         layout = lay_out(width, height, len(state.rows), 6, asked, layout if asked == before else None)
         if not seen or tops(layout) != seen[-1]:
             seen.append(tops(layout))
-    # They move only where one needs more than it ever had, and never back.
+    # The panels move only where one needs more than ever before, and never back.
     assert len(seen) <= 4 and all(seen.count(each) == 1 for each in seen), seen
 
 
@@ -179,7 +179,7 @@ def test_a_warning_more_below_moves_no_panel(width: int, height: int) -> None:
     few = lay_out(width, height, 8, 6, asked)
     for below in (7, 8, 6):
         layout = lay_out(width, height, 8, below, asked, few)
-        # (The last one may have no room left.)
+        # The last panel may have no room left.
         assert tops(layout).items() <= tops(few).items() and len(tops(layout)) >= len(asked) - 1
     assert layout == few
 
@@ -279,11 +279,11 @@ def test_at_200_by_60_the_columns_above_the_timelines_are_of_one_height(name: st
     asked = [*parts(app_state, 200), Part("timelines", Size(4, 3 + 2 * devices), "table", True)]
     layout = lay_out(200, 60, devices, 5, asked)
     assert layout.beside is not None and layout.bottom is not None
-    # (What takes only lines that are left over has no say in this.)
+    # Panels that take only leftover lines do not affect this.
     wanted = {part.name: 0 if part.spare else part.size.wants for part in asked}
     left = layout.table + lines_of(layout.left)
     right = lines_of(layout.beside)
-    # What stands under the table would not fit beside it in fewer lines.
+    # The panels under the table would not fit next to it in fewer lines.
     under = sum(wanted[name] for name, _ in layout.left.heights)
     needed = sum(max(4, wanted[name]) for name, _ in layout.beside.heights)
     assert max(layout.table + under, needed) <= max(layout.table, needed + under)
@@ -398,7 +398,7 @@ def test_the_facts_of_the_device_at_the_cursor_follow_it() -> None:
         state = replace(state, cursor=device.key)
         shown = _text(panel.lines(state, 48, 30))
         assert f"─ GPU {device.index}" in shown and str(device.name) in shown and "throttling" in shown
-        # What has no room is left out by groups.
+        # Facts without room are left out by groups.
         assert "Load" not in _text(panel.lines(state, 48, 12))
 
 

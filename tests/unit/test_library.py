@@ -30,6 +30,7 @@ from gputui import (
     pick,
     read,
 )
+from gputui.jobs.again import again
 from gputui.sources.simulated.boxes import BOXES
 from unit.claims_support import Box
 
@@ -38,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def inside(box: Box) -> Iterator[Callable[[Callable[[], object]], None]]:
-    """Does something in a process of its own on the box, which must go well."""
+    """Run code in a process of its own on the box, which must succeed."""
 
     def run(work: Callable[[], object]) -> None:
         def body() -> int:
@@ -65,7 +66,8 @@ def test_the_import_has_no_effect_and_brings_nothing_along() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     modules = set(done.stdout.split())
     assert not {m for m in modules if m.partition(".")[0] in ("textual", "rich", "pynvml", "psutil", "torch")}
-    # What takes long to import comes with the first call: 21 ms as measured, of which 15 are Python's typing.
+    # The first call imports the slow modules: the import itself takes 21 ms as measured, of which 15 are
+    # Python's typing.
     ours = {module for module in modules if module.partition(".")[0] == "gputui"}
     parts = (
         "inventory",
@@ -245,7 +247,7 @@ def test_what_is_held_is_claimed_until_the_block_ends(box: Box, inside: Inside) 
     def work() -> None:
         with hold(2) as held:
             assert held.claimed and len(held.pass_fds) >= 2
-            assert {claim.key for claim in box.claims()} == set()  # our own are left out in our own process
+            assert {claim.key for claim in box.claims()} == set()  # our own claims are left out
             seen = [device.index for device in held]
             other = box.call("claims", "--json")[1]
             assert all(device.uuid in other for device in held)
@@ -346,7 +348,7 @@ def test_the_claim_ends_with_the_process_and_not_with_what_has_inherited_it(box:
         os.kill(plain, signal.SIGKILL)
         descriptor = os.pidfd_open(child)
         os.kill(child, signal.SIGKILL)
-        # (Not our child: its end is seen by its descriptor.)
+        # The process is not our child: its descriptor shows its end.
         import select
 
         assert select.select([descriptor], [], [], 30)[0]
@@ -447,7 +449,7 @@ def test_a_detached_launch_is_a_job_that_has_the_devices(box: Box, inside: Insid
     def work() -> None:
         job = launch(["sleep", "60"], 2, detach=True, name="nightly", never="0")
         assert (job.state, job.name) == ("running", "nightly")
-        assert job.constraints == ("--never=0",)
+        assert again(job).request.devices.never == ("0",)
         assert len(box.claimed()) == 2
         with pytest.raises(NotEnoughError):
             pick(7)

@@ -1,4 +1,4 @@
-"""Light dataclasses do for gputui's classes what the standard library's do, and spare its imports."""
+"""Light dataclasses behave like the standard library's for gputui's classes, without its imports."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_an_object_that_two_threads_make_first_is_made_by_both() -> None:
 
     begun = vars(Fresh)["__init__"]
     assert Fresh(1) == Fresh(1, 2)
-    # (Another thread has begun its first object before the one above was made.)
+    # Another thread has begun its first object before the one above was made.
     late = object.__new__(Fresh)
     begun(late, 3)
     assert late == Fresh(3)

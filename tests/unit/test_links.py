@@ -1,4 +1,4 @@
-"""What the links of a selection are worth, and the warning about an order behind NVSwitches."""
+"""The strength of the links of a selection, and the warning about an order behind NVSwitches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unit.wired import Rank, best_ring, boxes, matrix, recorded, wired
 
 
 def _strength(snapshot: Snapshot) -> Rank:
-    """Of links as such, whether they can be used or not."""
+    """The rank of a link by its kind alone, whether peer access works or not."""
     order = ("SYS", "NODE", "PHB", "PXB", "PIX", *(f"NV{n}" for n in range(1, 19)))
     return lambda a, b: order.index(snapshot.links[a][b])
 

@@ -1,4 +1,4 @@
-"""What logs say of a training's time and speed, in the forms of what writes them."""
+"""The figures of time and speed in the logs of a training, in the forms of the libraries that write them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BAR = " 50%|█████     | {}/{} [{}<00:10, {}, loss=2.1]"
             50.0,
             4.0,
         ),
-        # transformers 5 logs texts.
+        # transformers 5 logs strings.
         ("{'train_runtime': '12.5', 'train_steps_per_second': '8.1', 'epoch': '1'}", 12.5, 8.1),
         ("  train_runtime            = 0:01:41.90\n  train_steps_per_second   =      1.963", 101.9, 1.963),
         ("  train_runtime            = 1 day, 0:00:10.50", 86410.5, None),

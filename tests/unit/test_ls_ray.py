@@ -1,4 +1,5 @@
-"""`ls --ray`: what Ray counts beside what is seen. Its dashboard's answers are those of 2.60, shortened."""
+"""`ls --ray`: Ray's counts next to the devices that gputui sees. The dashboard's answers are those of Ray
+2.60, shortened."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ HERE, OTHER = "41bf2bb5", "77aa01c3"
 
 
 def status(used: float, total: float) -> bytes:
-    """What /api/cluster_status says of two nodes, of which one has no devices."""
+    """The answer of /api/cluster_status for two nodes, of which one has no devices."""
     by_node = {
         HERE: {
             "CPU": [2.0, 2.0],
@@ -44,7 +45,7 @@ def status(used: float, total: float) -> bytes:
 
 
 def summary(*hosts: str) -> bytes:
-    """What /nodes?view=summary says of the nodes on these machines, and of one that has just gone."""
+    """The answer of /nodes?view=summary for the nodes on these machines, and for one that has just left."""
     rows: list[dict[str, Any]] = [
         {"hostname": host, "ip": "192.0.2.2", "raylet": {"nodeId": node, "state": "ALIVE"}}
         for host, node in zip(hosts, (HERE, OTHER), strict=False)
@@ -57,7 +58,7 @@ Dashboard = Callable[..., str]
 
 @pytest.fixture
 def dashboard() -> Iterator[Dashboard]:
-    """Starts a dashboard that gives these answers; its address."""
+    """Start a dashboard that gives these answers; return its address."""
     answers: dict[str, bytes] = {}
 
     class Handler(BaseHTTPRequestHandler):
@@ -68,7 +69,7 @@ def dashboard() -> Iterator[Dashboard]:
             self.wfile.write(body or b"")
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing on stderr."""
+            """Write nothing on stderr."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=lambda: server.serve_forever(0.01), daemon=True).start()
@@ -88,7 +89,7 @@ Ask = Callable[..., Any]
 
 @pytest.fixture
 def ask(call: Call, tmp_path: Path, dashboard: Dashboard) -> Ask:
-    """What `ls --ray --json` says of a box with these devices, of which Ray counts so many."""
+    """The result of `ls --ray --json` for a box with these devices, of which Ray counts `total`."""
 
     def asked(*devices: Device, used: float = 0, total: float = 4) -> Any:
         file = recording(tmp_path, box(*devices))
@@ -160,7 +161,7 @@ def test_the_address_is_rays_own(call: Call, dashboard: Dashboard, monkeypatch: 
     assert address_of("", {"RAY_ADDRESS": "192.0.2.2:6379"}) == ("127.0.0.1", 8265)
     assert address_of("http://[::1]:9/", {}) == ("::1", 9)
     with pytest.raises(ValueError, match="https"):
-        # (No other one is asked in its place.)
+        # No other address is used in its place.
         address_of("", {"RAY_ADDRESS": "https://ray.example:443"})
     assert (netloc("::1", 9), netloc("h", 9)) == ("[::1]:9", "h:9")
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", f"http://{dashboard()}")
@@ -188,11 +189,11 @@ def test_what_is_no_address_or_does_not_go_together_is_a_wrong_call(
     call("ls", *source, *words).refused(2)
 
 
-# A dashboard that is none
+# A dashboard that is not Ray's
 
 
 def _answered(call: Call, data: bytes, dashboard_ends: bool = True) -> Ended:
-    """The call where something answers with these bytes."""
+    """The result of the call where a server replies with these bytes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         held = []
 

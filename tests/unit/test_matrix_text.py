@@ -1,5 +1,5 @@
-"""The matrix as text, in the form of `nvidia-smi topo -m`: what is written reads back, and whatever people
-paste is either read for what it says or refused in one line."""
+"""The matrix as text, in the form of `nvidia-smi topo -m`: the written text reads back, and pasted text of
+any kind is either read correctly or refused in one line."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def refused(text: str) -> str:
 
 
 def known(place: Locality) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
-    """What a place says; blank and N/A say the same."""
+    """The affinities of a GPU, in a form in which blank and N/A are equal."""
     return place.cpus or (), place.memory_nodes or (), place.own_node
 
 
-# What is written.
+# Writing.
 
 
 def test_the_text_is_that_of_nvidia_smi_with_tabs() -> None:
@@ -169,11 +169,11 @@ def test_a_nic_with_a_hostile_name_cannot_either(name: str) -> None:
     assert text.count("\n") == write(box(gpu(0), links=(("X",),))).count("\n") + 5
 
 
-# What people paste.
+# Pasted text.
 
 
 def underlined(text: str) -> str:
-    """As nvidia-smi writes it to a terminal."""
+    """The header as nvidia-smi underlines it on a terminal."""
     head, rest = text.split("\n", 1)
     return f"\t\x1b[4m{head[1:]}\x1b[0m\n{rest}"
 
@@ -393,14 +393,14 @@ def test_no_text_breaks_a_list_of_numbers(text: str) -> None:
 
 
 def test_a_list_that_says_the_same_a_thousand_times_costs_little() -> None:
-    """128 KiB of it in one place of a recording, which the limits allow, take half a minute."""
+    """128 KiB of it in one place of a recording, which the limits allow, would take half a minute."""
     text = ",".join(["0-65535"] * 500)
     began = time.process_time()
     assert len(from_ranges(text)) == 65536
     assert time.process_time() - began < 0.15
 
 
-# What is no matrix.
+# Text that is no matrix.
 
 REFUSED = {
     "nothing": ("", "no heading with GPU0"),
@@ -475,7 +475,7 @@ def test_a_complaint_does_not_repeat_a_whole_book() -> None:
     assert len(refused(rows(f"\tGPU0\t{name}", "GPU0\tX\tNV4", f"{name}\tNV3\tX"))) < 300
 
 
-# Whatever it is: there and back, or one line.
+# Any text: it round-trips, or is refused in one line.
 
 _WORD = st.sampled_from([None, *PCIE_CLASSES, "NV1", "NV4", "NV18", "NV144", "XGMI2"])
 _CPUS = st.sets(st.integers(0, 300), max_size=20).map(lambda found: tuple(sorted(found)))
@@ -487,7 +487,7 @@ _PLACES = st.builds(Locality, st.none() | _CPUS, st.just(()) | _NODES, st.none()
 
 @st.composite
 def _symmetric(draw: st.DrawFn, told: list[bool]) -> LinkMatrix:
-    """Words of every pair; None of those that are not told."""
+    """Words of every pair; None where the pair is unknown."""
     cells: list[list[str | None]] = [[None] * len(told) for _ in told]
     for i, mine in enumerate(told):
         cells[i][i] = SELF
@@ -498,7 +498,7 @@ def _symmetric(draw: st.DrawFn, told: list[bool]) -> LinkMatrix:
 
 @st.composite
 def _snapshots(draw: st.DrawFn) -> Snapshot:
-    """Boxes of some GPUs whose numbers have gaps, with instances among them and network devices."""
+    """Boxes of some GPUs with gaps in their numbers, with instances and network devices."""
     devices: list[Device] = []
     for index in sorted(draw(st.sets(st.integers(0, 130), min_size=1, max_size=5))):
         devices.append(gpu(index))
@@ -554,7 +554,7 @@ _ODD = st.sampled_from(
 
 @st.composite
 def _damaged(draw: st.DrawFn) -> str:
-    """What nvidia-smi printed on a real box, with something taken away, doubled, or put in."""
+    """The output of nvidia-smi on a real box, with some text removed, doubled, or inserted."""
     text = draw(st.sampled_from(FILES)).read_text()
     for _ in range(draw(st.integers(1, 3))):
         lines = text.splitlines(keepends=True)
@@ -583,7 +583,7 @@ def _read_or_refused(text: str) -> Printed | None:
 
 
 def _is_whole(printed: Printed) -> None:
-    """The shapes are right, the words are words, and both ways of a link are the same."""
+    """Assert that the shapes are right, the words are valid, and both directions of a link are the same."""
     gpus, nics = len(printed.gpus), len(printed.nics)
     assert gpus and len(printed.localities) == gpus
     assert [len(row) for row in printed.links] == [gpus] * gpus

@@ -1,4 +1,4 @@
-"""A model that another Python counts: whose transformers is simulated, broken, slow, missing, or real."""
+"""A model that another Python counts: its transformers is simulated, broken, slow, missing, or real."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def pretending(folder: Path, code: str) -> dict[str, str]:
-    """The environment of an interpreter whose torch and transformers are these."""
+    """The environment of an interpreter with these modules for torch and transformers."""
     modules = folder / "modules"
     modules.mkdir()
     (modules / "torch.py").write_text(_TORCH)

@@ -1,4 +1,4 @@
-"""`gputui metrics`: text that Prometheus' own parsers read, with DCGM's names; over HTTP, bounded."""
+"""`gputui metrics`: text that Prometheus' own parsers read, with DCGM's names; over HTTP, with bounds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
 def samples(text: str) -> Samples:
-    """What both of Prometheus' parsers read of a text, which must be the same."""
+    """The samples that both of Prometheus' parsers read in a text, which must be the same."""
     found: list[Samples] = []
     for parse in (openmetrics.text_string_to_metric_families, older.text_string_to_metric_families):
         read: Samples = {}
@@ -158,7 +158,7 @@ def test_a_job_is_in_the_cluster_s_folder_as_long_as_it_runs(box: Box, tmp_path:
     status, job, _ = box.call("run", "--gpus", "0,1", "--detach", "--", "sleep", "60")
     assert status == 0
     ours = f"gputui-{job.strip()}"
-    # What is only printed writes nothing.
+    # A call that only prints writes no file.
     text = box.call("metrics")[1]
     assert read_jobs(folder) == {"1": ("4711",)}
     assert box.call("metrics", "-o", str(file))[0] == 0
@@ -281,7 +281,7 @@ def _close(connections: list[socket.socket]) -> None:
 @pytest.mark.parametrize("sources", [1, 40])
 @pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.0\r\nX-Slow: "])
 def test_any_number_of_slow_connections_keeps_no_scrape_from_its_answer(sources: int, said: bytes) -> None:
-    """Whatever addresses they come from: on the loopback everybody has millions."""
+    """They may come from any address: on the loopback every user has millions."""
     with served(lambda: "# EOF\n") as url:
         opened: list[socket.socket] = []
         try:
@@ -290,7 +290,7 @@ def test_any_number_of_slow_connections_keeps_no_scrape_from_its_answer(sources:
                 with contextlib.suppress(OSError):
                     opened[-1].send(said)
             assert fetched(url)[0] == 200
-            # The bounds: so many are left, the last ones.
+            # The bounds: this number is left, and these are the latest.
             left = 4 if sources == 1 else 16
             until(lambda: sum(not _closed(each) for each in opened) <= left)
         finally:
@@ -321,7 +321,7 @@ def test_a_connection_ends_after_a_time_also_one_that_goes_on_sending(
     "line", [b"X: y\r\n", b"X-Long: " + b"y" * 60_000 + b"\r\n", b"GET /" + b"y" * 60_000]
 )
 def test_a_request_is_read_within_bounds(line: bytes) -> None:
-    """A hundred lines of 64 KB each are 6 MB of one connection, which become more in the reading."""
+    """A hundred lines of 64 KB each are 6 MB on one connection, and take more memory while they are read."""
     sent = 0
     with served(lambda: "# EOF\n") as url:
         (large,) = _connected(url, 1)
@@ -360,7 +360,7 @@ def test_the_name_that_is_served_is_answered() -> None:
     with served(lambda: "# EOF\n", "0.0.0.0") as url:
         assert fetched(url, Host=socket.gethostname())[0] == 200
         assert fetched(url, Host="evil.example")[0] == 421
-        # (HTTP/1.0 has none; a browser always sends one.)
+        # HTTP/1.0 has no Host header; a browser always sends one.
         (bare,) = _connected(url, 1)
         with bare:
             bare.sendall(b"GET / HTTP/1.0\r\n\r\n")

@@ -1,4 +1,4 @@
-"""An integrated GPU of AMD's beside an NVIDIA card whose driver is missing, or in a machine without one."""
+"""An integrated AMD GPU next to an NVIDIA card without its driver, or in a machine without such a card."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NO_CARD = (("0x1022", PROCESSOR), ("0x1002", DISPLAY), ("0x10de", SOUND))
 
 
 class Machine:
-    """Files of a machine in which NVML cannot be started; `call` runs gputui there."""
+    """Files of a machine on which NVML cannot start; `call` runs gputui there."""
 
     def __init__(self, root: Path, call: Call) -> None:
         self.root, self.call = root, call
 
     def has_processor_with_gpu(self, integrated: bool = True) -> None:
-        """One GPU of AMD's, in the processor or for training."""
+        """Add one AMD GPU, in the processor or for training."""
         one = BOXES["amd"]
         simtrees.write(
             self.root, replace(one, gpus=one.gpus[:1], tasks=(), weights=((None,),), links=(("X",),))
@@ -41,7 +41,7 @@ class Machine:
             properties.write_text(properties.read_text().replace("90402", "100306"))
 
     def has_functions(self, functions: tuple[tuple[str, str], ...]) -> None:
-        """PCI functions, by vendor and class."""
+        """Add PCI functions, by vendor and class."""
         for place, (vendor, kind) in enumerate(functions):
             folder = self.root / f"sys/bus/pci/devices/0000:{place:02x}:00.0"
             folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""`mpirun` starts a process a device, and the devices are in the variable."""
+"""`mpirun` starts one process per device, and the devices are in the variable."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_number_for_all_machines_is_compared_with_all_of_them() -> None:
 
 
 def line(launch: Launch) -> str:
-    """The command; it goes without a warning."""
+    """The command as a line; asserts that the launch has no warning."""
     assert launch.warnings == ()
     return shlex.join(launch.argv)
 
@@ -177,7 +177,7 @@ def test_another_interpreter_is_for_the_program(command: str, expected: str) -> 
 
 
 def test_the_table_of_options_is_open_mpis_own() -> None:
-    """Of the installed one: an option that takes a value in a new version fails here."""
+    """From the installed mpirun: an option that takes a value in a new version fails here."""
     if shutil.which("mpirun") is None:
         pytest.skip("mpirun is not installed")
     told = subprocess.run(

@@ -1,4 +1,4 @@
-"""`--gpus`: indices, UUIDs and beginnings of UUIDs, in order; everything else is a wrong call."""
+"""`--gpus`: indices, UUIDs and prefixes of UUIDs, in order; everything else is a wrong call."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_an_instance_is_opened_by_its_gpu_and_its_capabilities(tmp_path: Path) -
         "/dev/nvidia-caps/nvidia-cap30",
         "/dev/nvidia-caps/nvidia-cap31",
     }
-    # (The driver has not said what opens its second instance's compute instance.)
+    # The driver has not reported the device file of its second instance's compute instance.
     assert nvidia.nodes(replace(instance, gpu_instance=2), root) == ()
     assert nvidia.nodes(replace(instance, gpu_instance=None), root) == ()
     assert "/dev/nvidia-caps/nvidia-cap1" not in nvidia.all_nodes(root)

@@ -16,7 +16,7 @@ from unit.builders import GIB, NOW, box, busy, gpu, job
 
 
 def _found(before: Device, after: Device | None, later: float = NOW + 30) -> tuple[NotFree, ...]:
-    """What is found when `before` was selected and `after` is there at the launch."""
+    """The findings where `before` was selected and `after` is present at the launch."""
     then, now = box(before), box(*([after] if after else []), time=later)
     return tuple(not_free(Selection((before.key,)), verdicts(then), now, verdicts(now)).values())
 
@@ -48,7 +48,7 @@ def test_a_device_that_has_become_free_is_not() -> None:
 
 
 def test_a_device_that_was_busy_already_is_found_too() -> None:
-    """Selecting it is no decision to start on it."""
+    """Selecting it is not a decision to start on it."""
     (found,) = _found(busy(gpu(0)), busy(gpu(0)), later=NOW + 7200)
     assert found.verdict is not None and (found.before, found.verdict.state) == ("busy", "busy")
 

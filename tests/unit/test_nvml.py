@@ -1,4 +1,4 @@
-"""NVML through the real nvidia-ml-py on the simulated library: what it costs, and how it fails."""
+"""NVML through the real nvidia-ml-py on the simulated library: its costs and its failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIXED = ("nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlDeviceGetPciInfo", "nvml
 
 
 class Clock:
-    """Time that goes on when a test says so."""
+    """A clock that advances only when a test says so."""
 
     def __init__(self) -> None:
         self.now = 1_750_000_000.0
@@ -39,7 +39,7 @@ class Clock:
 
 
 def called(driver: SimulatedNvml, *stems: str) -> int:
-    """How often functions were called, whatever their version."""
+    """The number of calls of functions, in any version."""
     return sum(n for name, n in driver.counts().items() if name.startswith(stems))
 
 
@@ -93,7 +93,7 @@ def test_facts_that_never_change_are_read_once(nvml_here: SimulatedNvml) -> None
 
 
 def test_a_device_of_which_nothing_new_was_read_is_the_same_object(nvml_here: SimulatedNvml) -> None:
-    """The screen makes nothing again of a device that has not changed, however many processes it has."""
+    """The screen rebuilds nothing of a device that has not changed, however many processes it has."""
     box = replace(BOXES["shared"], tasks=(replace(BOXES["shared"].tasks[0], devices=("0", "1")),))
     nvml_here.show_box(box)
     source = NvmlSource(ProcessTable(host_pids=False))
@@ -225,7 +225,7 @@ def test_one_lost_gpu_takes_no_other_with_it_and_is_back_at_once_when_it_heals(
         assert again.devices[3].fault is not None
         assert again.devices[3].fault.since == since
     nvml_here.heal()
-    # Somebody has set the clock back; the other one stands still.
+    # The wall clock has been set back; the other clock stands still.
     clock.now -= 3600
     healed = source.read(Want.LOAD | Want.NAMES)
     source.close()
@@ -246,7 +246,7 @@ def test_a_lost_gpu_that_takes_long_to_answer_is_tried_less_often(
     find = pynvml.nvmlDeviceGetHandleByIndex
 
     def slow(index: int) -> object:
-        # (A driver that tries to start a dead GPU takes seconds for it.)
+        # A driver that tries to start a dead GPU takes seconds for it.
         ticks.now += 2 if index == 0 else 0
         return find(index)
 
@@ -270,7 +270,7 @@ def test_a_gpu_lost_while_links_are_read_is_lost_and_the_others_keep_theirs(nvml
     after = source.read()
     source.close()
     assert verdicts(after)[after.devices[3].key].state == "lost"
-    # Which of the two of a pair is lost is not told: such an answer is no more than a link that is not known.
+    # The driver does not say which GPU of a pair is lost: such an answer means only that the link is unknown.
     assert verdicts(after)[after.devices[5].key].state == "free"
     assert after.links[0][:3] == ("X", "NODE", "NODE")
     assert after.links[0][3] is None
@@ -481,7 +481,7 @@ def test_processes_stay_the_same_objects_while_the_load_of_their_device_changes(
 
 
 def test_of_each_process_one_record_is_kept(nvml_here: SimulatedNvml) -> None:
-    # (Others may start thousands.)
+    # Other users may start thousands.
     snapshot = at(BOXES["a100-mig"], 0, 0)
     first = 3_000_000
     pids = iter(range(1000))

@@ -1,4 +1,4 @@
-"""MIG instances through NVML: their trouble stays theirs, and a job on one leaves the others to be had."""
+"""MIG instances through NVML: their faults affect no others, and a job on one leaves the others available."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOX = BOXES["a100-mig"]
 
 
 def _read(*wants: Want) -> Snapshot:
-    """What a source of its own tells the last time."""
+    """The last of several readings of a source of its own."""
     source = NvmlSource(ProcessTable(host_pids=False))
     try:
         return [source.read(want) for want in wants or (Want.ALL,)][-1]
@@ -61,7 +61,7 @@ def test_the_trouble_of_one_instance_leaves_the_others(
 
 def test_a_job_on_one_instance_leaves_the_others_to_be_picked(nvml_here: SimulatedNvml) -> None:
     truth = at(BOX, 0, 0)
-    # nvml.h: by the handle of a divided GPU the driver lists the processes of all its instances.
+    # nvml.h: for the handle of a divided GPU the driver lists the processes of all its instances.
     everybody = tuple(p for d in truth.devices for p in d.processes or ())
     parent = replace(truth.devices[0], processes=everybody)
     nvml_here.show(replace(truth, devices=(parent, *truth.devices[1:])), BOX)

@@ -1,4 +1,4 @@
-"""From what NVML tells of each GPU and each pair to the matrix of links."""
+"""The matrix of links, from NVML's answers about each GPU and each pair."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _untold(*_: object) -> None:
 
 
 def _between(one: NvLinks, other: NvLinks, peers: bool | None = None) -> int:
-    """How many links join two GPUs, where the driver says that of peer access over NVLink."""
+    """The number of links that join two GPUs, where the driver reports peer access over NVLink."""
     forward = nvlinks_between(one, other, lambda: peers)
     assert forward == nvlinks_between(other, one, lambda: peers), "a link is the same from both ends"
     return forward
@@ -70,7 +70,7 @@ def test_links_to_switches_join_with_the_smaller_number(one: NvLinks, other: NvL
 def test_what_is_only_inferred_is_given_up_where_the_driver_denies_peer_access(
     one: NvLinks, other: NvLinks
 ) -> None:
-    """NVSwitches whose fabric manager does not run, or that are divided: links that lead nowhere."""
+    """NVSwitches without a running fabric manager, or divided ones: their links lead nowhere."""
     assert _between(one, other, peers=False) == 0
     assert matrix([one, other], lambda i, j: 40, _no) == ((SELF, "NODE"), ("NODE", SELF))
 

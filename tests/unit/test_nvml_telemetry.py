@@ -1,4 +1,4 @@
-"""What the page of a GPU shows, through the real nvidia-ml-py on the simulated library."""
+"""The values on the page of a GPU, through the real nvidia-ml-py on the simulated library."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ Look = Callable[..., Snapshot]
 
 
 class Desk:
-    """A driver, a source on it, and the time."""
+    """A driver, a source on it, and a clock."""
 
     def __init__(self, driver: SimulatedNvml) -> None:
         self.driver, self.clock = driver, Clock()
         self.source = NvmlSource(ProcessTable(host_pids=True), clock=self.clock, ticks=self.clock)
 
     def look(self, *places: int, want: Want = Want.MONITOR) -> Snapshot:
-        """One reading with the details of some GPUs, all of them where none is named."""
+        """Make one reading with the details of some GPUs, or of all where none is named."""
         keys = {DGX.uuid(str(place)) for place in places} if places else None
         return self.source.read(want | Want.DETAILS, keys)
 
@@ -90,7 +90,7 @@ def test_what_the_driver_tells_is_read(nvml_here: SimulatedNvml, name: str) -> N
         for fact in fields(Telemetry):
             told, expected = (getattr(each.telemetry, fact.name) for each in (device, shown))
             if fact.name in MOVING:
-                # Rates and what lies between two samples need a second reading.
+                # Rates, and values that span two samples, need a second reading.
                 assert told is None
             elif fact.name in ("encoder", "decoder", "energy", "performance_state") and expected is not None:
                 assert told is not None or device.mig or shown.power is None
@@ -268,11 +268,11 @@ def test_what_a_process_takes_of_the_machine_is_told_where_its_pid_is_ours(desk:
     assert (theirs.host_cpu, theirs.host_memory) == (None, None) and theirs.sm is not None
 
 
-# Process lists are read where something has changed.
+# Process lists are read only after a change.
 
 
 def _lists(desk: Desk) -> set[str]:
-    """The GPUs whose lists have been asked for since the last look."""
+    """The GPUs whose lists have been read since the last call."""
     found = {
         label
         for (name, label), count in desk.driver.counts_by_device().items()

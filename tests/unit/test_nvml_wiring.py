@@ -1,5 +1,5 @@
-"""How GPUs are wired, through the real nvidia-ml-py on the simulated library: what is asked, what it costs,
-and that the trouble of one pair or one GPU stays with it."""
+"""The wiring of GPUs, through the real nvidia-ml-py on the simulated library: the questions, their costs, and
+the isolation of the faults of one pair or one GPU."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def wired(links: LinkMatrix, name: str = "rtx4090", **facts: Any) -> Box:
 
 
 class Driver:
-    """A simulated driver with a source that has read who the devices are."""
+    """A simulated driver with a source that has read the devices' identities."""
 
     def __init__(self, simulated: SimulatedNvml, sysfs: Path) -> None:
         self.simulated, self._sysfs = simulated, sysfs
@@ -67,7 +67,7 @@ class Driver:
         return sum(n for name, n in self.simulated.counts().items() if name.startswith(names))
 
     def cost_at_most(self, **most: int) -> bool:
-        """Whether since the source was made nothing was called but these, and each so often at most."""
+        """Assert that since the source was made only these functions were called, each at most that often."""
         found: dict[str, int] = {}
         for name, count in self.simulated.counts().items():
             stem = name.partition("_v")[0]
@@ -77,7 +77,7 @@ class Driver:
         return True
 
     def labels(self) -> set[str]:
-        """Devices that were asked anything."""
+        """The labels of the devices with any call."""
         return {label for (_, label), n in self.simulated.counts_by_device().items() if n and label}
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ def driver(nvml_here: SimulatedNvml, tmp_path: Path) -> Iterator[Driver]:
     made.close()
 
 
-# What it costs.
+# Costs.
 
 
 @pytest.mark.parametrize("count", [2, 4, 8, 16])
@@ -115,7 +115,7 @@ def test_gpus_without_nvlink_cost_one_question_each_and_two_a_pair(driver: Drive
 def test_a_driver_without_fields_is_not_asked_about_links_that_no_such_gpu_has(
     driver: Driver, name: str
 ) -> None:
-    """36 questions in vain for each GPU, on every start, were too many."""
+    """36 useless questions for each GPU, on every start, are too many."""
     source = driver.source(BOXES[name])
     driver.simulated.error(FIELDS, NOT_SUPPORTED)
     found = source.read(Want.LINKS)
@@ -196,7 +196,7 @@ def test_links_in_a_mesh_are_counted_for_each_peer(driver: Driver) -> None:
 
 
 def test_the_field_tells_which_links_are_up_and_not_the_function(driver: Driver) -> None:
-    """From Hopper on; NCCL reads the field too."""
+    """This applies from Hopper on; NCCL reads the field too."""
     box = wired(uniform(2, "NV18"), "dgx-h100")
     source = driver.source(box)
     driver.simulated.error(STATE, UNKNOWN)
@@ -209,7 +209,7 @@ Fields = Callable[..., Any]
 
 @pytest.fixture
 def without_state_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that has fields, but not NVLINK_GET_STATE: before Hopper."""
+    """A driver with fields, but without NVLINK_GET_STATE: before Hopper."""
     known: Fields = pynvml.nvmlDeviceGetFieldValues
 
     @functools.wraps(known)
@@ -281,13 +281,13 @@ def test_peer_access_that_is_denied_takes_switched_links_away_and_leaves_direct_
     assert source.read(Want.LINKS).links == direct.links
 
 
-# The trouble of one pair, and of one GPU.
+# The faults of one pair, and of one GPU.
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, 13, NO_PERMISSION, GPU_IS_LOST, UNKNOWN])
 @pytest.mark.parametrize("function", [LEVEL, PEER])
 def test_what_one_pair_does_not_support_others_do(driver: Driver, function: str, code: int) -> None:
-    """The errors of GPU 1 as the first of a pair are those of the pair of 1 and 0 only."""
+    """An error of GPU 1 as the first of a pair concerns only the pair of 1 and 0."""
     source = driver.source(wired(sockets((2, 2), "PIX", "SYS")))
     healthy = source.read(Want.TOPOLOGY)
     driver.simulated.error(function, code, device=1)
@@ -322,7 +322,7 @@ def test_a_pair_with_nvlink_and_no_pcie_class_keeps_its_link(driver: Driver) -> 
 def test_a_gpu_that_is_lost_while_it_is_asked_is_lost_and_the_others_are_whole(
     driver: Driver, function: str
 ) -> None:
-    # Each GPU's memory is a node here, as on GH200: what is not supported would not be asked again.
+    # Each GPU's memory is a node here, as on GH200: an unsupported question would not be asked again.
     facts: dict[str, Facts] = {str(n): {"gpu_numa_node": 4 + n} for n in range(8)}
     source = driver.source(BOXES["dgx-h100"], facts=facts)
     healthy = source.read(Want.TOPOLOGY)
@@ -343,7 +343,7 @@ def test_a_gpu_that_is_lost_while_it_is_asked_is_lost_and_the_others_are_whole(
 
 
 def test_a_gpu_that_is_lost_while_another_asks_for_its_bus_id_is_the_one_that_is_lost(driver: Driver) -> None:
-    """As `pick` reads: who the devices are has not been asked."""
+    """As in a reading of `pick`, the devices' identities have not been read."""
     driver.simulated.show_box(BOXES["dgx-1"])
     source = NvmlSource(ProcessTable(host_pids=False))
     source.read(Want.VERDICT)
@@ -408,7 +408,7 @@ def test_it_is_told_whether_links_go_to_switches(driver: Driver, name: str, swit
 
 
 def _among(source: NvmlSource, *indices: int) -> Snapshot:
-    """What `pick` reads: verdicts of all, and links among those that are free."""
+    """The reading of `pick`: verdicts of all devices, and links among the free ones."""
     judged = source.read(Want.VERDICT)
     return source.read(Want.LINKS, among={judged.devices[n].key for n in indices})
 

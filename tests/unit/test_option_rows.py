@@ -1,4 +1,4 @@
-"""The rows of the launch page: what each shows, and what changing it does to the options."""
+"""The rows of the launch page: the value that each shows, and the effect of a change on the options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gputui.tui.views.launch_page import settings
 
 
 def app_state(options: LaunchOptions | None = None, box: str | None = "dgx-1", chosen: int = 0) -> AppState:
-    """An app state on a box, with the best so many devices chosen."""
+    """An app state on a box, with the best `chosen` devices selected."""
     made = AppState(environ={}, options=options or LaunchOptions(("python", "train.py")))
     if box is not None:
         made = made.with_snapshot(at(BOXES[box], 0.0, 1_700_000_000.0))

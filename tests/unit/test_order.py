@@ -1,5 +1,5 @@
-"""The order of the selected devices: groups together, pipeline neighbours joined, rings closed; otherwise as
-they are. And the other orders: fastest, emptiest, given."""
+"""The order of the selected devices: groups together, pipeline neighbours joined, rings closed; otherwise
+unchanged. And the other orders: fastest, emptiest, given."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_neighbours_in_a_pipeline_of_groups_are_joined_as_in_the_best_of_all_ord
 def test_neighbours_among_eight_are_joined_as_in_the_best_way_to_part_them(
     data: st.DataObject, job: Grouping
 ) -> None:
-    """Two groups are joined by the best way to pair their devices, whatever the groups beside them."""
+    """Two groups are joined by the best pairing of their devices, whatever the neighbouring groups are."""
     snapshot = wired(data.draw(links(8, WORDS)))
     order, rank = _order(snapshot, 8, job), _rank(snapshot)
     stage = 8 // job.tensor // job.pipeline
@@ -262,14 +262,14 @@ def test_among_twelve_the_link_that_is_told_is_that_of_the_order(joined: str, jo
 
 @pytest.mark.parametrize("job", [Grouping(4), Grouping(4, 2)], ids=str)
 def test_in_a_large_box_groups_stand_as_in_the_box_where_another_order_gains_nothing(job: Grouping) -> None:
-    """One NVLink domain of 18 trays, seven of them short of a device."""
+    """One NVLink domain of 18 trays, seven of which have one device fewer."""
     rack = replace(wired(uniform(72, "NV18")), pcie=sockets((4,) * 18, "NODE", "SYS"))
     free = [d for d in rack.devices if d.index not in (0, 5, 9, 13, 17, 21, 25)]
     chosen = best(rack, free, 8, job, limit=1)[0].devices
     assert not permuted_behind_switches(rack, chosen)
 
 
-# The orders that are asked for by name
+# The orders that are requested by name
 
 
 def _indices(picked: PickResult) -> list[int]:
@@ -322,7 +322,7 @@ def test_a_compute_capability_that_is_no_number_is_not_known(capability: str) ->
 
 
 def _mixed() -> Snapshot:
-    """A bridged pair of older GPUs, a new one alone, the emptiest alone."""
+    """A bridged pair of older GPUs, a single new one, and the emptiest one alone."""
     snapshot = wired(bridged(uniform(4, "PHB"), "NV4", (0, 1)))
     facts: list[dict[str, Any]] = [
         {"compute_capability": "8.6", "memory_free": 40 * GIB},
@@ -359,7 +359,7 @@ def test_given_takes_the_best_and_leaves_them_in_the_order_of_the_box() -> None:
 
 
 def test_the_job_decides_which_are_picked() -> None:
-    """Two bridged pairs on two sockets, and two more devices beside the first pair."""
+    """Two bridged pairs on two sockets, and two more devices next to the first pair."""
     cells = bridged(sockets((4, 2), "PHB", "SYS"), "NV4", (0, 1), (4, 5))
     snapshot = wired(cells)
     assert _indices(_pick(snapshot, Constraints(4))) == [0, 1, 2, 3]

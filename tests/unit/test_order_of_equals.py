@@ -1,6 +1,6 @@
-"""The order of devices that nothing else puts in one: that of an exported list, else the fastest first.
+"""The order of devices that links leave open: that of an exported list, else the fastest first.
 
-On the simulated driver. What links decide comes first (`test_order.py`).
+On the simulated driver. The decisions of links come first (`test_order.py`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_an_exported_order_is_kept(
 def test_links_come_before_an_exported_order(
     driver: SimulatedNvml, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Of the four the last two are joined by NVLink.
+    # NVLink joins the last two of the four.
     recorded = box_of(read((TOPOLOGIES / "a100_pcie_4gpu_nv12_pairs.txt").read_text()), "pairs")
     driver.show_box(recorded)
     best = call("pick", "-n", "2").out.strip()

@@ -1,4 +1,4 @@
-"""Graphics devices that no vendor reads: listed apart, never offered, and no cost where nobody lists."""
+"""Graphics devices that no vendor reads: listed apart, never offered, free of cost for other calls."""
 
 from __future__ import annotations
 

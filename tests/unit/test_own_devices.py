@@ -1,4 +1,4 @@
-"""Commands that ask for devices of their own: those are not claimed, so nothing is started on them."""
+"""Commands that name devices of their own: gputui does not claim these, so that it starts nothing on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from unit.claims_support import Box
 from unit.host_environments import Told
 
 STAYS = {
-    # What cannot be rewritten, and the option of gputui that asks for the same.
+    # Commands that cannot be rewritten, with the option of gputui that requests the same.
     "deepspeed --num_nodes 2 t.py": None,
     "deepspeed --include localhost:0@worker:1 t.py": None,
     "bash -c 'CUDA_VISIBLE_DEVICES=1 python t.py'": "--gpus 1",
@@ -37,7 +37,7 @@ STAYS = {
 }
 
 REWRITTEN = {
-    # What the command says, and what is left of it on GPU 4.
+    # The devices that the command names, and the remaining command on GPU 4.
     "CUDA_VISIBLE_DEVICES=2,0 python t.py": "python t.py",
     "CUDA_VISIBLE_DEVICES= python t.py": "python t.py",
     "CUDA_DEVICE_ORDER=FASTEST_FIRST python t.py": "python t.py",
@@ -57,12 +57,12 @@ REWRITTEN = {
         "systemd-run --scope --setenv=CUDA_VISIBLE_DEVICES=1 "
         "env CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4 python t.py"
     ),
-    # By the launcher's own words.
+    # In the launcher's own options.
     "mpirun -np 1 -x CUDA_VISIBLE_DEVICES=1 ./t": "mpirun -np 1 -x CUDA_VISIBLE_DEVICES=4 ./t",
     "accelerate launch --gpu-ids=1 t.py": (
         "accelerate launch --num_processes=1 --num_machines=1 --gpu_ids=all t.py"
     ),
-    # Nothing of our environment reaches the command: the order it counts in is written there, too.
+    # Our environment does not reach the command: the order of its devices is written there, too.
     "sudo CUDA_VISIBLE_DEVICES=1 python t.py": (
         "sudo env CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4 python t.py"
     ),
@@ -85,7 +85,7 @@ NOT_ASKING = [
     "mpirun -np 1 -x CUDA_VISIBLE_DEVICES python t.py",
     "CUDA_DEVICE_ORDER=FASTEST_FIRST python t.py",
     "env NCCL_DEBUG=INFO python t.py",
-    # The script's own words, a shell's variable, a container's own numbers.
+    # The script's own arguments, a shell variable, a container's own numbers.
     "python t.py CUDA_VISIBLE_DEVICES=3",
     "bash -c 'CUDA_VISIBLE_DEVICES=$(free-ones) python t.py'",
     """bash -c 'CUDA_VISIBLE_DEVICES="$(free-ones)" python t.py'""",
@@ -95,12 +95,12 @@ NOT_ASKING = [
     # The CPU, for a part of the work.
     "bash -c 'CUDA_VISIBLE_DEVICES=-1 python prepare.py && python t.py'",
     "bash -c 'CUDA_VISIBLE_DEVICES= python prepare.py && python t.py'",
-    # Words that only look like it.
+    # Words that only look like a list.
     "./t.sh --note CUDA_VISIBLE_DEVICES=1",
     "grep -r CUDA_VISIBLE_DEVICES=1 .",
     "bash train.sh CUDA_VISIBLE_DEVICES=1",
     "bash -c 'X-CUDA_VISIBLE_DEVICES=1 y'",
-    # The last one counts.
+    # The last list counts.
     "env CUDA_VISIBLE_DEVICES=1 CUDA_VISIBLE_DEVICES=4 python t.py",
     "env -u CUDA_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES=4 python t.py",
 ]
@@ -118,7 +118,7 @@ def test_what_cannot_be_rewritten_is_known_whichever_devices_it_is_to_run_on(lin
     assert own is not None and own.option == STAYS[line]
     assert own.words in line.replace('"', "") and own.warning in launch.warnings
     assert launch.refusal == own.refusal == refusal(launch_options(line), 1, {})
-    # What is said instead asks for nothing that the line would not have had.
+    # The suggested option requests no devices that the line would not have had.
     assert (own.option or "leave it out") in own.refusal
 
 
@@ -128,7 +128,7 @@ def test_the_selected_devices_win_wherever_the_command_can_be_rewritten(line: st
     assert launch.own is None
     assert shlex.join(launch.argv) == REWRITTEN[line]
     assert launch.environment({}) == {"CUDA_VISIBLE_DEVICES": "4", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    # It is said, and once.
+    # There is exactly one remark.
     assert len(launch.remarks) == 1
 
 
@@ -214,12 +214,12 @@ def test_the_hostfile_that_is_read_of_itself_is_not_in_the_command() -> None:
 
 
 _INHERITED = r"ls -l /proc/$$/fd | sed -n 's|.*/\(.*\)@[0-9]*\.[0-9a-f]*\.claim$|claim \1|p' | sort -u" + "\n"
-"""A shell's line that prints the claims that a process has inherited."""
+"""A line of shell that prints the claims that a process has inherited."""
 
 
 @pytest.fixture
 def programs(box: Box) -> Path:
-    """Launchers that write down that they were started."""
+    """Launchers that print that they were started."""
     folder = box.folder / "bin"
     folder.mkdir()
     for name in ("deepspeed", "accelerate", "torchrun", "python"):
@@ -229,13 +229,13 @@ def programs(box: Box) -> Path:
 
 
 def inherited(box: Box, out: str) -> list[int]:
-    """The devices whose claims a program of `programs` had."""
+    """The devices whose claims a program of `programs` has inherited."""
     found = [line.partition(" ")[2] for line in out.splitlines() if line.startswith("claim ")]
     return sorted(box.uuids.index(uuid) for uuid in found)
 
 
 LINES = [
-    # With the devices, or their number, that it claims of itself.
+    # The launch claims the devices, or their number, that the command names.
     ("deepspeed --num_gpus 2 t.py", [2, 3]),
     ("deepspeed --include localhost:5,6 t.py", [5, 6]),
     ("accelerate launch --gpu_ids 6,5 t.py", [5, 6]),
@@ -280,7 +280,7 @@ def test_a_call_that_contradicts_its_command_is_refused_in_one_sentence(
     status, out, err = box.call("run", "-q", *words, "--", *shlex.split(line), PATH=path)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert " ".join(words[:2]) in err
-    # What a shell's line says cannot be rewritten.
+    # A line of shell cannot be rewritten.
     assert ("--force" in err) == (not line.startswith("bash"))
     assert box.claimed() == [0, 1] and not holder.over
     assert all_jobs(box.environ) == []
@@ -346,7 +346,7 @@ def test_devices_that_are_named_twice_alike_are_started_on(box: Box, programs: P
 
 
 GUARDS = [
-    # What scripts do where no list is set, which is nothing in a launch that sets one.
+    # Lines of scripts for an environment without a list, which have no effect in a launch that sets one.
     'if [ -z "$CUDA_VISIBLE_DEVICES" ]; then export CUDA_VISIBLE_DEVICES=0,1; fi',
     "[[ -z ${CUDA_VISIBLE_DEVICES} ]] && export CUDA_VISIBLE_DEVICES=0,1",
     'if test -z "${CUDA_VISIBLE_DEVICES:-}"; then export CUDA_VISIBLE_DEVICES=0,1; fi',
@@ -365,7 +365,7 @@ GUARDS = [
 
 @pytest.mark.parametrize("guard", GUARDS)
 def test_what_a_script_sets_where_no_list_is_set_is_not_set(box: Box, programs: Path, guard: str) -> None:
-    """The script really runs on what was claimed for it, and nothing is said of it."""
+    """The script really runs on the devices that were claimed for it, and no warning is printed."""
     box.hold(0, 1)
     script = box.folder / "train.sh"
     script.write_text(f"{guard}\npython train.py\n")
@@ -376,7 +376,7 @@ def test_what_a_script_sets_where_no_list_is_set_is_not_set(box: Box, programs: 
 
 
 SCRIPTS = {
-    # What it starts, and how the command for it begins.
+    # The command in the script, and the interpreter that runs the script.
     "acc8.sh": ("accelerate launch --config_file eight.yaml t.py", "bash"),
     "acc8n.sh": ("accelerate launch --num_processes 8 t.py", "bash"),
     "tr8.sh": ("torchrun --nproc_per_node 8 t.py", "bash"),
@@ -427,7 +427,7 @@ DEEPSPEED = "deepspeed --num_gpus 2 main.py --deepspeed\n"
 def test_the_first_devices_that_a_script_takes_must_be_free(
     box: Box, programs: Path, asked: tuple[str, ...]
 ) -> None:
-    """`--num_gpus` in a script takes 0 and 1 whatever is selected, and nobody has decided on these."""
+    """`--num_gpus` in a script takes 0 and 1 whatever is selected, and the user has not chosen these."""
     box.driver.show_box(BOXES["shared"])
     script = box.folder / "ds_chat.sh"
     script.write_text(DEEPSPEED)
@@ -460,13 +460,13 @@ def test_a_person_may_decide_on_the_first_devices_all_the_same(box: Box, program
 
 
 def _old_ultralytics(device: str, _listed: str | None) -> list[int]:
-    """Up to 8.4.86 (select_device): `device` becomes the list of visible devices, whatever that was."""
+    """Up to 8.4.86 (select_device): `device` becomes the list of visible devices in any case."""
     return [int(entry) for entry in device.replace("cuda:", "").split(",")]
 
 
 def _new_ultralytics(device: str, listed: str | None) -> list[int]:
-    """From 8.4.87 on (parse_device): positions among the visible devices; indices, where all of them are in
-    the list and one is too high for a position."""
+    """From 8.4.87 on (parse_device): positions among the visible devices. The numbers are indices where all
+    of them are in the list and one is too high for a position."""
     visible = list(range(8)) if listed is None else [int(entry) for entry in listed.split(",")]
     wanted = [int(entry) for entry in device.replace("cuda:", "").split(",")]
     if all(each in visible for each in wanted) and any(each >= len(visible) for each in wanted):
@@ -489,7 +489,7 @@ def test_yolo_runs_on_the_devices_whatever_its_version(
     chosen = [int(entry) for entry in listed.split(",")]
     assert line["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     if "device" not in line:
-        # Then every version takes the first one of those that are visible.
+        # Then every version takes the first visible device.
         assert (line["CUDA_VISIBLE_DEVICES"], len(chosen)) == (listed, 1)
         return
     for reads in (_old_ultralytics, _new_ultralytics):

@@ -1,4 +1,5 @@
-"""Who reads is "you" wherever people read; JSON has the name; the same name on another machine is not us."""
+"""The reading user is "you" in every text for people; JSON has the name; the same name on another machine is
+another user."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ ME = "jan"
 
 
 def ours(own: bool = True) -> Snapshot:
-    """A process of ours on GPU 0, a claim of ours on GPU 1, and we are in line."""
+    """A process of ours on GPU 0, a claim of ours on GPU 1, and a ticket of ours in line."""
     idle = box_at("idle")
     process = Process(4242, "compute", ME, 8 * GIB, "python train.py", own=own)
     first = replace(idle.devices[0], processes=(process,), memory_used=8 * GIB)

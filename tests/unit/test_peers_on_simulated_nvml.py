@@ -1,4 +1,4 @@
-"""Other people's programs on the simulated driver: they must see what the box says, and not stumble."""
+"""Other programs that read NVML, on the simulated driver: they must see the box as it is, and not fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = ("dgx-h100", "rtx3090", "a100-mig", "shared")
 
 
 def run(nvml: SimulatedNvml, *words: str) -> subprocess.CompletedProcess[str]:
-    """A Python program of a peer, on the simulated driver."""
+    """Run a Python program of a peer, on the simulated driver."""
     return subprocess.run(
         [sys.executable, "-m", *words],
         env=nvml.environment(),

@@ -1,4 +1,4 @@
-"""The box by people: whose a device is, who only holds it, and what of it is told."""
+"""The box by people: the user of each device, the user who only holds it, and the facts that are shown."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def text(line: Line) -> str:
 
 
 def shown(snapshot: Snapshot, found: tuple[Person, ...] | None = None, width: int = 100) -> str:
-    """What the screen lists."""
+    """The list on the screen."""
     app_state = AppState({}).with_snapshot(snapshot)
     lines, _ = listed(people(snapshot) if found is None else found, app_state, width)
     return "\n".join(map(text, lines))
 
 
 def seen(device: Device, seconds: int, step: int = 1) -> tuple[Person, ...]:
-    """The people on a device that has been watched, in this state, for so many seconds."""
+    """The people on a device that has been watched, in this state, for this number of seconds."""
     watch = Watch()
     snapshot = box(device)
     for second in range(0, seconds + 1, step):
@@ -119,7 +119,7 @@ def test_somebody_is_idle_only_after_ten_minutes_at_nothing() -> None:
 
 
 def test_who_has_just_come_to_a_device_that_was_long_quiet_is_not_idle() -> None:
-    """A job that loads its data shows 0 %, and the hours before it came are not its own."""
+    """A job that loads its data shows 0 %, and the hours before it came do not count for it."""
     new = replace(busy(gpu(0), job(started=NOW - 5)), utilization=0)
     (person,) = people(box(new), {new.key: 6 * 3600.0})
     assert not person.idle

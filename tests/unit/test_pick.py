@@ -1,4 +1,4 @@
-"""Which free devices are taken: only free ones, only those that are known to do, in the documented order."""
+"""Choosing among free devices: only free ones that are known to fit, in the documented order."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_emptiest_first_is_by_free_memory_to_the_gib_then_by_load_and_place(
 ) -> None:
     constraints = replace(constraints, order="emptiest")
     picked = _pick(snapshot, constraints)
-    # (Where there are too few, nothing is picked: what is there is listed as in the box.)
+    # Where there are too few, nothing is picked: the free devices are listed in the order of the box.
     chosen = picked.devices if picked.enough(constraints) else ()
     everyone = _pick(snapshot, replace(constraints, count=max(constraints.count, 2))).devices
     place = {device.key: where for where, device in enumerate(snapshot.devices)}
@@ -221,7 +221,7 @@ def test_emptiest_first_is_by_free_memory_to_the_gib_then_by_load_and_place(
     assert constraints.count == 1 or chosen == everyone[: len(chosen)]
 
 
-# inside a lease of one's own
+# inside the user's own lease
 
 
 KEYS = st.frozensets(st.sampled_from([gpu(index).key for index in range(6)]))

@@ -1,4 +1,4 @@
-"""Without psutil /proc tells the same of processes."""
+"""Without psutil, /proc yields the same facts about processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command without a launcher: it stays as it is, and what would take its devices away is said."""
+"""A command without a launcher: it stays as it is, and changes of its devices are reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unit.host_environments import Told
 
 
 def made(command: str, count: int = 2, environ: Mapping[str, str] | None = None, **options: Any) -> Launch:
-    """The launch of a command, which stays."""
+    """The launch of a command, whose words must stay."""
     launch = compose(
         [gpu(index) for index in range(count)],
         LaunchOptions(tuple(shlex.split(command)), **options),

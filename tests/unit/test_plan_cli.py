@@ -1,4 +1,4 @@
-"""`gputui plan` and `-n auto`: what they print for boxes of which everything is known, and how they end."""
+"""`gputui plan` and `-n auto`: their output for fully known boxes, and their exit statuses."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which calls are made, with a folder for each model."""
+    """The working directory of the calls, with a folder for each model."""
     for name, config in MODELS.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps(config))
@@ -79,7 +79,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def save(tmp_path: Path) -> Callable[[Snapshot], str]:
-    """Writes a recording, for `--from`."""
+    """Write a recording, for `--from`."""
     return lambda snapshot: recording(tmp_path, snapshot)
 
 
@@ -89,7 +89,7 @@ def rows(call: Call, *words: str) -> dict[str, dict[str, Any]]:
 
 
 def cards(count: int, free: int, link: str = "PHB", **facts: Any) -> Snapshot:
-    """A box of idle devices with so many GiB."""
+    """A box of idle devices with this number of GiB."""
     memory = {"memory_total": free * GIB, "memory_free": free * GIB}
     return replace(
         box_of_devices(*(gpu(i, **memory, **facts) for i in range(count)), links=_all(link, count))
@@ -287,13 +287,13 @@ def test_bandwidths_that_were_measured_here_before_are_taken(call: Call, nvml_he
     measured = call(*words).json
     assert measured["strategies"][0]["seconds"] > modelled["strategies"][0]["seconds"]
     assert not any("modelled" in notice for notice in measured["notices"])
-    # A file of nonsense is as if nothing had been measured.
+    # A file of nonsense is like no measurement.
     for text in ("", "[]", "[" * 100_000, '{"pairs": [{"source": "a"}]}', '{"pairs": 3}'):
         write_private(state_folder(os.environ) / "bandwidths.json", text)
         assert call(*words).json == modelled
 
 
-# What is trained
+# The trained parts
 
 
 def test_the_command_says_what_the_call_does_not(call: Call) -> None:
@@ -461,7 +461,7 @@ def test_a_hub_id_that_is_not_cached_says_what_fetches_its_configuration(call: C
     for name in ("Qwen/Qwen3-8B", "gpt2-xl"):
         said = call("plan", name, "--demo").refused(2)
         assert f"hf download {name} config.json" in said
-    # What can be no hub id is not to be fetched.
+    # A name that can be no hub id is not to be fetched.
     assert "hf download" not in call("plan", "/nowhere/else", "--demo").refused(2)
 
 
@@ -678,7 +678,7 @@ def test_a_device_of_unknown_memory_is_not_counted() -> None:
     assert found is not None and [each.index for each in found.devices] == [1]
 
 
-# run's warning
+# The warning of `run`
 
 
 def test_run_warns_where_the_devices_cannot_hold_the_model(call: Call) -> None:
@@ -692,7 +692,7 @@ def test_run_warns_where_the_devices_cannot_hold_the_model(call: Call) -> None:
     assert not warned("python", "train.py", "--model_name_or_path", "gpt2")
     assert warned("torchrun", "train.py", "--model", "llama-3-70b", count="4")
     assert not warned("python", "train.py", "--model", "llama-3-8b", "--use_peft")
-    # Weights alone fit; servers and scripts that only compute with it need no more.
+    # The weights alone fit; servers and scripts that only compute with the model need no more.
     assert not warned("vllm", "serve", "llama-3-8b") and not warned("eval.py", "--model", "llama-3-8b")
     assert warned("vllm", "serve", "llama-3-70b") and warned("eval.py", "--model", "llama-3-70b")
     assert not warned("vllm", "serve", "llama-3-70b", "--quantization", "awq")
@@ -728,7 +728,7 @@ def test_the_table_keeps_to_the_width(width: int, free: int | None) -> None:
 
 @pytest.mark.parametrize("width", [80, 140])
 def test_what_stands_below_slower_ones_says_why(width: int) -> None:
-    """Of everything that fits: the words are there also where the column is cut."""
+    """The reason of each strategy that fits: it is there also where the column is cut."""
     snapshot = replace(
         box_of_devices(*(gpu(i, memory_free=80 * GIB) for i in range(4)), links=_all("NV18", 4)),
         host=Host("h", load=HostLoad(memory_used=0, memory_total=2000 * GIB)),

@@ -1,4 +1,4 @@
-"""The files of a strategy, as texts; whether accelerate and deepspeed read them: e2e/test_planned_files."""
+"""The files of a strategy, as texts. In e2e/test_planned_files accelerate and deepspeed read them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARDED = ["zero1", "zero2", "zero3", "zero2-offload", "zero3-offload", "fsdp2",
 
 
 def config(files: PlanFiles) -> dict[str, Any]:
-    """accelerate's configuration."""
+    """The configuration of accelerate."""
     assert files.config is not None
     read = yaml.safe_load(files.texts[files.config])
     assert isinstance(read, dict)
@@ -24,7 +24,7 @@ def config(files: PlanFiles) -> dict[str, Any]:
 
 
 def zero(made: Recipe) -> dict[str, Any]:
-    """The part on ZeRO of DeepSpeed's file."""
+    """The ZeRO part of DeepSpeed's file."""
     return dict(json.loads(files_of(made).texts["deepspeed.json"])["zero_optimization"])
 
 

@@ -1,4 +1,4 @@
-"""What the training's own Python says of a model: read from answers, and asked of the real libraries."""
+"""The answers of the training's own Python about a model: from files, and from the real libraries."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LAUNCH = Launch(argv=("python", "train.py"), devices=(gpu(0),), vendor_name="nvi
 
 
 def answered(tmp_path: Path, files: dict[str, Any], last: str = "", seconds: float = 20.0) -> PlanProof:
-    """The proof where the child leaves these files."""
+    """The proof where the child writes these files."""
     answers = tmp_path / "answers"
     answers.mkdir()
     for name, content in files.items():
@@ -190,7 +190,7 @@ TINY = {
 
 
 def proved(tmp_path: Path, config: dict[str, Any], step: Workload, devices: int = 2) -> PlanProof:
-    """The proof of the libraries that are installed here."""
+    """The proof by the libraries that are installed here."""
     (tmp_path / "config.json").write_text(json.dumps(config))
     return prove(LAUNCH, os.environ, str(tmp_path), step, devices, python=sys.executable)
 

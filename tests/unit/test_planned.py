@@ -1,4 +1,4 @@
-"""What becomes of a command that is to be started by a recipe: options for compose, and files."""
+"""The changes to a command that a recipe is to start: options for compose, and files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def made(planned: Recipe, command: str, folder: str = "plan", **options: object)
 
 
 def launched(plan: Prepared) -> Launch:
-    """The launch on as many devices as the recipe has, where the files are written."""
+    """The launch on the recipe's number of devices, in the place where the files are written."""
     devices = [gpu(index) for index in range(plan.recipe.devices)]
     told = Told({str(path): text for path, text in plan.texts.items()})
     return compose(devices, plan.options, {"HOME": "/home/u"}, told)
@@ -116,7 +116,7 @@ def test_a_users_own_configuration_of_accelerate_does_not_count_beside_ours() ->
     ],
 )
 def test_checkpointing_that_is_in_the_file_is_not_on_the_line(given: str, left: str) -> None:
-    """With both the Trainer refuses to start."""
+    """With both, the Trainer refuses to start."""
     plan = made(recipe("fsdp2", 2, checkpointing=True), f"train.py {given}")
     assert command(plan) == shlex.join(
         shlex.split(f"accelerate launch --config_file {PLAN} train.py") + left.split()
@@ -124,7 +124,7 @@ def test_checkpointing_that_is_in_the_file_is_not_on_the_line(given: str, left: 
     assert any(note.startswith("left out") for note in plan.notes) is (left != given)
     (text,) = plan.texts.values()
     assert yaml.safe_load(text)["fsdp_config"]["fsdp_activation_checkpointing"] is True
-    # What is read of the new command is what was read of the old one.
+    # The reading of the new command equals that of the old one.
     told = Told({str(path): text for path, text in plan.texts.items()})
     assert training_of(plan.options, {}, told).checkpointing is True
 

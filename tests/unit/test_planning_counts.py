@@ -1,4 +1,4 @@
-"""Parameters of published models, exactly, and of every family as transformers itself makes them."""
+"""Parameters of published models, exactly, and of every family as transformers itself creates them."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ _PER_FAMILY = 3
 
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
 def test_every_family_has_the_parameters_that_transformers_makes_of_its_configuration() -> None:
-    """On the meta device, in a process of its own: of small random configurations, and of an empty one."""
+    """On the meta device, in a process of its own: small random configurations, and an empty one."""
     asked = []
     for kind in FAMILIES:
         number = random.Random(kind)

@@ -1,4 +1,4 @@
-"""Bytes of a device: against torch's memory tracker, the ZeRO paper and DeepSpeed's own estimators."""
+"""Bytes on a device, compared with torch's memory tracker, the ZeRO paper and DeepSpeed's own estimators."""
 
 from __future__ import annotations
 
@@ -108,21 +108,21 @@ def test_gradients_that_accumulate_are_there_at_the_loss() -> None:
 
 
 def test_a_stage_keeps_what_all_batches_keep_that_are_under_way() -> None:
-    """A pipeline of four stages has up to four batches in it: the first stage keeps what all four need."""
+    """A pipeline of four stages holds up to four batches: the first stage keeps the tensors of all four."""
 
     def kept(accumulation: int) -> float:
         workload = Workload(1, 8192, accumulation=accumulation)
         return needed(LLAMA3_8B, workload, Strategy("pp", 4, pipeline_parallel=4)).total / GIB
 
     assert kept(8) == pytest.approx(77.9, abs=0.5)
-    # As many batches as stages are the most; fewer are fewer.
+    # The maximum is one batch per stage; fewer batches need less.
     assert kept(16) == kept(8) == kept(4) > kept(3) + 8 > kept(2) + 16
 
 
-# What autograd keeps
+# The tensors that autograd keeps
 
 NEARLY = 0.3
-"""A CPU keeps masks of dropout as numbers, and other intermediate values in attention."""
+"""Tolerance: a CPU keeps dropout masks as numbers, and other intermediate values in attention."""
 
 
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")

@@ -1,4 +1,4 @@
-"""What a plan decides: which strategies fit, in which order, and what would make the others fit."""
+"""The decisions of a plan: the strategies that fit, their order, and remedies for the others."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_where_times_are_equal_what_needs_less_stands_first() -> None:
 
 
 def test_what_a_step_sends_is_of_all_passes_that_accumulate() -> None:
-    """ZeRO-1 reduces once a step, FSDP2 gathers in each pass: it does not stand above for being preferred."""
+    """ZeRO-1 reduces once a step, FSDP2 gathers in each pass: a preference does not rank FSDP2 first."""
     found = plan(LLAMA3_8B, Workload(precision="bf16", accumulation=32), h100s(4))
     assert row(found, "zero1").fits and row(found, "fsdp2").fits
     assert row(found, "fsdp2").traffic.bytes > 40 * row(found, "zero1").traffic.bytes
@@ -225,7 +225,7 @@ def test_tensor_parallelism_stays_within_direct_links_and_divides_the_heads() ->
 
     assert groups(LLAMA3_8B, h100s()) == {"tp2-fsdp2", "tp4-fsdp2", "tp8-fsdp2"}
     assert groups(LLAMA3_8B, rtx_3090s()) == set()
-    # 12 heads; and pairs that are bridged, in one order and in another.
+    # Now 12 heads; and bridged pairs, in one order and in another.
     assert groups(GPT2, h100s()) == {"tp2-fsdp2", "tp4-fsdp2"}
     bridged = replace(
         rtx_3090s(),
@@ -294,7 +294,8 @@ def test_the_document_has_the_keys_that_scripts_depend_on() -> None:
 
 @pytest.mark.parametrize("name", ["zero3", "fsdp2"])
 def test_a_layer_that_is_gathered_is_there_whole_on_however_many_devices(name: str) -> None:
-    """A model that is nearly all embedding: what DeepSpeed's estimate has four times, and FSDP gathers."""
+    """A model that is nearly all embedding: DeepSpeed's estimate counts the layer four times, and FSDP
+    gathers it."""
     known = llama_like("llama", 7168, 1, 56, 56, 7168, 8_000_000, True)
     found = plan(known, Workload(sequence=8), box(16, 100 * GIB, "NV18", 370.8))
     estimate = next(each for each in found.estimates if (each.stage, each.offload) == (3, "none"))
@@ -303,7 +304,7 @@ def test_a_layer_that_is_gathered_is_there_whole_on_however_many_devices(name: s
     each = row(found, name)
     assert not each.fits and each.bytes.total > each.layer >= layer
     assert each.lacking and each.lacking in each.reason
-    # Without it nothing of the kind is said, also where it does not fit.
+    # Without such a layer no row has this reason, even where the model does not fit.
     assert not any(each.layer for each in plan(LLAMA3_70B, AUTOCAST, rtx_3090s()).rows)
 
 
@@ -367,7 +368,7 @@ def test_measured_bandwidths_come_before_modelled_ones() -> None:
     assert box_of(snapshot, (one, other)).bandwidths[0][1] == pytest.approx(18 * 20.6, abs=0.1)
 
 
-# What is always true
+# Properties that always hold
 
 MODELS = st.one_of(
     st.sampled_from([model(kind) for kind in sorted(FAMILIES)]),
@@ -463,7 +464,7 @@ def test_bf16_beside_weights_of_32_bits_never_needs_more(
         needed(known, replace(workload, precision=each), strategy).total  # type: ignore[arg-type]
         for each in ("fp32", "autocast")
     )
-    # (States alone are the same number of bytes in other parts, of which each is rounded up.)
+    # The states alone have the same number of bytes in other parts, each of which is rounded up.
     assert mixed <= single + (3 if workload.weights_only else 0)
 
 
@@ -514,7 +515,7 @@ def with_remedy(remedy: Remedy, workload: Workload, strategy: Strategy) -> tuple
 
 
 def test_a_plan_takes_a_few_milliseconds() -> None:
-    """The budget is 50 ms; a loaded machine is given five times as much."""
+    """The budget is 50 ms; a loaded machine has five times as much."""
     for known in (LLAMA3_70B, model("deepseek_v3"), model("t5")):
         began = time.process_time()
         plan(known, AUTOCAST, h100s(16))

@@ -1,4 +1,4 @@
-"""A model by its name: folders, files, the cache, numbers; and what is no model, in one line."""
+"""A model by its name: folders, files, the cache, numbers; and names of no model, refused in one line."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_folder_of_a_family_is_counted_by_its_form_and_its_file_by_the_file(tm
     assert by_file.wrap_class == "LlamaDecoderLayer" and by_file.notices
 
 
-# What is no model
+# Inputs that are no model
 
 
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ TORCHRUN = Ancestor(60, "torchrun train.py")
 
 
 def app_state(*processes: Process) -> AppState:
-    """A GPU a process."""
+    """A state with one GPU per process."""
     return AppState({}).with_snapshot(box(*(busy(gpu(n), each) for n, each in enumerate(processes))))
 
 
@@ -157,7 +157,7 @@ def test_a_shared_ancestor_is_drawn_once_whatever_stands_between() -> None:
 
 
 def test_an_ancestor_that_is_on_a_device_itself_is_drawn_there() -> None:
-    """A training whose loaders use its GPU."""
+    """This is a training whose loaders use its GPU."""
     loader = job(70, ancestors=(Ancestor(60, "python train.py"), SHELL, TMUX))
     trainer = job(60, ancestors=(SHELL, TMUX))
     for those in ((trainer, loader), (loader, trainer)):
@@ -216,7 +216,7 @@ def test_a_recording_in_which_a_process_started_itself_ends() -> None:
 
 @st.composite
 def families(draw: st.DrawFn) -> Snapshot:
-    """Processes whose parents are drawn from a few: each pid has one parent, below it."""
+    """Processes with few different parents: each pid has one parent, a lower pid."""
     parents = [draw(st.integers(0, n)) for n in range(12)]
 
     def above(pid: int) -> Iterator[int]:
@@ -266,7 +266,7 @@ def test_hostile_text_is_harmless_in_every_column() -> None:
         assert all(piece.isprintable() for piece, _ in line)
 
 
-# What the host tells, and little room
+# Facts of the host, and little room
 
 
 def texts(lines: list[Line]) -> list[str]:
@@ -353,9 +353,9 @@ def test_held_memory_is_one_line_in_the_panel_and_has_its_advice_on_the_pages() 
     assert [line.split("  ")[-1] for line in texts(processes(state, 80, 20))[1:]] == [
         "held, no visible process"
     ]
-    # (How much is in the column before it, once.)
+    # The amount is in the column before the text, once.
     assert "".join(texts(processes(state, 80, 20))).count("22.0G") == 1
-    # (Wrapped where there is room, cut where there is none.)
+    # The text is wrapped where there is room, and cut where there is none.
     assert len(processes(state, 44, 20)) == 3 and len(processes(state, 44, 2)) == 2
     assert (
         "sudo fuser" in rows(state)[0].what and "sudo fuser" in texts(listed(rows(state), 160).lines(0, 1))[0]

@@ -1,4 +1,4 @@
-"""Who owns a pid that a driver named: known, hidden, of another namespace, or another process by now."""
+"""The owner of a pid that a driver named: known, hidden, in another namespace, or another process by now."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from gputui.system.process_stat import ProcessStat
 from gputui.system.processes import HostUse, Owner, ProcessTable
 
 NOBODY = 2**22 + 1
-"""A pid that Linux never gives away."""
+"""A pid that Linux never assigns."""
 
 
 class Fake:
-    """psutil.Process as a test tells it; `alive`: whether /proc has it."""
+    """psutil.Process with the facts of a test; `alive`: whether /proc has the process."""
 
     def __init__(
         self, user: str = "mira", command: str = "python train.py", started: float = 1_000.0
@@ -76,7 +76,7 @@ Give = Callable[[int, Fake], None]
 
 @pytest.fixture
 def give(monkeypatch: pytest.MonkeyPatch) -> Give:
-    """Puts a fake process behind a pid; every other pid is nobody's. `give.asked` counts look-ups."""
+    """Put a fake process behind a pid; all other pids do not exist. `give.looked` lists the look-ups."""
     there: dict[int, Fake] = {}
 
     def look(pid: int) -> Fake:
@@ -104,7 +104,7 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of ours that waits for its standard input to close."""
+    """A process of this user that waits for its standard input to close."""
     with subprocess.Popen([sys.executable, "-S", "-c", "input('up')"], stdin=-1, stdout=-1) as started:
         assert started.stdout
         started.stdout.read(2)
@@ -255,7 +255,7 @@ def test_a_process_that_ended_meanwhile_is_not_said_to_be_of_another_namespace()
     assert ProcessTable(host_pids=True).owner(NOBODY).note != ANOTHER_NAMESPACE
 
 
-# What may not be looked at.
+# Facts that this user may not read.
 
 
 def test_a_process_that_may_not_be_looked_at_is_still_somebodys(give: Give) -> None:
@@ -298,7 +298,7 @@ def test_a_process_without_a_command_line_goes_by_its_name(give: Give) -> None:
     assert ProcessTable(host_pids=True).owner(7).command == "name"
 
 
-# What is remembered.
+# Cached facts.
 
 
 def test_a_process_is_looked_up_once(give: Give) -> None:
@@ -372,7 +372,7 @@ def test_what_another_process_used_is_not_compared_with(give: Give) -> None:
 def test_workers_of_one_user_and_command_share_their_texts(give: Give) -> None:
     table = ProcessTable(host_pids=True)
     for pid in range(100, 110):
-        # (Texts as the system gives them: equal ones, and not the same.)
+        # The texts are as the system returns them: equal, but not identical objects.
         give(pid, Fake("".join(["mi", "ra"]), "".join(["python ", "train.py"])))
     owners = [table.owner(pid) for pid in range(100, 110)]
     assert len({id(owner.user) for owner in owners}) == len({id(owner.command) for owner in owners}) == 1
@@ -415,7 +415,7 @@ def test_the_reason_why_nothing_is_known_is_told_again_too() -> None:
 
 @pytest.fixture
 def sleeper() -> Iterator[Callable[..., int]]:
-    """Starts processes with these arguments that sleep."""
+    """Start processes with these arguments that sleep."""
     children: list[subprocess.Popen[bytes]] = []
 
     def started(*arguments: bytes) -> int:
@@ -468,7 +468,7 @@ def test_the_command_line_of_an_ancestor_is_cut_too(sleeper: Callable[..., int])
 
 
 def test_a_command_line_that_is_empty_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whose process it is can make it gigabytes long meanwhile (PR_SET_MM_MAP), which psutil would read."""
+    """Meanwhile its owner can make it gigabytes long (PR_SET_MM_MAP), and psutil would read it."""
     name = "fifteen-letters"
     program = f"open('/proc/self/comm', 'w').write({name!r})"
     pid = os.posix_spawn(sys.executable, [sys.executable, "-S", "-c", program], os.environ)

@@ -1,4 +1,4 @@
-"""What a Python script says of devices, read without executing it."""
+"""The devices that a Python script names, read without executing it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def read(text: str, variable: str = VISIBLE, device_type: str = "cuda") -> PythonReading:
-    """A script of that text."""
+    """The reading of a script with this text."""
     return read_python(text, variable, device_type)
 
 
@@ -118,7 +118,7 @@ def test_what_sets_no_list(text: str) -> None:
     assert found.lists == ()
 
 
-# Devices that are named.
+# Named devices.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`gputui queue`: the line as the system has it, of the demo box, and of a recording."""
+"""`gputui queue`: the line of the system, of the demo box, and of a recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What those in line wait for, what is in the way, and who has the devices that are not free."""
+"""The needs of the waiters in line, the obstacles, and the users of the devices that are not free."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gputui.choosing.most_ever import most_ever
 from gputui.choosing.pick import Constraints
 from gputui.choosing.queue_outlook import (
     Outlook,
+    blocking_reason,
+    describe_request,
     expectation,
-    in_the_way,
     occupied_by,
     outlook,
-    wants,
-    who,
+    waiter_name,
 )
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.watch import Watch, with_cooling
@@ -41,7 +41,7 @@ def seen(snapshot: Snapshot, *line: Waiter, idle: dict[str, float] | None = None
 
 
 def reasons(snapshot: Snapshot, *line: Waiter) -> list[str]:
-    return [in_the_way(turn, snapshot) for turn in seen(snapshot, *line).turns]
+    return [blocking_reason(turn, snapshot) for turn in seen(snapshot, *line).turns]
 
 
 TWO_BUSY = box(busy(FOUR[0]), busy(FOUR[1]), FOUR[2], FOUR[3])
@@ -70,7 +70,7 @@ def test_who_waits_for_other_devices_is_next_too() -> None:
 def test_who_waits_inside_a_lease_is_in_nobodys_way() -> None:
     found = seen(TWO_BUSY, waiter(1, "ana", 2, step=1), waiter(2, "bo", 3))
     assert [turn.ahead for turn in found.turns] == [(), ()]
-    assert "step" in in_the_way(found.turns[0], TWO_BUSY)
+    assert "step" in blocking_reason(found.turns[0], TWO_BUSY)
 
 
 def test_devices_that_never_do_are_not_counted() -> None:
@@ -81,14 +81,16 @@ def test_devices_that_never_do_are_not_counted() -> None:
 
 
 def test_what_is_waited_for_in_words() -> None:
-    assert [wants(each, TWO_BUSY) for each in (waiter(1), waiter(1, "a", 4), waiter(1, "a", 2, 1, 2))] == [
+    assert [
+        describe_request(each, TWO_BUSY) for each in (waiter(1), waiter(1, "a", 4), waiter(1, "a", 2, 1, 2))
+    ] == [
         "1 device",
         "4 devices",
         "GPU 1,2",
     ]
-    assert wants(waiter(1, "a", 1, 1, 2), TWO_BUSY) == "1 of GPU 1,2"
+    assert describe_request(waiter(1, "a", 1, 1, 2), TWO_BUSY) == "1 of GPU 1,2"
     elsewhere = replace(waiter(1), devices=frozenset({"GPU-gone"}))
-    assert wants(elsewhere, TWO_BUSY) == wants(elsewhere, None) == "1 device, of 1"
+    assert describe_request(elsewhere, TWO_BUSY) == describe_request(elsewhere, None) == "1 device, of 1"
 
 
 def occupied(snapshot: Snapshot, **idle: float) -> list[tuple[int, bool, tuple[str, ...]]]:
@@ -98,8 +100,8 @@ def occupied(snapshot: Snapshot, **idle: float) -> list[tuple[int, bool, tuple[s
 
 
 def test_who_has_the_devices_in_the_order_of_the_box() -> None:
-    """When they become free is not known, so that none comes first; the time before somebody came does not
-    count as idle."""
+    """The time at which a device becomes free is unknown, so that none comes first. The time before a user
+    came does not count as idle."""
     still = replace(busy(FOUR[1], job(7, user="bo", started=NOW - 7200)), utilization=0)
     young = replace(busy(FOUR[2], job(8, user="kim", started=NOW - 90)), utilization=0)
     there = box(busy(FOUR[0], job(6, user="mira")), still, young, FOUR[3])
@@ -148,7 +150,7 @@ def test_hostile_words_are_neutralised() -> None:
     line = waiter(1, evil, job=evil)
     there = replace(box(busy(FOUR[0], job(user=evil, command=evil))), claims=(Claim(KEYS[0], evil, NOW),))
     found = seen(there, line, waiter(2, "bo"))
-    texts = [who(line), *(in_the_way(turn, there) for turn in found.turns)]
+    texts = [waiter_name(line), *(blocking_reason(turn, there) for turn in found.turns)]
     texts += [cell for each in found.occupied for cell in occupied_by(each, NOW)]
     assert all(text.isprintable() for text in texts)
 
@@ -165,13 +167,13 @@ def test_no_device_is_promised_to_two_who_are_next(free: list[bool], line: list[
     here = box(*(device if is_free else busy(device) for device, is_free in zip(FOUR, free, strict=True)))
     waiting = [Waiter((n, ""), "ana", count, keys) for n, (count, keys) in enumerate(line)]
     found = seen(here, *waiting)
-    # (Who can never start is promised nothing, and nobody waits for him.)
+    # A waiter that can never start is promised nothing, and no other waits for it.
     able = [turn for turn in found.next if len(turn.could or ()) >= turn.waiter.count]
     promised = [device.key for turn in able for device in turn.could or ()]
     assert len(promised) == len(set(promised))
     for turn in found.turns:
-        assert set(turn.free) <= set(turn.could or ()) and in_the_way(turn, here)
-        assert wants(turn.waiter, here) and who(turn.waiter)
+        assert set(turn.free) <= set(turn.could or ()) and blocking_reason(turn, here)
+        assert describe_request(turn.waiter, here) and waiter_name(turn.waiter)
 
 
 @given(st.integers(0, 12), st.integers(1, 20), st.none() | st.integers(0, 200), st.booleans())

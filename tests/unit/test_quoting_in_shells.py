@@ -1,4 +1,4 @@
-"""What is shown is what runs: real shells read from our line exactly the words that an exec would give."""
+"""The shown line is the line that runs: real shells read the same words that an exec would pass."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from gputui.launching.quoting import posix, quote
 
 DUMP = Path(__file__).with_name("dump.py")
 SHELLS = [shell for shell in ("bash", "zsh") if shutil.which(shell)]
-# Not "/bin:/usr/bin": for a PATH of exactly that, Debian makes zsh set another.
+# Not "/bin:/usr/bin": with exactly that PATH, zsh on Debian sets another.
 BASE = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "KEPT": "kept", "GONE": "to be unset"}
 SHELLS_OWN = {b"_", b"PWD", b"OLDPWD", b"SHLVL", b"LOGNAME"}
 """Variables that a shell sets by itself."""
 
 
 def is_text(word: str) -> bool:
-    """Whether it has no stray bytes, which some forms cannot carry."""
+    """Whether the launch has no stray bytes, which some forms cannot carry."""
     try:
         word.encode()
     except UnicodeEncodeError:
@@ -120,7 +120,7 @@ HOSTILE = [
 def _run(
     shell: list[str], script: str, environ: Mapping[str, str] = BASE, cwd: Path | None = None
 ) -> list[dict]:
-    """What each program told that the script started."""
+    """The report of each program that the script started."""
     done = subprocess.run(
         shell,
         input=os.fsencode(script),
@@ -160,7 +160,7 @@ def _expected_environ(launch: Launch, base: Mapping[str, str] = BASE) -> dict[by
 
 
 def _lines(launch: Launch) -> list[tuple[list[str], str]]:
-    """Every shell that there is, with the line for it."""
+    """Every installed shell, with the line for it."""
     return [*((_shell(name), launch.line) for name in SHELLS), (_shell("sh"), launch.render(posix))]
 
 
@@ -249,7 +249,7 @@ PROGRAMS = [
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of programs with hostile names: each tells how it was started."""
+    """A directory of programs with hostile names: each reports how it was started."""
     folder = tmp_path_factory.mktemp("programs")
     for name in PROGRAMS:
         file = Path(os.fsdecode(os.fsencode(folder / name)))
@@ -314,7 +314,7 @@ def test_an_exported_line_survives_eval() -> None:
     assert _argv(told)[1:] == [os.fsencode(word) for word in HOSTILE]
 
 
-# What a person sees.
+# The text on the screen.
 
 
 @given(words)

@@ -1,4 +1,4 @@
-"""RDMA network devices out of the kernel's PCI tree: what each is called, and what joins it to the GPUs."""
+"""RDMA network devices from the kernel's PCI tree: their names, and their links to the GPUs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GPU_PATH = (*SWITCH, "0000:17:00.0", GPU)
 
 
 class Tree:
-    """A /sys made by hand: a device hangs under its host bridge and every bridge that is named."""
+    """A /sys made by hand: a device hangs under its host bridge and every named bridge."""
 
     def __init__(self, root: Path, nodes: int = 2) -> None:
         self.machine, self.root = Root(str(root)), root / "sys"
@@ -30,7 +30,7 @@ class Tree:
             (self.root / "devices" / "system" / "node" / f"node{node}").mkdir(parents=True)
 
     def hang(self, *path: str, node: int | str | bytes | None = 0) -> Path:
-        """A PCI device, with what its file `numa_node` says; None: there is no such file."""
+        """Add a PCI device, with this content of its file `numa_node`; None: there is no such file."""
         folder = (self.root / "devices").joinpath(*path)
         folder.mkdir(parents=True, exist_ok=True)
         if node is not None:
@@ -40,7 +40,7 @@ class Tree:
         return folder
 
     def nic(self, name: str, *path: str, node: int | str | bytes | None = 0) -> None:
-        """An RDMA device on a PCI device, as the kernel shows it: links all along."""
+        """Add an RDMA device on a PCI device, as the kernel shows it: by symbolic links."""
         parent = self.hang(*path, node=node)
         shown = parent / "infiniband" / name
         shown.mkdir(parents=True)
@@ -48,7 +48,7 @@ class Tree:
         self._link(self.root / "class" / "infiniband" / name, shown)
 
     def virtual(self, name: str, device: Path | None) -> None:
-        """An RDMA device whose `device` leads somewhere else, or nowhere."""
+        """Add an RDMA device whose `device` leads somewhere else, or nowhere."""
         shown = self.root / "devices" / "virtual" / "infiniband" / name
         shown.mkdir(parents=True)
         self._link(self.root / "class" / "infiniband" / name, shown)
@@ -62,13 +62,13 @@ class Tree:
             where.symlink_to(os.path.relpath(to, where.parent))
 
     def links(self, *gpus: str | None) -> LinkMatrix:
-        """With NVML's bus ids of the GPUs, in eight digits and capitals."""
+        """The links for NVML's bus ids of the GPUs, in eight digits and capitals."""
         return Rdma(self.machine).links(
             [gpu and f"{gpu.split(':', 1)[0]:>08}:{gpu[-7:]}".upper() for gpu in gpus]
         )
 
     def word(self, gpu: str = GPU) -> str | None:
-        """What joins a GPU to the first network device."""
+        """The link that joins a GPU to the first network device."""
         return self.links(gpu)[0][0]
 
     def names(self) -> list[str]:
@@ -192,7 +192,7 @@ def test_between_nodes_there_is_the_way_between_sockets(tree: Tree) -> None:
 
 
 def test_under_one_host_bridge_the_node_does_not_matter(tree: Tree) -> None:
-    """Some firmware gives a node to one device of a bridge and none to another."""
+    """Some firmware sets a node for one device of a bridge and none for another."""
     tree.hang(*GPU_PATH, node=0)
     tree.nic("mlx5_0", HOST, "0000:15:02.0", "0000:40:00.0", node=1)
     tree.nic("mlx5_1", *SWITCH, "0000:17:01.0", "0000:19:00.0", node=-1)
@@ -220,7 +220,7 @@ def test_a_virtual_function_is_where_its_card_is(tree: Tree) -> None:
 
 
 def test_a_card_with_a_bridge_of_its_own_is_behind_two_switches(tree: Tree) -> None:
-    """A BlueField: its ports hang in a switch on the card, which hangs in the box's switch."""
+    """A BlueField: its ports are in a switch on the card, which is in the box's switch."""
     tree.hang(*GPU_PATH)
     card = (*SWITCH, "0000:17:01.0", "0000:50:00.0", "0000:51:00.0")
     tree.nic("mlx5_0", *card, "0000:52:00.0")
@@ -236,7 +236,7 @@ def test_a_gpu_on_the_card_s_own_switch_is_next_to_it(tree: Tree) -> None:
 
 
 def test_eight_gpus_and_eight_nics_in_four_switches(tree: Tree) -> None:
-    """The common box: a switch has two GPUs and two network devices; two switches a socket."""
+    """The common box: a switch has two GPUs and two network devices; a socket has two switches."""
     gpus = []
     for n in range(8):
         bus, node = n // 2, n // 4
@@ -302,7 +302,7 @@ def test_a_node_s_file_that_is_a_folder_is_not_known(tree: Tree) -> None:
     assert Rdma(tree.machine).nics()[0].numa_node is None
 
 
-# What each is.
+# The kind of each device.
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_columns_are_in_the_order_of_the_names(tree: Tree) -> None:
     assert tree.links(GPU)[0] == ("PIX", "SYS")
 
 
-# What is no network device, and what cannot be found.
+# Entries that are no network device, and facts that cannot be found.
 
 
 def test_a_machine_without_rdma_has_no_nics(tree: Tree) -> None:
@@ -383,7 +383,7 @@ def test_a_gpu_that_is_not_in_the_tree_has_no_known_links(tree: Tree) -> None:
 
 
 def test_a_container_that_hides_network_devices_has_none(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where AppArmor masks /sys: looking at it is denied, also to root."""
+    """As where AppArmor masks /sys: reading it is denied, also to root."""
     tree.nic("mlx5_0", *APART)
     scandir = os.scandir
 

@@ -1,4 +1,4 @@
-"""Why these devices, word for word, on recorded boxes and on a few that nobody has recorded."""
+"""The reason for these devices, word for word, on recorded boxes and on a few that nobody has recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from unit.wired import indices, matrix, recorded, wired
 
 
 def _told(snapshot: Snapshot, count: int, job: str, without: str = "") -> tuple[list[int], str]:
-    """The best set and its reason, some devices being busy."""
+    """The best set and its reason, with some devices busy."""
     free = [d for d in snapshot.devices if str(d.index) not in without.split()]
     way = best(snapshot, free, count, parse(job), limit=1)[0]
     return sorted(indices(way.devices)), way.reason

@@ -1,4 +1,4 @@
-"""`record --trees`: what the readers read, and nothing else, as a folder that reads as the same machine."""
+"""`record --trees`: exactly the files that the readers read, in a folder that reads as the same machine."""
 
 from __future__ import annotations
 

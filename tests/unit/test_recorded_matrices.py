@@ -1,7 +1,8 @@
-"""What nvidia-smi printed on real boxes, and what gputui computes on the same box, agree cell by cell.
+"""The output of nvidia-smi on real boxes and the matrix that gputui computes on the same box agree cell by
+cell.
 
 Each recording becomes a box on the simulated libnvidia-ml (NVLinks with their ends, switches, common
-ancestors, affinities) and a simulated /sys; nothing of the matrix is handed to gputui.
+ancestors, affinities) and a simulated /sys; gputui receives no part of the matrix.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def computed(nvml_here: SimulatedNvml, tmp_path: Path) -> Iterator[Computing]:
 
 
 class Computing:
-    """Shows a box to NVML and lets gputui look."""
+    """Shows a box to NVML and lets gputui read it."""
 
     def __init__(self, driver: SimulatedNvml, root: Path) -> None:
         self.driver, self.root = driver, root
@@ -62,7 +63,7 @@ class Computing:
 
 
 def known(place: Locality) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
-    """What a place says; blank and N/A say the same."""
+    """The affinities of a GPU, in a form in which blank and N/A are equal."""
     return place.cpus or (), place.memory_nodes or (), place.own_node
 
 

@@ -1,4 +1,4 @@
-"""Rings and chains against every ring and chain there is; a ring that is claimed is always there."""
+"""Rings and chains, compared with all rings and chains; a reported ring always exists."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_pair_is_a_ring_over_its_one_link() -> None:
 
 
 def _with_a_ring(count: int, extra: int, chance: random.Random) -> tuple[Table, list[int]]:
-    """Links of strength 0, but for a ring of strength 1 and some more; the way around the ring too."""
+    """Links of strength 0, except for a ring of strength 1 and some more; the order of the ring as well."""
     ring = chance.sample(range(count), count)
     table = [[0] * count for _ in range(count)]
     for a, b in [*pairwise([*ring, ring[0]]), *(chance.sample(range(count), 2) for _ in range(extra))]:
@@ -193,7 +193,8 @@ def test_with_seventeen_devices_a_ring_that_is_claimed_is_there(seed: int) -> No
 
 
 def _reaches_all(table: Table, least: int) -> bool:
-    """Whether a ring goes through all (Held, Karp: by sets, the ends of ways from the first through them)."""
+    """Whether a ring of links of `least` or more goes through all devices (Held, Karp: for each set, the ends
+    of paths from the first device through it)."""
     count = len(table)
     near = [sum(1 << v for v in range(count) if v != u and table[u][v] >= least) for u in range(count)]
     ends = [0] * (1 << count)

@@ -1,5 +1,5 @@
-"""A folder read as a machine's root: bounded, never out of it, and a hostile one is only less of a
-machine."""
+"""A folder read as a machine's root: with bounds, and never outside it. A hostile folder only yields fewer
+facts of a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as free: every rule, by flag and by settings; and what no rule can make free."""
+"""The definition of "free": every rule, by flag and by settings; and devices that no rule can make free."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOOSE = Rules(
     ignore=frozenset({"mira", "olek", ""}),
     mine="sam",
 )
-"""Rules by which nearly anything is free."""
+"""Rules under which nearly every device is free."""
 
 
 NEVER = refusal_text(NeverTaken(), 0.0)

@@ -1,4 +1,4 @@
-"""`run --on anywhere` over a real ssh: where somebody takes the devices first, the next best box is tried."""
+"""`run --on anywhere` over a real ssh: where another job is quicker, the next best box is tried."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pair(
 
 
 def somebody_is_quicker(home: Path) -> None:
-    """Have another job take a device of a box just before a call of `run` there does."""
+    """Have another job take a device of a box just before a call of `run` there takes one."""
     (home / "bin" / "gputui").write_text(
         f"""#!/bin/sh
 if [ "$1" = run ]; then
@@ -46,7 +46,7 @@ exec {sys.executable} -m gputui "$@"
 
 
 def asked(home: Path) -> int:
-    """How often that box was asked to start something."""
+    """The number of times that the box was asked to start a command."""
     file = home / "asked"
     return len(file.read_text().split()) if file.exists() else 0
 
@@ -60,7 +60,7 @@ def test_who_was_too_late_on_the_best_box_gets_the_next_best(pair: BoxPair, word
     status, out, said = pair.run(*words, "-n", "2", *PRINTS, on="anywhere")
     assert status == 7 and len(out) == 1 and sorted(out[0][3:].split(",")) == ["0", "1"]
     assert asked(pair.homes[0]) == 1 and pair.states() == [["running"], ["failed"]]
-    # One line tells of the box that was tried, and where it goes on.
+    # One line names the box that was tried, and the next one.
     (line,) = (line for line in said.splitlines() if pair.names[0] in line and pair.names[1] in line)
     assert line.isprintable()
 
@@ -93,8 +93,8 @@ def test_a_command_that_ends_with_the_same_status_starts_on_no_other_box(pair: B
 
 
 def loses_the_connection(pair: BoxPair, when: str) -> None:
-    """Have the best box lose its connections: that which follows the "start" of a job, or that which starts
-    it, before its "answer"."""
+    """Make the best box lose its connections. `when` is "start" (every connection after the one that starts
+    the job) or "answer" (the one that starts it, before its answer)."""
     name, home = pair.names[0], pair.homes[0]
     with (home.parent / f"{name}.env").open("a") as environ:
         environ.write('[ ! -e "$HOME/started" ] || exit 255\n')
@@ -115,7 +115,7 @@ def test_where_the_connection_is_lost_after_the_start_that_is_no_box_that_cannot
 ) -> None:
     loses_the_connection(pair, when)
     status, out, said = pair.run(*words, "-n", "2", "--", "sleep", "600", on="anywhere")
-    # (3 would say that nothing has started: somebody would start it elsewhere.)
+    # 3 would mean that nothing has started: a script would start the job elsewhere.
     assert (status, out) == (255, []) and pair.states() == [["running"], []]
     assert f"gputui jobs {'attach' if when == 'start' else '--hosts'} {pair.names[0]}" in said
 

@@ -34,13 +34,13 @@ from unit.on_a_terminal import interrupted_there
 pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
 
 NOBODY_PID = 2**22 - 7
-"""Of a process that is nobody's: its owner cannot be seen."""
+"""The pid of a process whose owner cannot be seen."""
 
 GPUTUI = (sys.executable, "-m", "gputui")
 
 
 class Remote:
-    """A box with two free devices, and calls of gputui on this side."""
+    """A box with two free devices, and local calls of gputui."""
 
     def __init__(self, boxes: SshBoxes, name: str, environ: dict[str, str]) -> None:
         self.name = name
@@ -66,11 +66,11 @@ class Remote:
             return process.returncode, out, said.decode()
 
     def known(self) -> list[Job]:
-        """The same, without a call of gputui: cheap enough to ask again and again."""
+        """The jobs of the box, read without a call of gputui: this is cheap enough to repeat often."""
         return all_jobs({"XDG_STATE_HOME": str(self.home / ".local" / "state")})
 
     def jobs(self) -> list[dict[str, Any]]:
-        """The box's jobs, by gputui itself there."""
+        """The box's jobs, as gputui there lists them."""
         env = {**os.environ, "HOME": str(self.home)}
         env.pop("XDG_STATE_HOME", None)
         said = subprocess.run(
@@ -80,7 +80,7 @@ class Remote:
         return found
 
     def state(self) -> str | None:
-        """That of its last job."""
+        """The state of the box's last job."""
         jobs = self.known()
         return jobs[-1].state if jobs else None
 
@@ -156,7 +156,7 @@ def test_what_is_missing_there_is_one_line_and_nothing_starts(remote: Remote) ->
 def test_a_device_that_somebody_uses_there_is_refused_and_used_with_force(
     remote: Remote, simulated_nvml: SimulatedNvml, more: tuple[str, ...]
 ) -> None:
-    """As it is here: whoever names a device decides, and others' devices are not his."""
+    """As on this machine: naming a device needs --force where another user's process is on it."""
     simulated_nvml.show(box(gpu(0), busy(gpu(1), a_process(NOBODY_PID, user=None))))
     for names in ("1", "0,1"):
         status, out, said = remote.run(*more, "--gpus", names, "--", "true")
@@ -206,7 +206,7 @@ def test_a_rerun_with_an_option_that_an_older_gputui_lacks_is_by_ours(remote: Re
     assert again.status == 0 and again.out.startswith(f"{remote.name}:"), again.err
     until(lambda: remote.state() == "done")
     assert [each.index for each in remote.known()[-1].devices] == [1]
-    # One that ours does not know either is as wrong as before.
+    # An option that our gputui does not know either is a wrong call as before.
     assert call("jobs", "rerun", job, "--no-such-option").status == 2 and len(remote.known()) == 2
 
 
@@ -288,7 +288,7 @@ def test_a_client_that_is_killed_at_any_moment_leaves_a_whole_job_or_none(remote
                 process.wait(drawn.uniform(0.1, 1.2))
             except subprocess.TimeoutExpired:
                 process.kill()
-    # Each that has started has come to its end, and devices are held for nobody.
+    # Each job that has started has ended, and no devices remain held.
     until(lambda: {job.state for job in remote.known()} <= {"done"})
     until(lambda: remote.run("-n", "2", "--", "true")[0] == 0)
 
@@ -317,7 +317,7 @@ def test_of_four_who_want_the_same_two_devices_one_gets_them(remote: Remote, tmp
         racer.start()
     for racer in racers:
         racer.join()
-    # (Before the gate is opened: nobody would ever come to it if none has started.)
+    # This assertion comes before the gate is opened: without a reader the write would block for ever.
     assert sorted(statuses) == [0, 4, 4, 4]
     gate.write_text("go\n")
 
@@ -338,7 +338,7 @@ def test_anywhere_is_the_best_of_the_boxes(
     assert ended.status == 0 and ended.out.startswith(f"{remote.name}:") and "gone" in ended.err
     assert call("run", "--on", "anywhere", "--detach", "-n", "3", "--", "true").status == 4
     call("run", "--on", "anywhere", "--gpus", "0", "--", "true").refused(2)
-    # What the command itself asks for counts, as in `run`.
+    # The devices that the command itself requests count, as in `run`.
     assert call("run", "--on", "anywhere", "--detach", "--", "vllm", "serve", "m", "-tp", "4").status == 4
     call("run", "--on", "anywhere", "--", "env", "CUDA_VISIBLE_DEVICES=0", "true").refused(2)
 
@@ -390,7 +390,7 @@ def test_what_a_box_says_of_a_job_does_nothing_to_the_terminal(remote: Remote, a
 def test_what_is_no_id_of_a_job_is_none(
     remote: Remote, call: Call, words: tuple[str, ...], said: str
 ) -> None:
-    """Scripts make commands of what is printed, and people of what the message says."""
+    """Scripts build commands from the printed id, and people from the message."""
     (remote.home / "bin" / "gputui").write_text(f"#!/bin/sh\nprintf '%s\\n' {shlex.quote(said)}\n")
     place = (f"{remote.name}:x1",) if words[0] == "jobs" else (remote.name, "--", "true")
     message = call(*words, *place).refused(3)
@@ -398,7 +398,7 @@ def test_what_is_no_id_of_a_job_is_none(
 
 
 def test_a_log_of_a_box_that_cannot_be_written_is_one_line(remote: Remote, tmp_path: Path) -> None:
-    """As is one of our own: a disk, or what may be written, is full."""
+    """As for a local job: the disk, or the permitted file size, is full."""
     (remote.home / "bin" / "gputui").write_text("#!/bin/sh\nhead -c 300000 /dev/zero | tr '\\0' x\n")
 
     def limit() -> None:

@@ -1,4 +1,4 @@
-"""`run --slurm`: the place that is meant, with programs of Slurm that tell of a cluster and start nothing."""
+"""`run --slurm`: the meaning of a place, with Slurm programs that describe a cluster and start nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PartitionName=big Default=NO State=UP MaxTime=UNLIMITED
 
 @pytest.fixture(autouse=True)
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scontrol of a Slurm, and nothing else."""
+    """The scontrol of a Slurm, and no other program."""
     for name, text in (("nodes", NODES), ("partitions", PARTITIONS)):
         (tmp_path / name).write_text(text)
     shown = f'case "$*" in *partition) f=partitions;; *) f=nodes;; esac; exec /bin/cat "{tmp_path}/$f"'
@@ -122,7 +122,7 @@ def test_why_slurm_cannot_be_asked_is_said_in_its_own_words(call: Call, tmp_path
 
 
 def submits(folder: Path, does: str) -> None:
-    """An sbatch that does this, and nothing more."""
+    """An sbatch that runs this script only."""
     (folder / "sbatch").write_text(f"#!/bin/sh\n{does}\n")
     (folder / "sbatch").chmod(0o755)
 

@@ -1,4 +1,4 @@
-"""`run --on A,B` over a real ssh: torchrun on both, started, followed and stopped from one place."""
+"""`run --on A,B` over a real ssh: torchrun on both boxes, started, followed and stopped from one place."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_who_ends_without_a_job_stops_the_others(pair: BoxPair, end: str) -> Non
 @needs_ssh
 def test_who_cannot_start_leaves_no_other_running(pair: BoxPair) -> None:
     pair.torchrun("while :; do sleep 0.05; done")
-    # It can be executed, and only who does that finds out that it cannot.
+    # The file is executable, and only the exec shows that it cannot start.
     (pair.homes[1] / "bin" / "torchrun").write_text("#!/no/such/interpreter\n")
     status, out, said = pair.run("-n", "1", *TORCHRUN)
     assert (status, out) == (127, []) and f"gputui jobs attach {pair.names[0]}:" in said
@@ -168,9 +168,10 @@ def test_three_ctrl_c_leave_jobs_that_do_not_hear_them(pair: BoxPair) -> None:
             for _ in "ab":
                 process.stdout.readline()
             until(lambda: process.send_signal(signal.SIGINT) or process.poll() is not None)
-            assert process.returncode == 130, process.stderr and process.stderr.read()
             assert process.stderr is not None
-            assert f"--hosts {pair.both}" in process.stderr.read().decode()
+            said = process.stderr.read().decode()
+            assert process.returncode == 130, said
+            assert f"--hosts {pair.both}" in said
         finally:
             process.kill()
     assert pair.states() == [["running"], ["running"]]
@@ -243,7 +244,8 @@ def test_a_box_that_has_waited_too_long_for_another_gives_its_devices_back(
     first.write_text(
         f'#!/bin/sh\n{GPUTUI[0]} -c "{shorter}" "$@"\nstatus=$?\ntouch "$HOME/over"\nexit $status\n'
     )
-    # (Until the connection to the first has ended here, too: its ssh has the name as a word of its own.)
+    # This waits until the connection to the first box has ended here, too: its ssh has the alias as a word of
+    # its own.
     alias = f"[{pair.names[0][0]}]{pair.names[0][1:]}"
     waits = (
         f'while [ ! -e "{pair.homes[0]}/over" ] || grep -zqsx "{alias}" /proc/[0-9]*/cmdline;'
@@ -252,7 +254,7 @@ def test_a_box_that_has_waited_too_long_for_another_gives_its_devices_back(
     second.write_text(f'#!/bin/sh\n{waits}\nexec {" ".join(GPUTUI)} "$@"\n')
     status, out, said = pair.run(*words, "-n", "1", *TORCHRUN)
     assert (status, out) == (124, [])
-    # One line says which box it was, and one that nothing has started.
+    # One line names the box, and one says that nothing has started.
     assert len(said.splitlines()) == 2 and pair.names[0] in said.splitlines()[0]
     assert pair.states() == [[], []]
     until(lambda: pair.claimed() == [False, False])

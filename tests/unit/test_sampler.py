@@ -1,4 +1,4 @@
-"""The thread that reads a source: its pace, what it asks for, and that no call delays the exit."""
+"""The thread that reads a source: its pace, the parts that it requests, and an exit that no call delays."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from gputui.sources.source import NoSourceError, Want
 from unit.builders import box, gpu
 
 PATIENCE = 20.0
-"""Seconds after which a test gives up waiting for a thread on a slow machine."""
+"""Seconds after which a test stops waiting for a thread on a slow machine."""
 NEVER = 3600.0
-"""An interval that no test lives to see the end of."""
+"""An interval that no test reaches."""
 SOON = 1.0
-"""The usual interval: much shorter than the pace while nobody looks."""
+"""The usual interval: much shorter than the pace without focus."""
 
 BOX = box(gpu(0))
 LAPTOP = box(gpu(0, name="NVIDIA GeForce RTX 4070 Laptop GPU"))
 
 
 class Clock:
-    """Stands in for the module `time` in the sampler."""
+    """Replaces the module `time` in the sampler."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -45,7 +45,8 @@ class Clock:
 
 
 class Stepped:
-    """A source of which each reading waits for the test: `wanted` tells what is asked, `answer` answers."""
+    """A source each reading of which waits for the test: `wanted` returns the requested parts, `answer` sets
+    the result."""
 
     label = "stepped"
 
@@ -74,14 +75,14 @@ class Stepped:
         self.closed.release()
 
     def wanted(self) -> Want:
-        """What the reading asks for that goes on now."""
+        """The parts that the current reading requests."""
         return self.asked.get(timeout=PATIENCE)
 
     def answer(self, answer: Snapshot | Exception = BOX) -> None:
         self._answers.put(answer)
 
     def turn(self, answer: Snapshot | Exception = BOX) -> Want:
-        """One whole reading: what it asked for."""
+        """Complete one whole reading; return the parts that it requested."""
         want = self.wanted()
         self.answer(answer)
         return want
@@ -91,7 +92,7 @@ class Stepped:
 
 
 class Desk:
-    """A sampler on a stepped source, and what it has told."""
+    """A sampler on a stepped source, and the results that it has delivered."""
 
     def __init__(self, interval: float) -> None:
         self.source = Stepped()
@@ -102,7 +103,7 @@ class Desk:
         return self.news.get(timeout=PATIENCE)[0]
 
     def settle(self) -> None:
-        """The first two readings: the picture, and the links."""
+        """Complete the first two readings: the picture, and the links."""
         for _ in range(2):
             self.source.turn()
             self.told()
@@ -133,7 +134,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 Start = Callable[..., Desk]
 
 
-# What is asked for, and when.
+# The requested parts, and their times.
 
 
 def test_the_first_picture_does_not_wait_for_the_links(desk: Start) -> None:
@@ -194,7 +195,7 @@ def test_the_cheapest_reading_is_load_names_and_the_queue(desk: Start) -> None:
     assert wants[-1] == Want.LOAD | Want.NAMES | Want.QUEUE
 
 
-# What is not on the screen is not read.
+# Parts that are not on the screen are not read.
 
 
 def test_details_are_read_at_once_of_what_is_looked_at_and_forgotten_once(desk: Start) -> None:
@@ -256,7 +257,7 @@ def test_the_first_picture_waits_for_no_details() -> None:
     assert start.sampler.stop(PATIENCE)
 
 
-# Asking.
+# Requests.
 
 
 def test_asking_reads_at_once_what_a_verdict_needs(desk: Start) -> None:
@@ -288,7 +289,7 @@ def test_nobody_asks_and_nothing_is_read(desk: Start) -> None:
     assert start.news.empty() and not start.source.inside.is_set()
 
 
-# What is told.
+# Delivered results.
 
 
 def test_every_snapshot_is_handed_over_with_the_moment_its_reading_began(desk: Start, clock: Clock) -> None:
@@ -363,7 +364,7 @@ def test_a_defect_is_handed_over_and_ends_the_reading(desk: Start) -> None:
 
 
 class Closed(Stepped):
-    """A source that opens when a test says so, or does not."""
+    """A source that opens, or fails, when a test says so."""
 
     def __init__(self, error: Exception | None = None) -> None:
         super().__init__()
@@ -462,7 +463,7 @@ def test_the_pace_is_slower_while_nobody_looks(interval: float, focused: bool, p
 
 @pytest.mark.parametrize(
     ("took", "after"),
-    # One second apart as long as that leaves a rest as long as the reading; never a rest of more than that.
+    # One second apart; after a long reading, the rest is as long as the reading, and at most one second.
     [(0.0, 1.0), (0.01, 1.0), (0.4, 1.0), (0.5, 1.0), (0.75, 1.5), (1.0, 2.0), (8.0, 9.0)],
 )
 def test_readings_begin_as_far_apart_as_was_asked_for(took: float, after: float) -> None:
@@ -493,7 +494,7 @@ def test_looking_on_is_no_reason_to_read(desk: Start) -> None:
 
 
 def _asleep(start: Desk) -> None:
-    """A laptop that nobody looks at any more: one reading, and its GPU may sleep."""
+    """Bring the sampler into the state of an unused laptop: after one reading, its GPU may sleep."""
     for _ in range(2):
         start.source.turn(LAPTOP)
         start.told()

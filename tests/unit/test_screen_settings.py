@@ -144,7 +144,7 @@ def test_a_change_is_written_in_place_and_all_else_stays(environ: dict[str, str]
     save_screen(environ, before, after)
     changed = OF_A_PERSON.replace('"light"', '"dark"').replace('["links"]', "[]")
     kept = [line for line in config.read_text().splitlines() if line != 'filter = "free"']
-    # (A blank line may be added before a table.)
+    # A blank line may be added before a table.
     assert [*filter(None, kept)] == [*filter(None, changed.splitlines())]
     assert settings(environ).screen == after
     save_screen(environ, after, after._replace(theme=None))

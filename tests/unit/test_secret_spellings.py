@@ -1,4 +1,4 @@
-"""Spellings of secrets, each of which is kept nowhere, and of harmless words, each of which is.
+"""Spellings of secrets, which no file keeps, and of harmless words, which every file keeps.
 
 A new spelling is a line here and a row in `gputui.launching.secret_table`.
 """
@@ -20,9 +20,9 @@ from unit.claims_support import Box, until
 from unit.jobs_support import ended
 
 THOUGHT_OF = "hunter2"
-"""A password that nothing but its place gives away."""
+"""A password that only its place gives away."""
 HEXADECIMAL = "9f8e7d6c5b4a39281706f5e4d3c2b1a098765432"
-"""As keys of Weights & Biases are."""
+"""A key of the form of Weights & Biases."""
 BASE_64 = "q7Rt2Lw9Zx4Kc8Vn3Bm6Ya"
 CAPITALS = "Q7RT2LW5ZX4KC6VN"
 SHORT = {"@R": HEXADECIMAL, "@B": BASE_64, "@A": CAPITALS, "@D": "1a2B"}
@@ -36,7 +36,7 @@ def words_of(line: str) -> tuple[str, ...]:
 
 
 def kept_of(text: str) -> list[str]:
-    """The secrets that are in a text."""
+    """The secrets that a text contains."""
     return [secret for secret in ALL if secret in text]
 
 
@@ -302,7 +302,7 @@ def test_so_it_is_within_the_text_of_a_shell(line: str) -> None:
 
 
 HARMLESS = [
-    # what a shell replaces says where a secret is, and not what it is
+    # a substitution of the shell shows the place of a secret, and not its text
     "bash -c 'HF_TOKEN=$HF_TOKEN python t.py --hub_token \"$HF_TOKEN\" --wandb-key=${WANDB_API_KEY:?}'",
     "bash -c 'export HF_TOKEN=\"${HF_TOKEN:-}\"; python t.py --token $(cat ~/.hf) --max_tokens 5'",
     "bash -c 'HF_TOKEN=$(cat ~/.hf) python t.py'",
@@ -436,7 +436,7 @@ REMAINS = [
     "python t.py --my_token swordfish",
     "python t.py @R",
 ]
-"""What nothing gives away; docs/security.md says so."""
+"""Secrets that nothing gives away; docs/security.md says so."""
 
 
 @pytest.mark.parametrize("line", REMAINS)
@@ -487,7 +487,7 @@ def test_a_token_is_said_to_be_its_publishers(token: str, owner: str) -> None:
     assert owner in token_name(token)
 
 
-# where words are kept
+# places that keep words
 
 WORDS = words_of(
     "wandb.key=@R +wandb.key=@R --pass hunter2 --pwd=hunter2 --hub-token hunter2 db/password=hunter2"
@@ -502,7 +502,7 @@ FOREGROUND = ("run", "-q", "-n", "1", "--")
 
 
 def all_text(box: Box) -> str:
-    """Whatever gputui has written, names of files among it: records, logs, claims, settings."""
+    """Everything that gputui has written, including names of files: records, logs, claims, settings."""
     files = [file for file in box.folder.rglob("*") if file.is_file()]
     return "".join(f"{file}\n{file.read_bytes().decode(errors='replace')}\n" for file in files)
 

@@ -1,4 +1,4 @@
-"""What other users may read of a command, in records, in tickets and in `ps`: its program and its script."""
+"""The parts of a command that other users may read in records, tickets and `ps`: program and script."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from unit.claims_support import Box, Take, until
 from unit.jobs_support import ended
 
 SECRET = f"secret{os.getpid()}word"
-"""Nothing that looks like a token: what gives it away is nothing but where it stands. (Another one in each
-process of the tests, as all of them look at all command lines.)"""
+"""A text that does not look like a token: only its place gives it away. It differs between the test
+processes, since all of them read all command lines."""
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ process of the tests, as all of them look at all command lines.)"""
         ("env -a hunter2 python train.py", "env"),
         ("flock lock -c 'train.py'", "flock"),
         ("nsys profile -e HF_TOKEN=x python train.py", "python train.py"),
-        # An option that we do not know may take the script for its value: then the next word is none.
+        # An unknown option may take the script for its value: then the next word is not the script.
         ("accelerate launch --new-flag train.py hf_abcdefghijkl", "accelerate"),
         ("accelerate launch -m --new-flag pkg sk-abcdefghijkl", "accelerate"),
-        # A name that ends like a script's, and begins like a token.
+        # A name with the end of a script's and the beginning of a token.
         ("python eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.sh", "python"),
         ("bash ya29.a0AfH6SMBx.sh", "bash"),
         ("HF_TOKEN=x", ""),
@@ -310,7 +310,7 @@ def test_a_header_has_any_characters() -> None:
     assert without_secrets(words)[0] == kept
 
 
-LENGTH = 2**16
+LENGTH = 2**14
 
 
 @pytest.mark.parametrize(
@@ -345,12 +345,12 @@ LENGTH = 2**16
     ],
 )
 def test_a_long_word_takes_a_moment(part: str) -> None:
-    """64 KiB are read in a fraction of a second, whatever they repeat; a quadratic reading takes many."""
+    """16 KiB are read in a fraction of a second, whatever they repeat; a quadratic reading takes seconds."""
     word = (part * LENGTH)[:LENGTH]
     begun = time.process_time()
     without_secrets(("sh", "-c", f"curl {word}", f"--{word}"))
     without_secrets(("curl", *word.split(" ")[:8000]))
-    assert time.process_time() - begun < 10
+    assert time.process_time() - begun < 2
 
 
 FRAGMENTS = [
@@ -377,7 +377,7 @@ def test_whatever_the_words_only_values_change(words: list[str]) -> None:
 
 
 def kept_of(folder: Path) -> bytes:
-    """All that is in the folder of a job but its log."""
+    """All files in the folder of a job except its log."""
     return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file() and file.name != "log")
 
 
@@ -445,19 +445,19 @@ def test_a_rerun_takes_secret_variables_from_its_own_environment_or_its_options(
 
 
 def shared(box: Box) -> bytes:
-    """All that is in the folder of claims."""
+    """All files in the folder of claims."""
     return b"".join(file.read_bytes() for file in box.claims_folder.iterdir() if file.is_file())
 
 
 def seen_in_ps() -> bytes:
-    """The command lines of all processes but this one, as every user reads them."""
+    """The command lines of all processes but this one, as every user can read them."""
     found = b""
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         if file.parent.name != str(os.getpid()):
             try:
                 found += file.read_bytes()
             except OSError:
-                # It has ended.
+                # The process has ended.
                 continue
     return found
 
@@ -508,7 +508,7 @@ def test_a_ticket_has_no_variable_and_no_argument_of_the_command(box: Box) -> No
 
 def test_a_job_in_line_shows_none_of_its_words_to_others_and_still_runs_with_them(box: Box) -> None:
     other = box.hold(*range(8))
-    # (The starter's own words are not on a command line: it is a fork of the test.)
+    # The starter's own words are not on a command line: the starter is a fork of the test.
     words = ("run", "-q", "--detach", "--wait", "--window", "0", "-n", "1", "--env", f"KEY={SECRET}", "--")
     starter = box.start(
         *words, f"TOKEN={SECRET}", "env", f"HF_TOKEN={SECRET}", "sh", "-c", 'echo "$KEY $TOKEN $HF_TOKEN"'
@@ -521,7 +521,7 @@ def test_a_job_in_line_shows_none_of_its_words_to_others_and_still_runs_with_the
     assert SECRET.encode() not in seen_in_ps()
     assert SECRET.encode() not in shared(box)
     assert not (job.folder / WORDS).exists(), "what has been read is removed"
-    assert job.line.startswith("gputui run -q --wait"), "its owner sees what it will do"
+    assert job.line.startswith("gputui run -n 1 ") and "--wait" in job.line, "its owner sees what it will do"
     assert all(file.stat().st_mode & 0o077 == 0 for file in job.folder.iterdir())
     other.kill()
     assert ended(job).status == 0
@@ -557,7 +557,7 @@ def test_a_record_is_gone_when_a_job_that_waited_has_ended(box: Box) -> None:
 
 
 def test_a_record_is_gone_whatever_directory_the_command_goes_to(box: Box) -> None:
-    """The folder of claims may be named from where gputui is started."""
+    """The path of the folder of claims may be relative to the directory in which gputui is started."""
     environ = {"GPUTUI_CLAIMS": os.path.relpath(box.claims_folder)}
     assert box.call("run", "-q", "--detach", "-n", "1", "--", "true", **environ)[0] == 0
     (job,) = all_jobs(box.environ)
@@ -581,7 +581,7 @@ def test_a_record_stays_while_a_process_that_the_job_left_behind_holds_it(box: B
 
 
 def test_what_a_killed_command_left_is_removed_by_the_next_look(box: Box) -> None:
-    """gputui had become the command: nobody was left to do it."""
+    """gputui had become the command: no process was left to remove it."""
     box.hold(3).kill()
     assert all(records(box))
     box.make_folder()
@@ -604,7 +604,7 @@ def test_a_file_of_ours_that_another_user_linked_there_is_left_alone(box: Box) -
 
 
 def test_a_record_that_another_user_linked_to_a_second_name_is_emptied(box: Box) -> None:
-    """(Where the system lets him: fs.protected_hardlinks.)"""
+    """Another user can do so where the system permits such links: fs.protected_hardlinks."""
     box.hold(3).kill()
     (record,) = box.claims_folder.glob("*.claim")
     os.link(record, box.folder / "kept")

@@ -1,4 +1,4 @@
-"""The settings file: what it can say, and that everything else in it is refused with its place."""
+"""The settings file: its valid contents, and everything else in it refused with its place."""
 
 from __future__ import annotations
 

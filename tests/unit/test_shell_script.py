@@ -1,4 +1,5 @@
-"""What is read of a shell script: what it starts, with its words and variables; also against a real bash."""
+"""The reading of a shell script: the commands that it starts, with their words and variables; compared with a
+real bash, too."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from gputui.launching.shell_script import read_shell
 
 COMMANDS = [
-    # A script, its arguments, and the words of torchrun with its VISIBLE; "…" for what is not known.
+    # A script, its arguments, and the words of torchrun with its VISIBLE; "…" stands for an unknown part.
     ("torchrun --nproc_per_node=8 t.py", (), "--nproc_per_node=8 t.py"),
     ("N=4\ntorchrun --nproc_per_node $N t.py", (), "--nproc_per_node 4 t.py"),
     ("N=${1:-4}; torchrun -n ${N}", (), "-n 4"),
@@ -125,7 +126,7 @@ def test_a_text_made_to_be_endless_ends(text: str) -> None:
     read_shell(text, (), {})
 
 
-# Against a real bash
+# Comparison with a real bash
 
 _NAMES = st.sampled_from(["A", "B", "N"])
 _TEXTS = st.sampled_from(["0", "1", "4", "0,1", "a b", "", "--x=3"])
@@ -192,7 +193,7 @@ _ENVIRON = st.dictionaries(_NAMES, _TEXTS, max_size=2)
 def test_what_is_said_for_certain_is_what_bash_does(
     recorder: Path, script: str, arguments: list[str], environ: dict[str, str]
 ) -> None:
-    """A program that is said to be started for certain, and with words that are known, is started so."""
+    """A program that is reported as certainly started, with known words, is started so."""
     real = [(words, variables) for words, variables in started(recorder, script, arguments, environ)]
     for command in read_shell(script, arguments, environ)[0]:
         if command.words[0] != "torchrun" or command.unknown or not command.certain:
@@ -205,7 +206,7 @@ def test_what_is_said_for_certain_is_what_bash_does(
 
 @pytest.fixture(scope="module")
 def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a torchrun that writes down how it is called."""
+    """A folder with a torchrun that writes down its arguments and variables."""
     folder = tmp_path_factory.mktemp("recorder")
     program = folder / "torchrun"
     program.write_text(

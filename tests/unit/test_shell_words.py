@@ -1,4 +1,4 @@
-"""Between a line that a person types and the words of a command, without a shell."""
+"""Conversion between a line that a person types and the words of a command, without a shell."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _WAITS = "import signal, sys; print('on', flush=True); signal.pause()"
 
 @contextmanager
 def running(uid: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does nothing, of another user if one is named."""
+    """A process that does nothing, of another user where `uid` is given."""
     more = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
     command = [sys.executable, "-c", _WAITS] if uid is None else ["/bin/sh", "-c", "echo on; exec sleep 1000"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, **more)  # type: ignore[call-overload]
@@ -34,7 +34,7 @@ def running(uid: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def seen(child: subprocess.Popen[bytes], **facts: object) -> Process:
-    """The process as a device's list has it."""
+    """The process as it is in a device's list."""
     there = psutil.Process(child.pid)
     known = {"user": there.username(), "started": there.create_time(), "command": "python train.py"}
     return Process(child.pid, "compute", **{**known, **facts})  # type: ignore[arg-type]

@@ -196,7 +196,7 @@ def test_opening_twice_does_not_start_the_box_again() -> None:
     assert source.read().devices[3].fault
 
 
-# What the page of a device shows.
+# The values on the page of a device.
 
 
 def test_a_simulated_box_shows_details_of_what_is_looked_at_and_its_load() -> None:

@@ -1,4 +1,4 @@
-"""The simulated libnvidia-ml itself, met through the real nvidia-ml-py: what other tests take for granted."""
+"""The simulated libnvidia-ml itself, through the real nvidia-ml-py: the behaviour that other tests assume."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ HEALTHY = [
     name for name, box in BOXES.items() if name not in ("lost", "mixed-vendors") and box.vendor == "nvidia"
 ]
 MOMENT = 12.0
-"""Seconds after opening at which the boxes are looked at: tasks that come and go are there."""
+"""Seconds after opening at which the boxes are read: tasks that come and go are there."""
 PATIENCE = 20.0
-"""Seconds after which a test gives up on what takes milliseconds."""
+"""Seconds after which a test gives up on a step that takes milliseconds."""
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def until(predicate: Callable[[], bool]) -> bool:
 
 
 def code(call: Callable[[], object]) -> int:
-    """What `call` answers: 0, or the code of its NVMLError."""
+    """The result of `call`: 0, or the code of its NVMLError."""
     try:
         call()
     except pynvml.NVMLError as error:
@@ -75,7 +75,7 @@ def answer(call: Callable[[], Any]) -> Any:
 
 
 def handles(snapshot: Snapshot) -> dict[str, Any]:
-    """A handle for each device by its label, taken as programs take them."""
+    """A handle for each device by its label, obtained as programs do."""
     found: dict[str, Any] = {}
     for device in snapshot.devices:
         if device.parent is None:
@@ -88,7 +88,7 @@ def handles(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def read(handle: Any) -> dict[str, Any]:
-    """One device as the binding tells it, in the terms of `Device`."""
+    """The facts of one device that the binding returns, in the terms of `Device`."""
     memory = answer(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2))
     rates = answer(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))
     power = answer(lambda: pynvml.nvmlDeviceGetPowerUsage(handle))
@@ -113,7 +113,7 @@ def read(handle: Any) -> dict[str, Any]:
 
 
 def run(nvml: SimulatedNvml, program: str) -> subprocess.CompletedProcess[str]:
-    """A fresh interpreter on the simulated driver, with the binding imported as `n`."""
+    """Run a program in a fresh interpreter on the simulated driver, with the binding imported as `n`."""
     start = "import os, signal, sys, pynvml as n\n"
     return subprocess.run(
         [sys.executable, "-c", start + program],
@@ -125,7 +125,7 @@ def run(nvml: SimulatedNvml, program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-# What the box says is what the binding tells.
+# The binding returns the facts of the box.
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -415,7 +415,7 @@ def test_instances_are_lost_with_their_gpu(nvml: SimulatedNvml) -> None:
     assert code(lambda: pynvml.nvmlDeviceGetMemoryInfo(instance)) == pynvml.NVML_ERROR_GPU_IS_LOST
 
 
-# Orders: errors, delays and hangs, while a program runs.
+# Orders to the driver: errors, delays and hangs, while a program runs.
 
 
 @pytest.mark.parametrize("number", [9, 18, 4])
@@ -477,7 +477,7 @@ def test_pcie_throughput_takes_its_sampling_window() -> None:
 
 
 def hung(nvml: SimulatedNvml, function: str, call: Callable[[], object]) -> threading.Thread:
-    """A thread that is inside `function` and does not come back."""
+    """A thread that is inside `function` and does not return."""
     nvml.hang(function)
     nvml.reset_counts()
     thread = threading.Thread(target=call, daemon=True)
@@ -521,7 +521,7 @@ def test_an_orderly_shutdown_is_not_noticed(nvml: SimulatedNvml) -> None:
 
 
 def test_two_threads_may_call_while_the_box_changes(nvml: SimulatedNvml) -> None:
-    """Memory is shown such that used + free is the total: a torn answer would not add up."""
+    """used + free is always the total here: a torn answer would not add up."""
     stop, torn, calls = threading.Event(), list[int](), list[int]()
 
     def ask(index: int) -> None:

@@ -1,4 +1,4 @@
-"""Reading Slurm: the text that its programs print (by 22.05, shortened)."""
+"""Reading Slurm: the text that its programs print (from 22.05, shortened)."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_hostile_names_reach_no_screen_as_they_are() -> None:
 
 
 def _programs(folder: Path, answers: Mapping[str, str]) -> Root:
-    """Programs that print what a call, "scontrol show node", is to print; every other call fails."""
+    """Programs that print the text for each call, such as "scontrol show node"; every other call fails."""
     (folder / "bin").mkdir()
     for name in ("scontrol", "squeue"):
         cases = ""

@@ -1,4 +1,4 @@
-"""A launch through Slurm: srun's and sbatch's words, and what the shell inside makes of them."""
+"""A launch through Slurm: the words of srun and sbatch, and their reading by the shell inside."""
 
 from __future__ import annotations
 

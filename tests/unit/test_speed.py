@@ -45,7 +45,7 @@ def _picked(snapshot: Snapshot, count: int) -> list[int]:
         ((RTX_3090_GPU, RTX_4090_GPU), 1, [1]),
         ((RTX_3090_GPU, RTX_4090_GPU, RTX_3090_GPU, RTX_4090_GPU), 2, [1, 3]),
         ((RTX_3090_GPU, RTX_4090_GPU, RTX_3090_GPU), 2, [0, 1]),
-        # More memory is more than speed; of several the smallest counts, and a GiB makes no difference.
+        # More memory comes before speed; in a set the smallest counts, and a GiB makes no difference.
         ((RTX_4090_GPU, A100), 1, [1]),
         ((RTX_3090_GPU, RTX_4090_GPU, RTX_4090_GPU, A6000), 2, [1, 2]),
         ((RTX_3090_GPU, A6000, A6000, RTX_4090_GPU), 2, [1, 2]),
@@ -125,7 +125,7 @@ def test_the_reason_is_that_it_is_the_fastest() -> None:
     assert "memory" in found.alternatives[0].reason and "memory" in found.alternatives[1].reason
 
 
-# What is read for it.
+# The facts that are read for it.
 
 
 def test_the_command_line_takes_the_fastest(box: Box) -> None:
@@ -153,7 +153,7 @@ def test_speeds_are_read_of_those_that_can_be_had_and_only_once(nvml_here: Simul
     source.read(Want.VERDICT)
     nvml_here.reset_counts()
     source.read(Want.SPEED, {keys[2], keys[3]})
-    # (Of a model that may have a display, whether it has one is a part of every choice.)
+    # For a model that may have a display, every choice also reads whether it has one.
     assert calls(nvml_here) == called(nvml_here, *MODEL) == 4
     nvml_here.reset_counts()
     for _ in range(2):

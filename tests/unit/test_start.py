@@ -30,7 +30,7 @@ except StartError as error:
     print(json.dumps({"message": str(error), "unchanged": dict(os.environ) == before}))
     sys.exit(error.status)
 """
-"""Becomes the launch that it is told of; says why when it cannot."""
+"""Becomes the launch that it receives; prints the reason when it cannot."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def test_a_script_without_a_first_line_for_the_kernel_runs_as_after_any_shell(tm
     assert (ended.status, ended.output.decode()) == (3, f"{script} a b\n")
 
 
-# What cannot be started.
+# Commands that cannot be started.
 
 
 def test_a_program_that_is_not_there_is_127() -> None:

@@ -1,4 +1,4 @@
-"""Which program a command starts, behind an interpreter, a debugger, a profiler or uv."""
+"""The program that a command starts, behind an interpreter, a debugger, a profiler or uv."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_real_module_starts_the_other_one_at_the_same_place(before: str, tmp
     if importlib.util.find_spec(runner) is None:
         pytest.skip(f"{runner} is not installed")
     (tmp_path / "shown.py").write_text("import json, sys; print('GIVEN', json.dumps(sys.argv[1:]))")
-    # (Since Python 3.13 pdb takes what looks like an option for its own, wherever it stands.)
+    # Since Python 3.13 pdb takes a word that looks like an option for its own, at any place.
     given = ["-m", "x", "--listen", "--"] if runner != "pdb" or sys.version_info < (3, 13) else ["x"]
     command = [sys.executable, *words, "-m", "shown", *given, "a b"]
     done = subprocess.run(

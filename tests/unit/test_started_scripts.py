@@ -1,4 +1,4 @@
-"""Which script a command starts, and with what."""
+"""The script that a command starts, and its arguments."""
 
 from __future__ import annotations
 

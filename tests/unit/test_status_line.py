@@ -1,4 +1,4 @@
-"""`gputui ls --format`: figures for a status bar; nothing else can be reached by a format."""
+"""`gputui ls --format`: figures for a status bar; a format can reach nothing else."""
 
 from __future__ import annotations
 

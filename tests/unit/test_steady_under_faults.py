@@ -1,4 +1,4 @@
-"""A call that fails on one GPU for half a minute: what is said of it stays, and so do its processes."""
+"""A call that fails on one GPU for half a minute: the state of the GPU stays, and so do its processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Child = subprocess.Popen[bytes]
 
 
 class Screen:
-    """A source that is read as the sampler reads it, a reading a second, by a clock of its own."""
+    """A source that is read as the sampler reads it, one reading a second, with a clock of its own."""
 
     def __init__(self) -> None:
         self.ticks = Ticks()
@@ -47,7 +47,7 @@ class Screen:
 
 @pytest.fixture
 def children() -> Iterator[list[Child]]:
-    """Processes that live."""
+    """Living processes."""
     started = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(3)]
     yield started
     for child in started:
@@ -57,7 +57,7 @@ def children() -> Iterator[list[Child]]:
 
 @pytest.fixture
 def screen(nvml_here: SimulatedNvml, children: list[Child]) -> Iterator[Screen]:
-    """After a few readings of a box on which children run, two on GPU 0 and one on GPU 1."""
+    """A screen after a few readings of a box with three running children, two on GPU 0 and one on GPU 1."""
     tasks = tuple(
         Task(devices=(device,), user="ines", command="python train.py", pid=child.pid, memory=4000, load=50)
         for device, child in zip("001", children, strict=True)
@@ -72,7 +72,7 @@ def screen(nvml_here: SimulatedNvml, children: list[Child]) -> Iterator[Screen]:
 
 
 def what(snapshot: Snapshot, place: int) -> tuple[State, type[Cause], str]:
-    """What the screen says of a device: its state, and the kind of its cause."""
+    """The state of a device on the screen, and the kind of its cause."""
     verdict = verdicts(snapshot)[snapshot.devices[place].key]
     return verdict.state, type(verdict.cause), verdict.cause.kind if isinstance(verdict.cause, Fault) else ""
 

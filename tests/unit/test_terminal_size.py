@@ -1,4 +1,4 @@
-"""How large the screen believes its terminal to be."""
+"""The size that the screen assumes for its terminal."""
 
 from __future__ import annotations
 

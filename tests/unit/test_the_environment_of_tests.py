@@ -1,4 +1,4 @@
-"""No test sees anything of the person who runs it."""
+"""No test sees the environment of the person who runs it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _HOSTILE = [
 
 
 def test_what_a_hostile_environment_says_reaches_no_test(tmp_path: Path) -> None:
-    """A run of pytest below these very tests, of one that writes down what it sees."""
+    """This runs pytest with the same conftest, on a test that writes down the variables that it sees."""
     tests = Path(__file__).parents[1]
     probe, seen = tmp_path / "test_probe.py", tmp_path / "seen"
     probe.write_text(
@@ -79,7 +79,7 @@ def test_what_a_hostile_environment_says_reaches_no_test(tmp_path: Path) -> None
     home = tmp_path / "hostile-home"
     (home / ".config" / "gputui").mkdir(parents=True)
     environ = {**os.environ, **dict.fromkeys(_HOSTILE, "7"), "HOME": str(home), "LC_ALL": "C"}
-    # (What Python itself would stumble over before pytest begins.)
+    # Python itself would fail on these before pytest begins.
     del environ["PYTHONPATH"], environ["PYTHONWARNINGS"]
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "conftest", "-p", "no:cacheprovider"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What is kept of the past: buckets and gaps, columns of any length, and the file that outlives a run."""
+"""The saved past: buckets and gaps, columns of any length, and the file that outlives a run."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ _FILE = ring_file.whole(_store(MINUTE - 1, MINUTE), [KEY], MINUTE)
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=40))
 @settings(max_examples=50, deadline=None)
 def test_damage_is_noticed(where: int, garbage: bytes) -> None:
-    """Whatever was written into a file: a minute is as it was kept, or is not there."""
+    """Whatever was written into a file: a minute is as it was saved, or is missing."""
     at = where % len(_FILE)
     damaged = (_FILE[:at] + garbage + _FILE[at + len(garbage) :])[: len(_FILE)]
     try:
@@ -228,7 +228,7 @@ def test_what_is_no_such_file_is_refused(data: bytes) -> None:
 
 
 class _Run:
-    """A run of the screen that keeps what it sees in a state folder."""
+    """A run of the screen that saves its readings in a state folder."""
 
     def __init__(self, folder: Path, minute: int, device: int = 0) -> None:
         self.minute, self.device = minute, device
@@ -255,7 +255,7 @@ def test_a_run_finds_what_an_earlier_one_saw(tmp_path: Path) -> None:
     first.pass_minutes(4)
     first.keeper.close()
     second = _Run(tmp_path, first.minute)
-    # (The minute that had not ended is not kept.)
+    # The unfinished minute is not saved.
     assert _kept(second.found) == _as_kept(MINUTE, MINUTE + 1, MINUTE + 2)
     second.pass_minutes(3)
     second.keeper.close()
@@ -325,13 +325,13 @@ def test_a_file_that_is_not_ours_is_not_read(tmp_path: Path, kind: str) -> None:
     assert not other.found.devices
     other.pass_minutes(3)
     other.keeper.close()
-    # Garbage of our own is written over; what is no plain file is left alone.
+    # gputui writes over garbage in its own file; it leaves anything but a plain file alone.
     assert bool(_kept(_Run(tmp_path, other.minute).found)) == (kind in ("garbage", "huge"))
     assert bool(other.keeper.problem) == (kind in ("pipe", "link"))
 
 
 def test_a_box_whose_devices_come_and_go_is_still_watched_and_kept() -> None:
-    """As MIG instances that are made anew for each job: what was seen last is worth more."""
+    """As MIG instances that are made again for each job: the last seen ones are worth more."""
     store = Store()
     for n in range(1500):
         store.add(NOW + n, [gpu(n, uuid=f"MIG-{n}", utilization=5)])

@@ -1,4 +1,4 @@
-"""`gputui topo`: the matrix on stdout as text or JSON, what is wrong on stderr, and an exit status."""
+"""`gputui topo`: the matrix on stdout as text or JSON, problems on stderr, and an exit status."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TWO = replace(
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Calls `gputui topo` with some words."""
+    """Call `gputui topo` with these words."""
     return partial(caller(capsys), "topo")
 
 
@@ -55,7 +55,7 @@ Save = Callable[..., str]
 
 @pytest.fixture
 def save(tmp_path: Path) -> Save:
-    """Puts a text, bytes, JSON or a snapshot in a file, for --from and --demo."""
+    """Write a text, bytes, JSON or a snapshot to a file, for --from and --demo."""
 
     def _save(content: str | bytes | dict[str, Any] | Snapshot, name: str = "box.txt") -> str:
         if isinstance(content, Snapshot):
@@ -208,7 +208,7 @@ def test_json_has_every_pair_of_gpus_once(call: Call, name: str) -> None:
         ("rtx3090", [0, 2], ("PHB", "PHB", None, 4, 24.0, "OK")),
         ("mixed", [0, 1], ("PHB", "PHB", None, 3, 12.0, "OK")),
         ("rtx4090", [0, 1], ("NODE", "NODE", None, 4, 24.0, "CNS")),
-        # What is between the sockets of a demo box is not known.
+        # The link between the sockets of a demo box is unknown.
         ("rtx4090", [0, 4], ("SYS", "SYS", None, 4, None, "CNS")),
     ],
 )
@@ -331,7 +331,7 @@ def test_a_recording_of_instances_under_a_later_gpu_is_printed(call: Call, save:
     assert read(text).links == (("X", "NV4"), ("NV4", "X"))
 
 
-# Devices that are lost.
+# Lost devices.
 
 
 def test_a_device_that_is_lost_is_told_on_stderr(call: Call) -> None:
@@ -400,7 +400,7 @@ def test_no_driver_is_status_3_with_cause_and_remedy(
     assert REMEDIES[code] in call().refused(3)
 
 
-# --from: a recording, or what nvidia-smi printed.
+# --from: a recording, or the output of nvidia-smi.
 
 
 @pytest.mark.parametrize("name", ["dgx-1", "shared", "a100-mig", "gb10"])
@@ -454,7 +454,7 @@ def test_a_file_may_be_named_in_either_form(call: Call, save: Save, words: list[
     assert read(call(*(word.replace("F", file) for word in words)).text).links[0][1] == "NV4"
 
 
-# --demo FILE: idle GPUs, wired so.
+# --demo FILE: idle GPUs with this wiring.
 
 
 def test_a_demo_of_a_printed_matrix_has_idle_gpus_to_choose_from(
@@ -494,7 +494,7 @@ def test_a_demo_of_a_recording_is_no_matrix(call: Call, save: Save) -> None:
     assert file in refusal and "matrix" in refusal
 
 
-# Wrong calls, and files of strangers: one line, nothing on stdout.
+# Wrong calls, and files with hostile content: one line, nothing on stdout.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""torchrun beside variables of its own, on several machines, bound to CPUs, with logs."""
+"""torchrun with variables of its own, on several machines, bound to CPUs, with logs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def made(
 
 
 def line(launch: Launch) -> str:
-    """The command; it goes without a warning."""
+    """The command as a line; asserts that the launch has no warning."""
     assert launch.warnings == ()
     return shlex.join(launch.argv)
 
@@ -44,7 +44,7 @@ def line(launch: Launch) -> str:
 
 @pytest.mark.parametrize("text", ["2", "1:2", "2:2"])
 def test_machines_that_a_variable_waits_for_are_not_waited_for(text: str) -> None:
-    """--standalone is a meeting place that no other machine knows: it would wait for ever."""
+    """--standalone is a rendezvous that no other machine knows: it would wait for ever."""
     launch = made("torchrun x.py", environ={"PET_NNODES": text})
     assert shlex.join(launch.argv) == "torchrun --standalone --nnodes=1 --nproc-per-node=2 x.py"
     (remark,), (warning,) = launch.remarks, launch.warnings
@@ -95,7 +95,7 @@ def test_several_machines_meet_at_the_first(rendezvous: str, endpoint: str) -> N
 
 
 def test_all_machines_of_a_run_name_their_meeting_alike_and_other_runs_otherwise() -> None:
-    """Two users on the same head node and port would else form one job."""
+    """Otherwise two users on the same head node and port would form one job."""
 
     def meeting(command: str, user: str) -> str:
         launch = made(command, nodes=2, rendezvous="h", additions=(("USER", user),))
@@ -111,7 +111,7 @@ def test_all_machines_of_a_run_name_their_meeting_alike_and_other_runs_otherwise
 
 
 def test_the_other_machines_are_started_as_this_one() -> None:
-    """A rank without the variables of the others (NCCL_IB_DISABLE) makes them all hang."""
+    """A rank without the variables of the others (NCCL_IB_DISABLE) makes all of them hang."""
     launch = made(
         "torchrun x.py",
         nodes=2,
@@ -133,7 +133,7 @@ def test_the_other_machines_are_started_as_this_one() -> None:
 
 
 def test_a_batch_script_has_nobody_else_to_start() -> None:
-    """Without a meeting place only a scheduler can start them (`export --as sbatch --nodes 2`)."""
+    """Without a rendezvous only a scheduler can start them (`export --as sbatch --nodes 2`)."""
     assert made("torchrun x.py", nodes=2).remarks == ()
 
 

@@ -1,4 +1,4 @@
-"""Scripts like those that training repositories publish: what is read of them is what they start."""
+"""Scripts like those of training repositories: the reading of each equals the commands that it starts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NOT_FOLLOWED = (
     *("openrlhf", "qwen", "eval of a command with a date in it", "sh without bash"),
     "accelerate on eight devices",
 )
-"""What is not known there is said to be not known: getopts, seq, a slice of an array, a branch, `eval`, what
-a program counts."""
+"""Their unknown parts are reported: getopts, seq, a slice of an array, a branch, `eval`, a program's
+count."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 

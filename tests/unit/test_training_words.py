@@ -1,4 +1,4 @@
-"""What a command says of its training: model, batch, sequence, precision, by option and by file."""
+"""The words of a command about its training: model, batch, sequence, precision, by option and by file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The PCIe tree: MIG instances hang below their GPU, and a lost device stays where it was."""
+"""The PCIe tree: MIG instances hang below their GPU, and a lost device stays at its place."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_links_in_words_call_devices_as_everything_else_does() -> None:
 
 
 def test_devices_that_meet_above_their_nodes_are_counted_and_grouped_by_the_nodes_number() -> None:
-    # (Each at a host bridge of its own, which the driver tells as SYS: two sockets, four GPUs each.)
+    # Each GPU is at a host bridge of its own, which the driver reports as SYS: two sockets, four GPUs each.
     apart = replace(BOXES["rtx4090"], links=uniform(8, "SYS"))
     snapshot = at(apart, 0.0, NOW)
     assert drawn(snapshot) == [

@@ -1,4 +1,4 @@
-"""Who can change a file: owners and modes of the file, and of every folder and link on the way to it."""
+"""The users who can change a file: owners and modes of the file, and of every folder and link on its path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """One in two folders, with the modes that a umask of 022 leaves."""
+    """A file in two folders, with the modes that a umask of 022 leaves."""
     made = tmp_path / "above" / "folder" / "file"
     for folder in (made.parent.parent, made.parent):
         folder.mkdir()
@@ -75,7 +75,7 @@ def test_a_path_goes_through_links_and_dots_as_the_kernel_goes(file: Path, tmp_p
         file.parent.chmod(0o757)
         assert repr(str(file.parent)) in str(who_can_change(f"{tmp_path}/{way}"))
         file.parent.chmod(0o755)
-    # The folder of the link, which could be replaced, although what it leads to cannot be changed.
+    # The folder of the link: the link could be replaced, although its target cannot be changed.
     elsewhere.chmod(0o757)
     assert repr(str(elsewhere)) in str(who_can_change(f"{elsewhere}/link/file"))
     elsewhere.chmod(0o755)
@@ -130,7 +130,7 @@ def test_a_link_of_another_user_leads_where_he_likes(file: Path) -> None:
 
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
-    """Makes our own group what the databases say of it: its name, its members, whose first group it is."""
+    """Set the facts about our own group: its name, its members, and the users whose first group it is."""
     own = pwd.getpwuid(os.geteuid())
 
     def known_as(
@@ -176,7 +176,7 @@ def test_an_access_list_names_others_where_the_group_is_ours_alone(
     os.chown(file, -1, os.getegid())
     file.chmod(0o664)
     assert who_can_change(str(file)) is None
-    # (acl(5), and the kernel's posix_acl_xattr.h: tag, rights, number.)
+    # acl(5), and the kernel's posix_acl_xattr.h: tag, rights, number.
     entries = ((0x01, 6, -1), (0x02, 6, OTHER), (0x04, 6, -1), (0x10, 6, -1), (0x20, 4, -1))
     listed = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
     try:

@@ -1,4 +1,4 @@
-"""Both roads to a snapshot, the simulated source and NVML on the simulated library, agree on every box."""
+"""Two ways to a snapshot, the simulated source and NVML on the simulated library, agree on every box."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOMENTS = (0.0, 1.5, 12.0, 47.0)
 
 
 class Directory(ProcessTable):
-    """Owners as a snapshot has them: the processes of a simulated box do not exist."""
+    """Owners as they are in a snapshot: the processes of a simulated box do not exist."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(host_pids=True)
@@ -39,8 +39,8 @@ class Directory(ProcessTable):
 
 
 def comparable(snapshot: Snapshot) -> Snapshot:
-    """A snapshot without what the two roads cannot share: whose host this is, when it was read, and what the
-    driver does not know of: claims, jobs and who waits."""
+    """A snapshot without the facts that differ between the two ways: the name of the host, the time of the
+    reading, and the facts that the driver does not know (claims, jobs and waiters)."""
     faults = tuple(replace(d, fault=replace(d.fault, since=None)) if d.fault else d for d in snapshot.devices)
     topology = snapshot.topology and replace(snapshot.topology, between_cpus=None)
     return replace(
@@ -61,7 +61,8 @@ def test_both_roads_give_the_same_snapshot(
     nvml_here: SimulatedNvml, tmp_path: Path, name: str, elapsed: float
 ) -> None:
     box = BOXES[name]
-    # Read while all is well first, as a program that runs does: a GPU that is lost later keeps its name.
+    # The first reading sees a healthy box, as that of a running program does: a GPU that is lost later keeps
+    # its name.
     healthy = replace(box, gpus=tuple(replace(gpu, fails_after=None) for gpu in box.gpus))
     truth = at(box, elapsed, OPENED)
     nvml_here.show_box(healthy, elapsed, OPENED)

@@ -1,4 +1,4 @@
-"""The typed reader of JSON: what is written comes back, and what cannot be is refused with its place."""
+"""The typed reader of JSON: a written value reads back, and an invalid one is refused with its place."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_a_thread_that_comes_while_another_one_makes_the_rows_sees_all_of_them(
     record, seen = Record(Part), list[int]()
 
     def form_of_meanwhile(kind: Any) -> Any:
-        # (What another thread would see now.)
+        # Another thread would see these rows now.
         seen.append(1)
         if len(seen) == 2:
             seen.append(len(record.rows))

@@ -1,4 +1,4 @@
-"""The vendor port: who stands behind it, and that a second vendor is one file (`tests/acme.py`)."""
+"""The vendor port: the registered vendors, and a second vendor in one file (`tests/acme.py`)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MIXED = box(gpu(0), gpu(1), *ACME)
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The toy vendor, as a distribution of its own in `sys.path`; forgotten again at the end."""
+    """The toy vendor, as a distribution of its own in `sys.path`; removed again at the end."""
     acme.install(tmp_path / "site")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     _forget()
@@ -79,7 +79,7 @@ def gputui(tmp_path: Path) -> Gputui:
     return call
 
 
-# What knows CUDA.
+# The modules that name CUDA.
 
 _NAMES_CUDA = re.compile(r"CUDA_|cuda:[^ ]|libcuda|vendors\.nvidia")
 _MAY_NAME_CUDA = {
@@ -98,7 +98,7 @@ def test_nothing_outside_its_folder_names_what_is_nvidias() -> None:
 
 
 def test_no_list_of_devices_is_named_outside_the_folder_of_its_vendor() -> None:
-    """A vendor may read another's list, as ROCm does CUDA's; the registry knows the signs of all."""
+    """A vendor may read another's list, as ROCm reads CUDA's; the registry knows the signs of all."""
     for name in registry._SIGNS:
         visibility = vendor_named(name).visibility
         own = re.compile(
@@ -109,7 +109,7 @@ def test_no_list_of_devices_is_named_outside_the_folder_of_its_vendor() -> None:
         assert found <= {"vendors/registry.py"}, name
 
 
-# What a second vendor gets by being installed.
+# The features that a second vendor gets by being installed.
 
 
 def test_a_vendor_is_found_by_the_entry_point_of_another_distribution() -> None:
@@ -122,7 +122,7 @@ def test_a_vendor_is_found_by_the_entry_point_of_another_distribution() -> None:
     reason="this machine has a sign of one of them",
 )
 def test_vendors_that_are_not_there_cost_less_than_a_millisecond() -> None:
-    """Not one module of theirs is loaded, and a look for all of them is a few files."""
+    """None of their modules is loaded, and looking for all of them reads a few files."""
     script = (
         "import sys, time; from gputui.vendors.registry import vendors_maybe_on, HERE; took = []\n"
         "for _ in range(20): began = time.perf_counter(); vendors_maybe_on(HERE);"
@@ -189,7 +189,7 @@ def test_a_launch_on_them_is_exported_in_every_form(form: str) -> None:
     launch = compose(ACME[::-1], LaunchOptions(("python", "train.py")), {})
     text = FORMS[form].write(launch, ExportOptions())
     assert "CUDA" not in text
-    # (Slurm and Ray choose devices themselves; Slurm's script says so.)
+    # Slurm and Ray choose devices themselves, and Slurm's script says so.
     assert "ACME_VISIBLE_DEVICES" in text or form == "ray"
     if form == "docker":
         assert "--device /dev/acme1 --device /dev/acme0" in text and "ACME-0001,ACME-0000" in text
@@ -374,7 +374,7 @@ def test_the_signs_of_vendors_that_are_not_loaded_are_their_own() -> None:
         assert signs.lists[:1] == ((visibility.variable,) if visibility.variable else ())
         others = {each for each in visibility.also if visibility.lists_in({each: "0"})} - set(signs.lists)
         assert not others
-        # (What the registry has decided is not decided again.)
+        # The registry has decided this already, so that the vendor does not decide it again.
         assert type(vendor_named(name)).maybe_there is Vendor.maybe_there
 
 

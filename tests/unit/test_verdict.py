@@ -1,4 +1,4 @@
-"""The verdict on a device: free only when everything says so, and always with its cause."""
+"""The verdict on a device: free only when every fact agrees, and always with its cause."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _used(amount: int, **facts: object) -> Device:
 
 
 def unified(**facts: object) -> Device:
-    """A GPU whose memory is the host's, and whose driver does not tell its size (GB10)."""
+    """A GPU that uses the host's memory, and whose driver does not report its size (GB10)."""
     return gpu(unified=True, memory_total=None, memory_used=None, memory_free=None, **facts)
 
 
@@ -288,6 +288,6 @@ def test_an_instance_is_judged_by_itself_unless_its_gpu_is_lost(kind: str | None
 
 
 def test_an_exclusive_gpu_is_not_free_for_another_program_of_its_owner() -> None:
-    """The driver refuses a second program, whoever starts it."""
+    """The driver refuses a second program of any user."""
     device = gpu(compute_mode="exclusive_process", processes=(job(),), memory_used=20 * GIB)
     assert judge(device, Rules(mine="mira")) == Verdict("busy", UsedBy((job(),), exclusive=True))

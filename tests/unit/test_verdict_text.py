@@ -292,12 +292,12 @@ def _snapshots() -> list[Snapshot]:
 
 
 def _decided() -> list[object]:
-    """What is decided about each box: the choice, what must be asked, and what a person may select."""
+    """The decisions about each box: the choice, the questions, and the devices that a person may select."""
     decided: list[object] = []
     for snapshot in _snapshots():
         judged = verdicts(snapshot)
         watch = Watch().after(snapshot, judged)
-        # (Those of several vendors are never selected together.)
+        # Devices of several vendors are never selected together.
         first = snapshot.devices[0].vendor
         everything = Selection(tuple(d.key for d in snapshot.devices if d.vendor == first))
         decided += [

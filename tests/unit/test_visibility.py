@@ -1,4 +1,4 @@
-"""The variables that make devices visible, and what a variable means that was there before us."""
+"""The variables that make devices visible, and the meaning of a variable from before gputui started."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _indices(text: str) -> list[int]:
     return [FOUR.by_key[key].index for key in _inherited(text).keys]
 
 
-# Out: what a launch sets.
+# Out: the variables that a launch sets.
 
 
 def test_indices_are_set_together_with_the_order_that_they_count_in() -> None:
@@ -105,7 +105,7 @@ def test_what_a_launch_sets_a_gputui_inside_it_reads_back(
     assert found.keys == tuple(device.key for device in chosen)
 
 
-# In: what was set when gputui started (facts of torch's parser and of the CUDA documentation).
+# In: the variables that were set when gputui started (facts of torch's parser and of the CUDA documentation).
 
 
 def test_a_variable_that_is_not_set_limits_nothing() -> None:

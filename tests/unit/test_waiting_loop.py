@@ -1,4 +1,4 @@
-"""Waiting by a clock of the test's own: until devices were free for the whole window, in line; progress."""
+"""Waiting with a clock of the test: until devices were free for the whole window, in line; progress."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from unit.builders import NOW, busy, gpu
 
 @pytest.fixture(autouse=True)
 def work(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What a look costs here, in seconds of CPU time: nothing, unless a test says so."""
+    """The cost of a look here, in seconds of CPU time: zero, unless a test sets it."""
     costs = [0.0]
     spent = itertools.count()
     monkeypatch.setattr(waiting_loop.time, "process_time", lambda: costs[0] * next(spent))
     return costs
 
 
-# the window, by a clock of the test's own
+# the window, with a clock of the test
 
 
 class Film:
@@ -54,7 +54,7 @@ class Film:
         self.now += max(seconds, 1e-3)
 
     def free(self, place: int) -> bool:
-        """Whether a device is free now; as at the end of its film when that is over."""
+        """Whether a device is free now; after the end of its film the last state stays."""
         film = self.devices[place]
         return film[min(int(self.now - self.began), len(film) - 1)]
 
@@ -161,7 +161,7 @@ def test_devices_must_have_been_free_for_the_window_together() -> None:
 
 
 def test_a_device_that_does_not_do_counts_from_when_it_does() -> None:
-    """Free memory that was asked for is a condition as any other, for the whole window."""
+    """The requested free memory is a condition like any other, for the whole window."""
     film = Film([True])
     full, empty = gpu(0, memory_free=1), gpu(0)
 
@@ -201,7 +201,7 @@ def test_the_time_is_over_when_it_is_over() -> None:
 
 
 def test_what_could_not_be_taken_after_all_is_looked_at_again_after_a_rest() -> None:
-    """Somebody who tells nobody holds it: that must not keep a CPU busy."""
+    """A hidden holder has it: that must not keep a CPU busy."""
     film = Film([True])
     wait = film.wait(1, 0.0)
     for _ in range(20):
@@ -214,7 +214,7 @@ def test_however_much_a_look_costs_one_is_due_when_the_window_is_over(work: list
     work[0] = 0.5
     film = Film([True], [False, True])
     film.wait(wanted, 10.0).devices(film.read)
-    # (The second device is first seen to be free at the second look.)
+    # The second look is the first one that sees the second device free.
     assert film.now == pytest.approx(10.0 if wanted == 1 else 40.0, abs=0.01)
     assert len(film.looks) == (2 if wanted == 1 else 3)
 
@@ -235,14 +235,14 @@ def _waiter(number: int, count: int = 1) -> Waiter:
 
 
 def _in_line(monkeypatch: pytest.MonkeyPatch, film: Film, leaves: dict[int, float]) -> Ticket:
-    """A place behind waiters who leave at these seconds."""
+    """A place behind waiters that leave at these seconds."""
 
     def there(number: int) -> bool:
         return film.now < leaves[number]
 
     class Line:
         def beat(self) -> None:
-            """(Who waits says so.)"""
+            """Do nothing: a real ticket shows by this that its waiter is alive."""
 
         def ahead(self, environ: object, box: Snapshot | None) -> tuple[Waiter, ...]:
             return tuple(_waiter(number) for number in leaves if there(number))
@@ -268,7 +268,7 @@ def test_only_those_near_the_front_look_at_the_box(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_far_waiter_begins_to_watch_as_soon_as_he_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one before him goes last of all."""
+    """The waiter directly ahead leaves last."""
     film = Film([True])
     leaves = dict(zip(range(1, 8), [1.0, 1.5, 2.0, 20.0, 20.0, 20.0, 20.0], strict=True))
     film.wait(1, 10.0, ticket=_in_line(monkeypatch, film, leaves)).devices(film.read)

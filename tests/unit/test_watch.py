@@ -1,4 +1,4 @@
-"""What only several snapshots can tell: since when a device is in its state."""
+"""Facts that only several snapshots can show: the time since when a device is in its state."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_state_lasts_as_long_as_its_last_run(film: list[bool]) -> None:
 def test_free_is_believed_only_if_it_was_so_in_every_reading_of_the_window(
     film: list[tuple[int, bool]], window: int
 ) -> None:
-    """Or in every reading there ever was: `gputui pick` has only one."""
+    """Or in every reading so far: `gputui pick` has only one."""
     watch, second, readings = Watch(), 0, []
     for step, taken in film:
         second += step
@@ -110,7 +110,7 @@ def test_the_first_reading_is_believed_whatever_the_window() -> None:
 
 
 def test_one_that_comes_later_than_the_first_reading_is_not_believed_at_once() -> None:
-    """A device that was away may come back with somebody who has not begun yet."""
+    """A device that was away may return with a job that has not begun yet."""
     watch = _after(_watched((0, gpu(1))), box(gpu(0), gpu(1), time=NOW + 5))
     found = with_cooling(verdicts(box(gpu(0), gpu(1))), watch, NOW + 5, 10)
     assert not found[KEY].free and found[gpu(1).key].free
@@ -131,14 +131,14 @@ def test_no_time_is_ever_less_than_none_when_the_clock_is_set_back() -> None:
 
 @pytest.mark.parametrize(("gap", "idle_since"), [(60, 0), (61, 61)])
 def test_time_without_readings_is_no_idle_time(gap: int, idle_since: int) -> None:
-    """Nobody knows what ran while the screen was stopped."""
+    """The programs that ran while the screen was stopped are unknown."""
     watch = _watched((0, gpu(0)), (gap, gpu(0)))
     assert watch.idle_since == {KEY: NOW + idle_since}
 
 
 @pytest.mark.parametrize("jump", [86_400 * 365, -86_400])
 def test_a_clock_that_jumps_makes_no_time_longer_or_shorter(jump: int) -> None:
-    """Somebody sets the clock, or a machine has slept: by the other clock some seconds have passed."""
+    """The clock is set, or the machine has slept: by the other clock only some seconds have passed."""
 
     def at(moment: float, device: Device, jump: int = 0) -> Snapshot:
         return replace(box(device, gpu(1), time=NOW + moment + jump), ticks=moment)

@@ -1,4 +1,4 @@
-"""What stands before a command is seen through, and what it does to the variables is said."""
+"""Wrappers in front of a command are recognized, and their effects on the variables are reported."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from unit.host_environments import Told
 
 
 def apart(text: str) -> tuple[str, str]:
-    """What stands before a command, and the command."""
+    """The wrappers before a command, and the command."""
     before, command = unwrap(shlex.split(text))
     return shlex.join(before), shlex.join(command)
 
 
 def warnings(text: str, **options: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """What is said of a command on GPU 1."""
+    """The warnings about a command on GPU 1."""
     return compose([gpu(1)], LaunchOptions(tuple(shlex.split(text)), **options), {}, Told()).warnings
 
 
@@ -170,7 +170,7 @@ def test_what_starts_no_command_is_the_command_itself(command: str) -> None:
 
 
 def test_a_wrapper_behind_another_is_judged_by_its_own_words() -> None:
-    """The -s of timeout is not uv's."""
+    """The -s of timeout is not an option of uv."""
     assert apart("timeout -s INT 5 uv run torchrun x.py")[1] == "torchrun x.py"
 
 
@@ -236,7 +236,7 @@ def test_the_options_of_uv_that_take_a_value_are_uvs_own(words: str, table: Opti
     assert listed == takes
 
 
-# What wrappers do to the variables.
+# The effects of wrappers on the variables.
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_behind_a_real_env_the_devices_are_set_again() -> None:
 
 
 def test_a_line_of_ours_is_taken_back_without_a_word() -> None:
-    """The line that was copied is a command too."""
+    """A copied line is a command, too."""
     for command in ("python x.py", "torchrun x.py", "deepspeed x.py"):
         first = compose([gpu(1)], LaunchOptions(tuple(command.split())), {}, Told())
         words = shlex.split(first.line)

@@ -1,4 +1,4 @@
-"""Scripts like those that training repositories publish, and what they start."""
+"""Scripts like those of training repositories, and the commands that they start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Training:
-    """A script and what of it matters.
+    """A script and the facts about it that the tests compare.
 
     starts      the launcher's own words of each command that has some ("…" for words that are not known), and
                 the list of visible devices that it gets ("?" for one that is not known, None for none)
@@ -197,7 +197,7 @@ torchrun --nproc_per_node=$NUM_PROC train.py "$@"
         (("torchrun --nproc_per_node=4", None),),
         ("4", "/data", "--model", "resnet50"),
     ),
-    # VLMEvalKit, Qwen: all that nvidia-smi or torch finds.
+    # VLMEvalKit, Qwen: all devices that nvidia-smi or torch finds.
     "counted by nvidia-smi": Training(
         """#!/bin/bash
 set -x
@@ -296,7 +296,7 @@ accelerate launch --config_file ds.yaml --num_processes $NUM_GPUS \\
             ),
         ),
     ),
-    # Tables of seeds: one process a device.
+    # Tables of seeds: one process per device.
     "a loop over seeds": Training(
         """declare -a seed=(1 2 3)
 declare -a gpu=(0 1 2)

@@ -1,4 +1,4 @@
-"""Boxes whose GPUs are not all of one model, for `tests/simnvml` and `tests/simcuda`."""
+"""Boxes with GPUs of several models, for `tests/simnvml` and `tests/simcuda`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ A6000 = Gpu(
 
 
 def idle_box(*gpus: Gpu, link: str = "PHB") -> Box:
-    """These GPUs in this order, with nobody on them."""
+    """An idle box with these GPUs in this order."""
     return Box(
         name="unlike",
         about="",
@@ -46,7 +46,7 @@ def idle_box(*gpus: Gpu, link: str = "PHB") -> Box:
 
 
 def seen(box: Box) -> Snapshot:
-    """The box as a demo shows it: everything read but what CUDA itself would say."""
+    """The box as a demo shows it: every fact is read except those of CUDA itself."""
     return at(box, 0, NOW)
 
 
@@ -54,8 +54,8 @@ CLEAR = idle_box(T400, RTX_4090_GPU, RTX_3090_GPU)
 """Each GPU is faster than the next by every fact: the 4090 (1), the 3090 (2), the T400 (0)."""
 
 UNCLEAR = idle_box(A100, T400, RTX_4090_GPU)
-"""An A100 has more memory than a 4090, and is older and slower by its clock: nobody knows which CUDA counts
-first. The T400 is the last in any case."""
+"""An A100 has more memory than a 4090, and is older and slower by its clock: the first one in CUDA's order is
+unknown. The T400 is the last in any case."""
 
 TWINS = idle_box(RTX_3090_GPU, RTX_4090_GPU, RTX_4090_GPU, A6000)
-"""Of two alike GPUs beside others nobody knows which one CUDA counts first."""
+"""With two equal GPUs among others, the first one of them in CUDA's order is unknown."""

@@ -1,6 +1,7 @@
-"""Boxes by their wiring, random ones for Hypothesis, and slow sure answers about rings, chains and groups.
+"""Boxes by their wiring, random ones for Hypothesis, and slow, reliable answers about rings, chains and
+groups.
 
-Nothing here but the names of jobs is taken from `gputui.choosing`: the tests compare against it.
+This file takes only the names of jobs from `gputui.choosing`: the tests compare it with that package.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ H100 = {"compute_capability": "9.0", "cores": 16896, "max_sm_clock": 1980}
 A100 = {"name": "NVIDIA A100", "compute_capability": "8.0", "cores": 6912, "max_sm_clock": 1410}
 L4 = {"name": "NVIDIA L4", "compute_capability": "8.9", "cores": 7424, "max_sm_clock": 2040}
 L4_OC = {**L4, "max_sm_clock": 2100}
-"""The same model: a maker's own clock makes no other one of it."""
+"""The same model: a manufacturer's own clock does not make it another model."""
 UNREAD = {"name": None, "compute_capability": None}
 
 Rank = Callable[[int, int], Any]
-"""How strong the link of two devices is, by their numbers."""
+"""The strength of the link of two devices, by their numbers."""
 
 Key = tuple[Any, ...]
-"""What a set is compared by, as in `choosing/sets.py`."""
+"""The key by which sets are compared, as in `choosing/sets.py`."""
 
 
 def matrix(count: int, cells: Sequence[str | None]) -> LinkMatrix:
@@ -64,14 +65,14 @@ def matrix(count: int, cells: Sequence[str | None]) -> LinkMatrix:
 
 
 def wired(links: LinkMatrix, peer: str | None = "OK", **facts: Any) -> Snapshot:
-    """A box of GPUs that are alike, with these links; `peer` is between all."""
+    """A box of equal GPUs with these links; `peer` is between all."""
     count = len(links)
     peers = matrix(count, [peer] * (count * count))
     return replace(box(*(gpu(i, **facts) for i in range(count)), links=links), peers=peers)
 
 
 def recorded(stem: str) -> Snapshot:
-    """The box of which a recording in tests/data/topologies tells, idle."""
+    """The box of a recording in tests/data/topologies, idle."""
     return at(box_of(read((TOPOLOGIES / f"{stem}.txt").read_text()), stem), 0, NOW)
 
 
@@ -82,7 +83,7 @@ def indices(devices: Sequence[Device]) -> list[int]:
 def best_of(
     snapshot: Snapshot, count: int, job: Grouping = ALL_REDUCE, required: Collection[int] = ()
 ) -> list[Alternative]:
-    """The best sets of so many devices."""
+    """The best sets of `count` devices."""
     keys = {snapshot.devices[i].key for i in required}
     return list(best(snapshot, snapshot.devices, count, job, keys))
 
@@ -94,7 +95,7 @@ def sets_of(alternatives: Sequence[Alternative]) -> list[tuple[int, ...]]:
 
 @st.composite
 def links(draw: st.DrawFn, count: int, words: Sequence[str | None]) -> LinkMatrix:
-    """Every cell for itself, or groups that are joined within and across with a few cells changed."""
+    """Links drawn cell by cell, or groups that are joined within and across with a few cells changed."""
     palette = draw(st.lists(st.sampled_from(words), min_size=1, max_size=4, unique=True))
     word = st.sampled_from(palette)
     pairs = count * (count - 1) // 2
@@ -110,8 +111,8 @@ def links(draw: st.DrawFn, count: int, words: Sequence[str | None]) -> LinkMatri
 
 @st.composite
 def boxes(draw: st.DrawFn, least: int = 2, most: int = 8, known: bool = False) -> Snapshot:
-    """Random links, peer access, PCIe classes, NUMA nodes, free memory, displays and models; `known`: all of
-    links and peers, and everybody has peer access."""
+    """Random links, peer access, PCIe classes, NUMA nodes, free memory, displays and models. `known`: all
+    links and peers are known, and every pair has peer access."""
     count = draw(st.integers(least, most))
     pairs = count * (count - 1) // 2
     words = draw(links(count, WORDS if known else (*WORDS, None)))
@@ -151,7 +152,7 @@ def renumbered(snapshot: Snapshot, order: Sequence[int]) -> Snapshot:
 
 
 def strong(snapshot: Snapshot, one: int, other: int) -> tuple[int, ...]:
-    """How strong a link is: known at all, usable at all, the kind, how many."""
+    """The strength of a link: known at all, usable at all, the kind, the number of links."""
     word, peer = snapshot.links[one][other], snapshot.peers[one][other]
     if word is None:
         return (0,)
@@ -185,7 +186,7 @@ def partitions(members: Sequence[int], size: int) -> Iterator[tuple[tuple[int, .
 
 
 def weakest_of(rank: Rank, members: Sequence[int], job: Grouping) -> Any:
-    """The weakest link that the job runs over when the members are used as well as can be, None for none."""
+    """The weakest link that the job runs over in the best use of the members, None for none."""
     if job.independent or len(members) < 2:
         return None
     if job.tensor > 1:
@@ -199,7 +200,7 @@ def weakest_of(rank: Rank, members: Sequence[int], job: Grouping) -> Any:
 
 
 def worth_of(snapshot: Snapshot, one: int, other: int) -> int:
-    """NVIDIA's go-gpuallocator: the PCIe class, and 100 for each NVLink."""
+    """The score of NVIDIA's go-gpuallocator: the PCIe class, and 100 for each NVLink."""
     word = snapshot.links[one][other] or ""
     under = snapshot.pcie[one][other] if snapshot.pcie else None
     nvlinks = int(word[2:]) if word.startswith("NV") else 0
@@ -208,7 +209,7 @@ def worth_of(snapshot: Snapshot, one: int, other: int) -> int:
 
 
 def nodes_of(snapshot: Snapshot, candidates: Sequence[int]) -> dict[int, Any]:
-    """The NUMA node of each: by its number; by what is nearer than SYS where one of two has none."""
+    """The NUMA node of each device: by its number, or by a link nearer than SYS where one of two has none."""
     told = {i: snapshot.devices[i].numa_node for i in candidates}
 
     def together(one: int, other: int) -> bool:
@@ -227,21 +228,21 @@ def nodes_of(snapshot: Snapshot, candidates: Sequence[int]) -> dict[int, Any]:
 
 
 def keys_of(snapshot: Snapshot, candidates: Sequence[int], job: Grouping) -> Callable[[Sequence[int]], Key]:
-    """What sets are compared by, larger is better; all but the lowest numbers."""
+    """The keys by which sets are compared, larger is better, without the lowest numbers."""
     nodes = nodes_of(snapshot, candidates)
     worth = {pair: worth_of(snapshot, *pair) for pair in combinations(candidates, 2)}
     devices = snapshot.devices
     names = [devices[i].name for i in candidates]
-    # (One whose model is not known is like no other.)
+    # A device of an unknown model is like no other.
     unlike = len(names) > 1 and (len(set(names)) > 1 or None in names)
-    # (The models of these boxes, the slowest first.)
+    # The models of these boxes, the slowest first.
     slowest_first = (None, "NVIDIA A100", "NVIDIA L4", "NVIDIA H100 80GB HBM3")
 
     def slow(chosen: Sequence[int]) -> Key:
         return tuple(-sum(devices[i].name == name for i in chosen) for name in slowest_first)
 
     def least(chosen: Sequence[int]) -> int:
-        # (Free memory of these boxes: 80 GiB, or 300 MiB less; half of that; not known.)
+        # Free memory of these boxes: 80 GiB, or 300 MiB less; half of that; unknown.
         return min((devices[i].memory_free or 0) // (39 * GIB) for i in chosen)
 
     def total(some: Sequence[int]) -> int:
@@ -263,7 +264,7 @@ def keys_of(snapshot: Snapshot, candidates: Sequence[int], job: Grouping) -> Cal
 def every_set(
     snapshot: Snapshot, candidates: Sequence[int], count: int, job: Grouping, required: Collection[int] = ()
 ) -> list[tuple[Key, tuple[int, ...]]]:
-    """Every set with its key, the best first; of equal ones the one with the lowest numbers."""
+    """Every set with its key, the best first; of equal sets the one with the lowest numbers first."""
     key = keys_of(snapshot, candidates, job)
     every = [
         (key(chosen), tuple(-i for i in chosen))

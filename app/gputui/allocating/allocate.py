@@ -1,6 +1,6 @@
-"""Turns a request into devices, at once or in turn: the one way for all subcommands and for jobs.
+"""Turns a request into devices, at once or in turn. All subcommands and jobs use it.
 
-The screen, where a person selects the devices, uses its second half (allocation.py).
+The screen, where the user selects the devices, uses only the second half (allocation.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gputui.allocating.request import Request
 from gputui.sources.source import Source
 
 if TYPE_CHECKING:
-    # (Waiting takes milliseconds to import, and few requests wait.)
+    # Waiting takes milliseconds to import, and few requests wait.
     from gputui.allocating.allocate_in_turn import TurnListener
 
 
@@ -28,12 +28,12 @@ def allocate(
     approve: Approve | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Allocation:
-    """The devices that a request asks for, in order; `source` is open.
+    """The devices for a request, in order; `source` is open.
 
-    With `holds` they are leased, read again under the lease, and chosen anew if they are not as they were.
-    What `approve` does not let through is neither leased nor waited for. With `request.wait` it comes back
-    when it is our turn, and rests by `sleep`, which may
-    raise what ends the wait. Raises RequestError, NotEnoughError, WaitedTooLongError.
+    With `holds` they are leased, read again under the lease, and chosen again if they have changed. Devices
+    that `approve` rejects are neither leased nor waited for. With `request.wait` the function returns when it
+    is our turn; it pauses with `sleep`, which may raise an exception that ends the wait. Raises RequestError,
+    NotEnoughError, WaitedTooLongError.
     """
     allocator = Allocator(request, source, environ, listener, holds, approve)
     if request.wait is None or request.cpu_only:

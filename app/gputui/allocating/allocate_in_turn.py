@@ -25,21 +25,21 @@ _LOOK = (Want.MONITOR & ~Want.SENSORS) | Want.MODES
 
 
 class TurnListener(Listener, Protocol):
-    """A listener that is also told how waiting stands."""
+    """A listener that also receives the progress of waiting."""
 
     def progress(self, progress: Progress) -> None:
-        """How waiting stands; often the same as before."""
+        """Receive the present progress; often the same as before."""
 
     def waited(self, allocation: Allocation | None, seconds: float) -> None:
-        """Waiting is over after so many seconds; None: without an allocation."""
+        """Receive the end of waiting after `seconds`; None: without an allocation."""
 
 
 def allocate_in_turn(
     allocator: Allocator, listener: TurnListener, sleep: Callable[[float], None] = time.sleep
 ) -> Allocation:
-    """The devices of a request, when they can be had. Raises what `allocate` and `sleep` raise.
+    """The devices of a request, as soon as they are available. Raises what `allocate` and `sleep` raise.
 
-    The place in line is kept until the devices are held, so that nobody behind us is quicker.
+    The place in line is kept until the devices are held, so that nobody behind us can take them first.
     """
     request = allocator.request
     if allocator.source.label:
@@ -59,7 +59,7 @@ def allocate_in_turn(
         _ticket(allocator, count, keys, listener, step),
         lambda box: _each(allocator, box, keys),
         count,
-        # (Inside our own lease a device can be taken as soon as the step before has ended.)
+        # Inside our own lease a device can be taken as soon as the step before has ended.
         replace(request.rules, window=0.0) if step else request.rules,
         listener.progress,
         None if request.wait in (None, math.inf) else began + (request.wait or 0.0),
@@ -78,7 +78,7 @@ def allocate_in_turn(
             except UnsafeError:
                 raise
             except NotEnoughError:
-                # Taken first, by somebody who is not in line: our place in line is still ours.
+                # A program that is not in line took them first; our place in line is still ours.
                 continue
         return allocation
     except TooLongError:
@@ -90,7 +90,7 @@ def allocate_in_turn(
 
 
 def _eligible(allocator: Allocator, snapshot: Snapshot) -> frozenset[str] | None:
-    """The keys of the devices that will do, None for all."""
+    """The keys of the suitable devices, None for all."""
     if allocator.request.names is not None:
         return frozenset(device.key for device in allocator.named(snapshot))
     within = allocator.reach(snapshot)
@@ -108,14 +108,14 @@ def _step(snapshot: Snapshot, keys: Collection[str] | None) -> int:
 
 
 def _each(allocator: Allocator, snapshot: Snapshot, keys: Collection[str] | None) -> Constraints:
-    """What each device must be like. (Of devices that are named, several may be MIG instances.)"""
+    """The constraints on each device. Named devices may be several MIG instances."""
     return replace(allocator.constraints(snapshot, keys), count=allocator.request.count or 1)
 
 
 def _ticket(
     allocator: Allocator, count: int, keys: frozenset[str] | None, listener: TurnListener, step: int
 ) -> Ticket | None:
-    """Our place in line; where there can be none we wait by ourselves, and say so."""
+    """Our place in line; where none is possible, None and a notice."""
     try:
         about = (allocator.request.purpose, step, allocator.request.job)
         return Ticket.draw(allocator.environ, count, keys, *about)

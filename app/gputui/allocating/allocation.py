@@ -1,7 +1,7 @@
-"""An allocation: devices in order with the lease that holds them, and whatever stands in its way.
+"""An allocation: devices in order with the lease that holds them, and any conflicts.
 
-`hold` is the only place where devices are claimed for a launch. Whether a conflict is refused, warned of, or
-asked about is for the caller: the command line refuses, the screen asks.
+Only `hold` claims devices for a launch. The caller decides whether a conflict is refused, warned about or
+asked about: the command line refuses, the screen asks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    # (`pick`, which must be quick, takes no lease: flock, json and pathlib cost some milliseconds.)
+    # `pick`, which must be quick, takes no lease: flock, json and pathlib cost some milliseconds.
     from gputui.allocating.claims.lease import Lease, TakenError
     from gputui.inventory.waiter import Waiter
     from gputui.vendors.visibility import Changes, Ids, Visibility
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Answer = Literal["take", "warn", "force", "never"]
-"""What becomes of a device that is named: it is taken, at once or with a warning; taken with `--force` only,
-as somebody else has it; or never taken."""
+"""The treatment of a named device: it is taken, at once or with a warning; taken only with `--force`, because
+somebody else has it; or never taken."""
 
 _BY_STATE: dict[State, Answer] = {
     "free": "take",
@@ -41,21 +41,25 @@ _BY_STATE: dict[State, Answer] = {
 
 
 def answer_to(verdict: Verdict | None, in_own_lease: bool = False) -> Answer:
-    """What becomes of a device with this verdict (None: it is gone) if it is named. `in_own_lease`: our own
-    job has claimed it, and what is on it is that job's."""
+    """The treatment of a named device with this verdict (None: the device is gone).
+
+    `in_own_lease`: our own job has claimed it, so its processes belong to that job.
+    """
     if verdict is None:
         return "never"
     cause, answer = verdict.cause, _BY_STATE[verdict.state]
     if verdict.state not in ("busy", "held"):
         return answer
-    # (The last two are nobody's use, whoever asks.)
+    # The last two are not the use of any user.
     ours = in_own_lease or _is_ours(cause) or isinstance(cause, Divided | Prohibited)
     return "warn" if ours else answer
 
 
 def _is_ours(cause: object) -> bool:
-    """Whether all processes of a device are our own. (A desktop is ours if one of its programs is: its
-    display server often runs as root.)"""
+    """Whether all processes of a device are our own.
+
+    A desktop is ours if one of its programs is, because its display server often runs as root.
+    """
     if not isinstance(cause, UsedBy):
         return False
     quantify = any if all(process.kind == "graphics" for process in cause.processes) else all
@@ -63,7 +67,7 @@ def _is_ours(cause: object) -> bool:
 
 
 class Queue(NamedTuple):
-    """Those who wait for devices like the selected ones, the first of them first."""
+    """The programs that wait for devices like the selected ones, the first in line first."""
 
     waiters: tuple[Waiter, ...]
 
@@ -77,16 +81,16 @@ class Queue(NamedTuple):
         return any(waiter.wants_of([device.key]) for waiter in self.waiters)
 
     def text(self) -> str:
-        """How many they are, and who is the first."""
+        """The text with their number, and who is first."""
         from gputui.allocating.queue import in_words
 
         return in_words(self.waiters)
 
 
 class NoLongerFree(NamedTuple):
-    """The device was free when it was chosen, and at `time` (epoch seconds) it is not any more.
+    """The device was free when it was chosen, and at `time` (epoch seconds) it is no longer free.
 
-    `verdict` is None where it is gone.
+    `verdict` is None where the device is gone.
     """
 
     key: str
@@ -94,20 +98,20 @@ class NoLongerFree(NamedTuple):
     time: float
 
     def text(self, snapshot: Snapshot) -> str:
-        """What became of it; `snapshot` is the one in which it was free."""
+        """The present state of the device; `snapshot` is the one in which it was free."""
         now = state_and_reason(self.verdict, self.time) if self.verdict else "no longer present"
         return f"GPU {snapshot.label(snapshot.by_key[self.key])} was free a moment ago and is now {now}"
 
 
 class Allocation(NamedTuple):
-    """What a request came to.
+    """The result of a request.
 
-    devices       in order: the n-th is what the command sees as its n-th device
-    snapshot      the box as it was when they were chosen
+    devices       in order: the n-th is the command's n-th device
+    snapshot      the box when they were chosen
     alternatives  the best sets, the one that was taken first; () where devices were named
-    lease         holds the devices; None where nothing was to be claimed (`pick`, another machine's devices)
+    lease         holds the devices; None where nothing was claimed (`pick`, another machine's devices)
     conflicts     the devices that others have claimed, which are not in the lease
-    notices       what the caller was told on the way
+    notices       the notices that the caller received on the way
     """
 
     request: Request
@@ -120,7 +124,7 @@ class Allocation(NamedTuple):
 
     @property
     def reason(self) -> str | None:
-        """Why these devices, as a phrase; None where nothing was compared."""
+        """Why these devices were chosen, as a phrase; None where nothing was compared."""
         return self.alternatives[0].reason if self.alternatives else None
 
     @property
@@ -130,12 +134,12 @@ class Allocation(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """How the devices are called on this box, in their order."""
+        """The names of the devices on this box, in their order."""
         return tuple(map(self.snapshot.label, self.devices))
 
     @property
     def visibility(self) -> Visibility:
-        """Of the vendor whose devices they are; of none, of whose they would have been."""
+        """The visibility of the vendor of the devices; without devices, of the first in the box."""
         from gputui.vendors.registry import vendor_of, vendors_of
 
         return vendor_of(self.devices, vendors_of(self.snapshot.devices)).visibility
@@ -143,7 +147,7 @@ class Allocation(NamedTuple):
     def changes(self, environ: Mapping[str, str], ids: Ids = "index") -> Changes:
         """The changes of `environ` that make exactly the devices visible, in their order.
 
-        Raises RequestError where no variable can: without one, a program would run on every device.
+        Raises RequestError where no variable can do so: without one, a program would use every device.
         """
         changes = self.visibility.changes(self.devices, ids)
         if not changes:
@@ -153,7 +157,7 @@ class Allocation(NamedTuple):
     def recheck(
         self, later: Snapshot, judged: Mapping[str, Verdict], before: Mapping[str, Verdict]
     ) -> tuple[NoLongerFree, ...]:
-        """The devices that were free by the verdicts `before`, and are not as `later` is judged."""
+        """The devices that were free by the verdicts `before`, and are not free in `later`, as `judged`."""
         found = []
         for device in self.devices:
             now = judged.get(device.key)
@@ -162,10 +166,10 @@ class Allocation(NamedTuple):
         return tuple(found)
 
     def start(self, how: Callable[[Lease | None], T]) -> T:
-        """Start a launch on the devices by `how`, which hands the lease on to it, and give ours back.
+        """Start a launch on the devices with `how`, which passes the lease on to it, and release our lease.
 
-        What inherited the lease keeps the devices. A `how` that becomes the command does not come back;
-        whatever it raises, the devices are free again.
+        A process that inherited the lease keeps the devices. A `how` that replaces this process does not
+        return; if it raises, the devices are free again.
         """
         try:
             return how(self.lease)
@@ -173,15 +177,15 @@ class Allocation(NamedTuple):
             self.release()
 
     def release(self) -> None:
-        """Give the devices back, as far as nothing that was started has inherited the lease."""
+        """Give the devices back, unless a started process has inherited the lease."""
         if self.lease is not None:
             self.lease.release()
 
 
 def queue_for(devices: Sequence[Device], snapshot: Snapshot, environ: Mapping[str, str]) -> Queue | None:
-    """The queue of those who wait for devices like these; None where nobody does.
+    """The queue of the programs that wait for devices like these; None where none waits.
 
-    The devices of our own lease are left out: nobody else can have them before it ends.
+    The devices of our own lease are left out, because nobody else can have them before it ends.
     """
     from gputui.allocating.claims.files import seen
     from gputui.allocating.claims.folder import Problems
@@ -196,10 +200,10 @@ def queue_for(devices: Sequence[Device], snapshot: Snapshot, environ: Mapping[st
 
 
 def hold(allocation: Allocation, environ: Mapping[str, str], partly: bool = False) -> Allocation:
-    """The allocation with a lease on its devices, and with the claims of others that are in its way.
+    """The allocation with a lease on its devices, and with the conflicting claims of others.
 
-    All devices are leased or none; with `partly` those that nobody else has claimed, and none where no lease
-    can be made. Raises UnsafeError without it.
+    Either all devices are leased or none. With `partly`, those that nobody else has claimed are leased, and
+    none where no lease can be made. Without it, raises UnsafeError where no lease can be made.
     """
     from gputui.allocating.claims.lease import TakenError, take, take_unclaimed
 

@@ -1,4 +1,4 @@
-"""From a request to an allocation: choose, claim, read again, and choose anew where somebody was quicker."""
+"""From a request to an allocation: choose, claim, read again, and choose again if others were quicker."""
 
 from __future__ import annotations
 
@@ -35,25 +35,27 @@ from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Inherited
 
 Approve = Callable[["Sequence[Device] | int", "Sequence[Vendor]"], None]
-"""Looks, before any is claimed or waited for, whether the command agrees with these devices (with so many of
-them, where they are not known yet) of a box with devices of these vendors. Raises RequestError."""
+"""Check whether the command agrees with these devices, before any is claimed or waited for.
+
+An int is the number of devices, where they are not known yet. The vendors are those of the box. Raises
+RequestError."""
 
 _TRIES = 50
-"""Choices of one request: each time that somebody else takes a device first, others are chosen."""
+"""The most choices for one request: devices are chosen again each time that others take one first."""
 
 
 class Listener(Protocol):
-    """Hears what happens on the way to an allocation, as it happens."""
+    """Receives notices on the way to an allocation, as they occur."""
 
     def notice(self, notice: Notice) -> None:
-        """A sentence beside the answer."""
+        """Receive a sentence in addition to the result."""
 
 
 class Allocator:
-    """One request on its way.
+    """The processing of one request.
 
-    `holds`: whether the devices are leased. Devices that are not this machine's (a recording, a simulated
-    box) have neither claims nor a queue.
+    `holds`: whether the devices are leased. Devices of another machine (a recording, a simulated box) have
+    neither claims nor a queue.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Allocator:
         self.want = self._wanted()
 
     def allocate(self) -> Allocation:
-        """Devices as they are now. Raises RequestError, NotEnoughError."""
+        """The devices for the request, in their present state. Raises RequestError, NotEnoughError."""
         chosen = self.choose()
         if self.holds:
             return self.held(chosen)
@@ -92,15 +94,15 @@ class Allocator:
         return self._noticed(chosen)
 
     def agree(self, devices: Sequence[Device] | int, snapshot: Snapshot) -> None:
-        """Raises RequestError where the command asks for other devices."""
+        """Raise RequestError where the command asks for other devices."""
         if self._approve is not None:
             self._approve(devices, vendors_of(snapshot.devices))
 
     def read(self) -> Snapshot:
-        """The box now, with everything that the request's verdicts depend on.
+        """The box now, with all facts that the request's verdicts depend on.
 
-        Raises NoSourceError where a missing driver is why no device is offered; a device that is named is
-        available all the same.
+        Raises NoSourceError where no device is offered because a driver is missing; a named device is
+        available nevertheless.
         """
         snapshot = self._look(self.want)
         if snapshot.missing is not None and self.request.names is None:
@@ -108,17 +110,17 @@ class Allocator:
         return snapshot
 
     def _look(self, want: Want, among: Collection[str] | None = None) -> Snapshot:
-        """One more reading, in which every device has the key that it had in those before."""
+        """One more reading, in which every device has the same key as in the readings before."""
         return self.source.read(want | (self.want & Want.WHOLE), among)
 
     def verdicts(self, snapshot: Snapshot) -> dict[str, Verdict]:
-        """By the rules of the request."""
+        """The verdicts by the rules of the request."""
         return verdicts(snapshot, self.request.rules)
 
     def limits(self, snapshot: Snapshot) -> Inherited | None:
-        """The devices that this process itself was given (by Slurm, a container, a shell); None for all.
+        """The devices that this process was given (by Slurm, a container, a shell); None for all.
 
-        Raises RequestError where nobody knows which ones those are.
+        Raises RequestError where these devices are not known.
         """
         if self.request.cpu_only:
             return None
@@ -130,7 +132,7 @@ class Allocator:
     def named(self, snapshot: Snapshot) -> tuple[Device, ...]:
         """The devices that the request names, in its order. Raises RequestError.
 
-        Those of several vendors may be named to pick from, not to start on.
+        Devices of several vendors may be named to pick from them, not to start on them.
         """
         names, limits = self.request.names or "", self.limits(snapshot)
         words = f"--gpus {names}"
@@ -155,14 +157,16 @@ class Allocator:
     def reach(self, snapshot: Snapshot) -> set[str] | None:
         """The keys of the devices that may be picked where none are named; None for all.
 
-        Inside a lease they are its devices: a launch there is a step of it.
+        Inside a lease, these are the devices of the lease: a launch there is a step of the lease.
         """
         limits = self.limits(snapshot)
         return of_own_lease(snapshot, limits.keys if limits else None)
 
     def _listed(self, text: str, where: CommandList, snapshot: Snapshot) -> tuple[Device, ...]:
-        """The devices that a list in the command means. Raises RequestError where that is unknown, or where
-        the list would be read otherwise than it looks."""
+        """The devices that a list in the command means.
+
+        Raises RequestError where they are unknown, or where the list would not be read as it looks.
+        """
         box = vendors_of(snapshot.devices)
         vendor = next((v for v in box if v.visibility.variable in where.words), vendor_of((), box))
         own = [device for device in snapshot.devices if device.vendor == vendor.name]
@@ -179,7 +183,7 @@ class Allocator:
         return found.devices
 
     def constraints(self, snapshot: Snapshot, within: Collection[str] | None) -> Constraints:
-        """The constraints on the devices, among these keys (None: among all)."""
+        """The constraints on the devices with the keys `within` (None: on all devices)."""
         request, limits = self.request, self.limits(snapshot)
         return Constraints(
             request.count or 1,
@@ -198,8 +202,10 @@ class Allocator:
     def choose(
         self, avoid: Mapping[str, str] | None = None, only: Collection[str] | None = None
     ) -> Allocation:
-        """The devices, not held yet. Those that are picked are not in `avoid` (key: why it is not available),
-        and in `only` where that is given. Raises RequestError, NotEnoughError."""
+        """The devices, not held yet. Raises RequestError, NotEnoughError.
+
+        Picked devices are not in `avoid` (key: why it is not available), and are in `only` where it is given.
+        """
         snapshot = self.read()
         limits = self.limits(snapshot)
         if limits and limits.warning and not avoid:
@@ -219,9 +225,9 @@ class Allocator:
         return self._best(snapshot, within, avoid or {})
 
     def held(self, chosen: Allocation, only: Collection[str] | None = None) -> Allocation:
-        """The same devices under a lease, or others (of `only`) if these are taken or not free any more.
+        """The same devices under a lease, or others (of `only`) if these are taken or no longer free.
 
-        Named ones are taken or refused as they are, unless `only` says that they were waited for. Raises
+        Named devices are taken or refused as they are, unless `only` says that they were waited for. Raises
         NotEnoughError.
         """
         avoid: dict[str, str] = {}
@@ -239,8 +245,10 @@ class Allocator:
         raise NotEnoughError("other launches claimed the devices first, several times in a row: try again")
 
     def _leased(self, chosen: Allocation, waited_for: bool) -> tuple[Allocation | None, dict[str, str]]:
-        """The devices under a lease, read again; or None, and which of them are taken or not free any more,
-        with the reason. Named ones that nobody waited for are taken or refused as they are."""
+        """The devices under a lease, read again; or None, and the reasons why some are taken or not free.
+
+        Named devices that were not waited for are taken or refused as they are.
+        """
         allocation = hold(chosen, self.environ, partly=self.request.force)
         taken = self._claimed(allocation)
         if taken:
@@ -251,7 +259,7 @@ class Allocator:
             return allocation, {}
         named = not self.request.picks and not waited_for
         try:
-            # (Somebody may have given a device to one program only, or divided it, since it was chosen.)
+            # Since the choice, somebody may have given a device to one program only, or divided it.
             later = self._look(self.want | Want.MODES)
             if named:
                 self._insist(allocation.devices, later, allocation.snapshot)
@@ -269,15 +277,15 @@ class Allocator:
         return None, taken
 
     def _wanted(self) -> Want:
-        """What is to be read to judge and name the devices: as little as possible, `pick` must be quick."""
+        """The facts to read for verdicts and names: as few as possible, because `pick` must be quick."""
         request, want = self.request, self.request.facts | order_to_read(self.environ)
         if request.order == "fastest":
             want |= Want.NAMES
         if request.min_free is not None:
-            # Of unified memory (GB10) the host tells what is free.
+            # The host reports the free part of unified memory (GB10).
             want |= Want.HOST
         if request.rules.by_owner:
-            # Then it matters whose processes they are, and how much memory is not theirs.
+            # Then the owners of the processes matter, and the memory that is not theirs.
             want = (want & ~Want.VERDICT) | Want.MONITOR
         by_index = request.by_index and request.names is None and not inherits(self.environ)
         by_index = by_index and not self.holds and request.wait is None
@@ -287,12 +295,12 @@ class Allocator:
         return want
 
     def _best(self, snapshot: Snapshot, within: set[str] | None, avoid: Mapping[str, str]) -> Allocation:
-        """The best devices of these. Raises NotEnoughError."""
+        """The best of the devices `within`. Raises NotEnoughError."""
         constraints = self.constraints(snapshot, within)
         eligible = available(snapshot, self.verdicts(snapshot), constraints)
         forced: Mapping[str, Verdict] = {}
         if not eligible.enough(constraints):
-            # (Only now are the owners worth the cost of reading them. Nothing of the first reading is kept.)
+            # Only now are the owners worth the cost of reading them. Nothing of the first reading is kept.
             snapshot = self.source.read(Want.MONITOR | (self.want & (Want.HOST | Want.WHOLE)))
             constraints = self.constraints(snapshot, within)
             picked = pick(snapshot, self.verdicts(snapshot), constraints)
@@ -306,15 +314,15 @@ class Allocator:
         explain = self.request.explain
         a_choice = len(eligible.devices) > constraints.count or constraints.count > 2
         if explain or (a_choice and len(eligible.devices) > 1):
-            # Links among the available ones: they decide nothing where two of two are taken.
+            # The links among the available devices, which decide nothing where two of two are taken.
             keys = {device.key for device in eligible.devices}
             snapshot = self._look(self._links | (Want.NAMES if explain else Want(0)), keys)
         elif constraints.count > 1:
-            # (Of unlike devices the fastest is the first.)
+            # Of different models, the fastest device is first.
             snapshot = self._look(Want.SPEED, {device.key for device in eligible.devices})
         picked = pick(snapshot, {**self.verdicts(snapshot), **forced}, constraints)
         if not picked.enough(constraints):
-            # One was lost while its links were read.
+            # A device was lost while its links were read.
             raise NotEnoughError(_shortage(picked, constraints, snapshot, self._where(snapshot), avoid))
         if explain:
             self._explain(snapshot, picked.devices, picked.alternatives[0].reason)
@@ -322,8 +330,11 @@ class Allocator:
         return Allocation(self.request, picked.devices, snapshot, picked.alternatives)
 
     def _forced(self, snapshot: Snapshot, constraints: Constraints) -> tuple[dict[str, Verdict], PickResult]:
-        """By force: the devices that others have claimed count as free, and if these are too few, those that
-        they use; the devices that are picked so."""
+        """The forced verdicts, and the devices that are picked with them.
+
+        With `--force`, devices that others have claimed count as free; if these are too few, devices that
+        others use count too.
+        """
         judged, free = self.verdicts(snapshot), Verdict("free", Idle())
         for states in (("claimed",), ("claimed", "cooling", "unknown", "busy", "held")):
             forced = {key: free for key, verdict in judged.items() if verdict.state in states}
@@ -338,7 +349,7 @@ class Allocator:
         return forced, picked
 
     def _where(self, snapshot: Snapshot) -> str:
-        """The limits that the devices had to be within, for a sentence; "" for none."""
+        """The limits on the devices, as part of a sentence; "" for none."""
         limits, within, listed = self.limits(snapshot), self.reach(snapshot), self.request.command_list
         if listed is not None:
             return f" ({listed.words} takes GPU {self.request.names} only; without it, any may be selected)"
@@ -349,11 +360,11 @@ class Allocator:
 
     @property
     def _links(self) -> Want:
-        """Links, and which devices are faster; with owners only where verdicts depend on them."""
+        """Links, and the speed of devices; with owners only where verdicts depend on them."""
         return Want.LINKS | Want.SPEED | (self.want & Want.OWNERS)
 
     def _as_named(self, devices: tuple[Device, ...], snapshot: Snapshot) -> Allocation:
-        """Devices that were named, in the order that is asked for; as they were named unless one is."""
+        """Named devices in the requested order; in the order of their names unless one is requested."""
         request = self.request
         if not request.group.fits(len(devices)):
             raise RequestError(f"{len(devices)} devices cannot be divided into groups of {request.group}")
@@ -382,7 +393,7 @@ class Allocator:
         return Allocation(request, devices, snapshot, alternatives)
 
     def _checked(self, devices: Sequence[Device], snapshot: Snapshot) -> tuple[Device, ...]:
-        """Devices named one by one: a decision. Conditions asked for must hold. Raises NotEnoughError."""
+        """Named devices, which must meet the request's conditions. Raises NotEnoughError."""
         request = self.request
         snapshot, judged = self._insist(devices, snapshot)
         if request.min_free is not None or request.max_util is not None:
@@ -396,14 +407,14 @@ class Allocator:
     def _insist(
         self, devices: Sequence[Device], snapshot: Snapshot, chosen_in: Snapshot | None = None
     ) -> tuple[Snapshot, dict[str, Verdict]]:
-        """Named devices as they are in `snapshot`, or in a whole reading where one is not free, with the
-        verdicts. With `chosen_in` it is a second look, which tells only of what has changed since.
+        """Check named devices: the snapshot and the verdicts.
 
-        Raises NotEnoughError for what `answer_to` refuses.
+        The snapshot is a whole reading where a device is not free. With `chosen_in` this is a second look,
+        which reports only changes since then. Raises NotEnoughError for devices that `answer_to` refuses.
         """
         there, judged = snapshot, self.verdicts(snapshot)
         if not all(device.key in judged and judged[device.key].free for device in devices):
-            # The short reading was enough to see that; only a whole one can say why.
+            # The short reading was enough to see that; only a whole reading can give the reason.
             snapshot = self._look(Want.MONITOR | Want.MODES | (self.want & ~Want.VERDICT))
             judged = self.verdicts(snapshot)
         found: list[tuple[Answer, str]] = []
@@ -412,7 +423,7 @@ class Allocator:
             claim = None if self.holds and not self.request.if_free else snapshot.claimed.get(device.key)
             answer = answer_to(verdict, device.key in snapshot.own_lease)
             if verdict is not None and verdict.state == "claimed" and claim is None:
-                # (It is refused when the devices are held, or passed over with a warning then.)
+                # It is refused when the devices are held, or passed over with a warning then.
                 continue
             if verdict is None or (chosen_in is not None and device.key not in self._told):
                 text = NoLongerFree(device.key, verdict, snapshot.time).text(chosen_in or there)
@@ -424,13 +435,13 @@ class Allocator:
                 self._told[device.key] = answer
                 found.append((answer, text))
         if any(answer in ("force", "never") for answer, _ in found):
-            # What is wrong with the call comes before what is wrong with the box.
+            # A fault in the call is reported before a fault in the box.
             self.agree(devices, chosen_in or there)
         self._refuse_or_tell(found)
         return snapshot, judged
 
     def _refuse_or_tell(self, found: Sequence[tuple[Answer, str]]) -> None:
-        """What there is to say of named devices, as `answer_to` has answered. Raises NotEnoughError."""
+        """Refuse named devices, or report them, as `answer_to` has answered. Raises NotEnoughError."""
         never = [text for answer, text in found if answer == "never"]
         needing_force = [text for answer, text in found if answer == "force"]
         if never:
@@ -444,10 +455,10 @@ class Allocator:
             self._notice(f"{text}; used because of --force" if answer == "force" else text)
 
     def _queued(self, chosen: Allocation) -> dict[str, str]:
-        """The devices for which others wait, with the reason why they are not taken.
+        """The devices that others wait for, with the reason why they are not taken.
 
-        Taking them now would keep a large request waiting: nobody overtakes. Naming devices is a decision,
-        and only brings a warning. Raises NotEnoughError where others wait for any device of the box.
+        Taking them now would keep a large request waiting, so nobody overtakes. Named devices only bring a
+        warning. Raises NotEnoughError where others wait for any device of the box.
         """
         if self.request.force:
             return {}
@@ -467,13 +478,13 @@ class Allocator:
         }
 
     def _queue(self, chosen: Allocation) -> Queue | None:
-        """Those who wait for devices like these; None where we have waited ourselves, and it is our turn."""
+        """The other programs that wait for devices like these; None where we have waited for our turn."""
         if self.request.wait is not None or not self._here:
             return None
         return queue_for(chosen.devices, chosen.snapshot, self.environ)
 
     def _claimed(self, allocation: Allocation) -> dict[str, str]:
-        """The devices that others have claimed, with whose they are; with `force` that is a warning.
+        """The devices that others have claimed, with the holders; with `force` this is a warning.
 
         Raises NotEnoughError for devices that were named.
         """
@@ -489,8 +500,10 @@ class Allocator:
         self._notice(f"GPU {labels}: {reason or 'no known difference'}", "reason")
 
     def _warn_of_order(self, snapshot: Snapshot, devices: Sequence[Device]) -> None:
-        """Warn of an order that NCCL may get wrong. (Further facts are read only for an order that is not
-        ascending.)"""
+        """Warn of an order that NCCL may get wrong.
+
+        Further facts are read only for an order that is not ascending.
+        """
         positions = [snapshot.position[device.key] for device in devices]
         if positions == sorted(positions):
             return
@@ -508,7 +521,7 @@ class Allocator:
         self._listener.notice(notice)
 
     def _noticed(self, allocation: Allocation) -> Allocation:
-        """With everything that was told on the way to it."""
+        """The allocation with all notices that were given on the way to it."""
         return allocation._replace(notices=tuple(self._notices))
 
 
@@ -519,8 +532,11 @@ def _shortage(
     where: str,
     avoid: Mapping[str, str],
 ) -> str:
-    """Why there are too few: `avoid` has those that turned out not to be available, and why; `where` is the
-    limit that they had to be within."""
+    """The text why there are too few devices.
+
+    `avoid` has the devices that turned out to be unavailable, and the reasons; `where` is the limit on the
+    devices.
+    """
     have = len(picked.devices)
     asked = f"{devices_text(constraints.count)} asked for"
     box = vendors_of(snapshot.devices)
@@ -535,14 +551,14 @@ def _shortage(
         return f"{asked}, but there {'is' if total == 1 else 'are'} only {total}{where}"
     reasons = "; ".join(filter(None, (why, *avoid.values())))
     if snapshot.host.driver is None and not snapshot.time:
-        # What `--from` makes of a printed matrix.
-        reasons = "a matrix does not say which devices are in use; --demo FILE simulates its"
-        " box with all devices idle"
+        # The reading that `--from` makes of a printed matrix.
+        simulated = "--demo FILE simulates its box with all devices idle"
+        reasons = f"a matrix does not say which devices are in use; {simulated}"
     return f"{asked}, {there}{where}{': ' + reasons if reasons else ''}"
 
 
 def _refusals(picked: PickResult, snapshot: Snapshot) -> str:
-    """Why each device is not picked. What holds for several devices is said once: "GPU 0-3,6 free, but …"."""
+    """Why each device is not picked. A reason for several devices is given once: "GPU 0-3,6 free, but …"."""
     alike: dict[str, list[Device]] = {}
     for device, why in picked.refused:
         alike.setdefault(refusal(why, snapshot.time), []).append(device)
@@ -550,7 +566,7 @@ def _refusals(picked: PickResult, snapshot: Snapshot) -> str:
 
 
 def _apart(snapshot: Snapshot, vendor: str | None) -> str:
-    """Why devices that have no number are not offered; "" where others are there."""
+    """Why devices without a number are not offered; "" where there are others."""
     if any(device.index >= 0 for device in snapshot.devices):
         return ""
     judged = verdicts(snapshot)

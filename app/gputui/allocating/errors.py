@@ -6,16 +6,16 @@ from gputui.inventory.errors import GputuiError
 
 
 class RequestError(GputuiError):
-    """The request itself cannot be met on any box, or contradicts the command. The message is one line."""
+    """No box can meet the request, or it contradicts the command. The message is one line."""
 
 
 class NotEnoughError(GputuiError):
-    """Fewer devices than asked for. The message is one line that says why the others are not to be had."""
+    """There are too few devices. The message is one line that says why the others are unavailable."""
 
 
 class UnsafeError(NotEnoughError):
-    """Devices cannot be claimed so that nobody else is given them: the message has cause and remedy."""
+    """Devices cannot be claimed safely against other programs: the message has cause and remedy."""
 
 
 class WaitedTooLongError(GputuiError):
-    """The time that the caller was willing to wait is over."""
+    """The time limit for waiting is over."""

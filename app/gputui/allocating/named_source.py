@@ -1,4 +1,4 @@
-"""The source that a caller names: a demo box, a recording, another machine's files, else this machine."""
+"""The source that the caller names: a demo box, a recording, another machine's files, else this machine."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def named_source(demo: str | None, recording: str | None, root: str | None = Non
 
 @contextmanager
 def opened_in_time(source: Source, cpu_only: bool = False) -> Iterator[Source]:
-    """The source, open, and closed at the end; a driver that does not answer is given up (`InTime`).
+    """The source, opened, and closed at the end. Reads from a driver that hangs are given up (`InTime`).
 
-    With `cpu_only` no device is needed: a machine without a driver is a box without devices then.
+    With `cpu_only` no device is needed, so a machine without a driver counts as a box without devices.
     """
     found: Source = InTime(source)
     if cpu_only and not source.label:
@@ -48,8 +48,10 @@ def opened_in_time(source: Source, cpu_only: bool = False) -> Iterator[Source]:
 
 
 def _for_cpu_only(source: Source) -> Source:
-    """A source for a launch without devices. Whose devices are to be hidden must be looked up only where
-    several vendors may be here."""
+    """A source for a launch without devices.
+
+    Where several vendors are possible, the source is read to find the vendor whose devices must be hidden.
+    """
     from gputui.vendors.registry import vendors_here
 
     if len(vendors_here()) > 1:

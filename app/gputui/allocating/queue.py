@@ -1,18 +1,18 @@
-"""The queue: a ticket file for each waiting program, in its user's folder, in the order they were drawn.
+"""The queue: a ticket file for each waiting program, in its user's folder, in the order of drawing.
 
-A ticket is a file of the waiter's own of which the kernel keeps a range locked while the waiter lives:
-whoever dies is out of the line. Its place is the time of its last change as the kernel has it (ctime), which
-nobody can set back. Everyone looks at the nearest ticket before his own that could want the same devices, and
-at no other.
+A ticket is a file of the waiter's own. The kernel keeps a range of it locked while the waiter lives, so a
+process that dies leaves the line. A ticket's place is the time of its last change in the kernel (ctime),
+which nobody can set back. Each waiter looks only at the nearest ticket before its own that could want the
+same devices.
 
-The range begins at the second, by the machine's clock since its start, at which the waiter has last said that
-he can take devices: he gives back what is before it (`Ticket.beat`), at each look after which the driver has
-answered, and while he rests. Who is stopped, or whose driver does not answer, says nothing any more. After
-fifteen seconds he is behind all others, and if he comes back he goes to the end of the line. (To move a lock
-writes nothing to a disk, and nobody else can stop it: system/record_locks.py.) Those who have seen him silent
-remember it: a program that merely moves its lock again stays behind them.
+The range begins at the second (by the clock since the machine's start) at which the waiter has last reported
+that it can take devices. The waiter unlocks the part before it (`Ticket.beat`) at each look after which the
+driver has answered, and while it rests. A waiter that is stopped, or whose driver does not answer, no longer
+reports. After fifteen seconds it is behind all others, and if it comes back it goes to the end of the line.
+Moving a lock writes nothing to a disk, and nobody else can stop it (system/record_locks.py). Waiters that
+have seen it silent remember this: a program that merely moves its lock again stays behind them.
 
-As records, tickets are made in the folder of format 1, too (claims/folder.py).
+Like records, tickets are also made in the folder of format 1 (claims/folder.py).
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ from gputui.system.record_locks import END, unlock
 from gputui.system.users import user_name
 
 BEAT = 4.0
-"""Seconds after which a waiter says again that he can take devices."""
+"""Seconds after which a waiter reports again that it can take devices."""
 _SILENT = 14.0
-"""Seconds of silence after which he has lost his place."""
+"""Seconds of silence after which a waiter has lost its place."""
 _MAX_COMMAND = 500
 _MAX_JOB = 40
 _MOST_DEVICES = 1024
 _MOST_NAMED = 3
-"""Waiters that a sentence names; the others are only counted."""
+"""The most waiters that a sentence names; the others are only counted."""
 
 
 def waiters(environ: Mapping[str, str], found: Iterable[Found] | None = None) -> tuple[Waiter, ...]:
-    """Everybody in line, the first one first; those who have lost their place are behind all others.
+    """All waiters, the first in line first; those that have lost their place are behind all others.
 
-    `found` are the names of the tickets, where they have been listed already.
+    `found` are the ticket files, where they have been listed already.
     """
     there: dict[tuple[str, str], Waiter] = {}
     for each in seen(environ, Problems()).tickets if found is None else found:
         with contextlib.suppress(UntrustedFileError, OSError):
             waiter = _alive(each.path)
             if waiter:
-                # (Some are there in both formats; somebody else's of this name is another one.)
+                # Some tickets exist in both formats; another user's ticket with this name is a different one.
                 same = each.match.string, waiter.user
                 there[same] = min(waiter, there.get(same, waiter), key=lambda one: one.place)
     return tuple(sorted(there.values(), key=lambda waiter: (waiter.silent, waiter.place)))
@@ -77,15 +77,17 @@ def waiters(environ: Mapping[str, str], found: Iterable[Found] | None = None) ->
 def in_line_for(
     keys: Collection[str], environ: Mapping[str, str], box: Snapshot | None = None
 ) -> tuple[Waiter, ...]:
-    """Those in line who could take one of these devices, the first one first: see `wanting`."""
+    """The waiters that could take one of these devices, the first in line first; see `wanting`."""
     return wanting(waiters(environ), keys, box)
 
 
 def wanting(
     line: Sequence[Waiter], keys: Collection[str] | None, box: Snapshot | None = None
 ) -> tuple[Waiter, ...]:
-    """Those of a line who could take one of these devices (None: of any): neither steps inside leases, nor
-    who has lost the place or can never start on this box."""
+    """The waiters of a line that could take one of these devices (None: any device).
+
+    Steps inside leases are left out, and waiters that have lost their place or can never start on this box.
+    """
     return tuple(
         each
         for each in line
@@ -94,7 +96,7 @@ def wanting(
 
 
 def in_words(line: Sequence[Waiter]) -> str:
-    """Who is ahead in line: "1 person is ahead of you in line for these: ana (4 devices)", and
+    """The waiters ahead in line: "1 person is ahead of you in line for these: ana (4 devices)", and
     "your own job waits ahead (x3f1, 3 devices)"."""
     others, own = [w for w in line if not w.ours], [w for w in line if w.ours]
     said = []
@@ -113,7 +115,7 @@ def in_words(line: Sequence[Waiter]) -> str:
 
 
 def names_in_line(line: Sequence[Waiter]) -> str:
-    """The first ones of a line: "ana (4 devices), your job x3f1 (1 device) and 2 more"."""
+    """The first waiters of a line: "ana (4 devices), your job x3f1 (1 device) and 2 more"."""
     named = [f"{_name(each)} ({devices_text(each.count)})" for each in line[:_MOST_NAMED]]
     more = len(line) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
@@ -157,7 +159,7 @@ class Ticket:
     ) -> Ticket:
         """Get in line. Raises UnsafeError, OSError.
 
-        `command` is what every user may read of it (`secrets.program_and_script`). `step`, `job`: see
+        `command` is the text that every user may read (`secrets.program_and_script`). `step`, `job`: see
         `Waiter`.
         """
         about = {
@@ -169,7 +171,7 @@ class Ticket:
             "step": step,
             "job": job,
         }
-        # (The kernel's clock for files ticks every few milliseconds: the token has the order of one tick.)
+        # The kernel's clock for files ticks every few milliseconds: the token orders tickets within one tick.
         name = f"wait.{os.geteuid()}.{new_token()}.ticket"
         now, data = int(_now()), json.dumps(about).encode()
         own, older = own_place(environ), older_folder(environ)
@@ -179,13 +181,15 @@ class Ticket:
             _clear(older)
             with contextlib.suppress(OSError):
                 files.append((older / name, create_locked(older, name, data, now, END - now)))
-        # (Who has come before us must be seen.)
+        # Waiters that came before us must be seen.
         forget_what_was_seen()
         return cls(files, devices, step)
 
     def ahead(self, environ: Mapping[str, str], box: Snapshot | None = None) -> tuple[Waiter, ...]:
-        """Those before us who could take what we wait for; not who can never start on this box, and of those
-        who wait inside a lease none but our own."""
+        """The waiters before us that could take the devices that we wait for.
+
+        Waiters that can never start on this box are left out, and waiters inside a lease that is not ours.
+        """
         line = waiters(environ)
         self._lost.update(w.place for w in line if w.silent)
         before = (
@@ -199,23 +203,23 @@ class Ticket:
         return tuple(w for w in before if w.wants_of(self._devices) and not can_never_start(w, box))
 
     def beat(self) -> None:
-        """Say that we can take devices, if that is not just said. Who was silent for too long is last now."""
+        """Report that we can take devices, unless that was just done. After a long silence we are last."""
         now = _now()
         if not self._files or now - self._said < BEAT / 2:
             return
         for _, descriptor in self._files:
             with contextlib.suppress(OSError):
-                # (A length of 0 would mean all that is locked: the clock begins at the start of the machine.)
+                # A length of 0 would mean the whole lock: the clock begins at the start of the machine.
                 unlock(descriptor, 0, max(1, int(now)))
                 if now - self._said > _SILENT:
-                    # Those behind have not waited for us.
+                    # The waiters behind us have passed us.
                     os.utime(descriptor)
                     forget_what_was_seen()
         self._place = self._drawn
         self._said = now
 
     def leave(self) -> None:
-        """Get out of line. Harmless the second time."""
+        """Leave the line. A second call does nothing."""
         for path, descriptor in self._files:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
@@ -224,11 +228,11 @@ class Ticket:
 
 
 def _clear(folder: Path) -> None:
-    """Remove what our own killed waiters have left: a ticket in use is locked before it has a name."""
+    """Remove the tickets of our own killed waiters: a ticket in use is locked before it has a name."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in islice(entries, MAX_FILES):
             with contextlib.suppress(OSError, UntrustedFileError):
-                # (Another user's in our name is his: only he can remove it.)
+                # A file with our name that another user owns can be removed only by its owner.
                 if (
                     re.fullmatch(WAITING, entry.name)
                     and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
@@ -238,7 +242,7 @@ def _clear(folder: Path) -> None:
 
 
 def is_waiting(waiter: Waiter) -> bool:
-    """Whether he still is, and has his place: one look at his ticket, and at nothing else."""
+    """Whether the waiter is still in line and has its place: looks at its ticket only."""
     try:
         held = held_file(waiter.path)
     except (UntrustedFileError, OSError):
@@ -247,12 +251,12 @@ def is_waiting(waiter: Waiter) -> bool:
 
 
 def _is_silent(said: int) -> bool:
-    """Whether it is too long ago that somebody has last said something. (What is still to come is forged.)"""
+    """Whether the last report is too long ago. A time in the future is forged."""
     return not -1 <= _now() - said <= _SILENT + 1
 
 
 def _now() -> float:
-    """Seconds by the machine's clock since its start, also where ours has another one."""
+    """Seconds since the machine started, by its own clock: our time namespace may have another one."""
     return time.monotonic() - _ahead()
 
 
@@ -268,7 +272,7 @@ def _ahead() -> int:
 
 
 def _alive(path: str) -> Waiter | None:
-    """The waiter of a ticket, None where he is gone. Raises UntrustedFileError, OSError."""
+    """The waiter of a ticket, None where it is gone. Raises UntrustedFileError, OSError."""
     held = held_file(path)
     if held is None:
         return None
@@ -287,7 +291,7 @@ def _place(facts: os.stat_result, path: str) -> tuple[int, str]:
 
 
 def _read(document: Any, known: Waiter) -> Waiter:
-    """The waiter that is `known` from the system, with what he himself says."""
+    """The waiter that is `known` from the system, completed with its own statements."""
     if not isinstance(document, dict):
         return known
     count, devices, since, command = (document.get(key) for key in ("count", "devices", "since", "command"))
@@ -296,7 +300,7 @@ def _read(document: Any, known: Waiter) -> Waiter:
     named = named and all(isinstance(key, str) for key in devices or ())
     return replace(
         known,
-        # (True is an int to Python, and no number to those who read our JSON.)
+        # True is an int in Python, but not a number for readers of our JSON.
         count=count if type(count) is int and 0 < count < 10_000 else 1,
         devices=frozenset(devices) if named and isinstance(devices, list) else None,
         since=float(since) if isinstance(since, (int, float)) and 0 < since < 1e11 else None,

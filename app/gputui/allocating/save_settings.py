@@ -1,4 +1,4 @@
-"""save_screen: keeps what a person has changed on the screen, in place, in their own settings file."""
+"""save_screen: saves the user's changes to the screen in place, in their own settings file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gputui.allocating.settings import BOM, ScreenSettings, SettingsError, own_f
 from gputui.system.files import NoHomeError, alone, make_folder, private_folder, state_folder, write_private
 
 _KEYS = {"keymap": "keys"}
-"""What a field of ScreenSettings is called in the file, where that is not its name."""
+"""The key in the file for a field of ScreenSettings, where it is not the field's name."""
 
 
 def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: ScreenSettings) -> None:
-    """Write what differs between the two into the user's settings file; all else in it stays as it is.
+    """Write the differences into the user's settings file; everything else in it stays as it is.
 
-    Raises SettingsError: there is no home folder, the file is not TOML, or it cannot be written.
+    Raises SettingsError where there is no home folder, the file is not TOML, or it cannot be written.
     """
-    # (Imported only here: it takes 30 ms.)
+    # Imported here, because it takes 30 ms.
     from tomlkit.exceptions import ParseError, TOMLKitError
 
     named = own_file(environ)
@@ -27,17 +27,17 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
         raise SettingsError("there is no home folder to save the settings in")
     refuse_of_others(named)
     try:
-        # (A settings file is often a link into a repository of such files: the link stays one.)
+        # A settings file is often a link into a repository of such files; it stays a link.
         file = Path(os.path.realpath(named))
         make_folder(file.parent)
         state = state_folder(environ)
         private_folder(state)
-        # (Of two screens that save at once each would undo what the other has changed. Not in the file's own
-        # folder: others can often read that, and so lock it, and not let go.)
+        # Two screens that save at once would undo each other's changes. The lock is not in the file's own
+        # folder: others can often read that folder, so they could take the lock and keep it.
         with alone(state / ".settings.lock"):
             mode = _mode(file)
             if mode is not None and not mode & 0o222:
-                # (A rename would replace it all the same, as would root.)
+                # A rename would replace it nevertheless, and so would root.
                 raise SettingsError(f"{named}: the file is read-only")
             text = "" if mode is None else file.read_bytes().decode()
             changed = text.removeprefix(BOM)
@@ -54,7 +54,7 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
     except OSError as error:
         raise SettingsError(f"{named}: {error.strerror}") from None
     except (UnicodeDecodeError, ParseError, TOMLKitError, RuntimeError) as error:
-        # (RuntimeError: links in a circle, or nested too deep.)
+        # RuntimeError: links in a circle, or nested too deep.
         raise SettingsError(f"{named}: {error}") from None
 
 
@@ -62,7 +62,7 @@ def _with(text: str, key: str, value: object, named: str) -> str:
     """The text with one setting of the screen changed, or removed (None)."""
     import tomlkit
 
-    # (Read anew for each: once a key has been removed from a dotted table, tomlkit 0.15 misses others.)
+    # Parsed again for each key: once a key has been removed from a dotted table, tomlkit 0.15 misses others.
     document = tomlkit.parse(text)
     if "screen" not in document:
         document["screen"] = tomlkit.table()
@@ -77,7 +77,7 @@ def _with(text: str, key: str, value: object, named: str) -> str:
 
 
 def _mode(file: Path) -> int | None:
-    """The rights of a file, None where there is none."""
+    """The permission bits of a file, None where there is no file."""
     try:
         return file.stat().st_mode & 0o777
     except FileNotFoundError:

@@ -1,11 +1,11 @@
-"""What the user, or the box's administrator, has set for good: a TOML file, strictly read.
+"""The permanent settings of the user and of the box's administrator: a TOML file, strictly parsed.
 
 [rules]
-memory = "512M"            # a device without a process may have so much in use and be free
-utilization = 10           # and be so busy, in percent
-window = 10                # seconds that it must have been free, where somebody watches
-ignore_users = ["dcgm"]    # whose processes do not count
-mine_is_free = false       # whether one's own do not either
+memory = "512M"            # a device without a process is free up to this memory in use
+utilization = 10           # and up to this utilization, in percent
+window = 10                # seconds that it must have been free, where it is watched
+ignore_users = ["dcgm"]    # users whose processes do not count
+mine_is_free = false       # whether the user's own processes do not count either
 
 [devices]
 never = ["0"]              # not taken, by index or UUID
@@ -15,22 +15,22 @@ prefer = ["7", "6"]        # taken first, in this order
 notify = ["notify-send", "gputui", "{message}"]
 
 [run]
-confine = "auto"           # a command can open its own devices only: where that is proved; "always", "never"
-stray = "warn"             # a job that runs on devices that it has not claimed is named, or "stop": stopped
+confine = "auto"           # a command can open only its own devices, where this is proved; "always", "never"
+stray = "warn"             # report a job that runs on devices it has not claimed; "stop": stop it
 
 [jobs]
-log_cap = "1G"             # of a longer log the middle is removed; "none": never
+log_cap = "1G"             # remove the middle of a longer log; "none": never
 
 [hosts]
-boxes = ["gpu1", "gpu2"]   # what `--hosts all` and `run --on anywhere` mean, as ssh names them
-connect_timeout = 10       # seconds until one that does not answer is given up
+boxes = ["gpu1", "gpu2"]   # the boxes of `--hosts all` and `run --on anywhere`, by their ssh names
+connect_timeout = 10       # seconds until a box that does not answer is given up
 
 [screen]
 theme = "light"            # or "dark", "ansi"
 interval = 2               # seconds between two readings
 hidden = ["links"]         # panels that are not shown
 [screen.keys]
-copy = "c"                 # the key of an action, by its id; several are separated by commas
+copy = "c"                 # the key of an action, by its id; several keys are separated by commas
 cpu = "y"
 """
 
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 SYSTEM = "/etc/gputui.toml"
 _MOST = 64 * 1024
 _MOST_DOTS = 400
-"""Of a line: the time to read a key grows with the square of its parts."""
+"""The most dots in a line: the time to read a key grows with the square of its parts."""
 
 BOM = "\ufeff"
-"""Where some editors on Windows begin a file."""
+"""The byte order mark with which some editors on Windows begin a file."""
 
 CONNECT_TIMEOUT = 10
 """Seconds until another box that does not answer is given up."""
@@ -68,17 +68,17 @@ DEFAULT_LOG_CAP = 1024**3
 
 
 class SettingsError(GputuiError):
-    """A file that cannot be what is meant; the message names it and the place."""
+    """A settings file is invalid; the message names the file and the place."""
 
 
 class ScreenSettings(NamedTuple):
-    """How the screen looks; what a person changes there is kept here.
+    """The look of the screen; the user's changes on the screen are kept here.
 
     theme     its name, None for the default
     interval  seconds between readings, None for the default
-    keymap    the keys of actions by their ids (`tui/actions.py`), where they are not the usual ones
-    hidden    panels that are not shown, by name
-    columns   of the device table by name, in their order; None: as many as there is room for
+    keymap    the keys of actions by their ids (`tui/actions.py`), where they are not the defaults
+    hidden    names of panels that are not shown
+    columns   names of the device table's columns, in order; None: as many as fit
     sort      the column that the device table is sorted by; None: the box's own order
     filter    shows only the devices that match, "" for all
     """
@@ -96,18 +96,18 @@ DEFAULT_SCREEN = ScreenSettings()
 
 
 class HostSettings(NamedTuple):
-    """boxes: the boxes that "all" means, as ssh names them; timeout: seconds until one is given up."""
+    """boxes: the boxes that "all" means, by their ssh names; timeout: seconds until a box is given up."""
 
     boxes: tuple[str, ...] = ()
     timeout: int = CONNECT_TIMEOUT
 
 
 class Settings(NamedTuple):
-    """rules    what counts as free
-    notify   a command that is told when waiting is over; "{message}" in it is what happened
-    screen   how the screen looks
+    """rules    the rules for verdicts
+    notify   a command that runs when waiting is over; "{message}" in it becomes the outcome
+    screen   the look of the screen
     confine  whether commands are confined to their devices
-    stray    what is done with a job that runs on devices which it has not claimed
+    stray    the action on a job that runs on devices which it has not claimed
     log_cap  the most bytes of a job's log that are kept, 0 for all
     hosts    other boxes
     """
@@ -122,7 +122,7 @@ class Settings(NamedTuple):
 
 
 def settings(environ: Mapping[str, str]) -> Settings:
-    """The administrator's settings with the user's over them. Raises SettingsError."""
+    """The administrator's settings, overridden by the user's. Raises SettingsError."""
     found = Settings()
     for file in (SYSTEM, own_file(environ)):
         if file is None:
@@ -144,20 +144,22 @@ def settings(environ: Mapping[str, str]) -> Settings:
 
 
 def refuse_of_others(file: str) -> None:
-    """Raises SettingsError where others could have changed a file: they would choose what we start, and which
-    devices count as free."""
+    """Raise SettingsError where others could have changed a file.
+
+    They would choose the commands that we start, and the devices that count as free.
+    """
     reason = who_can_change(file)
     if reason is not None:
         raise SettingsError(f"{file} is not used, as others could have changed it: {reason}")
 
 
 def _at_once(file: str, flags: int) -> int:
-    """A descriptor of a file; never waits, as for a named pipe that nobody writes to."""
+    """Open a file without waiting, even a named pipe that nobody writes to. Returns the descriptor."""
     return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def own_file(environ: Mapping[str, str]) -> str | None:
-    """`$XDG_CONFIG_HOME/gputui/config.toml` (XDG Base Directory Specification)."""
+    """`$XDG_CONFIG_HOME/gputui/config.toml` (XDG Base Directory Specification); None without a home."""
     config, home = environ.get("XDG_CONFIG_HOME", ""), environ.get("HOME", "")
     if not config.startswith("/"):
         if not home.startswith("/"):
@@ -176,13 +178,13 @@ def _parsed(file: str, data: bytes) -> dict[str, Any]:
     try:
         found: dict[str, Any] = tomllib.loads(data.decode().removeprefix(BOM))
     except (ValueError, RecursionError) as error:
-        # (ValueError: also a number of more than 4,300 digits.)
+        # A number of more than 4,300 digits is a ValueError too.
         raise SettingsError(f"{file}: {error}") from None
     return found
 
 
 def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
-    # (Imported where there is a file: `pick`, which must be quick, mostly finds none.)
+    # Imported only where there is a file, because `pick` must be quick and mostly finds none.
     from gputui.allocating.settings_tables import read_tables
     from gputui.inventory.typed_json import DocumentError
 

@@ -1,4 +1,4 @@
-"""The tables of a settings file, strictly read: a table or a key that means nothing is refused.
+"""The tables of a settings file, strictly parsed: unknown tables and keys are refused.
 
 Each record has the fields of `Rules`, `Settings`, `ScreenSettings` or `HostSettings` that its table sets.
 """
@@ -28,7 +28,7 @@ from gputui.sources.source import INTERVALS
 from gputui.vendors.visibility import CONFINE
 
 Stray = Literal["warn", "stop"]
-"""What is done with a job that runs on devices which it has not claimed."""
+"""The action on a job that runs on devices which it has not claimed."""
 _LEAST_LOG_CAP = 16 * 1024**2
 
 
@@ -100,7 +100,7 @@ _TABLES: dict[str, Record[Any]] = {
 
 
 def read_tables(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What each table says, by the fields that it sets. Raises DocumentError, which names the place."""
+    """The values of each table, by the fields that it sets. Raises DocumentError, which names the place."""
     found = {}
     for table, values in document.items():
         record = _TABLES.get(table)

@@ -1,7 +1,7 @@
-"""Looks at the box again and again until nobody is ahead and enough devices have stayed free.
+"""Polls the box until nobody is ahead and enough devices have stayed free.
 
-The cost is bounded: the pause between two looks is more than a thousand times as long as the CPU time of
-one, so that waiting costs at most 0.1 %. One more look is due when the window of enough devices is over.
+The cost is bounded: the pause between two looks is more than a thousand times the CPU time of one look, so
+waiting costs at most 0.1 %. One more look is due when the window of enough devices is over.
 """
 
 from __future__ import annotations
@@ -21,31 +21,32 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 
 _LOOK_AHEAD = 1.0
-"""Seconds between two looks at the ticket before ours: one system call or three."""
+"""Seconds between two looks at the ticket before ours: each takes one to three system calls."""
 _FROM_AFAR = 3
-"""Times as long between two looks of those who do not look at the box yet: nobody waits for them to begin."""
+"""The factor on `_LOOK_AHEAD` for waiters that do not look at the box yet: nobody waits for them to begin."""
 _WATCHING = 4
-"""Waiters behind the first who look at the box too, so that each knows at his turn how long it was free. The
-others sleep."""
+"""The most waiters ahead of one that looks at the box too, so that it knows at its turn how long devices were
+free. The waiters behind them sleep."""
 _SHORTEST, _LONGEST = 1.0, 30.0
 _SHARE = 0.0006
-"""Of one CPU, at most, for looking at the box; waking up to look at the ticket before ours has the rest."""
+"""The most of one CPU for looking at the box; waking up to look at the ticket before ours has the rest."""
 
 
 class TooLongError(Exception):
-    """The time is over."""
+    """The time limit is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How waiting stands.
+    """The progress of waiting.
 
-    ahead     those before us, the first one first
-    snapshot  the box as it was last seen
-    ready     devices that have been free for the whole window; settling: that are free, and that this process
-              has not watched for so long yet
-    keys      of the devices that will do, None for any
+    ahead     the waiters before us, the first in line first
+    snapshot  the last snapshot of the box
+    ready     devices that have been free for the whole window
+    settling  free devices that this process has not watched for the whole window yet
+    wanted    the number of devices
     window    seconds that a device must be watched to be free
+    keys      the keys of suitable devices, None for any
     """
 
     ahead: tuple[Waiter, ...] = ()
@@ -58,15 +59,15 @@ class Progress:
 
     @property
     def words(self) -> str:
-        """For a line of progress."""
+        """The text for a line of progress."""
         what = wanted_devices(self.wanted, self.keys, self.snapshot)
         if self.ahead:
             place = nth(len(self.ahead) + 1)
             return f"{place} in line for {what}, after {names_in_line(self.ahead)}"
         parts = [f"{len(self.ready)} free"] if self.ready or not self.settling else []
         if self.settling and self.snapshot:
-            # (Not "cooling down": who has watched for longer, as a screen may have, calls them free already.
-            # Without seconds that pass: in a log this line stands as long as nobody's place changes.)
+            # Not "cooling down", because a process that has watched for longer (a screen) calls them free
+            # already. No seconds count down, because in a log this line stays while nobody's place changes.
             are = "is free and is" if len(self.settling) == 1 else "are free and are"
             watched = f"{are} watched for {self.window:g} s first"
             parts.append(f"{gpus([*map(self.snapshot.label, self.settling)])} {watched}")
@@ -75,9 +76,9 @@ class Progress:
 
 @dataclass
 class Wait:
-    """One wait for `wanted` devices. `clock` and `sleep` are the machine's; `until` a moment of `clock`.
+    """One wait for `wanted` devices. `clock` and `sleep` are the machine's; `until` is a time of `clock`.
 
-    `box` is the box as it was last seen. `keys` are of the devices that will do, None for any.
+    `box` is the last snapshot. `keys` are those of suitable devices, None for any.
     """
 
     environ: Mapping[str, str]
@@ -96,11 +97,12 @@ class Wait:
     _over: bool = False
 
     def devices(self, read: Callable[[], Snapshot]) -> tuple[Snapshot, tuple[Device, ...]]:
-        """Come back when nobody is before us and enough devices have been free for the whole window: the box
-        then, and all that have been. When the time is over, those will do that are free in a last look, as
-        they do for who does not wait at all. Raises TooLongError, and what `read` raises.
+        """Wait until nobody is before us and enough devices have been free for the whole window.
 
-        Called again because they could not be had after all, it begins with a rest, as after any look.
+        Returns the last snapshot, and all these devices. At the time limit, devices that are free in a last
+        look are enough, as for a request without a wait. Raises TooLongError, and what `read` raises.
+
+        A further call, because the devices could not be taken, begins with a pause, as after any look.
         """
         if self._again is not None:
             self._rest(self._again - self.clock(), None)
@@ -115,20 +117,20 @@ class Wait:
             if len(ahead) > _WATCHING:
                 self._since = {}
                 self.tell(Progress(ahead, self.box, wanted=self.wanted, keys=self.keys))
-                # He is the last to go before it is time to look at the box.
+                # That waiter is the last that must leave before it is time to look at the box.
                 self._rest(max(_LONGEST, self._pause(cost)), ahead[-_WATCHING - 1], _LOOK_AHEAD * _FROM_AFAR)
                 continue
             snapshot, before = read(), self.box
             self.box = snapshot
             if before is None or before.by_key.keys() != snapshot.by_key.keys():
-                # Somebody may be able to start now who was not, or the other way round.
+                # Waiters that could not start may be able to now, or the reverse.
                 ahead = self._ahead()
             if self.ticket is not None:
-                # The driver has answered: we could take devices.
+                # The driver has answered, so we could take devices.
                 self.ticket.beat()
             judged = verdicts(snapshot, self.rules)
             free = available(snapshot, judged, self.constraints(snapshot)).devices
-            # By our own clock: the system's may be set, and goes on while a machine sleeps.
+            # The monotonic clock, because the wall clock may be set, and goes on while a machine sleeps.
             self._since = {device.key: self._since.get(device.key, began) for device in free}
             ready = tuple(d for d in free if began - self._since[d.key] >= self.rules.window)
             enough = free if self._over else ready
@@ -142,7 +144,7 @@ class Wait:
                 raise TooLongError
             due = began + self._pause(cost)
             if not ahead and len(free) >= self.wanted:
-                # (However much this look has cost: who may start then must not rest.)
+                # Whatever this look has cost: a waiter that may start then must not pause.
                 due = min(due, sorted(self._since.values())[self.wanted - 1] + window)
             self._rest(due - self.clock(), ahead[-1] if ahead else None)
 
@@ -150,13 +152,15 @@ class Wait:
         return self.ticket.ahead(self.environ, self.box) if self.ticket is not None else ()
 
     def _pause(self, since: float) -> float:
-        """Seconds between two looks, of which one has cost CPU time since then."""
+        """The seconds between two looks; one look has cost the CPU time since `since`."""
         cost = time.process_time() - since
         return min(_LONGEST, max(_SHORTEST, self.rules.window / 4, cost / _SHARE))
 
     def _rest(self, seconds: float, before: Waiter | None, every: float | None = None) -> None:
-        """Rest so long, or until the waiter before us is gone: only he is looked at, `every` so many seconds
-        (None: as often as by those whose turn is near), or until the time is over."""
+        """Pause for `seconds`, until the waiter before us is gone, or until the time limit.
+
+        Only that waiter is polled, every `every` seconds (None: as often as near our turn).
+        """
         every = _LOOK_AHEAD if every is None else every
         end = self.clock() + max(0.0, seconds)
         while before is None or is_waiting(before):

@@ -3,4 +3,4 @@
 from pathlib import Path
 
 SCRIPTS = Path(__file__).parent / "scripts"
-"""What runs there: read by the command's interpreter, never imported here."""
+"""The scripts that run there: the command's interpreter reads them; nothing imports them here."""

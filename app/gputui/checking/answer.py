@@ -1,4 +1,4 @@
-"""What an interpreter answered: the devices that its framework sees, and those that the driver has."""
+"""The answer of an interpreter: the devices that its framework sees, and those that the driver has."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gputui.vendors.vendor import Vendor
 
 @dataclass(frozen=True, slots=True)
 class SeenDevice:
-    """One device of an interpreter: its place in the list is its number in a program. None: not known.
+    """One device of an interpreter: its place in the list is its number in a program. None means not known.
 
-    uuid    in the form in which two are compared (`Vendor.bare_uuid`)
+    uuid    in the form for comparisons (`Vendor.bare_uuid`)
     bus     "00000000:57:00.0"
     memory  bytes
-    part    the number of the part of the device at `bus`, where its UUID says it (`Vendor.place_of`)
+    part    the number of the part of the device at `bus`, where its UUID contains it (`Vendor.place_of`)
     """
 
     uuid: str | None = None
@@ -28,12 +28,12 @@ class SeenDevice:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """torch, tensorflow or jax of an interpreter. `version` is None where it cannot be imported; `error` says
-    why.
+    """The torch, tensorflow or jax of an interpreter.
 
+    version    None where it cannot be imported; `error` gives the reason
     cuda, hip  the version of CUDA or ROCm that it was built for
     built      whether it was built for the vendor's devices at all
-    devices    torch tells their UUIDs; tensorflow and jax tell names, by which eight alike are not told apart
+    devices    torch reports their UUIDs; tensorflow and jax report names, which are the same for equal GPUs
     """
 
     version: str | None
@@ -52,10 +52,10 @@ class Framework:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The vendor's driver as any program of that environment meets it.
+    """The vendor's driver, as any program in that environment sees it.
 
-    code     its error, where it has one (CUresult of CUDA)
-    version  as the driver counts (CUDA's: 12040 is 12.4)
+    code     its error code, where it has one (CUresult of CUDA)
+    version  in the driver's own counting (CUDA's: 12040 is 12.4)
     """
 
     error: str | None = None
@@ -66,10 +66,10 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that one interpreter said.
+    """The whole answer of one interpreter.
 
-    environment  the variables that it was asked for; None: not set
-    framework    that of the name `asked`; None where it has none
+    environment  the requested variables; None: not set
+    framework    the framework with the name `asked`; None where the interpreter has none
     """
 
     python: str
@@ -86,7 +86,7 @@ class Seen:
 
     @property
     def devices(self) -> tuple[SeenDevice, ...]:
-        """The devices that are compared: the framework's, where it tells any, with what the driver adds."""
+        """The devices to compare: the framework's, where it reports any, completed from the driver."""
         if self.framework is None:
             return self.driver.devices
         if len(self.framework.devices) != len(self.driver.devices):
@@ -96,22 +96,22 @@ class Seen:
 
     @property
     def told_by_driver(self) -> bool:
-        """Whether the framework only counts its devices, and the driver tells which they are."""
+        """Whether the framework only counts its devices, so that the driver has to identify them."""
         own = self.framework.devices if self.framework is not None else ()
         return bool(own) and all(each.uuid is None and each.bus is None for each in own)
 
 
 def _completed(own: SeenDevice, driver: SeenDevice) -> SeenDevice:
-    """The framework's device, completed by the driver's of the same number: in one process that is the same.
+    """The framework's device, completed from the driver's with the same number, which is the same device.
 
-    The driver knows more of a UUID: a MIG instance's own one, where a runtime may tell its GPU's.
+    The driver has the more exact UUID: that of a MIG instance, where a runtime may report its GPU's.
     """
     if own.bus is not None and driver.bus is not None and not same_bus(own.bus, driver.bus):
         return own
     if own.bus is None and own.uuid is not None and driver.uuid is not None and own.uuid != driver.uuid:
         return own
     if own.bus is None and own.uuid is None and own.name and driver.name and own.name != driver.name:
-        # As many devices, but not the same ones.
+        # The number of devices is the same, but not the devices.
         return own
     return SeenDevice(
         driver.uuid or own.uuid,
@@ -144,7 +144,7 @@ _SEEN = Record(
 
 
 def read(document: Any, vendor: Vendor) -> Seen:
-    """The probe's answer, of devices of that vendor. Raises DocumentError where it is not one."""
+    """The probe's answer, for devices of `vendor`. Raises DocumentError where it is not an answer."""
     facts = _SEEN.facts(document)
     framework, driver = facts["framework"], facts["driver"] or Driver()
     if framework is not None:

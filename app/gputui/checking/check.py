@@ -1,6 +1,6 @@
-"""The check of a launch: its own interpreter is started with its environment, and asked what it sees.
+"""The check of a launch: starts its own interpreter with its environment, and asks which devices it sees.
 
-The interpreter is reached by itself, or through a launcher that chooses devices too.
+The interpreter is started directly, or through a launcher that also chooses devices.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gputui.launching.wrappers import unwrap
 from gputui.system import child_process as process
 
 SECONDS = 120.0
-"""How long an interpreter may take to answer: torch from a cold network file system takes a minute."""
+"""The timeout for an interpreter's answer: torch from a cold network file system takes a minute."""
 
 
 def check(
@@ -35,11 +35,11 @@ def check(
     seconds: float = SECONDS,
     cancelled: threading.Event | None = None,
 ) -> Report:
-    """Start the interpreter of `launch` as the launch would, and compare what it sees with what was chosen.
+    """Start the interpreter of `launch` as the launch would, and compare its devices with the chosen ones.
 
-    `snapshot` is read with names; `environ` is what the launch would inherit; `python` an interpreter to ask
-    in place of the command's own. Raises nothing for what goes wrong in the child: the report says it. May be
-    called on any thread; takes up to `seconds`, or until `cancelled` is set.
+    `snapshot` is read with names; `environ` is the environment that the launch would inherit; `python` is an
+    interpreter to ask instead of the command's own. Failures in the child are in the report, and raise
+    nothing. May be called on any thread; takes up to `seconds`, or until `cancelled` is set.
     """
     launch = launch.started
     devices = tuple(snapshot.by_key.get(device.key, device) for device in launch.devices)
@@ -96,11 +96,11 @@ def _reported(
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What to write before a script of ours.
+    """The arguments to put before a script of ours.
 
     doubt     why it may not be the interpreter that will train
-    launcher  the launcher that starts it, whose every process answers; None where there is one process
-    replaced  variables of the launch that the launcher sets anew
+    launcher  the launcher that starts it, each of whose processes answers; None where there is one process
+    replaced  variables of the launch that the launcher sets again
     """
 
     argv: tuple[str, ...]

@@ -1,7 +1,7 @@
 """The bandwidths that `check --bandwidth` and the screen have measured on this machine, kept for plans.
 
-One file in the state folder, GB/s by the keys of the two devices, the newest last. Whatever cannot be read is
-as if nothing had been measured: a plan then models the links, and says so.
+One file in the state folder holds GB/s by the keys of the two devices, the newest last. An unreadable file
+counts as no measurement: a plan then models the links, and says so.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gputui.inventory.typed_json import DocumentError, Record, loads
 from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, write_private
 
 _MOST_PAIRS = 16384
-"""Twice those of 72 devices, in both directions."""
+"""The most pairs that are kept: three times those of 72 devices, in both directions."""
 
 _LARGEST = 4 * 2**20
-"""Bytes of the file."""
+"""The most bytes of the file."""
 
 Pairs = Mapping[tuple[str, str], float]
 """GB/s by (source, target)."""
@@ -27,7 +27,7 @@ Pairs = Mapping[tuple[str, str], float]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What passes from one device to another; null, in an answer of `check`, where it is not known."""
+    """The bandwidth from one device to another; None, in an answer of `check`, where it is not known."""
 
     source: str
     target: str
@@ -36,13 +36,13 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """All that is kept, or was measured."""
+    """All bandwidths that are kept, or were measured."""
 
     pairs: tuple[Pair, ...]
 
     @property
     def rates(self) -> dict[tuple[str, str], float]:
-        """GB/s by (source, target), those that are known."""
+        """The known GB/s by (source, target)."""
         return {(each.source, each.target): each.gb_per_s for each in self.pairs if each.gb_per_s is not None}
 
 
@@ -50,7 +50,7 @@ PAIRS, MEASURED = Record(Kept), Record(Kept, "copies=pairs")
 
 
 def kept(environ: Mapping[str, str]) -> dict[tuple[str, str], float]:
-    """What has been measured here, the newest last."""
+    """The bandwidths that were measured on this machine, the newest last."""
     try:
         handle = open_own(_file(environ))
     except (OSError, NoHomeError):
@@ -64,7 +64,7 @@ def kept(environ: Mapping[str, str]) -> dict[tuple[str, str], float]:
 
 
 def keep(environ: Mapping[str, str], measured: Pairs) -> str | None:
-    """Keep these, in place of older ones of the same pairs. Why that is not possible, None where it is."""
+    """Keep these bandwidths, and replace older ones of the same pairs. Returns the error, None on success."""
     if not measured:
         return None
     try:

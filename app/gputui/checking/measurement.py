@@ -1,4 +1,4 @@
-"""Measuring: copies between the selected devices, and an all-reduce over them, in the launch's interpreter.
+"""Measures copies between the selected devices, and an all-reduce over them, in the launch's interpreter.
 
 GB/s are 10^9 bytes a second, one way.
 """
@@ -28,12 +28,12 @@ from gputui.system import child_process as process
 
 _MOST = 1024 * 1024
 _LATENCY_SIZE = 64 * 1024
-"""Bytes up to which a copy tells how long it takes to begin, not how much passes."""
+"""The largest copy in bytes whose time is latency, not bandwidth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """`size` bytes in `seconds`."""
+    """A transfer of `size` bytes in `seconds`."""
 
     size: int
     seconds: float
@@ -47,8 +47,8 @@ class Point:
 class Copy:
     """Copies from one device to another, by their `Device.key`.
 
-    peer      whether the target can read the source's memory itself
-    verified  whether what arrived is what was sent
+    peer      whether the target can read the source's memory directly
+    verified  whether the data arrived unchanged
     """
 
     source: str
@@ -59,12 +59,12 @@ class Copy:
 
     @property
     def gb_per_s(self) -> float | None:
-        """The best of the sizes: what the link carries. None where only latency was measured."""
+        """The best of the sizes: the bandwidth of the link. None where only latency was measured."""
         return max((each.gb_per_s for each in self.points if each.size > _LATENCY_SIZE), default=None)
 
     @property
     def latency(self) -> float | None:
-        """Seconds of the smallest copy."""
+        """The seconds of the smallest copy."""
         return next((each.seconds for each in self.points if each.size <= _LATENCY_SIZE), None)
 
 
@@ -79,28 +79,28 @@ class AllReduce:
 
     @property
     def best(self) -> Point | None:
-        """The size at which the most passed."""
+        """The size with the highest rate."""
         return max(self.points, key=lambda point: point.gb_per_s, default=None)
 
     @property
     def algorithm(self) -> float | None:
-        """GB/s as the program has it: size by time."""
+        """The GB/s that the program sees: size divided by time."""
         return self.best.gb_per_s if self.best else None
 
     @property
     def bus(self) -> float | None:
-        """GB/s as the links have it: 2 (n - 1) / n as much (nccl-tests, doc/PERFORMANCE.md)."""
+        """The GB/s on the links: 2 (n - 1) / n times as much (nccl-tests, doc/PERFORMANCE.md)."""
         return self.best.gb_per_s * 2 * (self.ranks - 1) / self.ranks if self.best else None
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """All that was measured, and what was not.
+    """All measurements, and the reasons for missing ones.
 
-    devices   keys of those that were measured, in the selected order
-    skipped   (key, why) of those that were left alone
-    remarks   why there is less than one would expect, though nothing failed
-    problems  what failed
+    devices   keys of the devices that were measured, in the selected order
+    skipped   (key, reason) of the devices that were not measured
+    remarks   why there are fewer results than expected, although nothing failed
+    problems  the failures
     """
 
     devices: tuple[str, ...] = ()
@@ -112,13 +112,13 @@ class Measured:
 
     @property
     def pairs(self) -> Mapping[tuple[str, str], float]:
-        """GB/s by (source, target), those that are known."""
+        """The known GB/s by (source, target)."""
         found = {(c.source, c.target): c.gb_per_s for c in self.copies}
         return MappingProxyType({pair: speed for pair, speed in found.items() if speed is not None})
 
     @property
     def verified(self) -> bool:
-        """Whether all that was begun was measured, and all data arrived as it was sent."""
+        """Whether nothing failed, and all data arrived unchanged."""
         parts = [copy.verified for copy in self.copies]
         parts += [self.all_reduce.verified] if self.all_reduce else []
         return not self.problems and all(parts)
@@ -138,7 +138,7 @@ _ALL_REDUCE = Record(AllReduce, ranks=Annotated[int, whole(2)], points=_Points)
 
 
 def read_copies(answer: Any, keys: Mapping[int, str]) -> tuple[Copy, ...]:
-    """The copies of an answer; `keys` are the devices by their number in a program. Raises DocumentError."""
+    """The copies of an answer; `keys` maps numbers in a program to devices. Raises DocumentError."""
     found = form_of(tuple[Copy, ...]).read(answer)
     for place, each in enumerate(found):
         if not {each.source, each.target} <= keys.keys():
@@ -152,7 +152,7 @@ def read_all_reduce(answer: Any) -> AllReduce:
 
 
 _ALONE = 2
-"""Processes of an all-reduce where no device says how many."""
+"""The number of processes of an all-reduce where the devices do not determine it."""
 
 
 def measure(
@@ -169,12 +169,12 @@ def measure(
     seconds: float = SECONDS,
     cancelled: threading.Event | None = None,
 ) -> Measured:
-    """Measure the devices of `launch`, of which `report` has proved that the interpreter sees them.
+    """Measure the devices of `launch`; `report` has proved that the interpreter sees them.
 
-    `snapshot` is read just before, with loads and links: a device that is not free by `rules` is left alone
-    unless `force`. At most `max_memory` bytes of tensors on a device; the runtime's own memory comes on top.
-    On a CPU build of torch, and without devices, `processes` of them all-reduce on the CPU. May be called on
-    any thread.
+    `snapshot` is read just before, with loads and links: a device that is not free by `rules` is skipped
+    unless `force`. Tensors take at most `max_memory` bytes on a device, in addition to the runtime's own
+    memory. With a CPU build of torch, or without devices, `processes` processes all-reduce on the CPU. May be
+    called on any thread.
     """
     schedule = _scheduled(report, snapshot, verdicts(snapshot, rules), processes, force)
     if schedule.empty.problems or schedule.ranks < 2:
@@ -205,7 +205,7 @@ def measure(
 
 @dataclass(frozen=True, slots=True)
 class _Schedule:
-    """What is to be measured: devices by their number in a program; and the answer without measurements."""
+    """The planned measurements: devices by their number in a program, and the result without measurements."""
 
     backend: str
     keys: Mapping[int, str]
@@ -232,7 +232,7 @@ def _scheduled(
         cpu_build = f"no device is measured: this torch is a CPU build; {report.vendor.torch_build}"
         return _Schedule("gloo", {}, ranks, Measured(remarks=(cpu_build,) if report.devices else ()))
     if not report.equal:
-        # What would be measured then is somebody else's.
+        # Otherwise devices of others would be measured.
         why = "nothing is measured: the interpreter does not see the selected devices"
         return _Schedule(report.vendor.backend, {}, 0, Measured(problems=(why,)))
     skipped: list[tuple[str, str]] = []
@@ -250,7 +250,7 @@ def _scheduled(
 
 
 def _read(folder: Path, ended: process.Ended, schedule: _Schedule) -> Measured:
-    """Whatever was measured, also where something else failed."""
+    """All results, even where another measurement failed."""
     problems = [ended.trouble] if ended.trouble else []
     for path in sorted(folder.glob("*.error")):
         text = path.read_text(encoding="utf-8", errors="replace")[:500].strip()
@@ -269,5 +269,5 @@ def _read(folder: Path, ended: process.Ended, schedule: _Schedule) -> Measured:
             problems.append(f"the all-reduce ended without a result{last}")
     except DocumentError as error:
         problems.append(f"an answer cannot be read: {error}")
-    # What fails in every rank is said once.
+    # A failure of every rank is reported once.
     return replace(measured, problems=tuple(dict.fromkeys(problems)))

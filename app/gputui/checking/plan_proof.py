@@ -1,6 +1,6 @@
-"""What transformers, torch and DeepSpeed of the training's own Python say of a model.
+"""The answers of transformers, torch and DeepSpeed in the training's own Python about a model.
 
-`prove` asks them for the proof of a plan; `meta_model` asks for an architecture without a closed form.
+`prove` asks for the proof of a plan; `meta_model` asks for an architecture without a closed form.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gputui.system import child_process as process
 T = TypeVar("T")
 
 COUNTING = 60.0
-"""Seconds for counting alone: transformers from a cold network file system takes half a minute to import."""
+"""The timeout for counting alone: transformers from a cold network file system imports in half a minute."""
 
 _MOST_ERROR = 500
 
@@ -39,14 +39,14 @@ Shown = Annotated[str, Form(lambda value: printable(text(value)))]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What transformers made of a configuration.
+    """The model that transformers made of a configuration.
 
     versions       of torch and transformers
     architecture   the class of the model
-    parameters     tied ones once
-    largest_layer  parameters of the largest module without those inside it, as DeepSpeed means it
+    parameters     tied ones count once
+    largest_layer  parameters of the largest module without those inside it, as in DeepSpeed
     wrap_class, blocks, largest_block
-                   the class of its transformer blocks, as `Model`; None and 0 where it names none
+                   those of its transformer blocks, as in `Model`; None and 0 where it names no such class
     """
 
     versions: dict[str, Shown]
@@ -66,7 +66,7 @@ class _Estimates:
 
 @dataclass(frozen=True, slots=True)
 class _Tracked:
-    """The peak of a step by torch's memory tracker: bytes. `without` are settings that were left out."""
+    """The peak of a step by torch's memory tracker, in bytes. `without`: settings that were left out."""
 
     peak: int
     without: tuple[str, ...]
@@ -76,7 +76,7 @@ _COUNTED, _ESTIMATES, _TRACKED = Record(Counted), Record(_Estimates), Record(_Tr
 
 
 class _NoAnswerError(Exception):
-    """Why a part was not answered, in one line. `told`: by the script itself."""
+    """A part was not answered; the message is one line. `told`: the script itself gave the reason."""
 
     def __init__(self, why: str, told: bool) -> None:
         super().__init__(why)
@@ -84,7 +84,7 @@ class _NoAnswerError(Exception):
 
 
 def _answer(folder: Path, part: str, ended: process.Ended, record: Record[T]) -> T:
-    """The answer to one part. Raises _NoAnswerError, and DocumentError for an answer that is none."""
+    """The answer to one part. Raises _NoAnswerError, and DocumentError for an invalid answer."""
     if (folder / f"{part}.json").exists():
         return record.read(process.read_answer(folder / f"{part}.json"))
     try:
@@ -98,15 +98,15 @@ def _answer(folder: Path, part: str, ended: process.Ended, record: Record[T]) ->
 
 @dataclass(frozen=True, slots=True)
 class PlanProof:
-    """All that the training's Python said. None or empty: not known there.
+    """All answers of the training's Python. None or empty: not known there.
 
-    name           of the class of the model in transformers
+    name           the model's class in transformers
     parameters, largest_layer
-                   as `Counted`
+                   as in `Counted`
     peak           bytes of a step by torch's memory tracker
     versions       of torch, transformers and deepspeed
-    remarks        why there is less than one would expect, though nothing failed
-    problems       what failed
+    remarks        why there are fewer answers than expected, although nothing failed
+    problems       the failures
     """
 
     name: str | None = None
@@ -121,7 +121,7 @@ class PlanProof:
 
 @dataclass(frozen=True, slots=True)
 class ClosedForms:
-    """The same by closed forms; None or empty: there is none. `peak` is of the step that was tracked."""
+    """The same facts by closed forms; None or empty: there is none. `peak` is that of the tracked step."""
 
     parameters: int | None = None
     largest_layer: int | None = None
@@ -131,8 +131,10 @@ class ClosedForms:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One number by the closed form, and by the training's own Python. `what`: parameters, largest_layer,
-    peak, or an estimate ("zero3 gpu, offload all")."""
+    """One number by the closed form, and by the training's own Python.
+
+    `what`: parameters, largest_layer, peak, or an estimate ("zero3 gpu, offload all").
+    """
 
     what: str
     closed: int
@@ -140,12 +142,12 @@ class Difference:
 
     @property
     def share(self) -> float:
-        """How much more the closed form says: 0.1 is 10 % more, -0.1 less."""
+        """The relative excess of the closed form: 0.1 is 10 % more, -0.1 is 10 % less."""
         return (self.closed - self.proved) / self.proved if self.proved else float(self.closed != self.proved)
 
 
 def differences(proof: PlanProof, closed: ClosedForms) -> tuple[Difference, ...]:
-    """Every number that both know, those that agree too."""
+    """Every number that both sides know, including those that agree."""
     ours, theirs = _numbers(closed), _numbers(proof)
     both = ((what, ours[what], theirs.get(what)) for what in ours)
     return tuple(
@@ -154,7 +156,7 @@ def differences(proof: PlanProof, closed: ClosedForms) -> tuple[Difference, ...]
 
 
 def _numbers(side: PlanProof | ClosedForms) -> dict[str, int | None]:
-    """What one side says, by `Difference.what`."""
+    """The numbers of one side, by `Difference.what`."""
     found = {what: getattr(side, what) for what in ("parameters", "largest_layer", "peak")}
     for each in side.estimates:
         found[f"zero{each.stage} gpu, offload {each.offload}"] = each.gpu
@@ -173,13 +175,13 @@ def prove(
     seconds: float = SECONDS,
     cancelled: threading.Event | None = None,
 ) -> PlanProof:
-    """Ask the interpreter of `launch`, which sees no device then; a launch without a command: python.
+    """Ask the interpreter of `launch`, which then sees no device. For a launch without a command: python.
 
-    `model` is a folder, a config.json or a cached hub id. Of the `workload` a step with AdamW on one device
-    is tracked, which takes 5 to 60 s. `devices` is for DeepSpeed's estimates, of one machine.
+    `model` is a folder, a config.json or a cached hub id. A step of the `workload` with AdamW on one device
+    is tracked, which takes 5 to 60 s. `devices` is the number on one machine, for DeepSpeed's estimates.
 
-    Raises nothing for what goes wrong in the child: the proof says it, with what was answered before. May be
-    called on any thread; takes up to `seconds`, or until `cancelled` is set.
+    Failures in the child raise nothing: they are in the proof, with the answers before them. May be called on
+    any thread; takes up to `seconds`, or until `cancelled` is set.
     """
     environment = launch.environment(environ)
     for name, value in launch.vendor.visibility.changes(()):
@@ -192,7 +194,7 @@ def prove(
     except InterpreterError as error:
         return PlanProof(problems=(str(error),))
     spec = {
-        # A path is one here, not where the command starts.
+        # A relative path begins here, not where the command starts.
         "model": os.path.abspath(model) if Path(model).exists() else model,  # noqa: PTH100
         "batch": workload.batch,
         "sequence": workload.sequence,
@@ -214,11 +216,11 @@ _WITHOUT = {
     "estimates": "no estimates of DeepSpeed's",
     "tracked": "no step was tracked",
 }
-"""The parts of an answer in their order, and what is said where one is missing."""
+"""The parts of an answer in order, with the text for a missing part."""
 
 
 def read(folder: Path, ended: process.Ended) -> PlanProof:
-    """Whatever the child answered, also where something else failed. Raises nothing for what it wrote."""
+    """The child's answers, even where some failed. Raises nothing for the content of the files."""
     proof, remarks, problems = PlanProof(), list[str](), list[str]()
     for part, without in _WITHOUT.items():
         try:
@@ -245,10 +247,10 @@ def read(folder: Path, ended: process.Ended) -> PlanProof:
             if part == "model" and not str(error).startswith("ModuleNotFoundError"):
                 problems.append(str(error))
             else:
-                # Libraries that are not there, and functions of theirs that are private, need not be.
+                # Missing libraries, and missing private functions of theirs, are not failures.
                 remarks.append(f"{without}: {error}")
             if part == "model" or not error.told:
-                # What comes after it was not asked for.
+                # The parts after it were not asked for.
                 break
     return replace(proof, remarks=tuple(remarks), problems=tuple(problems))
 
@@ -263,7 +265,7 @@ def count(
 ) -> Counted:
     """Let the interpreter `python` (its argv) count the model of the folder or config.json `place`.
 
-    Raises PlanningError, one line: no transformers, no answer in time, an architecture that it does not know.
+    Raises PlanningError, one line: no transformers, no answer in time, or an unknown architecture.
     """
     spec = {"model": str(place.absolute()), "seconds": seconds}
     with process.answers() as folder:
@@ -287,7 +289,7 @@ def meta_model(
     seconds: float = COUNTING,
     cancelled: threading.Event | None = None,
 ) -> Model:
-    """The model of `place` (a folder or a config.json) with exact counts, its activations like Llama's.
+    """The model of `place` (a folder or a config.json) with exact counts, and activations like Llama's.
 
     Raises PlanningError as `count` does.
     """

@@ -20,12 +20,12 @@ SCHEMA = 1
 
 
 def lines(report: Report) -> tuple[str, ...]:
-    """A line for each device of the program, and one sentence at the end."""
+    """A line for each device of the program, and a concluding sentence."""
     return tuple(printable(line) for line in (*_head(report), *_table(report), report.conclusion))
 
 
 def _head(report: Report) -> Iterator[str]:
-    """What was asked: an interpreter by its path, and its framework."""
+    """The heading: an interpreter by its path, and its framework."""
     seen = report.seen
     if seen is None:
         return
@@ -52,12 +52,12 @@ def _table(report: Report) -> Iterator[str]:
 
 
 def _row(report: Report, number: int, each: Comparison) -> tuple[str, ...]:
-    """As the interpreter sees it; what it does not see, as it was selected, in brackets."""
+    """The row of a device as the interpreter sees it; an unseen device as it was selected, in brackets."""
     device, seen = each.chosen, each.seen
     if seen is None:
         uuid, bus, name, amount = _as_chosen(device)
     else:
-        # The driver's UUID has no kind: it is the chosen one's where that is what was found.
+        # The driver's UUID has no prefix, so an equal device shows the chosen UUID.
         uuid = device.uuid if device and each.state == "equal" and device.uuid else seen.uuid or "-"
         bus, name = seen.bus or "-", short_name(seen.name or "-")
         amount = f"{seen.memory / GIB:.1f} GiB" if seen.memory else "-"
@@ -125,7 +125,7 @@ def to_document(report: Report) -> dict[str, Any]:
 
 
 def measured_lines(measured: Measured, snapshot: Snapshot) -> tuple[str, ...]:
-    """The matrix, measured and modelled, the all-reduce, and what there is to say."""
+    """The matrix, measured and modelled, the all-reduce, and any remarks and problems."""
     text = (*_matrix(measured, snapshot), *_latency(measured), *_all_reduce(measured))
     return tuple(printable(line) for line in ("", *text, *measured.remarks, *measured.problems))
 
@@ -153,7 +153,7 @@ def _cell(measured: Measured, snapshot: Snapshot, source: str, target: str) -> s
 
 
 def name_of(key: str, snapshot: Snapshot) -> str:
-    """The device as a person names it, also when it has been lost meanwhile."""
+    """The user's name for the device, even when it has been lost since."""
     device = snapshot.by_key.get(key)
     return f"GPU {snapshot.label(device)}" if device else key
 
@@ -205,7 +205,7 @@ _ALL_REDUCE = Record(
 
 
 def to_measured_document(measured: Measured, snapshot: Snapshot) -> dict[str, Any]:
-    """JSON-ready values: bytes, seconds, GB/s, those of each copy also as the link is modelled."""
+    """JSON-ready values: bytes, seconds, GB/s; each copy also has the modelled GB/s of its link."""
     return {
         "devices": list(measured.devices),
         "copies": [

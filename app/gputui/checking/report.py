@@ -1,7 +1,7 @@
-"""The report of a check: what was selected against what an interpreter sees, device by device. Pure.
+"""The report of a check: the selected devices against those that an interpreter sees, one by one. Pure.
 
-A device is recognised by its UUID; where that is not known, by its bus id; by its name and memory never, as
-there may be eight alike. The only one of its vendor can be no other.
+A device is identified by its UUID; where that is not known, by its bus id; never by its name and memory,
+because several devices may be alike. If the box has only one device of the vendor, it can be no other.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ State = Literal["equal", "differs", "missing", "extra", "unsure"]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One number of a program's devices: what was selected for it, what is seen there, whether it is that.
+    """One number of a program's devices: the selected device, the device there, and whether they are equal.
 
-    why  the end of the sentence where it is not: "is GPU 3, GPU 5 is TYPE:1"
+    why  the end of a sentence where they differ: "is GPU 3, GPU 5 is TYPE:1"
     """
 
     chosen: Device | None
@@ -36,7 +36,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """An environment variable that the launch changes: as the launch says, and as the interpreter has it."""
+    """An environment variable that the launch changes: its value in the launch and in the interpreter."""
 
     name: str
     launch: str | None
@@ -49,13 +49,13 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check found.
+    """The result of a check.
 
     argv       how the interpreter was started, without our script
-    doubt      why it may not be the one that will train
-    vendor     of the devices; of a launch without any, whose would have been hidden
-    seen       what it answered; None where there is no answer, and `trouble` says why
-    ranks      how many processes of the launcher answered, all of them alike; 1 without a launcher
+    doubt      why it may not be the interpreter that will train
+    vendor     the vendor of the devices; for a launch without devices, the vendor whose devices were hidden
+    seen       its answer; None where there is none, and `trouble` gives the reason
+    ranks      the number of the launcher's processes that answered; 1 without a launcher
     """
 
     devices: tuple[Device, ...]
@@ -70,12 +70,12 @@ class Report:
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """Each device by its number in a program; () where nothing was answered."""
+        """Each device by its number in a program; () without an answer."""
         return compare(self.devices, self.seen.devices, self.snapshot) if self.seen else ()
 
     @property
     def equal(self) -> bool:
-        """Whether it is proved that the interpreter sees the selected devices, in the selected order."""
+        """Whether the interpreter provably sees the selected devices, in the selected order."""
         if self.seen is None or self.trouble is not None or self._broken:
             return False
         same = all(each.state == "equal" for each in self.comparisons)
@@ -83,16 +83,15 @@ class Report:
 
     @property
     def status(self) -> str:
-        """equal; differs; unsure: nothing differs, and which devices they are is not told; failed: that there
-        was no answer to compare."""
+        """equal; differs; unsure: nothing differs, but the devices cannot be identified; failed: there was no
+        answer to compare."""
         if self.seen is None:
             return "failed"
         return "equal" if self.equal else "unsure" if self._only_unsure else "differs"
 
     @property
     def _only_unsure(self) -> bool:
-        """Whether as many devices as were selected are seen, and all that is wrong is that some are not known
-        by anything."""
+        """Whether the number of devices is as selected, and only the identity of some is unknown."""
         sound = self.trouble is None and not self._broken and all(each.equal for each in self.variables)
         return sound and {each.state for each in self.comparisons} in ({"unsure"}, {"unsure", "equal"})
 
@@ -102,13 +101,13 @@ class Report:
 
     @property
     def _who(self) -> str:
-        """What saw the devices: "torch 2.8.0+cu128", or the driver."""
+        """The program that saw the devices: "torch 2.8.0+cu128", or the driver."""
         own = self._framework
         return f"{own.name} {own.version}" if own and own.version else self.vendor.driver
 
     @property
     def _broken(self) -> bool:
-        """A framework that cannot be imported trains nowhere, on no device either."""
+        """A framework that cannot be imported trains on no device."""
         return self._framework is not None and self._framework.version is None
 
     @property
@@ -137,13 +136,13 @@ class Report:
         several = f"the {count} selected devices, in the selected order"
         devices = "the selected device" if count == 1 else several
         if self.seen.told_by_driver:
-            # The framework numbers its devices as the driver does, and does not tell which they are.
+            # The framework numbers its devices as the driver does, but does not identify them.
             return f"equal: {self._who} sees {count}, and {self.vendor.driver} of its process {devices}"
         return f"equal: {self._who} sees {devices}"
 
     @property
     def _nothing_seen(self) -> str | None:
-        """Why no device at all is seen, and what helps; None where some are."""
+        """Why no device at all is seen, and the remedy; None where some are seen."""
         if self.seen is None or self.seen.devices or not self.devices:
             return None
         own, driver = self.seen.framework, self.seen.driver
@@ -183,7 +182,7 @@ def _changed(variable: Variable) -> str:
 
 
 def compare(chosen: Sequence[Device], seen: Sequence[SeenDevice], box: Snapshot) -> tuple[Comparison, ...]:
-    """Number by number. `box` has all devices, so that a wrong one can be named."""
+    """Compare number by number. `box` has all devices, so that a wrong device can be named."""
     compared: list[Comparison] = []
     for wanted, found in zip_longest(chosen, seen):
         same = is_same(wanted, found) if wanted and found else False
@@ -197,17 +196,17 @@ def compare(chosen: Sequence[Device], seen: Sequence[SeenDevice], box: Snapshot)
 
 
 def is_same(device: Device, seen: SeenDevice) -> bool | None:
-    """Whether this is that device; None where it cannot be told."""
+    """Whether this is the same device; None where that cannot be decided."""
     bare = vendor_named(device.vendor).bare_uuid
     if seen.uuid is not None and device.uuid:
         if device.parent is not None and seen.uuid == bare(device.parent):
-            # An older driver and torch tell the GPU of an instance only.
+            # An older driver and torch report only the GPU of an instance.
             return None
         if seen.uuid != bare(device.uuid):
             return False
         if device.uuid_usable:
             return True
-        # (One that several share proves only that it may be this one; the bus id may tell.)
+        # A UUID that several devices share proves only that it may be this one; the bus id may decide.
     if seen.bus is not None and device.pci_bus_id is not None:
         if not same_bus(seen.bus, device.pci_bus_id):
             return False
@@ -219,7 +218,7 @@ def is_same(device: Device, seen: SeenDevice) -> bool | None:
 
 
 def _by_looks(device: Device, seen: SeenDevice, box: Snapshot) -> tuple[State, str]:
-    """Without UUID and bus id: another name or size is another device, the same ones prove nothing."""
+    """Compare without UUID and bus id: another name or size is another device; equal ones prove nothing."""
     named = vendor_named(device.vendor).same_names and device.name is not None and seen.name is not None
     if named and device.name != seen.name:
         return "differs", f"is called {seen.name}"
@@ -233,7 +232,7 @@ def _by_looks(device: Device, seen: SeenDevice, box: Snapshot) -> tuple[State, s
 def _elsewhere(
     wanted: Device | None, found: SeenDevice | None, seen: Sequence[SeenDevice], box: Snapshot
 ) -> str:
-    """What is there instead, and where the wanted one is."""
+    """The device that is there instead, and the place of the wanted one, in words."""
     parts = []
     if found is not None:
         there = next((device for device in box.devices if is_same(device, found)), None)
@@ -246,5 +245,5 @@ def _elsewhere(
 
 
 def called(device: Device, box: Snapshot) -> str:
-    """The device as a person names it."""
+    """The user's name for the device."""
     return f"GPU {box.label(device)}"

@@ -1,6 +1,6 @@
-"""The model that a plan is for, and the workload that its command says.
+"""The model of a plan, and the workload that its command states.
 
-Closed forms count it; an architecture that has none, the transformers of the command's own Python.
+Closed forms count the model; for an architecture without one, transformers in the command's own Python does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gputui.planning.workload import Workload
 from gputui.vendors.registry import vendors
 
 USUAL_SEQUENCE = 2048
-"""Tokens, where nobody has said how many, and the model was made for as many."""
+"""The default number of tokens; fewer where the model was made for fewer."""
 
 
 def trained_model(
@@ -30,11 +30,11 @@ def trained_model(
     directory: Path,
     cancelled: threading.Event | None = None,
 ) -> Model:
-    """The model of that name (`read_model`); `directory` is where a relative path begins.
+    """The model with this name (`read_model`); `directory` is where a relative path begins.
 
-    What is read is bounded; where transformers counts, that takes up to a minute. Raises PlanningError.
+    Reading is bounded; counting by transformers takes up to a minute. Raises PlanningError.
     """
-    # (HF_HOME may be one of the variables before the command.)
+    # HF_HOME may be one of the variables before the command.
     environment = {**environ, **dict(options.additions)}
     try:
         return read_model(name, environment, directory)
@@ -43,7 +43,7 @@ def trained_model(
         if place is None:
             raise
         for vendor in vendors():
-            # Counting needs no device, and takes no memory of one.
+            # Counting needs no device, and must take no memory of one.
             hiding = vendor.visibility.changes(())
             environment.update((variable, value) for variable, value in hiding if value is not None)
         try:
@@ -54,18 +54,18 @@ def trained_model(
 
 
 def said_of(training: Training) -> dict[str, Any]:
-    """The fields of a workload that a command says."""
+    """The fields of a workload that a command states."""
     fields = ("batch", "sequence", "precision", "optimizer", "checkpointing", "lora", "accumulation")
     said = {name: getattr(training, name) for name in fields}
     return {name: value for name, value in said.items() if value is not None}
 
 
 _TRAINER: Mapping[str, Any] = {"batch": 8, "precision": "fp32"}
-"""What transformers' Trainer does where nothing is said: TrainingArguments."""
+"""The defaults of transformers' Trainer: TrainingArguments."""
 
 
 def workload_of(training: Training, model: Model | None, given: Mapping[str, Any]) -> Workload:
-    """What somebody has `given`, before what the command says, before what is usual. Raises PlanningError."""
+    """The workload: `given` values, else those of the command, else the defaults. Raises PlanningError."""
     most = model.max_positions if model is not None else None
     usual = min(USUAL_SEQUENCE, most or USUAL_SEQUENCE)
     trainer = _TRAINER if training.trainer else {}

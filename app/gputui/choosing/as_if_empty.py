@@ -1,4 +1,4 @@
-"""The box as if its devices in use were empty: to plan for more devices than are free now. Pure."""
+"""The box as if its devices in use were empty, for plans with more devices than are free now. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 
 IN_USE: tuple[State, ...] = ("busy", "held", "claimed", "cooling")
-"""States that end by themselves. One that is unknown or lost may never be free."""
+"""States that end by themselves. A device that is unknown or lost may never become free."""
 
 
 def as_if_empty(
     snapshot: Snapshot, verdicts: Mapping[str, Verdict], also: Collection[State] = ()
 ) -> tuple[Snapshot, dict[str, Verdict]]:
-    """The same with all memory of the devices in use free, and those devices free; free, as they are, are
-    those in the states `also`, too."""
+    """Return the snapshot and the verdicts with all devices in use empty and free.
+
+    Devices in the states `also` become free too; their memory stays as it is.
+    """
     used = {d.key for d in snapshot.devices if verdicts[d.key].state in IN_USE and not d.mig}
     devices = tuple(_emptied(device) if device.key in used else device for device in snapshot.devices)
     free: dict[str, Verdict] = {
@@ -29,7 +31,7 @@ def as_if_empty(
 
 
 def _emptied(device: Device) -> Device:
-    """With what an idle device has in use. (Of a memory of unknown size nothing is known then, either.)"""
+    """The device with the memory use of an idle one. Where its total is unknown, its use stays as it was."""
     if device.memory_total is None:
         return replace(device, processes=())
     idle = device.memory_idle or 0

@@ -1,4 +1,4 @@
-"""NCCL's model of the bandwidth of a link, in GB/s one way: for comparing, not a measurement. Pure."""
+"""NCCL's model of the bandwidth of a link, in GB/s one way: for comparisons, not a measurement. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LANES = 16
 def nvlink_generation(device: Device) -> int | None:
     """The generation of a device's NVLinks: 1 Pascal, 2 Volta and Turing, 3 Ampere, 4 Hopper, 5 Blackwell.
 
-    It follows from the compute capability, as NVML's NvLinkVersion is an enumeration, not a generation. None
-    for GPUs without NVLink, and for unknown ones.
+    The compute capability decides, because NVML's NvLinkVersion is an enumeration, not a generation. None
+    for GPUs without NVLink, and for unknown GPUs.
     """
     capability = device.capability
     if capability is None or capability == (8, 9):
@@ -44,15 +44,16 @@ def generation(snapshot: Snapshot, one: Device, other: Device) -> int | None:
 
 
 def bandwidth(snapshot: Snapshot, one: Device, other: Device) -> float | None:
-    """The bandwidth between two devices in GB/s one way, the kernel's own figure where it has one; None where
-    a
-    fact that it depends on is unknown."""
+    """The bandwidth between two devices in GB/s one way.
+
+    The kernel's own figure is used where it exists. None where a fact that decides the bandwidth is unknown.
+    """
     word = snapshot.link(one, other)
     told = snapshot.link_bandwidth(one, other)
     if told:
         return round(told / 1000, 1)
     if word is None or _is_unmodelled(word):
-        # (No model of AMD's and Intel's links is at hand, and the kernel tells of direct ones only.)
+        # There is no model of AMD's and Intel's links, and the kernel reports direct links only.
         return None
     count, oldest = direct_links(word), generation(snapshot, one, other)
     if oldest is None:
@@ -65,19 +66,19 @@ def bandwidth(snapshot: Snapshot, one: Device, other: Device) -> float | None:
         return None
     over_pcie = _PER_PCIE[oldest] * min(lane for lane in lanes if lane is not None) / _LANES
     if word != "SYS":
-        # NCCL counts NODE as PHB: host bridges of one socket are joined by no narrower path.
+        # NCCL counts NODE as PHB: the path between host bridges of one socket is not narrower.
         return round(over_pcie, 1)
     between = snapshot.topology.between_cpus if snapshot.topology else None
     return None if between is None else round(min(over_pcie, between), 1)
 
 
 def _is_unmodelled(word: str) -> bool:
-    """Whether it is a direct link of another kind than NVLink."""
+    """Whether the link is a direct link other than NVLink."""
     return direct_links(word) > 0 and not word.startswith("NV")
 
 
 def _pcie(snapshot: Snapshot, device: Device) -> tuple[int | None, int | None]:
-    """The PCIe generation of a device and its number of lanes, None for what is unknown."""
+    """The PCIe generation of a device and its number of lanes; None for an unknown value."""
     if snapshot.topology is None:
         return None, None
     place = snapshot.topology.localities[snapshot.position[device.key]]

@@ -18,12 +18,12 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 
 MAX_ALTERNATIVES = 6
-"""Sets that are returned: the best one, and others for a person to look through."""
+"""The number of sets that are returned: the best one, and others for the user to look through."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One of several sets that would do: its devices in order, and the reason in words.
+    """One of several suitable sets: its devices in order, and the reason in words.
 
     `weakest` is the weakest link that the grouping uses, None where it uses none or the link is not known.
     """
@@ -43,8 +43,8 @@ def best(
 ) -> tuple[Alternative, ...]:
     """At most `limit` sets of `count` candidates, the best first; () where there are too few candidates.
 
-    The candidates are in the box's order. Of sets that differ only by interchangeable devices one is
-    returned. Devices whose key is in `required` are in every set. `count` must fit the grouping
+    The candidates are in the box's order. Sets that differ only by interchangeable devices are returned once.
+    Devices whose key is in `required` are in every set. `count` must fit the grouping
     (`Grouping.fits`).
     """
     pairs = PairScores.of(snapshot, candidates)
@@ -60,9 +60,9 @@ def describe_order(
     grouping: Grouping,
     named: bool = False,
 ) -> Alternative:
-    """Some of the candidates in an order that somebody else has given, with its weakest link and reason.
+    """Some of the candidates in an order that the caller gives, with its weakest link and reason.
 
-    `named`: a person has named the devices one by one, so that the reason does not compare them with others.
+    `named`: the user has named the devices individually, so the reason does not compare them with others.
     """
     pairs = PairScores.of(snapshot, candidates)
     keys = [device.key for device in candidates]

@@ -1,8 +1,8 @@
-"""What jobs have claimed, beside what they are seen to run on. Pure; made from one snapshot.
+"""Compares the devices that jobs have claimed with the devices on which they are seen to run. Pure.
 
 A claim says which devices a job was given. A script that sets its own devices, or a launcher that ignores
-those it was given, runs on others all the same: its claim is held for nothing, and a device is in use that
-nobody has claimed. This changes no verdict's state: what is claimed stays claimed.
+the given ones, runs on other devices: its claim holds devices for nothing, and it uses devices that nobody
+has claimed. This module changes no verdict's state: a claimed device stays claimed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gputui.inventory.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class ClaimedUse:
-    """One job's claims and use, as keys of devices; those of the box first and in its order.
+    """One job's claims and use, as keys of devices: first those of the box, in its order.
 
     pids      its processes, as far as they are seen on devices
-    claimed   all that it holds
-    used      those on which its processes are seen; None where that cannot be known
-    outside   those of `used` that it has not claimed
-    own       whether it is our own user's
+    claimed   all devices that it holds
+    used      the devices on which its processes are seen; None where that cannot be known
+    outside   the devices of `used` that it has not claimed
+    own       whether the job is our own user's
     """
 
     user: str
@@ -38,24 +38,24 @@ class ClaimedUse:
 
     @property
     def differs(self) -> bool:
-        """Whether it uses a device that it has not claimed.
+        """Whether the job uses a device that it has not claimed.
 
-        A claimed device that it does not use is no difference: the job may still be loading its data, or some
+        A claimed device that is not used is no difference: the job may still be loading its data, or some
         of its ranks have ended.
         """
         return bool(self.outside)
 
     def has(self, claim: Claim) -> bool:
-        """Whether this is one of its claims."""
+        """Whether the claim belongs to this job."""
         return (claim.user, claim.job, claim.pid) == (self.user, self.job, self.pid) and (
             claim.key in self.claimed
         )
 
 
 class UnclaimedUse(NamedTuple):
-    """A job that runs on a device which it has not claimed, and the labels of those that it has.
+    """A job that runs on a device which it has not claimed, and the labels of the devices it has claimed.
 
-    `main`: the first process on the device is one of the job's. `own`: it is our own user's.
+    `main`: the first process on the device belongs to the job. `own`: the job is our own user's.
     """
 
     user: str
@@ -72,23 +72,23 @@ def claimed_uses(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
 
 
 def differing(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
-    """Those that run on devices which they have not claimed."""
+    """The jobs that run on devices which they have not claimed."""
     return tuple(use for use in claimed_uses(snapshot) if use.differs)
 
 
 def _jobs(snapshot: Snapshot) -> list[_Job]:
     claims: dict[object, list[Claim]] = {}
     for claim in snapshot.claims:
-        # All claims of a job have its pid. Without a pid that is valid here its id tells; without an id each
-        # claim is a job of its own.
+        # All claims of a job have its pid. Without a pid that is valid here, the job's id joins its claims;
+        # without an id, each claim is a job of its own.
         same = claim.roots or claim.pid or claim.job or claim.key
         claims.setdefault((claim.user, claim.job, same), []).append(claim)
     return [_Job.of(each) for each in claims.values()]
 
 
 def _seen(snapshot: Snapshot) -> dict[str, set[int]]:
-    """The processes on each device that has some, by `Device.key`."""
-    # A GPU with MIG instances lists their processes a second time; graphics processes are no jobs.
+    """The processes on each device that has any, by `Device.key`."""
+    # A GPU with MIG instances lists their processes a second time; graphics processes are not jobs.
     return {
         device.key: {p.pid for p in device.processes if p.kind != "graphics"}
         for device in snapshot.devices
@@ -98,7 +98,7 @@ def _seen(snapshot: Snapshot) -> dict[str, set[int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """The claims of one job. `since` is when the last of them was taken, 0 where that is not known."""
+    """The claims of one job. `since` is the time of its latest claim, 0 where that is not known."""
 
     main: Claim
     keys: frozenset[str]
@@ -142,9 +142,9 @@ def _use(
 
 
 def use_document(use: ClaimedUse | None) -> dict[str, list[str] | None]:
-    """What a job claimed, on what its processes are seen, and which of that it has not claimed, for JSON.
+    """The devices that a job claimed, those it runs on, and those it runs on without a claim, for JSON.
 
-    UUIDs; null is "not known".
+    Devices are UUIDs; null means "not known".
     """
     if use is None:
         return dict.fromkeys(("claimed", "runs_on", "outside"))
@@ -157,11 +157,11 @@ def use_document(use: ClaimedUse | None) -> dict[str, list[str] | None]:
 
 
 def labels(snapshot: Snapshot, keys: Iterable[str]) -> tuple[str, ...]:
-    """How devices are called on this box; one that it does not have, by its key."""
+    """The names of devices on this box; a device that the box does not have is named by its key."""
     return tuple(snapshot.label(snapshot.by_key[key]) if key in snapshot.by_key else key for key in keys)
 
 
 def _keys(snapshot: Snapshot, keys: AbstractSet[str]) -> tuple[str, ...]:
-    """The keys in the box's order, then those that are not of this box."""
+    """The keys in the box's order, then those of other boxes."""
     known = tuple(device.key for device in snapshot.devices if device.key in keys)
     return (*known, *sorted(keys - set(known)))

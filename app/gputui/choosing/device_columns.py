@@ -1,4 +1,4 @@
-"""What tables of devices show: `gputui ls`, and the page of other boxes. (The main table has bars.)"""
+"""The columns of tables of devices: `gputui ls`, and the page of other boxes. The main table has bars."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ def device_columns(
     words: Callable[[Verdict, float], str],
     live: bool = True,
 ) -> tuple[Column[Device], ...]:
-    """The columns of the devices of a box; `words` says what a verdict is. Of a box that is not `live` nobody
-    knows the states: what they were says nothing of what they are."""
+    """The columns of the devices of a box; `words` makes the text of a verdict.
+
+    The states of a box that is not `live` are shown as unknown: its last states say nothing about now.
+    """
     tone = "" if live else "dim"
 
     def memory(device: Device) -> str:

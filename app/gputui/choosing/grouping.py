@@ -1,4 +1,4 @@
-"""How the devices of a launch work together, which decides which links matter. Pure."""
+"""How the devices of a launch work together. This decides which links matter. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gputui.inventory.light_dataclasses import dataclass
 
 
 class GroupingError(ValueError):
-    """A text that is no grouping, or a number of devices that it does not fit. The message is one line."""
+    """The text is not a grouping, or the number of devices does not fit it. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Grouping:
         return self.tensor * self.pipeline
 
     def fits(self, count: int) -> bool:
-        """Whether so many devices make whole groups and stages."""
+        """Whether `count` devices make whole groups and stages."""
         return count % self.unit == 0
 
     @property
@@ -48,11 +48,11 @@ class Grouping:
 
 ALL_REDUCE = Grouping()
 MAX_DEVICES = 4096
-"""A number beyond it is a mistake in typing."""
+"""A larger number is taken as a typing mistake."""
 
 
 def parse(text: str) -> Grouping:
-    """The grouping of "tp=2,pp=2", "tp=4", "pp=2", "none" (independent) or "all". Raises GroupingError."""
+    """Parse "tp=2,pp=2", "tp=4", "pp=2", "none" (independent) or "all". Raises GroupingError."""
     given, text = text, text.lower()
     if text == "all":
         return ALL_REDUCE
@@ -71,7 +71,7 @@ def parse(text: str) -> Grouping:
 
 
 def parse_request(text: str) -> tuple[int, Grouping]:
-    """The number of devices and the grouping of "4", "8 tp=2 pp=2" or "tp=2,pp=2". Raises GroupingError."""
+    """Parse "4", "8 tp=2 pp=2" or "tp=2,pp=2" to a number of devices and a grouping. Raises GroupingError."""
     words = text.replace(",", " ").split()
     number = words.pop(0) if words and words[0].isascii() and words[0].isdigit() else None
     if any(not word.lower().startswith(("tp=", "pp=")) for word in words) and words not in (

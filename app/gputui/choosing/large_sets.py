@@ -8,18 +8,18 @@ from itertools import combinations, pairwise
 from gputui.choosing.pair_scores import PairScores
 
 _MAX_SEEDS = 6
-"""Devices from which sets are grown: a set takes some milliseconds with 72 devices."""
+"""The number of devices from which sets are grown: with 72 devices, a set takes some milliseconds."""
 _MAX_NEIGHBOURHOODS = 3
 _MAX_STARTS = 8
-"""Devices from which a weak part is grown again."""
+"""The number of devices from which a weak part is grown again."""
 
 
 def greedy_sets(
     pairs: PairScores, count: int, size: int, chain: bool, required: Sequence[int]
 ) -> Iterator[tuple[int, ...]]:
-    """Sets of `count` devices as parts of `size`, one after another; each set is grown from another device.
+    """Sets of `count` devices as consecutive parts of `size`; each set is grown from another device.
 
-    In a `chain` only the links between consecutive devices count. Every set has the `required` places in it.
+    In a `chain` only the links between consecutive devices count. Every set contains the `required` places.
     """
     for seed in _seeds(pairs, required):
         members: list[int] = []
@@ -31,7 +31,7 @@ def greedy_sets(
             part = _grow(pairs, start, wanted, size, rest, chain)
             weakest = _weakest(pairs, part, chain)
             if strongest is not None and weakest < strongest and not wanted:
-                # Perhaps too few devices are left around this start: try others.
+                # There may be too few good devices left around this start: try others.
                 part = _best_part(pairs, part, size, rest, chain)
                 weakest = _weakest(pairs, part, chain)
             strongest = weakest if strongest is None else max(strongest, weakest)
@@ -42,7 +42,7 @@ def greedy_sets(
 
 
 def neighbourhoods(pairs: PairScores, size: int, required: Sequence[int]) -> Iterator[list[int]]:
-    """Some sets of `size` well joined devices, ascending, each grown from another device."""
+    """Some sets of `size` well-connected devices, ascending, each grown from another device."""
     seen: set[tuple[int, ...]] = set()
     for seed in _seeds(pairs, required):
         near = sorted(_grow(pairs, seed, required, size, set(range(len(pairs))), chain=False))
@@ -60,8 +60,10 @@ def _seeds(pairs: PairScores, required: Sequence[int]) -> list[int]:
 def _grow(
     pairs: PairScores, start: int, required: Sequence[int], size: int, among: set[int], chain: bool
 ) -> list[int]:
-    """A part of `size` devices of `among`, with `start` and the required ones: each time the one is added
-    whose weakest link to the part is best."""
+    """A part of `size` devices of `among`, with `start` and the required devices.
+
+    Each step adds the device whose weakest link to the part is best.
+    """
     part = [start, *(i for i in required if i != start)][:size]
     ends = part[-1:] if chain else part
     open_ = among - set(part)
@@ -76,7 +78,7 @@ def _grow(
     }
     while len(part) < size:
         nodes = {pairs.numa[i] for i in part}
-        # (The last number makes the lowest place win, and says which place it was.)
+        # The last number makes the lowest place win, and identifies that place.
         best = -max((weakest[v], score[v], pairs.numa[v] in nodes, *of_its_own[v], -v) for v in open_)[-1]
         part.append(best)
         open_.discard(best)
@@ -87,13 +89,13 @@ def _grow(
 
 
 def _weakest(pairs: PairScores, part: Sequence[int], chain: bool) -> int:
-    """The rank of the weakest link between any two devices, or of a chain between consecutive ones."""
+    """The rank of the weakest link between any two devices, or between consecutive devices of a chain."""
     steps = pairwise(part) if chain else combinations(part, 2)
     return min((pairs.rank[i][j] for i, j in steps), default=0)
 
 
 def _best_part(pairs: PairScores, part: list[int], size: int, rest: set[int], chain: bool) -> list[int]:
-    """The best of `part` and of parts that are grown from other devices."""
+    """The best of `part` and the parts that are grown from other devices."""
     starts = [
         next(i for i in alike if i in rest) for alike in pairs.interchangeable if rest.intersection(alike)
     ]
@@ -102,7 +104,10 @@ def _best_part(pairs: PairScores, part: list[int], size: int, rest: set[int], ch
 
 
 def _next_start(pairs: PairScores, rest: set[int], members: Sequence[int]) -> int:
-    """The device to grow the next part from: well joined to the parts before, and badly to all others."""
+    """The device from which the next part grows.
+
+    Its best link to a remaining device decides, then its scores to the parts before, then low other scores.
+    """
     return max(
         rest,
         key=lambda v: (

@@ -12,13 +12,13 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Nic
 
 MAX_BRIDGED = 12
-"""NVLinks that NVLink bridges give a pair of GPUs at most; more go through NVSwitches."""
+"""The most NVLinks that bridges give a pair of GPUs; a pair with more is behind NVSwitches."""
 
 
 def weakest(snapshot: Snapshot, devices: Sequence[Device]) -> str | None:
     """The weakest link between any two of the devices, by nvidia-smi's word.
 
-    None for fewer than two devices, and where a link is unknown, as that one could be the weakest.
+    None for fewer than two devices, and where a link is unknown, because that link could be the weakest.
     """
     if len(devices) < 2 or not snapshot.links:
         return None
@@ -29,7 +29,7 @@ def weakest(snapshot: Snapshot, devices: Sequence[Device]) -> str | None:
 def weakest_ring(snapshot: Snapshot, devices: Sequence[Device]) -> str | None:
     """The weakest link of the best ring through the devices, which limits a collective over all of them.
 
-    The order does not matter, as NCCL builds its own rings. None as for `weakest`.
+    The order does not matter, because NCCL builds its own rings. None as for `weakest`.
     """
     overall = weakest(snapshot, devices)
     if overall is None or len(devices) < 4:
@@ -41,11 +41,11 @@ def weakest_ring(snapshot: Snapshot, devices: Sequence[Device]) -> str | None:
 
 
 def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> bool:
-    """Whether the devices are in another order than the box's, where NVSwitches do the reduction (NVLS).
+    """Whether the devices are not in the box's order, where NVSwitches do the reduction (NVLS).
 
     NVSwitches do so from Hopper on. There a permuted list of visible devices can give the results of
-    AllGather and ReduceScatter in a wrong order (nccl #1906, open). Where the topology does not tell about
-    NVSwitches, more than `MAX_BRIDGED` NVLinks between two GPUs do.
+    AllGather and ReduceScatter in a wrong order (nccl #1906, open). Where the topology does not report
+    NVSwitches, more than `MAX_BRIDGED` NVLinks between every two GPUs imply them.
     """
     places = [snapshot.position[device.key] for device in devices]
     if len(devices) < 2 or places == sorted(places):
@@ -61,18 +61,21 @@ PERMUTED = (
     "NCCL behind NVSwitches can return AllGather and ReduceScatter in a wrong order when"
     " the devices are not ascending (nccl #1906); ascending loses nothing on this box"
 )
-"""The warning about such an order."""
+"""The warning about devices that `permuted_behind_switches` finds."""
 
 
 def on_one_node(one: Device | Nic, other: Device | Nic, word: str | None) -> bool:
-    """Whether both are on one NUMA node: by its number, and where one of them has none by the PCIe class
-    between them (None: unknown)."""
+    """Whether both are on one NUMA node.
+
+    The nodes' numbers decide. Where one of them is unknown, the PCIe class between the two decides (None:
+    unknown).
+    """
     if one.numa_node is not None and other.numa_node is not None:
         return one.numa_node == other.numa_node
     return word in PCIE_CLASSES and word != "SYS"
 
 
 def numa_nodes(devices: Sequence[Device]) -> tuple[int, ...]:
-    """The host's NUMA nodes of the devices, ascending; () where one of them is unknown."""
+    """The host's NUMA nodes of the devices, ascending; () where the node of any device is unknown."""
     nodes = {device.numa_node for device in devices}
     return tuple(sorted(node for node in nodes if node is not None)) if None not in nodes else ()

@@ -1,5 +1,7 @@
-"""How many devices of a box could ever be had, if nobody used any: more are not worth waiting for, and who
-waits for more holds nobody up. Pure."""
+"""The most devices of a box that a job could get if nobody used any. Pure.
+
+Waiting for more devices is useless, and a job that waits for more does not hold up others.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from gputui.inventory.waiter import Waiter
 
 
 def most_ever(snapshot: Snapshot, constraints: Constraints) -> int:
-    """How many devices meet the constraints when they are empty. (A GPU in MIG mode is never given out.)"""
+    """The number of devices that meet the constraints when empty. A GPU in MIG mode is never given out."""
     constraints = replace(constraints, max_util=None)
     empty = tuple(
         replace(device, memory_free=_memory_of(device, constraints.min_free)) for device in snapshot.devices
@@ -25,17 +27,18 @@ def most_ever(snapshot: Snapshot, constraints: Constraints) -> int:
 
 
 def can_never_start(waiter: Waiter, snapshot: Snapshot | None) -> bool:
-    """Whether one in line asks for more than the box has, or for devices that are not there.
+    """Whether a waiting job asks for more devices than the box has, or for devices that it does not have.
 
-    Whoever looks at the box sees that alike: devices that are in use, lost or prohibited may be had later. Of
-    several devices none is a MIG instance, unless they are named: a process can use one only.
+    Every process on the box gets the same answer: devices that are in use, lost or prohibited may become
+    available later. MIG instances do not count where several devices are asked for without names: a process
+    can use one instance only.
     """
     if snapshot is None or not snapshot.devices:
         return False
     could = [
         device
         for device in snapshot.devices
-        # (One whose UUID cannot be read just now may be any.)
+        # A device whose UUID cannot be read now may be any device.
         if not device.mig
         and (waiter.wants_of([device.key]) or not device.uuid)
         and (waiter.devices is not None or waiter.count == 1 or not device.parent)
@@ -44,7 +47,7 @@ def can_never_start(waiter: Waiter, snapshot: Snapshot | None) -> bool:
 
 
 def waits_for_ever(count: int, can: int) -> str:
-    """Why nobody need wait for `count` devices where only `can` would ever do."""
+    """The text that waiting for `count` devices does not help where at most `can` could be had."""
     would = f"only {devices_text(can)} here" if can else "no device here"
     return (
         f"{devices_text(count)} asked for, but {would} would do, even if all were free: waiting does not help"
@@ -52,5 +55,5 @@ def waits_for_ever(count: int, can: int) -> str:
 
 
 def _memory_of(device: Device, asked: int | None) -> int | None:
-    """The free memory of an empty device in bytes; as much as is asked for where that is not known."""
+    """The free memory of an empty device in bytes; the amount asked for where its total is not known."""
     return asked if device.memory_total is None else device.memory_total

@@ -1,4 +1,4 @@
-"""Resolves what a person named (`--gpus 2,0`, the beginning of a UUID, `none`) to devices."""
+"""Resolves the names that a user gives (`--gpus 2,0`, the beginning of a UUID, `none`) to devices."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gputui.vendors.registry import vendors
 NONE = "none"
 _INSTANCE = re.compile("[0-9]+:[0-9]+", re.ASCII)
 _LEAST_DIGITS = 8
-"""Of a UUID that is shortened: a device that is built in later hardly begins with the same."""
+"""The fewest digits of a shortened UUID: a device that is added later will hardly begin with the same."""
 
 
 class NamingError(ValueError):
-    """An entry names no device, several, or one a second time. The message is one line."""
+    """An entry names no device, several devices, or a device a second time. The message is one line."""
 
 
 def devices_named(text: str, snapshot: Snapshot, vendor: str | None = None) -> tuple[Device, ...]:
     """The devices that the comma-separated `text` names, in its order; () for "none". Raises NamingError.
 
-    With `vendor` only that one's are meant.
+    With `vendor`, only devices of that vendor match.
 
     An entry is an index ("nvidia:0" where vendors share it), a MIG instance as `ls` shows it ("0:1"), a UUID,
     or the beginning of exactly one UUID.
@@ -48,8 +48,8 @@ def entries_of(text: str) -> tuple[str, ...]:
 def keys_named(words: Iterable[str], snapshot: Snapshot) -> tuple[str, ...]:
     """The keys of the devices that the words name, in their order, each once.
 
-    For lists in settings, which are made for several boxes: a word may name no device, the beginning of
-    several UUIDs names all of them, and a GPU in MIG mode its instances, too.
+    The words are lists in settings, which serve several boxes: a word may name no device, the beginning of
+    several UUIDs names all of them, and a GPU in MIG mode also names its instances.
     """
     keys: list[str] = []
     for word in words:
@@ -59,8 +59,10 @@ def keys_named(words: Iterable[str], snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def short_names(keys: Iterable[str], snapshot: Snapshot) -> tuple[str, ...]:
-    """What names the devices with these keys, and no other of the box, in a call: the beginning of a UUID,
-    with at least eight digits, or the key of what has no UUID."""
+    """The shortest names that identify the devices with these keys on this box, for a command line.
+
+    A name is the beginning of a UUID, with at least eight digits, or the key of a device without a UUID.
+    """
     return tuple(_short_name(snapshot.by_key[key], snapshot) for key in keys)
 
 
@@ -88,7 +90,7 @@ def could_name(word: str) -> bool:
 
 
 def _index(word: str) -> tuple[str, str] | None:
-    """The vendor and the index of "nvidia:0"; ("", "0") for "0", which is any vendor's; else None."""
+    """The vendor and the index of "nvidia:0"; ("", "0") for "0", which matches any vendor; else None."""
     vendor, colon, number = word.rpartition(":")
     if not (number.isascii() and number.isdigit()) or (colon and not vendor.isidentifier()):
         return None
@@ -104,7 +106,7 @@ def _matches(word: str, snapshot: Snapshot) -> list[Device]:
     if _INSTANCE.fullmatch(word):
         return [d for d in snapshot.devices if d.parent is not None and snapshot.label(d) == word]
     whole = [d for d in snapshot.devices if d.uuid == word or (d.key == word and not d.uuid_usable)]
-    # (A prefix is at least the kind of the UUID: not every device whose UUID begins with "a".)
+    # A prefix contains at least the kind of the UUID, so "a" does not match every UUID that begins with it.
     return whole or [d for d in snapshot.devices if "-" in word and d.uuid.startswith(word)]
 
 

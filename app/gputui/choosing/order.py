@@ -1,7 +1,7 @@
-"""Orders the devices of a set: the n-th is rank n of a launch with one process a device. Pure.
+"""Orders the devices of a set: the n-th is rank n of a launch with one process per device. Pure.
 
-Tensor-parallel groups have consecutive ranks, so the devices of a group stand together; then the stages of a
-pipeline are put next to each other. Where no order is better, as behind NVSwitches, the box's order stays.
+Tensor-parallel groups have consecutive ranks, so the devices of a group are adjacent; then the stages of a
+pipeline are placed next to each other. Where no order is better, as behind NVSwitches, the box's order stays.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 
 _MAX_STEPS = 1_000
 _MAX_PARTITIONS, _MAX_PARTITIONS_OF_MANY = 105, 24
-"""Steps of a search, and partitions into groups, after which the best one so far is used.
+"""The limits of a search, in steps and in partitions into groups; then the best result so far is used.
 
-Eight devices can be parted into pairs in 105 ways: up to eight devices all partitions are compared. Of larger
-sets only the first ones are, which have the best joined groups; every partition has groups whose weakest link
-is the best possible."""
+Eight devices can be parted into pairs in 105 ways, so all partitions of up to eight devices are compared. Of
+larger sets only the first partitions are compared, which have the best-connected groups; every partition has
+groups whose weakest link is the best possible."""
 
 _Group = tuple[int, ...]
 
@@ -49,7 +49,7 @@ def fullness(device: Device) -> tuple[int, ...]:
 
 
 SORT_KEYS: dict[Order, Callable[[Device], tuple[int, ...]]] = {"fastest": slowness, "emptiest": fullness}
-"""The orders that compare single devices, with their sort keys; `pick` also selects devices by them."""
+"""The orders that compare single devices, with their sort keys; `pick` also selects devices with them."""
 
 
 def sorted_by(order: Order, devices: Sequence[Device]) -> tuple[Device, ...]:
@@ -81,7 +81,7 @@ def arrange(pairs: PairScores, found: RankedSet, grouping: Grouping) -> tuple[in
 
 
 def _path(pairs: PairScores, members: _Group, least: int, closed: bool) -> _Group:
-    """The members as a path (`closed`: a ring) over links of rank `least` or better; as given if possible."""
+    """The members as a path (`closed`: a ring) of links of rank `least` or better; as given if possible."""
     ends = [*pairwise(members), *([(members[-1], members[0])] if closed else [])]
     if all(pairs.rank[a][b] >= least for a, b in ends):
         return members
@@ -92,7 +92,7 @@ def _path(pairs: PairScores, members: _Group, least: int, closed: bool) -> _Grou
 
 
 def _stages(pairs: PairScores, found: RankedSet, grouping: Grouping) -> _Group:
-    """The members stage by stage; the n-th devices of all stages are a chain."""
+    """The members stage by stage; the n-th devices of all stages form a chain."""
     assert found.weakest is not None
     members, least = found.members, found.weakest
     abreast = len(members) // grouping.pipeline
@@ -116,7 +116,7 @@ def _partitions(
 
 
 def _groups(pairs: PairScores, found: RankedSet, grouping: Grouping) -> _Group:
-    """The members tensor-parallel group by group, with neighbouring pipeline stages joined best."""
+    """The members by tensor-parallel group, with the best links between neighbouring pipeline stages."""
     assert found.weakest is not None
     if found.parts:
         plain = tuple(_batched(found.members, grouping.tensor))
@@ -130,12 +130,12 @@ def _groups(pairs: PairScores, found: RankedSet, grouping: Grouping) -> _Group:
         (*_laid_out(pairs, groups, grouping.pipeline), sum(map(pairs.score_within, groups)))
         for groups in islice(partitions_to_try, most)
     ]
-    # The weakest link between stages decides, then the sum of the scores; of equal ones the first.
+    # The weakest link between stages decides, then the sum of the scores; the first of equal ones wins.
     return max(ways, key=lambda way: (way[0], way[2]))[1] if ways else found.members
 
 
 def _batched(members: _Group, size: int) -> Iterator[_Group]:
-    """The members in consecutive groups of `size` (itertools.batched, which Python has since 3.12)."""
+    """The members in consecutive groups of `size`. itertools.batched exists only since Python 3.12."""
     for at in range(0, len(members), size):
         yield members[at : at + size]
 
@@ -144,13 +144,13 @@ def _laid_out(pairs: PairScores, groups: tuple[_Group, ...], stages: int) -> tup
     """Groups as a pipeline: the rank of the weakest link between stages (0 with one stage), and the order.
 
     Ranks go by group within a stage, then by stage. The i-th device of a group sends to the i-th device of
-    the group at the same place of the next stage.
+    the group at the same place in the next stage.
     """
     if stages == 1:
         return 0, tuple(i for group in groups for i in group)
     between: dict[tuple[int, int], int] = {}
     for a, b in combinations(range(len(groups)), 2):
-        # The weakest link between two groups whose devices are paired best.
+        # The weakest link between two groups when their devices are paired best.
         between[a, b] = between[b, a] = paired(_ranks_between(pairs, groups[a], groups[b]))[0]
     least, lines = _lines(between, len(groups), stages)
     chains = [_align(pairs, [groups[place] for place in line]) for line in lines]
@@ -176,7 +176,7 @@ def _search_lines(
 ) -> list[list[int]] | None:
     """The groups in `rest` as lines with steps of rank `least` or better; None if none are found in time.
 
-    `steps` has how many steps of the search are left, and is counted down.
+    `steps` holds the number of search steps that are left, and is counted down.
     """
     if not rest:
         return []
@@ -205,7 +205,7 @@ def _search_lines(
 
 
 def _align(pairs: PairScores, chain: Sequence[_Group]) -> list[_Group]:
-    """The groups of one line, each with its devices in the order that joins it best to the group before."""
+    """The groups of one line, each with its devices in the order with the best links to the group before."""
     aligned = [chain[0]]
     for group in chain[1:]:
         _, places = paired(_ranks_between(pairs, aligned[-1], group))
@@ -218,10 +218,10 @@ def _ranks_between(pairs: PairScores, one: _Group, other: _Group) -> list[list[i
 
 
 def paired(table: Sequence[Sequence[int]]) -> tuple[int, tuple[int, ...]]:
-    """Pairs two groups so that the weakest pair is as strong as possible: its rank, and each row's column.
+    """Pair two groups so that the weakest pair is as strong as possible: its rank, and each row's column.
 
-    Row i, column j of the square table has the rank of the link from the i-th of one group to the j-th of the
-    other. Where each can stay in its place, it does.
+    Row i, column j of the square table has the rank of the link from the i-th device of one group to the j-th
+    of the other. Where every device can stay in its place, it does.
     """
     straight = tuple(range(len(table)))
     for least in sorted({value for row in table for value in row}, reverse=True):
@@ -234,7 +234,7 @@ def paired(table: Sequence[Sequence[int]]) -> tuple[int, tuple[int, ...]]:
 
 
 def _perfect_matching(table: Sequence[Sequence[int]], least: int) -> tuple[int, ...] | None:
-    """A matching by augmenting paths (Kuhn), None if there is none: a row may move another one on."""
+    """A perfect matching by augmenting paths (Kuhn), None if there is none. A row may displace another."""
     owner: dict[int, int] = {}
 
     def place(row: int, tried: set[int]) -> bool:

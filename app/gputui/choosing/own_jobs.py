@@ -1,4 +1,4 @@
-"""Which devices are in use by the user's own jobs, so that they are told as such everywhere. Pure."""
+"""The devices that the user's own jobs use, so that all views show them as the user's own. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 def own_job_on(snapshot: Snapshot, verdict: Verdict, key: str) -> Job | None:
-    """The user's own running job that is all there is to say of a device; None where there is none, or more.
+    """The user's own running job that fully explains a device's state; None where there is none.
 
-    A job that runs on other devices than this one, and somebody else's process beside it, come first.
+    None also where the job runs on other devices than this one, or shares it with another user's process:
+    that is more important to show.
     """
     job = next((job for job in snapshot.jobs if job.state == "running" and key in job.keys), None)
     if job is None or verdict.state in ("lost", "unknown"):

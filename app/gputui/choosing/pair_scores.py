@@ -21,20 +21,21 @@ _UNKNOWN = -10_000
 _PCIE_SCORES: dict[str, int] = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50}
 _NVLINK_SCORE = 100
 _ONE_HOP = 15
-"""The score of a pair: its PCIe class, and 100 for each NVLink (NVIDIA's go-gpuallocator)."""
+"""The score of a pair is the score of its PCIe class, and 100 for each NVLink (NVIDIA's go-gpuallocator)."""
 
 
 @dataclass(frozen=True)
 class PairScores:
-    """Numbers of `devices`, which are in the box's order; all tables go by a device's place in it.
+    """Numbers of `devices`, which are in the box's order; the index in all tables is the place in that order.
 
-    rank      how good a pair's link is, for comparing only: with peer access before without, then the kind of
+    rank      how good a pair's link is, for comparisons only: first peer access, then the kind of
               the link, then the number of NVLinks; an unknown link ranks last
     score     what a pair adds to the sum over a set
-    numa      a number of the device's NUMA node;  free_gib: its free memory in GiB, rounded
+    numa      a number of the device's NUMA node
+    free_gib  its free memory in GiB, rounded
     display   whether a display is attached to the device, or programs draw on it
     memory_tier, slowness_weight
-              how it compares in free memory and in speed (`speed.py`); 0 for all where they are of one model
+              how it compares in free memory and in speed (`speed.py`); all 0 if they are of one model
     """
 
     snapshot: Snapshot
@@ -50,7 +51,7 @@ class PairScores:
     @classmethod
     def of(cls, snapshot: Snapshot, devices: Sequence[Device]) -> PairScores:
         """The scores of these devices of the snapshot."""
-        # (Rounded, as a few MiB that a driver keeps on one of two equal GPUs should not decide.)
+        # Rounded, because a few MiB that a driver keeps on one of two equal GPUs should not decide.
         free_gib = tuple(round((device.memory_free or 0) / GIB) for device in devices)
         return cls(
             snapshot=snapshot,
@@ -98,7 +99,7 @@ class PairScores:
 
     @cached_property
     def degree(self) -> tuple[int, ...]:
-        """The sum of the scores of each device's pairs: what the other devices lose when it is taken."""
+        """The sum of the scores of each device's pairs: the loss for the other devices when it is taken."""
         return tuple(sum(row) for row in self.score)
 
     @cached_property
@@ -108,7 +109,7 @@ class PairScores:
 
     @cached_property
     def interchangeable(self) -> tuple[tuple[int, ...], ...]:
-        """The places in classes of devices that are equal for a choice, which takes the first of a class."""
+        """The places in classes of devices that are equivalent; a choice takes the first ones of a class."""
         classes: list[list[int]] = []
         for i in range(len(self)):
             for group in classes:
@@ -148,12 +149,12 @@ class PairScores:
         return min((self.rank[i][j] for j, i in combinations(members, 2)), default=None)
 
     def link_of_rank(self, members: Sequence[int], rank: int | None) -> str | None:
-        """A link of that rank among `members`, None if there is none."""
+        """A link of the given rank among `members`, None if there is none."""
         pairs = ((i, j) for j, i in combinations(members, 2) if self.rank[i][j] == rank)
         return next((self.link(*pair) for pair in pairs), None)
 
     def lacks_peer_access(self, members: Sequence[int], rank: int) -> bool:
-        """Whether the driver reports that a pair of that rank among `members` has no peer access."""
+        """Whether the driver reports that a pair of the given rank among `members` has no peer access."""
         return any(
             self.snapshot.peer(self.devices[i], self.devices[j]) not in (None, "OK", "U")
             for j, i in combinations(members, 2)
@@ -183,8 +184,8 @@ _TIERS = 8
 
 
 def _nearness(snapshot: Snapshot, one: Device, other: Device) -> int:
-    """What sets links of one word apart where the kernel measures them: the shortest way, then the widest
-    link."""
+    """The order of links with the same word where the kernel measures them: shorter paths first, then wider
+    links."""
     weight = snapshot.link_weight(one, other)
     if weight is None:
         return 0
@@ -193,7 +194,7 @@ def _nearness(snapshot: Snapshot, one: Device, other: Device) -> int:
 
 
 _MBS_A_TIER = 50_000
-"""MB/s of one XGMI link, about."""
+"""The approximate MB/s of one XGMI link."""
 
 
 def _score(snapshot: Snapshot, one: Device, other: Device) -> int:
@@ -202,13 +203,13 @@ def _score(snapshot: Snapshot, one: Device, other: Device) -> int:
     word = snapshot.link(one, other)
     pcie = snapshot.pcie_class(one, other) or word
     weight = snapshot.link_weight(one, other) if direct_links(word) else None
-    # (Over two hops a link is worth half.)
+    # A link over two hops is worth half.
     links = worth(word) if weight is None else _ONE_HOP / max(weight, 1)
     return _PCIE_SCORES.get(pcie or "", 0) + round(_NVLINK_SCORE * links)
 
 
 def _numa_numbers(snapshot: Snapshot, devices: Sequence[Device]) -> tuple[int, ...]:
-    """A number for each device's NUMA node; a device of which nothing tells its node is on one of its own."""
+    """A number for each device's NUMA node; a device whose node is unknown gets a node of its own."""
 
     def near(i: int, j: int) -> bool:
         one, other = devices[i], devices[j]
@@ -220,8 +221,8 @@ def _numa_numbers(snapshot: Snapshot, devices: Sequence[Device]) -> tuple[int, .
 class SubsetSums:
     """Sums over thousands of subsets of up to 16 devices. A subset is an int with bit i for device i.
 
-    Each half of the devices has a table of all its subsets (2^8 entries at most), so that a sum takes two
-    lookups and, for the pairs across the halves, one for each device of the upper half.
+    Each half of the devices has a table of all its subsets (at most 2^8 entries), so a sum takes two lookups
+    and, for the pairs across the halves, one lookup for each device of the upper half.
     """
 
     def __init__(self, pairs: PairScores) -> None:
@@ -230,7 +231,7 @@ class SubsetSums:
         ends = range(self._half), range(self._half, len(pairs))
         self._score = [_pairs_inside(pairs, end) for end in ends]
         self._facts = [_facts(pairs, end) for end in ends]
-        # For each device of the upper half: the score of its pairs with each subset of the lower one.
+        # For each device of the upper half: the score of its pairs with each subset of the lower half.
         self._across = [_subset_sums(pairs.score[i][: self._half]) for i in ends[1]]
 
     def score(self, subset: int) -> int:
@@ -243,13 +244,13 @@ class SubsetSums:
         return self._score[0][low] + self._score[1][high] + between
 
     def facts(self, subset: int) -> Facts:
-        """Of a subset: the sum of degrees, the NUMA nodes as bits, the number of whole GPUs and of free GiB,
-        the lowest memory tier, the sum of slowness weights, and the number of displays."""
+        """The facts of a subset: the sum of degrees, the NUMA nodes as bits, the numbers of whole GPUs and of
+        free GiB, the lowest memory tier, the sum of slowness weights, and the number of displays."""
         return _united(self._facts[0][subset & self._low], self._facts[1][subset >> self._half])
 
 
 def _united(one: Facts, other: Facts) -> Facts:
-    """The facts of two disjoint subsets together."""
+    """The facts of the union of two disjoint subsets."""
     return (
         one[0] + other[0],
         one[1] | other[1],
@@ -262,7 +263,7 @@ def _united(one: Facts, other: Facts) -> Facts:
 
 
 def _facts(pairs: PairScores, end: range) -> list[Facts]:
-    """For each subset of one half: as `SubsetSums.facts`."""
+    """The table of facts for each subset of one half, as `SubsetSums.facts`."""
     table: list[Facts] = [(0, 0, 0, 0, 0, 0, 0)]
     for i in end:
         of_one = (
@@ -279,7 +280,7 @@ def _facts(pairs: PairScores, end: range) -> list[Facts]:
 
 
 def _pairs_inside(pairs: PairScores, end: range) -> list[int]:
-    """For each subset of one half: the sum of the scores of its pairs."""
+    """The table of the sums of the scores of the pairs in each subset of one half."""
     table = [0]
     for place, device in enumerate(end):
         row = _subset_sums([pairs.score[device][other] for other in end[:place]])
@@ -288,7 +289,7 @@ def _pairs_inside(pairs: PairScores, end: range) -> list[int]:
 
 
 def _subset_sums(score: tuple[int, ...] | list[int]) -> list[int]:
-    """For each subset of some devices: the sum of one device's scores with them."""
+    """The table of the sums of one device's scores with each subset of some devices."""
     table = [0]
     for value in score:
         table += [before + value for before in table]

@@ -1,4 +1,4 @@
-"""The box by user: who uses which devices, with how much memory, since when, and who is idle. Pure."""
+"""The box by user: the devices and memory of each, since when, and which users are idle. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 
 IDLE_AFTER = 600.0
-"""Seconds at 0 % after which a user who has memory in use counts as idle; a checkpoint takes minutes."""
+"""Seconds at 0 % after which a user with memory in use counts as idle; a checkpoint takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Holding:
 
     memory    bytes, None where the driver does not report any
     since     when the oldest of them started, in epoch seconds
-    idle      for how many seconds the device has been at 0 % while they had it, None where that is unknown
+    idle      seconds for which the device has been at 0 % while they had it, None where that is unknown
     """
 
     device: Device
@@ -32,7 +32,7 @@ class Holding:
 
     @property
     def main(self) -> Process:
-        """The one that has the most memory there."""
+        """The process that has the most memory there."""
         return max(self.processes, key=lambda process: process.memory or 0)
 
 
@@ -54,12 +54,12 @@ class Person:
 
     @property
     def own(self) -> bool:
-        """Whether this is who reads."""
+        """Whether this person is the user of this program."""
         return self.claiming or any(process.own for each in self.holdings for process in each.processes)
 
     @property
     def memory(self) -> int | None:
-        """The sum of the memory that is known, in bytes; None if none is known."""
+        """The sum of the known memory sizes, in bytes; None if none is known."""
         sizes = [holding.memory for holding in self.holdings if holding.memory is not None]
         return sum(sizes) if sizes or not self.holdings else None
 
@@ -77,7 +77,7 @@ class Person:
 def people(snapshot: Snapshot, idle: Mapping[str, float] | None = None) -> tuple[Person, ...]:
     """All users with processes or claims, by memory, the most first.
 
-    `idle` has the seconds for which a device has been at 0 %, by its key (see `idle_seconds`).
+    `idle` maps a device's key to the seconds for which it has been at 0 % (see `idle_seconds`).
     """
     found: dict[str | None, list[Holding]] = {}
     for device in snapshot.devices:
@@ -112,13 +112,13 @@ def people(snapshot: Snapshot, idle: Mapping[str, float] | None = None) -> tuple
 def _holding(device: Device, processes: list[Process], idle_for: float | None, now: float) -> Holding:
     sizes = [process.memory for process in processes if process.memory is not None]
     since = min((p.started for p in processes if p.started is not None), default=None)
-    # The time for which the device was idle before they came does not count.
+    # The time for which the device was idle before the processes started does not count.
     idle = None if idle_for is None or since is None else max(0.0, min(idle_for, now - since))
     return Holding(device, tuple(processes), sum(sizes) if sizes else None, since, idle)
 
 
 def idle_seconds(watch: Watch, snapshot: Snapshot) -> dict[str, float]:
-    """For how many seconds each device has been at 0 % in every snapshot, by its key."""
+    """The seconds for which each device has been at 0 % in every snapshot, by its key."""
     return {
         device.key: snapshot.time - since
         for device in snapshot.devices

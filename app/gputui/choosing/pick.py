@@ -1,4 +1,4 @@
-"""Picks devices by constraints: those that are free and meet them, and of these the best. Pure."""
+"""Picks the best of the devices that are free and meet the constraints. Pure."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from gputui.inventory.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What is asked for.
+    """The constraints of a request for devices.
 
     count      how many devices
-    min_free   bytes that must be free on each;  max_util: percent that each may be utilized at most
-    within     the keys of the devices that may be picked, None for all; others are not even refused
+    min_free   bytes that must be free on each
+    max_util   the largest utilization of each, in percent
+    within     the keys of the devices that may be picked, None for all; others are not listed as refused
     grouping   how the devices will work together, which decides which links matter
-    order      the order of the devices; "fastest" and "emptiest" also decide which ones are picked
-    required   keys of devices that are picked in any case
-    limit      how many alternatives are returned
+    order      the order of the devices; "fastest" and "emptiest" also decide which devices are picked
+    required   keys of devices that are always picked
+    limit      the maximum number of alternatives that are returned
     never      keys of devices that are not picked
-    vendor     whose devices may be picked, None for any one vendor's; others are not even refused
-    prefer     keys of devices that are picked before others, the first one first; links decide among equals
-    listed     keys in the order of the list that gputui was started with, kept where no other is better
+    vendor     the vendor whose devices may be picked, None for any single vendor; others are not listed
+    prefer     keys of devices that are picked before others, in this order; links decide among equals
+    listed     keys in the order of the list that gputui was started with, kept where no other order is better
     """
 
     count: int = 1
@@ -52,43 +53,43 @@ class NeverTaken(NamedTuple):
 
 
 class SingleInstance(NamedTuple):
-    """A MIG instance, where several devices are asked for: a process can use one instance only."""
+    """The device is a MIG instance, but several devices are required: a process can use one instance only."""
 
 
 class TooLittleMemory(NamedTuple):
-    """`free` bytes, None where that is not known, and `least` are asked for."""
+    """`free` bytes are free, None where that is not known, but `least` are required."""
 
     free: int | None
     least: int
 
 
 class TooMuchLoad(NamedTuple):
-    """Utilized to so many percent, None where that is not known, and at most `limit` are asked for."""
+    """The utilization is `percent`, None where that is not known, but at most `limit` is allowed."""
 
     percent: int | None
     limit: int
 
 
 class OtherVendor(NamedTuple):
-    """The device is free, and a command runs on devices of one vendor: those of `vendor` are picked."""
+    """The device is free, but a command runs on devices of one vendor, and those of `vendor` are picked."""
 
     vendor: str
 
 
 class OutsideGroup(NamedTuple):
-    """The device is free, and works together with others in aligned groups of 2, 4 or 8 only, of which none
-    of so many (`size`) is free."""
+    """The device is free, but it works with others only in aligned groups of 2, 4 or 8, and no group of
+    `size` is free."""
 
     size: int
 
 
 Refusal = Verdict | OutsideGroup | NeverTaken | SingleInstance | TooLittleMemory | TooMuchLoad | OtherVendor
-"""Why a device is not picked: its verdict, or a constraint. `verdict_text.refusal` makes its text."""
+"""Why a device is not picked: its verdict, or a constraint. `verdict_text.refusal` makes the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class PickResult:
-    """Enough devices, in order, or all that meet the constraints; and why each of the others does not.
+    """Enough devices, in order, or all that meet the constraints, and why each of the others is refused.
 
     `alternatives` are the best sets, the picked one first; () where there are too few devices.
     """
@@ -102,9 +103,10 @@ class PickResult:
 
 
 def of_own_lease(snapshot: Snapshot, within: Collection[str] | None) -> set[str] | None:
-    """The devices to pick from, of those with the keys `within` (None: of all): inside a lease its own.
+    """The keys of the devices to pick from, None for all: inside a lease, only the devices of the lease.
 
-    None for all. Where none of `within` is in the lease, somebody has asked for others, and may have them.
+    `within` are the keys to choose among, None for all. Where none of them is in the lease, the user has
+    explicitly asked for other devices, and may have them.
     """
     if not snapshot.own_lease:
         return None if within is None else set(within)
@@ -113,10 +115,10 @@ def of_own_lease(snapshot: Snapshot, within: Collection[str] | None) -> set[str]
 
 
 def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> PickResult:
-    """All devices that are free and meet the constraints, and why the others do not.
+    """All devices that are free and meet the constraints, and why each of the others is refused.
 
-    They are in the order in which they stay where no other is better: that of the list that we were started
-    with, else the fastest model first, else the box's.
+    They are in the order that they keep where no other order is better: the order of the list that gputui was
+    started with, else the fastest model first, else the box's order.
     """
     good: list[Device] = []
     refused: list[tuple[Device, Refusal]] = []
@@ -144,7 +146,7 @@ def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: 
 
 
 def _vendor_taken(good: Sequence[Device], constraints: Constraints) -> str | None:
-    """Of several vendors the one of the required devices, else the first that has enough, else the most."""
+    """The vendor to pick from: that of the required devices, else the first with enough, else the most."""
     counts = Counter(device.vendor for device in good)
     required = [device.vendor for device in good if device.key in constraints.required]
     enough = [vendor for vendor, count in counts.items() if count >= constraints.count]
@@ -164,7 +166,7 @@ def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Const
         _preference(constraints.prefer) if constraints.prefer else None
     )
     if sort_key is not None:
-        # All that are faster (emptier) than the last one picked; links decide among those equal to it.
+        # All devices better than the last one picked are required; links decide among those equal to it.
         last = sorted(map(sort_key, candidates))[constraints.count - 1]
         required |= {device.key for device in candidates if sort_key(device) < last}
         candidates = tuple(d for d in candidates if sort_key(d) <= last or d.key in constraints.required)
@@ -191,8 +193,8 @@ def _works_in_groups(candidates: Sequence[Device], constraints: Constraints) -> 
 
 
 def _pick_group(snapshot: Snapshot, found: PickResult, constraints: Constraints) -> PickResult:
-    """The best aligned group: one with all required devices, then the most preferred ones, then that leaves
-    the largest groups to others."""
+    """The best aligned group: with all required devices, then with the most preferred devices, then the one
+    that leaves the largest groups to others."""
     count, candidates = constraints.count, found.devices
     by_module = {device.module: device for device in candidates if device.module is not None}
     starts = range(0, max(by_module, default=0) + 1, count) if count in GROUP_SIZES else ()
@@ -224,7 +226,7 @@ def _pick_group(snapshot: Snapshot, found: PickResult, constraints: Constraints)
 
 
 def _preference(prefer: Sequence[str]) -> Callable[[Device], tuple[int, ...]]:
-    """The sort key by which preferred devices come first, in their own order."""
+    """The sort key that places preferred devices first, in their own order."""
     places = {key: place for place, key in enumerate(prefer)}
     return lambda device: (places.get(device.key, len(places)),)
 
@@ -232,7 +234,7 @@ def _preference(prefer: Sequence[str]) -> Callable[[Device], tuple[int, ...]]:
 def _why_not(
     snapshot: Snapshot, device: Device, verdict: Verdict, constraints: Constraints
 ) -> Refusal | None:
-    """Why a device cannot be picked, None where it can."""
+    """Why a device cannot be picked, None where it can be picked."""
     if not verdict.free:
         return verdict
     if device.key in constraints.never:

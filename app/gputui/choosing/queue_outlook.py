@@ -1,7 +1,6 @@
-"""What those in line wait for, what stands in their way, and who has the devices that are not free. Pure.
+"""The requests in line, the obstacles to each, and the users of the devices that are not free. Pure.
 
-Nothing is guessed: when a job ends nobody knows, so that the only time that is told is that of a device which
-is cooling down.
+Nothing is guessed. Nobody knows when a job ends, so only a device that is cooling down has a time.
 """
 
 from __future__ import annotations
@@ -21,25 +20,25 @@ from gputui.inventory.waiter import Waiter
 
 _MOST_LABELS = 6
 _MOST_USER = 12
-"""Cells of a name on the screen."""
+"""The most cells of a user name on the screen."""
 _NOBODY: dict[State, str] = {
     "held": "held, no visible process",
     "busy": "busy, no visible owner",
     "unknown": "unreadable",
 }
-"""What stands for a device of which nobody can be seen to have it."""
+"""The text for a device that no visible user holds."""
 SILENT = "has lost its place: it is stopped, or its driver does not answer"
-"""What is said of one in line that has given no sign of life for too long."""
+"""The text for a waiting request that has given no sign of life for too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One of those in line, and what is in the way.
+    """One waiting request, and the obstacles to it.
 
     place   1 for the first in line
-    ahead   those before it that could take the same devices: nobody means that it is next
-    could   the devices that would do, if they were free; None inside a lease, where others cannot see it
-    free    those of them that are free now
+    ahead   the requests before it that could take the same devices; if there are none, it is next
+    could   the devices that would do if they were free; None inside a lease, where others cannot see it
+    free    the devices of `could` that are free now
     """
 
     waiter: Waiter
@@ -51,12 +50,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Occupied:
-    """A device that is not free, and who has it, as far as that can be seen.
+    """A device that is not free, and its user, as far as that can be seen.
 
-    own     whether that is our own user
-    since   of the claim, else of the oldest process, in epoch seconds
-    unused  for how many seconds it has been seen at 0 %, or has been claimed where nothing runs on it; None
-            where that is not known, or not so
+    own     whether the user is our own
+    since   the time of the claim, else of the oldest process, in epoch seconds
+    unused  seconds for which it has been seen at 0 %, or claimed with nothing running on it; None where that
+            is not known, or not the case
     free_in seconds until it counts as free, where that is known
     """
 
@@ -71,21 +70,24 @@ class Occupied:
 
     @property
     def hoarded(self) -> bool:
-        """Whether somebody has had it for long, and did nothing with it."""
+        """Whether somebody has held the device for long without using it."""
         return self.unused is not None and self.unused >= IDLE_AFTER
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Those in line, the first one first, and the devices that are not free: those first of which it is known
-    when they are, the soonest first, then the others in the order of the box."""
+    """The waiting requests, the first in line first, and the devices that are not free.
+
+    Devices for which the time of release is known come first, the soonest first; then the others in the order
+    of the box.
+    """
 
     turns: tuple[Turn, ...]
     occupied: tuple[Occupied, ...]
 
     @property
     def next(self) -> tuple[Turn, ...]:
-        """Those whom nobody is ahead of."""
+        """The requests that have nobody ahead of them."""
         return tuple(turn for turn in self.turns if not turn.ahead)
 
 
@@ -94,7 +96,7 @@ def outlook(
     judged: Mapping[str, Verdict],
     idle: Mapping[str, float] | None = None,
 ) -> Outlook:
-    """`judged` has the verdicts, `idle` is of `people.idle_seconds`: None without past readings."""
+    """The outlook; `judged` holds the verdicts, `idle` is from `people.idle_seconds`, or None."""
     usable = [device for device in snapshot.devices if not _never(judged[device.key])]
     turns = []
     in_vain = {waiter: can_never_start(waiter, snapshot) for waiter in snapshot.waiters}
@@ -104,7 +106,7 @@ def outlook(
         if waiter.step:
             turns.append(Turn(waiter, place, ahead))
             continue
-        # (Of several devices none is a MIG instance: a process can use one only. Named ones may be.)
+        # No MIG instance is one of several devices, unless it is named: a process can use one instance only.
         could = tuple(
             device
             for device in usable
@@ -121,7 +123,7 @@ def outlook(
 
 
 def _never(verdict: Verdict) -> bool:
-    """Whether a device would not do even if nobody used it."""
+    """Whether a device could not be used even if it were idle."""
     return isinstance(verdict.cause, Divided | Prohibited | Fault)
 
 
@@ -140,7 +142,7 @@ def _occupied(device: Device, verdict: Verdict, snapshot: Snapshot, idle: float 
     if verdict.state == "claimed" and device.processes == ():
         unused = held
     elif idle is not None and held is not None:
-        # The time for which it was idle before they came does not count.
+        # The time for which the device was idle before its user came does not count.
         unused = min(idle, held)
     return Occupied(device, verdict, user, own, claim, since, unused)
 
@@ -149,16 +151,16 @@ def _soonest(each: Occupied) -> float:
     return float("inf") if each.free_in is None else each.free_in
 
 
-# What people read
+# Text for the user
 
 
-def wants(waiter: Waiter, snapshot: Snapshot | None) -> str:
-    """What one in line waits for: see `wanted`."""
+def describe_request(waiter: Waiter, snapshot: Snapshot | None) -> str:
+    """The devices that a request waits for, as `wanted` describes them."""
     return wanted(waiter.count, waiter.devices, snapshot)
 
 
 def wanted(count: int, keys: Collection[str] | None, snapshot: Snapshot | None) -> str:
-    """So many of the devices with these keys (None: of any): "2 devices", "GPU 4,5", "2 of GPU 4,5,6"."""
+    """`count` of the devices with these keys (None: any): "2 devices", "GPU 4,5", "2 of GPU 4,5,6"."""
     any_of = devices_text(count)
     if keys is None:
         return any_of
@@ -171,20 +173,20 @@ def wanted(count: int, keys: Collection[str] | None, snapshot: Snapshot | None) 
     return named if len(labels) == count else f"{count} of {named}"
 
 
-def turn_columns(snapshot: Snapshot) -> tuple[Column[Turn], ...]:
-    """What is shown of those in line."""
+def turn_columns(snapshot: Snapshot, silent: str = "") -> tuple[Column[Turn], ...]:
+    """The columns of the line; `silent` is added to the command of a waiter without a sign of life."""
 
     def mine(turn: Turn) -> str:
         return "strong" if turn.waiter.ours else ""
 
     def command(waiter: Waiter) -> str:
         text = printable(waiter.command or UNKNOWN)
-        return f"{text} ({SILENT})" if waiter.silent else text
+        return f"{text}{silent}" if waiter.silent else text
 
     return (
         Column("PLACE", lambda turn: str(turn.place), lambda t: "dim" if t.ahead else "strong", right=True),
         Column("USER", lambda turn: person(turn.waiter.user, turn.waiter.ours), mine, most=_MOST_USER),
-        Column("WANTS", lambda turn: wants(turn.waiter, snapshot), mine),
+        Column("WANTS", lambda turn: describe_request(turn.waiter, snapshot), mine),
         Column("FOR", lambda turn: age(turn.waiter.since, snapshot.time), mine, right=True, least=6),
         Column("JOB", lambda turn: printable(turn.waiter.job or UNKNOWN), "dim", optional=True),
         Column("COMMAND", lambda turn: command(turn.waiter), "dim"),
@@ -192,7 +194,7 @@ def turn_columns(snapshot: Snapshot) -> tuple[Column[Turn], ...]:
 
 
 def occupied_columns(snapshot: Snapshot, commands: bool = True) -> tuple[Column[Occupied], ...]:
-    """What is shown of devices that are not free: which, and `occupied_by`; `commands`: with what runs."""
+    """The columns of devices that are not free: the device and `occupied_by`, with `commands` the command."""
 
     def told(place: int) -> Callable[[Occupied], str]:
         return lambda each: occupied_by(each, snapshot.time)[place]
@@ -211,15 +213,15 @@ def occupied_columns(snapshot: Snapshot, commands: bool = True) -> tuple[Column[
     return columns if commands else columns[:-1]
 
 
-def who(waiter: Waiter) -> str:
-    """The user of one in line, and which of his jobs it is."""
+def waiter_name(waiter: Waiter) -> str:
+    """The user of a waiting request, and which of their jobs it is."""
     if waiter.ours and waiter.job:
         return f"your job {printable(waiter.job)}"
     return person(waiter.user, waiter.ours) + (f" ({printable(waiter.job)})" if waiter.job else "")
 
 
-def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
-    """Why one in line has no devices yet, as a clause: "GPUs 4 and 5 are free, 2 more are needed"."""
+def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
+    """Why a request has no devices yet, as a clause: "GPUs 4 and 5 are free, 2 more are needed"."""
     waiter, could = turn.waiter, len(turn.could or ())
     never = f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
     if waiter.silent:
@@ -229,7 +231,7 @@ def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
     if turn.ahead:
         first = turn.ahead[0]
         more = f" and {len(turn.ahead) - 1} more" if len(turn.ahead) > 1 else ""
-        return f"after {who(first) if first.ours else printable(first.user)}{more}"
+        return f"after {waiter_name(first) if first.ours else printable(first.user)}{more}"
     if turn.could is None:
         return "waits for a step within its own job's devices"
     if could < waiter.count:
@@ -241,13 +243,13 @@ def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
     if turn.free:
         return f"{free}, {missing} more {'is' if missing == 1 else 'are'} needed"
     if waiter.devices is not None and could <= _MOST_LABELS:
-        # (Others may be free, and are shown: it waits for these.)
+        # Other devices may be free, and are shown; the request waits for these.
         return f"{gpus([*map(snapshot.label, turn.could)])} {'is' if could == 1 else 'are'} not free"
     return "no such device is free" if waiter.count == 1 else f"no device is free, {missing} are needed"
 
 
 def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:
-    """Who has a device, how much of its memory, since when, what is done with it, and the command: a row.
+    """The row of a device: its user, the memory in use, since when, the kind of use, and the command.
 
     ("bo", "38.8G", "claimed 7h13m ago", "0 % for 40m", "python serve.py")
     """
@@ -269,7 +271,7 @@ def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:
 
 
 def _use(each: Occupied) -> str:
-    """What is done with a device; "" for something."""
+    """The kind of use of a device; "" where it is in use or that is not known."""
     device, claim = each.device, each.claim
     if claim is not None and claim.ended:
         return "its command has ended, but a process it started keeps the claim"
@@ -281,7 +283,7 @@ def _use(each: Occupied) -> str:
 
 
 def expectation(occupied: Sequence[Occupied]) -> str:
-    """What is known of when devices become free."""
+    """A sentence about when devices become free; "" where all of that is known."""
     if not occupied:
         return ""
     known = sum(each.free_in is not None for each in occupied)

@@ -1,4 +1,4 @@
-"""Explains in words why a set of devices was selected, and what the others lack. Pure."""
+"""Explains in words why a set of devices was selected, and what the other sets lack. Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _UNKNOWN_LINKS = "links unknown"
 
 
 def reason(pairs: PairScores, found: RankedSet, grouping: Grouping, named: bool = False) -> str:
-    """The set in words: what it is, its weakest link, and what it leaves to others.
+    """The set in words: its kind, its weakest link, and the links that it leaves to others.
 
-    `named`: a person has named the devices one by one, so that they are not compared with others.
+    `named`: the user has named the devices individually, so they are not compared with others.
     """
     # Devices that are joined by direct links (NVLink, XGMI), by their places.
     islands = joined_groups(range(len(pairs)), lambda i, j: direct_links(pairs.link(i, j)) > 0)
@@ -42,7 +42,7 @@ def reason(pairs: PairScores, found: RankedSet, grouping: Grouping, named: bool 
 
 
 def why_behind(pairs: PairScores, grouping: Grouping, first: RankedSet, found: RankedSet) -> str:
-    """Why a set is ranked behind the first one: the first part of the comparison in which they differ."""
+    """Why a set is ranked behind the first one: the first part of the comparison in which the sets differ."""
     parts = (
         *("weaker link", "includes a MIG instance", "weaker links in total", "more NUMA nodes"),
         *("less memory on its smallest device", "slower", "leaves weaker links to others"),
@@ -92,7 +92,7 @@ def _single(pairs: PairScores, device: int, whole: Sequence[Sequence[int]]) -> s
 
 
 def _single_of_unlike(pairs: PairScores, device: int) -> str:
-    """How one device stands out among several models, by memory and speed; "" where it does not."""
+    """How one device stands out among several models, by memory and speed; "" where it does not stand out."""
     others = [i for i in range(len(pairs)) if pairs.memory_tier[i] == pairs.memory_tier[device]]
     if pairs.memory_tier[device] < max(pairs.memory_tier) or any(
         pairs.slowness_weight[i] < pairs.slowness_weight[device] for i in others
@@ -109,7 +109,7 @@ def _avoids_display(pairs: PairScores, members: Sequence[int]) -> bool:
 
 
 def _family(pairs: PairScores) -> str:
-    """What the direct links of the box are called, of several kinds the weakest ones."""
+    """The name of the box's direct links; of the weakest kind where there are several kinds."""
     words = (
         word
         for pair in combinations(range(len(pairs)), 2)
@@ -122,7 +122,7 @@ def _where(pairs: PairScores, members: Sequence[int]) -> str:
     nodes = numa_nodes([pairs.devices[i] for i in members])
     if nodes:
         return f"NUMA node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"
-    # (Without their numbers, how many nodes there are would be a guess.)
+    # Without the nodes' numbers, the number of nodes would be a guess.
     alike = pairs.numa_count(members) == 1 and len(members) > 1
     return "one NUMA node" if alike and len(set(pairs.numa)) > 1 else ""
 

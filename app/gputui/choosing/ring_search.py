@@ -14,9 +14,9 @@ from itertools import pairwise
 MAX_EXACT = 16
 """Devices up to which all sets are searched: 2^16 sets."""
 _MAX_PACKED = 500
-"""Parts up to which all their packings are made before `partitions` begins."""
+"""The most parts for which all packings are made before `partitions` begins."""
 _MAX_STARTS = 8
-"""Devices from which a ring is searched in a larger set."""
+"""The number of devices from which a ring is searched in a larger set."""
 
 Rank = Sequence[Sequence[int]]
 """The rank of the link between two devices, by their places; larger is better."""
@@ -24,7 +24,7 @@ Rank = Sequence[Sequence[int]]
 
 @cache
 def _without(count: int) -> tuple[int, ...]:
-    """For each device the family of the sets that do not have it."""
+    """For each device, the family of the sets that do not contain it."""
     every = (1 << (1 << count)) - 1
     # The bits of device d are runs of 2^d zeros and as many ones: 0101… for d = 0, 0011… for d = 1.
     return tuple(every // ((1 << (1 << device)) + 1) for device in range(count))
@@ -32,8 +32,8 @@ def _without(count: int) -> tuple[int, ...]:
 
 @cache
 def _first_and_later(count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """For each device the family of the sets whose first device it is, and that of the sets that have an
-    earlier device, but not this one."""
+    """For each device, two families: the sets whose first device it is, and the sets that have an earlier
+    device but not this one."""
     first, later, earlier = list[int](), list[int](), 0
     rest = (1 << (1 << count)) - 1
     for without in _without(count):
@@ -45,14 +45,14 @@ def _first_and_later(count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _neighbours(rank: Rank, least: int) -> list[list[int]]:
-    """For each device those to which it has a link of rank `least` or better."""
+    """For each device, the devices to which it has a link of rank `least` or better."""
     count = len(rank)
     return [[v for v in range(count) if v != u and rank[u][v] >= least] for u in range(count)]
 
 
 def _longer(ends: Sequence[int], neighbours: Sequence[Sequence[int]], allowed: Sequence[int]) -> list[int]:
-    """One step of the search: for each device the family of the sets with a path that ends there, from those
-    with a path of one device less. `allowed`: to which sets a device may be added."""
+    """One step of the search: for each device, the family of the sets with a path that ends there, made from
+    the paths with one device less. `allowed`: for each device, the sets to which it may be added."""
     return [(_union(ends[v] for v in near) & allowed[u]) << (1 << u) for u, near in enumerate(neighbours)]
 
 
@@ -60,14 +60,14 @@ def joined(rank: Rank, least: int, size: int, chain: bool) -> int:
     """The family of the sets of `size` devices that have a ring, or a `chain`, over links of rank `least` or
     better.
 
-    A pair counts as a ring over its one link, a single device as a ring without links.
+    A pair counts as a ring over its one link, and a single device as a ring without links.
     """
     count, neighbours = len(rank), _neighbours(rank, least)
     closed = size > 2 and not chain
     first, later = _first_and_later(count)
     ends = [1 << (1 << v) for v in range(count)]
     for _ in range(size - 1):
-        # Paths of rings begin at the first device of their set: each ring is found twice only, once each way.
+        # Paths of rings begin at the first device of their set, so each ring is found twice, once each way.
         ends = _longer(ends, neighbours, later if closed else _without(count))
     if closed:
         ends = [ends[v] & _union(first[s] for s in neighbours[v]) for v in range(count)]
@@ -75,14 +75,14 @@ def joined(rank: Rank, least: int, size: int, chain: bool) -> int:
 
 
 def packed(parts: int, count: int, size: int, times: int) -> int:
-    """The family of the unions of `times` disjoint sets of `parts`, of `size` devices, of `count` in all."""
-    # Where the parts fill the box, half of them are united: the complement must be such a union, too. (For
-    # two groups of eight that is 20 ms in place of 460.)
+    """The family of the unions of `times` disjoint sets of `parts`, each of `size` out of `count` devices."""
+    # Where the parts fill the box, unions of half of them are made, and the complement must be such a union
+    # too. For two groups of eight this takes 20 ms instead of 460.
     fills = times % 2 == 0 and size * times == count
     found = packings(parts, count, times // 2 if fills else times)[-1]
     if not fills:
         return found
-    # The bits of a family reversed are the family of the complements.
+    # A family with its bits reversed is the family of the complements.
     return 1 << ((1 << count) - 1) if found & reversed_bits(found, 1 << count) else 0
 
 
@@ -104,9 +104,10 @@ def packings(parts: int, count: int, times: int) -> list[int]:
 def partitions(parts: int, count: int, times: int, score: Callable[[int], int]) -> Iterator[tuple[int, ...]]:
     """The partitions of all `count` devices into `times` of `parts`.
 
-    The part with the first device comes first, of several the one with the highest score, then the lowest
-    numbers; then the same for the devices that are left. Whether these can be partitioned is known before,
-    so that there are no dead ends; with thousands of parts, where that is costly, for the second half only.
+    The part with the first device comes first: of several parts the one with the highest score, then the one
+    with the lowest numbers. The same holds for the remaining devices. A prior search shows whether these can
+    be partitioned, so there are no dead ends; with thousands of parts, where that is costly, it covers the
+    second half only.
     """
     each_part = bit_positions(parts)
     known = times - 1 if len(each_part) <= _MAX_PACKED else times // 2
@@ -133,8 +134,8 @@ def partitions(parts: int, count: int, times: int, score: Callable[[int], int]) 
 def path_through(rank: Rank, least: int, closed: bool) -> tuple[int, ...] | None:
     """A path through all devices over links of rank `least` or better; None if there is none.
 
-    `closed`: a ring, whose last device is joined to the first one. Of several paths one with low numbers
-    first. For up to 16 devices.
+    `closed`: a ring, whose last device has a link to the first one. Where there are several
+    paths, one that begins with low numbers. Works for up to 16 devices.
     """
     count, neighbours = len(rank), _neighbours(rank, least)
     # For one device, two, …: the families of the sets with a path that ends at each device. Rings begin at 0.
@@ -150,26 +151,26 @@ def path_through(rank: Rank, least: int, closed: bool) -> tuple[int, ...] | None
             return None
         path.append(found)
         rest &= ~(1 << found)
-    # (The ring was found from the device before the first one on.)
+    # The walk found the ring from the device before the first one.
     return (path[-1], *path[:-1]) if closed else tuple(path)
 
 
 def reversed_bits(number: int, width: int) -> int:
     """The number with its `width` bits reversed.
 
-    Of two sets with equally many devices, the one with the lower devices has the larger reversed number.
+    Of two sets of the same size, the set with the lower devices has the larger reversed number.
     """
     return int(bin(number)[:1:-1].ljust(width, "0"), 2)
 
 
 @lru_cache(maxsize=2048)
 def _devices_of(part: int) -> list[int]:
-    """`bit_positions` of a part, which is in hundreds of packings. (16 devices have 1820 groups of 4.)"""
+    """Cache `bit_positions` of a part, which is in hundreds of packings: 16 devices have 1820 groups of 4."""
     return bit_positions(part)
 
 
 def bit_positions(number: int) -> list[int]:
-    """The places of the bits that are set, ascending."""
+    """The indices of the bits that are set, ascending."""
     text = bin(number)[:1:-1]
     found, place = [], text.find("1")
     while place >= 0:
@@ -188,8 +189,8 @@ def _union(sets: Iterable[int]) -> int:
 def strongest(rank: Rank, devices: Sequence[int], chain: bool = False) -> int | None:
     """The rank of the weakest link of the best ring, or `chain`, through `devices`; None for fewer than two.
 
-    Exact for up to 16 devices. For more a ring's is a lower bound (a better ring may exist), and a chain's
-    that of the devices as they are given.
+    Exact for up to 16 devices. For more devices, the result for a ring is a lower bound (a better ring may
+    exist), and the result for a chain is that of the given order.
     """
     count = len(devices)
     if count < 2:
@@ -199,7 +200,7 @@ def strongest(rank: Rank, devices: Sequence[int], chain: bool = False) -> int | 
     table = [[rank[i][j] for j in devices] for i in devices]
     levels = sorted({table[i][j] for i in range(count) for j in range(i)}, reverse=True)
     if not chain and count > 2:
-        # A ring uses two links of each device, so that it is no better than any device's second best link.
+        # A ring uses two links of each device, so it is no better than any device's second best link.
         most = min(sorted(row[:i] + row[i + 1 :])[-2] for i, row in enumerate(table))
         levels = [level for level in levels if level <= most]
     if count > MAX_EXACT:
@@ -222,7 +223,7 @@ def _certainly_has_ring(table: Rank, least: int) -> bool:
 
 
 def _greedy_walk_closes(neighbours: Sequence[set[int]], start: int) -> bool:
-    """Whether a walk that goes on to the neighbour with the fewest neighbours left is a ring."""
+    """Whether a walk that always goes to the neighbour with the fewest free neighbours closes a ring."""
     at, rest = start, set(range(len(neighbours))) - {start}
     while rest:
         alternatives = neighbours[at] & rest

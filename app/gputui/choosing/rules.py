@@ -1,4 +1,4 @@
-"""The rules for verdicts: how much use still counts as free, and whose processes do not count. Pure."""
+"""The rules for verdicts: how much use still counts as free, and which processes do not count. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Rules:
     memory, utilization                  a device without processes is free up to these
     desktop_memory, desktop_utilization  the same for a device with graphics processes only: a desktop's few
                                          hundred MiB do not make a workstation's only GPU busy
-    window   seconds for which a device must have been free before the screen and waiting call it free
+    window   seconds for which a device must have been free before the screen and `--wait` treat it as free
     ignore   users whose processes do not count (a monitoring daemon's)
-    mine     one's own user name, where one's own processes do not count; None where they do
+    mine     the user's own name, where their own processes do not count; None where they do
     never    devices that are never picked, by index or beginning of a UUID
     prefer   devices that are picked before others, in this order
     """
@@ -36,7 +36,7 @@ class Rules:
         return bool(self.ignore) or self.mine is not None
 
     def counts(self, user: str | None) -> bool:
-        """Whether a process of this user makes a device busy; one of an unknown user (None) always does."""
+        """Whether a process of this user makes a device busy. With an unknown user (None) it always does."""
         return user is None or (user not in self.ignore and user != self.mine)
 
 

@@ -13,10 +13,10 @@ from gputui.vendors.registry import vendor_of, vendors_of
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """An immutable order of devices; the n-th is a program's n-th.
+    """An immutable order of devices; the n-th device is a program's n-th.
 
-    `keys` are `Device.key`s, each once. `cpu_only`: no device, on purpose. Raises ValueError for a key that
-    is there twice, and for keys with `cpu_only`.
+    `keys` are `Device.key`s, each once. `cpu_only`: no device, on purpose. Raises ValueError for a repeated
+    key, and for keys with `cpu_only`.
     """
 
     keys: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Selection:
 
     @property
     def decided(self) -> bool:
-        """Whether a launch is possible: devices are selected, or none on purpose."""
+        """Whether a launch is possible: devices are selected, or no device on purpose."""
         return bool(self.keys) or self.cpu_only
 
     def rank(self, key: str) -> int | None:
@@ -65,7 +65,7 @@ class Selection:
         return Selection()
 
     def toggle_cpu_only(self) -> Selection:
-        """No device, on purpose, for a run on the CPU; the empty selection if it was that already."""
+        """The selection of no device, on purpose, for a run on the CPU; empty if it was that already."""
         return Selection(cpu_only=not self.cpu_only)
 
     def prune(self, present: Iterable[str]) -> Selection:
@@ -78,10 +78,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class NotFree:
-    """A selected device that is not free, which would be a program's device number `rank`.
+    """A selected device that is not free; it would be a program's device number `rank`.
 
-    `vendor` is the name of the vendor of the selected devices. `device` and `verdict` are None where it has
-    vanished from the box; `before` is its state when it was selected, None where that is not known.
+    `vendor` is the name of the vendor of the selected devices. `device` and `verdict` are None if the device
+    has vanished from the box. `before` is its state when it was selected, None where that is not known.
     """
 
     rank: int

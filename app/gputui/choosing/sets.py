@@ -1,12 +1,13 @@
 """Ranks the sets of devices that a grouping could use, the best first. Pure.
 
-Sets are compared by, in this order: the weakest link of the rings or chains that the grouping runs over (with
-peer access, then the kind of link, then the number of NVLinks); whole GPUs before MIG instances; the sum of
-the scores of their links; few NUMA nodes; of several models the one with the most memory on its smallest
-device, then the fastest; the links that are left to others; no display attached; free memory; low numbers.
+Sets are compared by these criteria, in this order: the weakest link of the rings or chains that the grouping
+runs over (peer access, then the kind of link, then the number of NVLinks); whole GPUs before MIG instances;
+the sum of the scores of their links; few NUMA nodes; with several models, the most memory on the smallest
+device, then speed; the links that are left to others; no display attached; free memory; low numbers.
 
-The ranking is exact for up to 16 devices, and for more where so many are interchangeable that few different
-sets remain. Otherwise it has the best of many sets that were grown greedily and then improved.
+The ranking is exact for up to 16 devices, and for more devices where so many are interchangeable that few
+different sets remain. Otherwise it contains the best of many sets that were grown greedily, and of all sets
+in some neighbourhoods.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from gputui.choosing.ring_search import (
 from gputui.inventory.light_dataclasses import dataclass
 
 _MAX_PER_NEIGHBOURHOOD = 3
-"""The best so many sets of each neighbourhood of a large box are compared."""
+"""The number of best sets of each neighbourhood of a large box that are compared."""
 
 MAX_EXACT_WORK = 15_000
-"""Different sets of a large box, times the square of their size, up to which all of them are compared: some
-50 ms of work."""
+"""The work up to which all different sets of a large box are compared: their number times the square of their
+size. This takes about 50 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class RankedSet:
     """A set of devices by their places in `PairScores`, ascending.
 
     weakest  the rank of the weakest link that the grouping uses, None where it uses none
-    parts    the groups or chains that the set was made of, where the search knows them
+    parts    the groups or chains that make up the set, where the search knows them
     """
 
     members: tuple[int, ...]
@@ -49,7 +50,7 @@ class RankedSet:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The links that a grouping uses: those of disjoint rings or chains of `size` devices each."""
+    """The links that a grouping uses: the links of disjoint rings or chains of `size` devices each."""
 
     size: int
     chain: bool
@@ -70,9 +71,9 @@ Key = tuple[int, ...]
 def ranked(
     pairs: PairScores, count: int, grouping: Grouping, required: Iterable[int] = ()
 ) -> Iterator[RankedSet]:
-    """Sets of `count` devices, the best first; of sets that differ only by interchangeable devices, one.
+    """Sets of `count` devices, the best first. Sets that differ only by interchangeable devices appear once.
 
-    Every set has the devices at the `required` places in it.
+    Every set contains the devices at the `required` places.
     """
     shape, required_bits = Shape.of(grouping, count), _bits(set(required))
     if count > len(pairs):
@@ -90,10 +91,10 @@ def ranked(
 def approximate(
     pairs: PairScores, count: int, grouping: Grouping, required: Sequence[int] = ()
 ) -> Iterator[RankedSet]:
-    """As `ranked`, fast in any box, but the first set need not be the best one.
+    """Like `ranked`, but fast in any box; the first set need not be the best one.
 
-    Compared are sets that were grown greedily, and all sets within some neighbourhoods of 16 devices.
-    tests/bench prints how far from the best set the first one is.
+    The compared sets are those grown greedily, and all sets within some neighbourhoods of 16 devices.
+    tests/bench prints how far the first set is from the best set.
     """
     from gputui.choosing.large_sets import greedy_sets, neighbourhoods
 
@@ -127,7 +128,7 @@ def _best_first(pairs: PairScores, grouping: Grouping, found: list[RankedSet]) -
 
 
 def comparison_key(pairs: PairScores, grouping: Grouping, members: Sequence[int]) -> Key:
-    """The comparison of sets with equally weak links, as a tuple: larger is better. Without the numbers."""
+    """The comparison of sets with equally weak links, as a tuple: larger is better. Indices are left out."""
     independent = grouping.independent
     return (
         sum(pairs.devices[i].parent is None for i in members),
@@ -147,7 +148,7 @@ class _DistinctSets:
     def __init__(self, pairs: PairScores, count: int, required_bits: int) -> None:
         self._count = count
         # For each class of interchangeable devices: how many of them are in the set, and which ones. Required
-        # ones are a class of their own; of the others the first ones are taken.
+        # devices are a class of their own; of the others, the first ones are taken.
         self._choices: list[list[tuple[int, int]]] = []
         for alike in pairs.interchangeable:
             wanted = [i for i in alike if required_bits >> i & 1]
@@ -157,7 +158,7 @@ class _DistinctSets:
             if rest:
                 self._choices.append([(many, _bits(rest[:many])) for many in range(len(rest) + 1)])
         largest = [choices[-1][0] for choices in self._choices]
-        # How many devices the classes after each one can add at most.
+        # The most devices that the classes after each one can add.
         self._room = [sum(largest[place + 1 :]) for place in range(len(largest))]
 
     def count(self) -> int:
@@ -192,7 +193,7 @@ def _bits(devices: Iterable[int]) -> int:
 def _by_level(
     pairs: PairScores, count: int, grouping: Grouping, shape: Shape | None, sets: Sequence[int]
 ) -> Iterator[RankedSet]:
-    """All sets by their weakest link, the strongest first; of equal ones by the rest of the comparison."""
+    """All sets by their weakest link, the strongest first; the rest of the comparison orders equal ones."""
     key = _fast_key(pairs, grouping)
     if shape is None:
         for each in sorted(sets, key=key, reverse=True):
@@ -213,7 +214,7 @@ def _by_level(
 
 
 def _fast_key(pairs: PairScores, grouping: Grouping) -> Callable[[int], Key]:
-    """`comparison_key` for thousands of sets, given as ints; with the numbers, low ones first."""
+    """`comparison_key` for thousands of sets, given as ints, with indices added: low ones first."""
     sums = SubsetSums(pairs)
 
     def key(members: int) -> Key:
@@ -228,7 +229,7 @@ def _fast_key(pairs: PairScores, grouping: Grouping) -> Callable[[int], Key]:
 
 
 def _evaluated(pairs: PairScores, shape: Shape | None, sets: Iterable[tuple[int, ...]]) -> list[RankedSet]:
-    """The given sets with their weakest links. A set of several parts is given part by part."""
+    """The given sets with their weakest links. A set of several parts lists its devices part by part."""
     found = []
     for members in dict.fromkeys(sets):
         size = shape.size if shape else 1

@@ -1,4 +1,4 @@
-"""How fast devices of several models are beside each other, and how much memory they have. Pure."""
+"""Compares the speed and the memory of devices of several models. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ def slowness(device: Device) -> tuple[int, ...]:
 
 
 _AS_MUCH = 0.9
-"""A device with at least this part of another's free memory counts as having as much: 22 of 24 GiB do."""
+"""A device with at least this share of another's free memory counts as equal: 22 of 24 GiB do."""
 
 
 def memory_tiers(devices: Sequence[Device], free_gib: Sequence[int]) -> tuple[int, ...]:
-    """A number for each device: 0 for those with the most free memory, -1 for those with clearly less, and so
-    on. All 0 where they are of one model: what is in use on one of them is no reason to take another model.
+    """A number for each device: 0 for the most free memory, -1 for clearly less, and so on.
+
+    All 0 where they are of one model: memory in use on one of them is no reason to take another model.
     """
     if one_model(devices):
         return (0,) * len(devices)
@@ -32,11 +33,11 @@ def memory_tiers(devices: Sequence[Device], free_gib: Sequence[int]) -> tuple[in
 
 
 def slowness_weights(devices: Sequence[Device]) -> tuple[int, ...]:
-    """A number for each device: the slower its model, the larger. All 0 where they are of one model.
+    """A number for each device: the slower its model, the larger. All 0 if they are of one model.
 
     Of all sets with the same number of devices, the one with the smallest sum has the fewest devices of the
     slowest model, then the fewest of the second slowest, and so on. Devices of one model count as equally
-    fast, whatever clock their makers gave them. A device of unknown model counts as a model of its own.
+    fast, whatever clock their makers gave them. A device of an unknown model counts as a model of its own.
     """
     if one_model(devices):
         return (0,) * len(devices)
@@ -45,5 +46,5 @@ def slowness_weights(devices: Sequence[Device]) -> tuple[int, ...]:
     for name, device in zip(names, devices, strict=True):
         models[name] = min(models.get(name, slowness(device)), slowness(device))
     classes = sorted(set(models.values()))
-    # A base that is larger than any number of devices, so that one slower device outweighs all faster ones.
+    # The base is larger than any number of devices, so one slower device outweighs all faster ones.
     return tuple((len(devices) + 1) ** classes.index(models[name]) for name in names)

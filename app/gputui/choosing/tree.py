@@ -1,6 +1,6 @@
 """The PCIe tree of a box: NUMA nodes, host bridges and switches with the GPUs and NICs below them. Pure.
 
-It is derived from the PCIe class of every pair, as NVML and recordings tell nothing else about the bridges.
+The tree is derived from the PCIe class of every pair, because NVML and recordings report no bridges.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _JOINED_BY: tuple[tuple[str, str], ...] = (
     ("PXB", "PCIe switches"),
     ("PIX", "PCIe switch"),
 )
-"""From the outermost one: a class, and what devices that are joined by it, or closer, have in common."""
+"""From the outermost level: a class, and the component that devices with this class or a closer one share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class Branch:
 
 
 Classes = Mapping[tuple[str, str], str]
-"""The PCIe classes of pairs of devices, by their keys, as they were known once (`Watch.pcie`)."""
+"""The last known PCIe classes of pairs of devices, by their keys (`Watch.pcie`)."""
 
 
 def tree(snapshot: Snapshot, before: Classes | None = None) -> tuple[Branch, ...]:
-    """The NUMA nodes of the box with all below them; () if the links have not been read.
+    """The NUMA nodes of the box with everything below them; () if the links have not been read.
 
-    A device that is lost has no classes any more: it stays where it was `before`, else at its NUMA node.
+    A lost device no longer has classes: it stays where it was `before`, else at its NUMA node.
     """
     if not snapshot.pcie:
         return ()
@@ -62,9 +62,9 @@ Drawn = tuple[str, Device | Nic | None]
 
 
 def lines(snapshot: Snapshot, before: Classes | None = None) -> list[Drawn]:
-    """The tree as lines: (indentation, its device or NIC), or (the whole text of a branch, None).
+    """The tree as lines: (indentation, a device or NIC), or (the whole text of a branch, None).
 
-    The MIG instances of a GPU hang below it.
+    The MIG instances of a GPU appear below it.
     """
     drawn: list[Drawn] = []
     for branch in tree(snapshot, before):
@@ -87,13 +87,13 @@ def _drawn(snapshot: Snapshot, members: Sequence[Branch | Device | Nic], indent:
 
 
 def links_in_words(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
-    """The direct links, each kind: what they are called, and its pairs, or "between all of" the GPUs that it
-    joins, or "between all 8 GPUs" of the box."""
+    """The direct links by kind: the name, and the pairs, or "between all of" the GPUs that the kind joins, or
+    "between all 8 GPUs" of the box."""
     devices = [device for device in snapshot.devices if device.parent is None]
     described = []
     words = {word for a, b in permutations(devices, 2) if (word := snapshot.link(a, b))}
     for word in sorted(filter(direct_links, words), key=strength, reverse=True):
-        # (What one side of a pair tells counts: a recording may tell the two sides differently.)
+        # A link that either side of a pair reports counts: the two sides of a recording may differ.
         joined = {
             (i, j)
             for i, j in combinations(range(len(devices)), 2)
@@ -116,8 +116,10 @@ def links_in_words(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
 def _joined(
     things: Sequence[Device | Nic], words: Sequence[Sequence[str | None]], group: Sequence[int], level: int
 ) -> Branch:
-    """A group that is joined at this level of `_JOINED_BY`, by the innermost one at which all of it still is;
-    in it a branch for those that are joined more closely, and the others as they are."""
+    """A group that is joined at this level of `_JOINED_BY`, named by the innermost level that joins it all.
+
+    It contains a branch for each set of members that are joined more closely, and the other members directly.
+    """
 
     def near(i: int, j: int, word: str) -> bool:
         cell = words[i][j]

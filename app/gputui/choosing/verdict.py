@@ -1,7 +1,7 @@
 """The verdict on a device: whether it is free, and if not, the cause. Pure; made from one snapshot.
 
-Unknown is never free. Processes are looked at before utilization and memory: a job that has just started
-still shows 0 %. What people read is made from a verdict in `verdict_text`, and nowhere else.
+Unknown is never free. Processes come before utilization and memory, because a job that has just started
+still shows 0 %. Only `verdict_text` turns a verdict into text.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    # (`pick` must start quickly, and mostly there is no claim.)
+    # `pick` must start quickly, and mostly there is no claim.
     from gputui.choosing.claimed_use import UnclaimedUse
     from gputui.inventory.claim import Claim
 
 State = Literal["free", "busy", "held", "claimed", "cooling", "unknown", "lost"]
-"""One reading gives all but "cooling", which takes several (`watch.with_cooling`)."""
+"""One reading yields all states but "cooling", which takes several (`watch.with_cooling`)."""
 
 GLYPHS: dict[State, str] = {
     "free": "○",
@@ -32,20 +32,20 @@ GLYPHS: dict[State, str] = {
     "unknown": "?",
     "lost": "✕",
 }
-"""The sign of each state, the same in every table: state is never told by colour alone."""
+"""The sign of each state, the same in every table: colour alone never shows a state."""
 
 
 _EXCLUSIVE = ("exclusive_process", "exclusive_thread")
-"""Compute modes in which a device takes one program only."""
+"""Compute modes in which a device accepts one program only."""
 
-# Causes. (Named tuples: a dataclass takes 0.7 ms to define, a named tuple 0.1, and `pick` counts them.)
+# Causes. Named tuples, because `pick` must start quickly: a dataclass takes 0.7 ms to define, these 0.1.
 
 
 class Idle(NamedTuple):
     """free: no process, and no more utilization and memory in use than the rules allow.
 
-    `display`: a monitor is attached to it. `unseen`: processes cannot be listed, and memory tells of them.
-    `load_unknown`: it is a part of a GPU (MIG instance, partition), of which drivers report no utilization.
+    `display`: a monitor is attached to it. `unseen`: processes cannot be listed, so memory use decides.
+    `load_unknown`: it is a part of a GPU (MIG instance, partition), whose utilization drivers do not report.
     """
 
     display: bool = False
@@ -54,26 +54,26 @@ class Idle(NamedTuple):
 
 
 class DesktopOnly(NamedTuple):
-    """free: only programs that draw are on it, with so many bytes in use, which is within the rules.
+    """free: only graphics programs are on it, and the `memory` in use, in bytes, is within the rules.
 
-    Of unified memory these are the bytes of those programs, None where they are not known.
+    With unified memory these are the bytes of those programs, None where they are not known.
     """
 
     memory: int | None
 
 
 class NotCounted(NamedTuple):
-    """free: only processes of these users are on it, and by the rules they do not count. `own` is us."""
+    """free: only processes of these users are on it, and the rules ignore them. `own` is our own user."""
 
     users: tuple[str, ...]
     own: str | None = None
 
 
 class UsedBy(NamedTuple):
-    """busy: processes are on it, the one with the most memory first, of equals the one that started first.
+    """busy: processes are on it: the most memory first, the earliest start first among equals.
 
-    `exclusive`: its compute mode takes one program only, so that a second one would not even start.
-    `unclaimed_use`: one of them belongs to a job that has claimed other devices.
+    `exclusive`: its compute mode accepts one program only, so a second program would not start.
+    `unclaimed_use`: one of the processes belongs to a job that has claimed other devices.
     """
 
     processes: tuple[Process, ...]
@@ -82,38 +82,38 @@ class UsedBy(NamedTuple):
 
 
 class Utilized(NamedTuple):
-    """busy: utilized to so many percent, by no process that can be seen."""
+    """busy: utilized to `percent`, by no process that can be seen."""
 
     percent: int
 
 
 class Divided(NamedTuple):
-    """busy: a GPU in MIG mode with so many instances. Only an instance can be given to a program."""
+    """busy: a GPU in MIG mode with this number of instances. A program can only use an instance."""
 
     instances: int
 
 
 class Prohibited(NamedTuple):
-    """busy: its compute mode lets no program use it."""
+    """busy: its compute mode allows no program."""
 
 
 class Cooling(NamedTuple):
-    """cooling: free since this moment (epoch seconds), which is less than the rules' `window` of seconds."""
+    """cooling: free since this time (epoch seconds), less than the rules' `window` of seconds ago."""
 
     since: float
     window: float
 
     def passed(self, now: float) -> int:
-        """How many whole seconds of the window have passed: every text counts with these."""
+        """The whole seconds of the window that have passed; every text counts with these."""
         return int(min(max(0.0, now - self.since), self.window))
 
     def left(self, now: float) -> float:
-        """How many seconds of the window are left; with `passed` they make the window."""
+        """The seconds of the window that are left; together with `passed` they make the window."""
         return self.window - self.passed(now)
 
 
 class MemoryHeld(NamedTuple):
-    """held: so many bytes are in use by no process that can be seen.
+    """held: `memory` bytes are in use by no process that can be seen.
 
     The driver does not list processes that have crashed, nor those of containers and other users that are
     hidden from us; such a process still has the device file open.
@@ -133,13 +133,13 @@ class ClaimedBy(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """unknown: the driver does not report this, without which nobody can say that a device is free."""
+    """unknown: the driver does not report this fact, and without it the device cannot be called free."""
 
     fact: Literal["processes", "memory", "utilization"]
 
 
 class NotOffered(NamedTuple):
-    """unknown: it is listed, and no program is given it unless somebody names it (`Device.apart`)."""
+    """unknown: it is listed, but no program is given it unless the user names it (`Device.apart`)."""
 
     why: Apart
 
@@ -167,9 +167,9 @@ _Judged = tuple[State, Cause]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The state of a device and its cause, without text or ages: it stays equal while nothing changes.
+    """The state of a device and its cause. Without text or ages, it stays equal while nothing changes.
 
-    `vendor`: the device's, who knows what helps; it is no part of what is judged.
+    `vendor` is the device's vendor, which knows the remedies; it is not compared.
     """
 
     state: State
@@ -192,7 +192,7 @@ def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verd
         for device in snapshot.devices
     }
     for key, claim in snapshot.claimed.items():
-        # What is seen on a device says more than its claim; where nothing is seen, or can be, the claim does.
+        # Processes on a device say more than its claim; where none is seen or can be seen, the claim decides.
         if key in found and found[key].state in ("free", "unknown"):
             found[key] = replace(found[key], state="claimed", cause=ClaimedBy(claim))
     if any(claim.pids for claim in snapshot.claims):
@@ -201,8 +201,8 @@ def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verd
 
 
 def _add_unclaimed_uses(found: dict[str, Verdict], snapshot: Snapshot) -> None:
-    """Add to the causes which jobs use devices that they have not claimed. States stay as they are."""
-    # (Imported here: `pick` asks for no processes of claims.)
+    """Add the jobs that use devices which they have not claimed to the causes. States do not change."""
+    # Imported here, because `pick` asks for no processes of claims.
     from gputui.choosing.claimed_use import UnclaimedUse, differing, labels
 
     for use in differing(snapshot):
@@ -220,7 +220,7 @@ def _add_unclaimed_uses(found: dict[str, Verdict], snapshot: Snapshot) -> None:
 
 
 def judge(device: Device, rules: Rules = DEFAULT_RULES, instances: int = 0) -> Verdict:
-    """The verdict on one device, which has so many MIG `instances`. Claims and other devices do not count."""
+    """The verdict on one device with `instances` MIG instances. Claims and other devices are ignored."""
     return Verdict(*_judged(device, rules, instances), device.vendor)
 
 
@@ -242,7 +242,7 @@ def _judged(device: Device, rules: Rules, instances: int) -> _Judged:
     if computing:
         return _not_counted(device, computing, rules)
     if device.memory_total == 0 or (
-        # (Jetson's driver answers 0 of 0: its memory is the host's, and nobody knows what of it is in use.)
+        # Jetson's driver reports 0 of 0: its memory is the host's, and nobody knows how much of it is in use.
         not device.unified and (device.memory_used is None or device.memory_free is None)
     ):
         return "unknown", Unreadable("memory")
@@ -254,7 +254,7 @@ def _judged(device: Device, rules: Rules, instances: int) -> _Judged:
 def _by_load(device: Device, drawing: Sequence[Process], rules: Rules) -> _Judged:
     """The verdict on a device on which nothing computes.
 
-    What is in use of unified memory is the host's: only what the device's processes have of it counts.
+    Unified memory in use is mostly the host's: only the memory of the device's processes counts.
     """
     load = device.utilization or 0
     used = _of_processes(drawing) if device.unified else _beyond_idle(device)
@@ -270,18 +270,18 @@ def _by_load(device: Device, drawing: Sequence[Process], rules: Rules) -> _Judge
 
 
 def _beyond_idle(device: Device) -> int | None:
-    """Bytes in use beyond those that a device with nobody on it has in use."""
+    """Bytes in use beyond those that an idle device has in use."""
     return None if device.memory_used is None else max(0, device.memory_used - (device.memory_idle or 0))
 
 
 def _of_processes(processes: Sequence[Process]) -> int | None:
-    """How many bytes the processes have, None where that is not known of any."""
+    """The bytes that the processes have, None where they are not known for any."""
     sizes = [process.memory for process in processes if process.memory is not None]
     return sum(sizes) if sizes else None
 
 
 def _not_counted(device: Device, processes: Sequence[Process], rules: Rules) -> _Judged:
-    """The verdict on a device whose `processes` do not count. Memory in use beyond theirs still does."""
+    """The verdict on a device whose `processes` do not count. Memory in use beyond theirs does."""
     if device.memory_used is None and not device.unified:
         return "unknown", Unreadable("memory")
     drawing = [process for process in device.processes or () if process.kind == "graphics"]

@@ -1,6 +1,6 @@
-"""The text of verdicts and refusals, for the screen, the command line and JSON alike. Pure.
+"""The text of verdicts and refusals, for the screen, the command line and JSON. Pure.
 
-Nothing is decided by this text. Foreign text (users, commands, messages of drivers) is made printable here.
+No decision depends on this text. Foreign text (users, commands, driver messages) is made printable here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import OWNER_UNKNOWN
 
 if TYPE_CHECKING:
-    # (`pick` must start quickly, and mostly there is no claim.)
+    # `pick` must start quickly, and mostly there is no claim.
     from gputui.choosing.claimed_use import ClaimedUse, UnclaimedUse
     from gputui.choosing.people import Person
     from gputui.choosing.pick import Refusal
@@ -70,7 +70,7 @@ def reason(verdict: Verdict, now: float) -> str:
 
 
 def brief(verdict: Verdict, now: float) -> str:
-    """The same in a few words, for the last column of a row, beside the state's glyph."""
+    """The reason in a few words, for the last column of a row, next to the state's glyph."""
     return _texts(verdict.cause, now)[1]
 
 
@@ -80,18 +80,18 @@ def state_and_reason(verdict: Verdict, now: float) -> str:
 
 
 def state_and_brief(verdict: Verdict, now: float) -> str:
-    """ "busy: mira python 3h", and "claimed by ana 2h", where the few words say the state already."""
+    """ "busy: mira python 3h", or "claimed by ana 2h", where the brief text already begins with the state."""
     few = brief(verdict, now)
     return few if _says_state(verdict.cause) else f"{verdict.state}: {few}"
 
 
 def for_document(verdicts: Mapping[str, Verdict], now: float) -> dict[str, tuple[str, str]]:
-    """The state and the reason of every verdict, by device key: what `ls --json` has of them."""
+    """The state and the reason of every verdict, by device key, for `ls --json`."""
     return {key: (verdict.state, reason(_with_names(verdict), now)) for key, verdict in verdicts.items()}
 
 
 def _with_names(verdict: Verdict) -> Verdict:
-    """The verdict with our own user as any other: whoever reads a document is somebody else."""
+    """The verdict with our own user named like any other, because a document is read by others."""
     cause = verdict.cause
     if not isinstance(cause, UsedBy) or not cause.processes[0].own:
         return verdict
@@ -101,7 +101,7 @@ def _with_names(verdict: Verdict) -> Verdict:
 
 def refusal(why: Refusal, now: float) -> str:
     """Why a device is not picked."""
-    # (Imported here: `ls` shows verdicts and picks nothing.)
+    # Imported here, because `ls` shows verdicts and picks nothing.
     from gputui.choosing.pick import (
         NeverTaken,
         OtherVendor,
@@ -133,8 +133,8 @@ def refusal(why: Refusal, now: float) -> str:
 
 
 def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str]:
-    """A line for each selected device that is not free: which one, who has it, and what it was before."""
-    # (Imported here: `ls` names no program's devices.)
+    """A line for each selected device that is not free: its name, its cause, and its state before."""
+    # Imported here, because `ls` names no program's devices.
     from gputui.choosing.own_jobs import own_job_on
     from gputui.vendors.registry import vendor_named
 
@@ -157,7 +157,7 @@ def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str
 
 
 def your_job(job: Job, now: float) -> str:
-    """ "your job m6u5 3h", of one of the user's own jobs."""
+    """ "your job m6u5 3h", for one of the user's own jobs."""
     return f"your job {printable(job.id)}{_age(job.began, now)}"
 
 
@@ -168,7 +168,7 @@ def in_use_by(job: Job, now: float) -> str:
 
 
 def claimed(name: str, claim: Claim | None, now: float) -> str:
-    """That the device called `name` is claimed, and by whom, where that is known."""
+    """A sentence that the device called `name` is claimed, and by whom, where that is known."""
     return f"{name} is claimed {_claimed_by(claim, now) if claim else 'by another job'}"
 
 
@@ -182,7 +182,7 @@ def _says_state(cause: Cause) -> bool:
 
 
 def remedy_of(verdict: Verdict) -> str:
-    """What a person can do about it, in the vendor's own commands; "" where there is nothing to say."""
+    """What the user can do about it, in the vendor's own commands; "" where there is nothing to say."""
     kind: Trouble
     match verdict.cause:
         case MemoryHeld():
@@ -195,7 +195,7 @@ def remedy_of(verdict: Verdict) -> str:
             kind = "reset"
         case _:
             return ""
-    # (Imported here: mostly nothing is wrong.)
+    # Imported here, because mostly nothing is wrong.
     from gputui.vendors.registry import vendor_named
 
     return vendor_named(verdict.vendor).remedies.get(kind, "")
@@ -219,7 +219,7 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
                 who = person(unclaimed_use.user, unclaimed_use.own)
                 claimed_what = f"claimed {_labels(unclaimed_use.claimed)}"
                 full += f"; {_whose(unclaimed_use)} {claimed_what}"
-                # (In the narrow column of 80 there is no room for its program too.)
+                # The narrow column of an 80-column screen has no room for the user's program too.
                 few = f"{who}, {claimed_what}" if unclaimed_use.main else f"{few}, {who} {claimed_what}"
             return f"{full}; exclusive mode: no other program can start" if exclusive else full, few
         case Utilized(percent):
@@ -246,7 +246,7 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
             age, job = _age(claim.since, now), claim.own and claim.job
             few = f"{_holder(claim)}{age}" if job else f"claimed by {_holder(claim)}{age}"
             if runs_on:
-                # (The glyph of the state says "claimed", and a narrow column has 20 cells.)
+                # The glyph of the state says "claimed", and a narrow column has 20 cells.
                 few = f"{_holder(claim)}, {'' if job else 'runs '}on {_labels(runs_on)}"
             return _claimed_by(claim, now, runs_on), few
         case Unreadable(fact):
@@ -280,9 +280,9 @@ def _used_by(processes: tuple[Process, ...], now: float) -> tuple[str, str]:
 
 
 def _claimed_by(claim: Claim, now: float, runs_on: Sequence[str] = ()) -> str:
-    """By whom, for how long already, and until when: "by ana, 2h ago, until the job ends: python x.py".
+    """The holder, the age and the end of a claim: "by ana, 2h ago, until the job ends: python x.py".
 
-    With the devices that its job runs on: "by ana, 2h ago, until job m6u5 ends, which runs on 0,1".
+    With the devices that the job runs on: "by ana, 2h ago, until job m6u5 ends, which runs on 0,1".
     """
     own_job = claim.own and claim.job
     until = f"until {'it' if own_job else _job(claim.job) if claim.job else 'the job'} ends"
@@ -296,12 +296,12 @@ def _claimed_by(claim: Claim, now: float, runs_on: Sequence[str] = ()) -> str:
 
 
 def _holder(claim: Claim) -> str:
-    """Who holds a claim: "your job m6u5", "you", or the name of somebody else."""
+    """The holder of a claim: "your job m6u5", "you", or the name of another user."""
     return f"your {_job(claim.job)}" if claim.own and claim.job else person(claim.user, claim.own)
 
 
 def claimed_and_runs_on(use: ClaimedUse, snapshot: Snapshot) -> str:
-    """ "claimed 6,7, runs on 0,1"; "" where a job runs on nothing that it has not claimed."""
+    """ "claimed 6,7, runs on 0,1"; "" where a job runs on no device that it has not claimed."""
     from gputui.choosing.claimed_use import labels
 
     if not use.differs:
@@ -311,17 +311,17 @@ def claimed_and_runs_on(use: ClaimedUse, snapshot: Snapshot) -> str:
 
 
 def job_claimed_and_runs_on(use: ClaimedUse, snapshot: Snapshot) -> str:
-    """ "job m6u5 claimed 6,7, runs on 0,1", where several jobs may be meant."""
+    """ "job m6u5 claimed 6,7, runs on 0,1", where several jobs are possible."""
     return f"{_job(use.job)} {claimed_and_runs_on(use, snapshot)}"
 
 
 def user_name(found: Person) -> str:
-    """The user, where the owner of the processes is visible."""
+    """The name of the user, where the owner of the processes is visible."""
     return OWNER_UNKNOWN if found.user is None else person(found.user, found.own)
 
 
 def _whose(unclaimed_use: UnclaimedUse) -> str:
-    """ "its job m6u5", after the process that is meant; "job m6u5 of ana" after another one; or ours."""
+    """ "its job m6u5" after the process in question, "job m6u5 of ana" after another, or "your job m6u5"."""
     if unclaimed_use.own:
         return f"your {_job(unclaimed_use.job)}"
     return (
@@ -352,12 +352,12 @@ def _fault(fault: Fault) -> tuple[str, str]:
 
 
 def _age(since: float | None, now: float) -> str:
-    """ " 3h", with its space; nothing where it is not known."""
+    """ " 3h", with its leading space; "" where it is not known."""
     return "" if since is None else f" {duration(now - since)}"
 
 
 def _clock(moment: float) -> str:
-    """Local time of day: a colleague is asked about "14:01:40", not about an offset."""
+    """The local time of day: a colleague can be asked about "14:01:40", not about an offset."""
     import time
 
     return time.strftime("%H:%M:%S", time.localtime(moment))

@@ -1,4 +1,4 @@
-"""Remembers across snapshots how long each device has been in its state, and has been idle. Pure."""
+"""Remembers across snapshots how long each device has been in its state, and how long it was idle. Pure."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
 
 _LOOKED_AWAY = 60.0
-"""Seconds without a reading after which nothing is assumed of the time between (the screen was stopped)."""
+"""Seconds without a reading after which the time between is unknown (the screen was stopped)."""
 
 _SET = 1.0
-"""Seconds by which the time of day must differ from the clock that nobody sets, for it to have been set (or
-for the machine to have slept): less is adjusted all the time."""
+"""The least difference in seconds between the wall clock and the monotonic clock that counts as a set clock
+(or a machine that slept): smaller differences are normal adjustments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What is remembered of past snapshots, by device key; times are epoch seconds.
+    """The memory of past snapshots, by device key; times are epoch seconds.
 
-    Where somebody sets the clock, all times are moved with it: what has lasted ten seconds has lasted those.
+    When somebody sets the clock, all times move with it, so durations stay the same.
 
     seen         a device's state, and the time since which every snapshot has had it in that state
     idle_since   the time since which every snapshot has had it at 0 %
-    pcie         the PCIe classes of pairs of devices, as they were known last: a lost device has none
-    wired        the matrix that they were last updated from
+    pcie         the last known PCIe classes of pairs of devices: a lost device has none
+    wired        the matrix that `pcie` was last updated from
     began, last  the times of the first and the last snapshot
-    ticks        the last one's time by the clock that nobody sets
+    ticks        the last snapshot's time by the monotonic clock
     """
 
     seen: Mapping[str, tuple[State, float]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Watch:
         return self._moved(self._set_by(snapshot))._after(snapshot, verdicts)
 
     def _set_by(self, snapshot: Snapshot) -> float:
-        """By how many seconds the clock has been set since the last snapshot."""
+        """The seconds by which the clock has been set since the last snapshot."""
         if self.last is None or self.ticks is None or snapshot.ticks is None:
             return 0.0
         seconds = snapshot.time - self.last - (snapshot.ticks - self.ticks)
@@ -66,7 +66,7 @@ class Watch:
         kept = self.idle_since if self.last is not None and now - self.last <= _LOOKED_AWAY else {}
         return Watch(
             seen={
-                # (The clock may have been set back: nothing has begun in the future.)
+                # The clock may have been set back: no state begins in the future.
                 key: (before[0], min(before[1], now))
                 if (before := self.seen.get(key)) and before[0] == verdict.state
                 else (verdict.state, now)
@@ -85,13 +85,13 @@ class Watch:
         )
 
     def seconds_in_state(self, key: str, now: float) -> float | None:
-        """For how many seconds the device has been in its present state; None if it was never seen."""
+        """The seconds for which the device has been in its present state; None if it was never seen."""
         seen = self.seen.get(key)
         return None if seen is None else now - seen[1]
 
 
 def _classes(snapshot: Snapshot) -> dict[tuple[str, str], str]:
-    """The PCIe class of every pair of devices for which it is known, by their keys."""
+    """The known PCIe classes of pairs of devices, by their keys."""
     keys = [device.key for device in snapshot.devices]
     return {
         (one, other): word
@@ -107,7 +107,7 @@ def with_cooling(
     """The verdicts, with "cooling" for devices that have been free for less than `window` seconds.
 
     Between two runs of a sweep a GPU looks free for some seconds. A device that has been free since the first
-    snapshot counts as free. `watch` must have the snapshot of `now` already.
+    snapshot counts as free. `watch` must include the snapshot of `now` already.
     """
     found = dict(verdicts)
     for key, verdict in verdicts.items():

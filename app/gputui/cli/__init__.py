@@ -1,1 +1,1 @@
-"""The command line: one file a subcommand. It starts without Textual."""
+"""The command line: one file per subcommand. It starts without Textual."""

@@ -1,4 +1,4 @@
-"""What the command line prints on the way to an allocation: warnings, progress, the end of a wait."""
+"""Print warnings, progress and the end of a wait on the way to an allocation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from gputui.allocating.waiting_loop import Progress
 
 _LOG_EVERY = 600.0
-"""Seconds between two lines of progress in a log."""
+"""Seconds between two progress lines in a log."""
 
 
 class AllocationListener:
-    """Messages on stderr. Progress is one line that rewrites itself on a terminal; else a line at each step,
-    and now and then."""
+    """Prints messages on stderr. On a terminal, progress is one line that rewrites itself; elsewhere it is a
+    line at each step and every `_LOG_EVERY` seconds."""
 
     def __init__(self, explain: bool = False) -> None:
         self._explain = explain
@@ -32,14 +32,14 @@ class AllocationListener:
         self._last_line: tuple[int, float] | None = None
 
     def notice(self, notice: Notice) -> None:
-        """Print a warning or a note; a reason only where `--why` asks for it."""
+        """Print a warning or a note; a reason only with `--why`."""
         if notice.kind == "reason" and not self._explain:
             return
         self._clear_progress()
         say(f"warning: {notice.text}" if notice.kind == "warning" else notice.text)
 
     def progress(self, progress: Progress) -> None:
-        """Show how waiting stands."""
+        """Show the progress of the wait."""
         words = printable(f"gputui: {progress.words}")
         if self._terminal:
             words = words[: terminal_columns() - 1]
@@ -53,7 +53,7 @@ class AllocationListener:
             say(progress.words)
 
     def waited(self, allocation: Allocation | None, seconds: float) -> None:
-        """Leave the line to what follows, and call the person who waited."""
+        """Clear the progress line, and notify the person who waited."""
         self._clear_progress()
         if allocation is not None:
             labels = ", ".join(f"GPU {allocation.snapshot.label(device)}" for device in allocation.devices)
@@ -68,8 +68,9 @@ class AllocationListener:
 
 
 def _notify(message: str) -> None:
-    """Ring the bell, raise a notification (OSC 9, OSC 777), and start the command of the settings."""
-    # (Imported late here and below: most calls do not wait.)
+    """Ring the bell, raise a notification (OSC 9, OSC 777), and start the `notify` command of the
+    settings."""
+    # Imported late here and below: most calls do not wait.
     from gputui.allocating.settings import SettingsError, settings
     from gputui.launching.terminal_notification import terminal_notification
 
@@ -86,8 +87,8 @@ def _notify(message: str) -> None:
 
 
 def _start_unattended(argv: Sequence[str]) -> None:
-    """Start a command that is nobody's child: the command that we become must not find a child that it has
-    not started."""
+    """Start a command that is not our child: the command that this process becomes must not have a child that
+    it has not started."""
     import subprocess
     from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Becoming the command: how `gputui run` and the screen end.
+"""Replace this process by the command: the end of `gputui run` and of the screen.
 
-In a file of its own, because the screen starts without the options of `run`.
+This is a separate file, because the screen starts without the options of `run`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def become(launch: Launch, environ: Mapping[str, str], lease: Lease | None = None) -> NoReturn:
-    """Become the command, which inherits the lease on its devices. Raises StartError."""
+    """Replace this process by the command, which inherits the lease on its devices. Raises StartError."""
     if lease is not None:
         lease.inherit()
     replace_process(launch, environ)

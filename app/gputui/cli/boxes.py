@@ -1,8 +1,8 @@
-"""A call of gputui on other boxes (`--hosts`): each is asked, and their answers are merged.
+"""Run a call of gputui on other boxes (`--hosts`): each box is asked, and the answers are merged.
 
-As JSON, each box is an entry with `host`, `error` and the keys of its own document; as text, each has the
-table that it prints, below its name. `ls` makes its tables here, from what the boxes read; of several boxes
-that `pick`, the best set wins.
+As JSON, each box is an entry with `host`, `error` and the keys of its own document; as text, each box has its
+name and below it the table that it prints. `ls` makes its tables here, from the readings of the boxes; for
+`pick`, the best set of all boxes wins.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from gputui.sources.source import NoSourceError
 
 _IDS = re.compile(r"[A-Za-z0-9:,._/-]*")
 _LINE = 100
-"""Characters of the line that names the boxes that could not be asked."""
+"""Most characters of the line that names the boxes that could not be asked."""
 
 
 def answers(boxes: Sequence[str], words: Sequence[str], views: bool = False) -> list[Answer]:
-    """What each box answers to a call of gputui with these words. Raises WrongCallError for words that cannot
-    be sent."""
+    """The answer of each box to a call of gputui with these arguments. Raises WrongCallError for words that
+    cannot be sent."""
     how, unwanted = way(), threading.Event()
     try:
         return of_each(boxes, lambda box: ask(box, words, how, views, unwanted=unwanted), unwanted)
@@ -63,13 +63,13 @@ def answers(boxes: Sequence[str], words: Sequence[str], views: bool = False) -> 
 
 
 def entry(host: str, error: str | None, own: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """A box as JSON-ready values: what it is called here, why it is not known, `more`, its own document."""
+    """A box as JSON-ready values: its name here, the reason that it is unknown, `more`, its own document."""
     first = {"host": host, "error": error, **more}
     return {**first, **{key: value for key, value in own.items() if key not in first and key != "schema"}}
 
 
 class _Told(NamedTuple):
-    """A box: why it is not known, or its own document and its lines, as far as they are printed."""
+    """A box: the reason that it is unknown, or its own document for JSON, or its lines for text."""
 
     host: str
     error: str | None
@@ -78,8 +78,8 @@ class _Told(NamedTuple):
 
 
 def _merged(found: Sequence[_Told], as_json: bool) -> int:
-    """Print what the boxes have said; one that cannot be reached is among them with the reason. 3 where none
-    can be."""
+    """Print the answers of the boxes; a box that cannot be reached is included with the reason. Returns 3
+    where no box can be reached."""
     if as_json:
         boxes = [entry(each.host, each.error, each.own) for each in found]
         print(json.dumps({"schema": SCHEMA, "boxes": boxes}))
@@ -97,7 +97,7 @@ def _merged(found: Sequence[_Told], as_json: bool) -> int:
 def call_on_boxes(
     name: str, args: argparse.Namespace, words: Sequence[str], command: Sequence[str] | None = None
 ) -> int:
-    """A subcommand that prints a table, or a document with `--json`, as each box prints it."""
+    """Run a subcommand that prints a table, or a document with `--json`, on each box."""
     call = [name, *without_options(words, "--hosts"), *(("--", *command) if command else ())]
     told = _document if args.json else _lines
     found = answers(boxes_of(args), call)
@@ -114,7 +114,7 @@ def _document(answer: Answer) -> _Told:
 
 
 def _lines(answer: Answer) -> _Told:
-    """Its lines below its name; what it has said, where there are none."""
+    """The box's lines below its name; where it printed none, the last line of its messages."""
     width = output_width()
     lines = [
         cut(f"  {printable(line)}".rstrip(), width)
@@ -125,7 +125,7 @@ def _lines(answer: Answer) -> _Told:
 
 
 def list_boxes(args: argparse.Namespace) -> int:
-    """`gputui ls --hosts`: the devices of each box, judged by our rules."""
+    """Run `gputui ls --hosts`: list the devices of each box, judged by our rules."""
     rules = rules_of(None)
     if args.follow:
         return _follow(boxes_of(args), rules, args.interval or INTERVAL)
@@ -147,7 +147,7 @@ def _reading(answer: Answer) -> Reading:
 
 
 def own(reading: Reading, rules: Rules, details: bool = False) -> dict[str, Any]:
-    """The box's own document, in which `hostname` is what it calls itself."""
+    """The box's own document, with its own name for itself as `hostname`."""
     found = reading.document
     if found is None and reading.snapshot is not None:
         judged = verdicts(reading.snapshot, rules)
@@ -157,7 +157,7 @@ def own(reading: Reading, rules: Rules, details: bool = False) -> dict[str, Any]
 
 
 def live_entry(state: BoxState, rules: Rules) -> dict[str, Any]:
-    """A box, with `state` and `since`; of one that is silent or gone, what was last known of it."""
+    """The entry of a box with `state` and `since`; a silent or lost box keeps its last known facts."""
     known = own(state.reading or Reading(state.alias), rules)
     return entry(state.alias, state.error, known, state=state.state, since=iso(state.since))
 
@@ -172,8 +172,8 @@ def _table(reading: Reading, rules: Rules, details: bool) -> str:
 
 
 def _follow(boxes: Sequence[str], rules: Rules, interval: float) -> int:
-    """Print all boxes as they are as one line, again and again, until standard input ends; a line of standard
-    input is the pace from then on, here and there."""
+    """Print the current state of all boxes as one line at each interval, until standard input ends. A line of
+    standard input sets the interval from then on, here and on the boxes."""
     channels, lines = Channels(boxes, way(), interval), Lines()
     pace, stopped = [interval], threading.Event()
 
@@ -201,9 +201,9 @@ def _follow(boxes: Sequence[str], rules: Rules, interval: float) -> int:
 
 
 class Picked(NamedTuple):
-    """What a box would give: its devices and why these, as `pick --format json` prints them there.
+    """The selection of a box: its devices and the reason, as `pick --format json` prints them there.
 
-    rank  more is better: first the weakest link, then the memory that is free on each of the devices at least
+    rank  greater is better: first the weakest link, then the least free memory of the devices
     """
 
     rank: tuple[int, int]
@@ -214,12 +214,12 @@ class Picked(NamedTuple):
 
 
 def ranked(boxes: Sequence[str], words: Sequence[str], explain: bool = False) -> list[Picked]:
-    """The best set of each box that has one, the best of these first, equal ones in the order of the boxes;
-    `words` are options of `pick`.
+    """The best set of each box that has one, the best first, equal sets in the order of the boxes; `words`
+    are options of `pick`.
 
-    Where one has it, those that could not be asked are named in a line, else each with its reason; with
-    `explain` that is said anyway. Raises NoSourceError where none could be asked, NotEnoughError where
-    none has enough, and WrongCallError where a box takes the words for a wrong call.
+    If any box has a set, one line names the boxes that could not be asked; if none has, or with `explain`,
+    each box is named with its reason. Raises NoSourceError where no box could be asked, NotEnoughError where
+    no box has enough devices, and WrongCallError where a box rejects the call as wrong.
     """
     found: list[Picked] = []
     reasons: dict[str, str] = {}
@@ -272,17 +272,18 @@ _SET = Record(_Set)
 
 
 def _picked(answer: Answer) -> Picked:
-    """Raises ValueError."""
+    """Parse an answer to `pick --format json`. Raises ValueError."""
     document = loads_of_others(answer.out)
     told = _SET.read(document)
-    # (-1 where it is not known.)
+    # -1 where the free memory is unknown.
     free = [-1 if device.memory_free is None else device.memory_free for device in told.devices]
     why = printable(told.reason or "")[:MOST_REASON]
     return Picked((strength(told.weakest_link), min(free, default=-1)), answer.alias, told.ids, why, document)
 
 
 def pick_from_boxes(args: argparse.Namespace, words: Sequence[str]) -> int:
-    """`gputui pick --hosts`: print the box and its devices on a line, or what the box prints, with "host"."""
+    """Run `gputui pick --hosts`: print the box and its devices on a line, or with `--format json` the box's
+    document with "host" added."""
     if args.wait is not None:
         raise WrongCallError("--wait does not go with --hosts: each box has a queue of its own")
     if args.format == "env":

@@ -13,12 +13,13 @@ from gputui.checking.measurement import Measured, measure
 from gputui.checking.render import lines, measured_lines, name_of, to_document, to_measured_document
 from gputui.checking.report import Report
 from gputui.cli.common import CHECK_FAILED, DONE, Parser, duration_type, elsewhere, opened, print_line, say
-from gputui.cli.launch_call import add_launch_options, how_confined_here, launch_of, options_of
-from gputui.cli.request_options import memory
-from gputui.cli.rules import rules_of
+from gputui.cli.launch_call import add_launch_options, launch_of, launch_request
+from gputui.cli.request_options import device_request, memory
+from gputui.cli.rules import rules_of, settings_or_wrong_call
 from gputui.inventory.formatting import GIB, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
+from gputui.requesting.prepared_launch import how_confined
 from gputui.sources.source import Want
 from gputui.system.environment import given_environment
 from gputui.system.root import HERE
@@ -72,9 +73,10 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
-    how = how_confined_here(args, options_of(args, command or ()))
+    asked = launch_request(args, command or ())
+    how = how_confined(asked.options, settings_or_wrong_call(), not elsewhere(args))
     # (Where it cannot be confined, the report says so.)
-    launch = launch_of(args, command or (), "never" if how == "never" else "auto")
+    launch = launch_of(asked, "never" if how == "never" else "auto")
     if elsewhere(args):
         say("warning: not this machine's devices (--demo, --from, --root)")
     report = check(
@@ -99,7 +101,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _say_confinement(launch: Launch) -> None:
-    """Whether the interpreter was confined, where that was wanted."""
+    """Print whether the interpreter was confined, where that was requested."""
     if launch.unconfined is not None:
         say(f"not confined: {printable(launch.unconfined)}")
     elif launch.inside is not None:
@@ -107,9 +109,9 @@ def _say_confinement(launch: Launch) -> None:
 
 
 def _confinement(launch: Launch) -> dict[str, Any]:
-    """What can be told of a launch that was to be confined, for a bug report as well.
+    """Return the facts on the confinement of a launch, also for a bug report.
 
-    `confined` is whether it was, `why` why not; `left_out` are the device files that it could not open.
+    `confined`: whether it was confined; `why`: why not; `left_out`: the device files that it could not open.
     """
     return {
         "confined": launch.inside is not None,
@@ -121,13 +123,13 @@ def _confinement(launch: Launch) -> dict[str, Any]:
 
 
 def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple[Measured, Snapshot]:
-    """The measurement, and the box as it was read just before."""
+    """Return the measurement, and a snapshot of the box from just before it."""
     snapshot = _box(args, launch, Want.MONITOR | Want.TOPOLOGY)
     measured = measure(
         launch,
         report,
         snapshot,
-        rules_of(args),
+        rules_of(device_request(args)),
         given_environment(),
         python=args.python,
         processes=args.processes,
@@ -145,6 +147,6 @@ def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple
 
 
 def _box(args: argparse.Namespace, launch: Launch, want: Want) -> Snapshot:
-    """The box with what a verdict leaves out: what the devices are called, and what joins them."""
+    """Return the box with facts that a verdict does not need: the names of the devices, and their links."""
     with opened(args, cpu_only=not launch.devices) as source:
         return source.read(want)

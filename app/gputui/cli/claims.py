@@ -1,4 +1,4 @@
-"""`gputui claims`: who holds which device through gputui, since when, for what, and what it runs on."""
+"""`gputui claims`: the holder, start and command of each claim, and the devices that the command runs on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CLAIM = Record(Claim, "uuid=key user since command pid job step")
 _KEEPER = Record(Keeper, name=Command)
 Kept = Mapping[Claim, Sequence[Keeper]]
 _MOST_KEEPERS = 3
-"""Processes that are named on a line of the table."""
+"""The most processes that are named on a line of the table."""
 
 
 def parser() -> Parser:
@@ -84,7 +84,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     except NoSourceError as error:
         if simulated:
             raise
-        # Without a driver the claims can be told all the same.
+        # The claims are known without a driver, too.
         say(str(error))
     kept: Kept = {}
     if box is not None and not simulated:
@@ -137,7 +137,7 @@ def _columns(box: Snapshot | None, uses: Sequence[ClaimedUse], kept: Kept) -> tu
 
 
 def _ended(kept_by: Sequence[Keeper] | None) -> str:
-    """That the command has ended, and who keeps its devices; "" where it has not."""
+    """Return a remark where the command has ended, with the processes that keep its devices; otherwise ""."""
     if kept_by is None:
         return ""
     if not kept_by:
@@ -148,7 +148,7 @@ def _ended(kept_by: Sequence[Keeper] | None) -> str:
 
 
 def _use(claim: Claim, uses: Sequence[ClaimedUse]) -> ClaimedUse | None:
-    """What the job of a claim runs on."""
+    """Return the devices that the job of a claim runs on."""
     return next((use for use in uses if use.has(claim)), None)
 
 

@@ -1,7 +1,7 @@
-"""Makes, as root, a folder for the claims of each user: a small file system of its own, which he alone fills.
+"""Create, as root, a folder for the claims of each user: a small file system that only this user can fill.
 
-The folder of these folders belongs to root, and nobody else can make anything in it. So no user can take room
-from another's records, nor their names, whatever he writes and however many numbers he has in his containers.
+The parent folder belongs to root, and no other user can create files in it. So no user can take space or
+names from another user's records, whatever they write and however many user ids they have in containers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gputui.allocating.claims import folder
 from gputui.allocating.errors import RequestError
 
 _FIRST_USER, _NOBODY = 1000, 65534
-"""The numbers of people begin and end there (login.defs(5))."""
+"""The range of the user ids of people (login.defs(5))."""
 _NO_SHELLS = ("nologin", "false", "sync")
 _OPTIONS = "size=1m,nr_inodes=1200,mode=755,nosuid,nodev,noexec"
 
@@ -38,8 +38,8 @@ class _User(NamedTuple):
 
 
 def set_up(names: Sequence[str]) -> list[str]:
-    """Make the folders of these users, by name or number, or of all who can log in; the lines for /etc/fstab
-    that make them at each boot. Others' than root's call only tells these. Raises RequestError."""
+    """Create the folders of these users, by name or number, or of all users who can log in. Return the lines
+    for /etc/fstab that create them at each boot. Without root, only return the lines. Raises RequestError."""
     users = [_named(name) for name in names] or list(_who_can_log_in())
     if os.geteuid() == 0:
         base = Path(folder.ADMINISTRATED)
@@ -62,7 +62,7 @@ def _make(user: _User) -> None:
     if os.path.ismount(user.place):
         return
     if user.place.is_symlink() or not user.place.is_dir():
-        # (Of somebody who was there when everybody could write; a mount would follow a link.)
+        # Another user may have created this while the parent folder was writable; mount would follow a link.
         user.place.unlink(missing_ok=True)
     user.place.mkdir(mode=0o755, exist_ok=True)
     words = ["mount", "-t", "tmpfs", "-o", user.options, "gputui", str(user.place)]
@@ -73,11 +73,11 @@ def _make(user: _User) -> None:
 
 
 def _remove_if_left(place: Path) -> None:
-    """Remove the folder of a user whom the system does not know any more. (One that is in use stays.)"""
+    """Remove the folder of a user whom the system does not know any more. A folder in use stays."""
     try:
         pwd.getpwuid(place.lstat().st_uid)
     except KeyError:
-        # (umount(8) would follow a link.)
+        # umount(8) would follow a link.
         mounted = os.path.ismount(place)
         if mounted and not subprocess.run(["umount", place], capture_output=True, check=False).returncode:
             place.rmdir()

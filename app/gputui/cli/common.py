@@ -1,4 +1,4 @@
-"""What the subcommands share: how they parse, how they get their source, and how a call ends."""
+"""The parts that the subcommands share: the parser, the source, the messages and the exit statuses."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from gputui.inventory.formatting import printable, read_duration
 from gputui.sources.source import Source
 
+if TYPE_CHECKING:
+    from gputui.allocating.device_request import DeviceRequest
+
 DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED, TOO_LONG = 0, 2, 3, 4, 5, 124
-"""Exit statuses (the contract's; `run` ends with its command's own)."""
+"""Exit statuses, which are part of the contract; `run` ends with its command's own status."""
 
 
 class WrongCallError(Exception):
-    """The call cannot be meant: one line to stderr, status 2."""
+    """The call is wrong: one line on stderr, status 2."""
 
 
 _ALIKE = 0.75
-"""How alike a word must be to what is suggested for it (difflib's ratio)."""
+"""The least similarity of a word and a suggestion for it (difflib's ratio)."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with wrong calls as one line and no guessing of shortened options."""
+    """argparse's parser, with one-line errors and without abbreviated options."""
 
     def __init__(self, name: str, about: str, **more: object) -> None:
         super().__init__(
@@ -42,7 +45,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         self._words = list(args or ())
         for word in self._words:
-            # (argparse drops "--" from the values, and hands an empty list over in its place.)
+            # argparse drops "--" from the values, and passes an empty list in its place.
             option, _, value = word.partition("=")
             if value == "--" and option.startswith("-"):
                 self.error(f"argument {option}: '--' is no value")
@@ -57,15 +60,15 @@ class Parser(argparse.ArgumentParser):
         raise WrongCallError(message)
 
     def _no_demo(self) -> str:
-        """That the word after `--demo` is no box, of a word that is nothing else either."""
-        # (`dispatch` has made "--demo WORD" "--demo=shared WORD", as some subcommands take a WORD.)
+        """The hint that the word after `--demo` is no box, where the word has no other meaning either."""
+        # Some subcommands take a WORD, so `dispatch` has rewritten "--demo WORD" to "--demo=shared WORD".
         for option, word in pairwise(self._words):
             if option.startswith("--demo=") and not word.startswith("-"):
                 return f"; no demo box is called {word!r} (`gputui --demo list` has all)"
         return ""
 
     def _meant(self, message: str) -> str:
-        """What was meant instead, perhaps, of the first word that is not known."""
+        """A suggestion for the first unknown word, "" where there is none."""
         word = message.partition(": ")[2].split(" ")[0].partition("=")[0]
         known = self._option_string_actions
         if word.isascii() and word.isdigit() and "-n" in known:
@@ -91,7 +94,7 @@ def starting_nothing(
     command: Sequence[str] | None,
     remedy: str = "use `gputui run` to start a command",
 ) -> argparse.Namespace:
-    """The options of a subcommand that starts no command. Raises WrongCallError where one is given."""
+    """Parse the options of a subcommand that starts no command. Raises WrongCallError where one is given."""
     args = parser.parse_args(words)
     if command is not None:
         raise WrongCallError(f"{parser.prog.removeprefix('gputui ')} does not start commands; {remedy}")
@@ -99,7 +102,7 @@ def starting_nothing(
 
 
 def duration_type(least: float = 0.0, most: float = 366 * 86_400.0) -> Callable[[str], float]:
-    """argparse's type of a time in seconds ("90", "30m", "2h"), from `least` to `most`."""
+    """The argparse type of a time in seconds ("90", "30m", "2h"), from `least` to `most`."""
 
     def seconds(text: str) -> float:
         try:
@@ -110,8 +113,20 @@ def duration_type(least: float = 0.0, most: float = 366 * 86_400.0) -> Callable[
     return seconds
 
 
+def number_type(what: str, least: int = 0, most: int = 999_999_999) -> Callable[[str], int]:
+    """The argparse type of an integer in digits, from `least` to `most`; `what` names the expected value."""
+
+    def number(text: str) -> int:
+        digits = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+        if not digits or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return int(text)
+
+    return number
+
+
 def add_source_options(parser: argparse.ArgumentParser) -> None:
-    """`--demo [BOX]`, `--from FILE` and `--root DIR`, which every subcommand takes."""
+    """Add `--demo [BOX]`, `--from FILE` and `--root DIR`, which every subcommand takes."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--demo",
@@ -131,8 +146,8 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def elsewhere(args: argparse.Namespace) -> bool:
-    """Whether a call looks at a box that is not this machine."""
+def elsewhere(args: argparse.Namespace | DeviceRequest) -> bool:
+    """Whether a call reads a box other than this machine."""
     return args.demo is not None or args.recording is not None or args.root is not None
 
 
@@ -146,9 +161,9 @@ def _box(name: str) -> str:
 
 
 @contextmanager
-def opened(args: argparse.Namespace, cpu_only: bool = False) -> Iterator[Source]:
-    """The source of a call, open, and closed at the end; `cpu_only`: no device is needed."""
-    # (Imported here, as help and wrong calls need no source.)
+def opened(args: argparse.Namespace | DeviceRequest, cpu_only: bool = False) -> Iterator[Source]:
+    """Open the source of a call, and close it at the end. `cpu_only`: no device is needed."""
+    # Imported here: help and wrong calls need no source.
     from gputui.allocating.named_source import named_source, opened_in_time
 
     with opened_in_time(named_source(args.demo, args.recording, args.root), cpu_only) as source:
@@ -156,38 +171,38 @@ def opened(args: argparse.Namespace, cpu_only: bool = False) -> Iterator[Source]
 
 
 def say(message: str) -> None:
-    """One line to stderr, where messages go; foreign text in it cannot do anything to the terminal."""
+    """Print a message as one line on stderr, with foreign text made harmless to the terminal."""
     if sys.stderr is None:
-        # Closed before we were started; print would take stdout instead, which is for results.
+        # stderr was closed before our start. print would use stdout instead, which is for results.
         return
     with contextlib.suppress(OSError):
-        # A message that cannot be written does not change what a call does.
+        # A message that cannot be written does not change the outcome of a call.
         print(printable(f"gputui: {message}"), file=sys.stderr, flush=True)
 
 
 def output_width() -> int | None:
-    """Columns of the terminal that stdout is; None where it is none: nothing is cut then."""
+    """Columns of the terminal on stdout; None where stdout is no terminal, and nothing is cut."""
     if sys.stdout is None or not sys.stdout.isatty():
         return None
     return terminal_columns()
 
 
 def terminal_columns() -> int:
-    """Columns of the terminal; 80 where it does not know (Python 3.10 says 0 there)."""
+    """Columns of the terminal; 80 where they are unknown (Python 3.10 reports 0 then)."""
     import shutil
 
     return shutil.get_terminal_size().columns or 80
 
 
 def print_line(line: str) -> None:
-    """A line for a shell, to stdout, in the very bytes that our own arguments had, whatever the locale."""
+    """Print a line for a shell to stdout, with the same bytes as our own arguments, in any locale."""
     if not hasattr(sys.stdout, "buffer"):
         print(line)
     else:
         try:
             data = os.fsencode(line)
         except UnicodeEncodeError:
-            # The locale has no bytes for it; it did not come from our arguments then.
+            # The locale cannot encode the line, which therefore did not come from our arguments.
             data = line.encode(errors="surrogateescape")
         sys.stdout.flush()
         sys.stdout.buffer.write(data + b"\n")

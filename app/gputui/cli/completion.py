@@ -32,7 +32,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """Every subcommand under one parser, which the program itself never needs."""
+    """Return one parser with every subcommand; only the completion needs it."""
     from gputui.cli.screen import parser as screen
     from gputui.sources.simulated.boxes import BOXES
 
@@ -65,13 +65,13 @@ _VARIABLES = "_gputui_variables"
 
 
 def _variable_names() -> dict[str, Any]:
-    """What `--env` is completed with: NAME=value, and what it does where the shell can show that."""
+    """Return the completions of `--env`: NAME=value, with its effect where the shell can show that."""
     from gputui.launching.environment_hints import hints
     from gputui.launching.quoting import fish, posix
 
     offered = [(f"{hint.name}={hint.value}", hint.about) for hint in hints(None, ())]
     words = posix(" ".join(word for word, _ in offered))
-    # (`_describe` divides at the first colon that is not escaped.)
+    # `_describe` divides at the first colon that is not escaped.
     described = " ".join(posix(word.replace(":", "\\:") + f":{about}") for word, about in offered)
     columns = " ".join(fish(part) for pair in offered for part in pair)
     return {

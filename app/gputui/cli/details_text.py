@@ -1,4 +1,4 @@
-"""The text of `gputui ls --details`: below the table, a block for each device, and the machine's load."""
+"""The text of `gputui ls --details`: a block for each device below the table, and the machine's load."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gputui.inventory.text_table import aligned, cut
 from gputui.vendors.registry import vendor_named
 
 _BETWEEN = "   "
-"""Between two facts: a comma would be lost among those within them."""
+"""The separator between two facts: a comma would be confused with the commas within them."""
 
 
 def details_text(snapshot: Snapshot, width: int | None) -> str:
-    """The blocks, each line ended by a newline; with a `width`, facts are wrapped and processes cut there.
+    """Return the blocks, each line ended by a newline; a `width` wraps facts and cuts processes.
 
-    What is not known is left out.
+    Unknown values are left out.
     """
     lines: list[str] = []
     load = _load(snapshot.host.load) if snapshot.host.load else ""
@@ -45,7 +45,7 @@ def details_text(snapshot: Snapshot, width: int | None) -> str:
 
 
 def _facts(groups: Iterable[Group], width: int | None) -> list[str]:
-    """The known facts of each group behind its name."""
+    """Return the known facts of each group after its name."""
     known = [
         (group.name, [f"{fact.name} {fact.text.strip()}" for fact in group.facts if fact.text != UNKNOWN])
         for group in groups
@@ -60,7 +60,7 @@ def _facts(groups: Iterable[Group], width: int | None) -> list[str]:
 
 
 def _packed(facts: Iterable[str], room: int | None) -> list[str]:
-    """Facts one behind another, in lines of at most `room` characters; one that is longer is wrapped."""
+    """Join facts to lines of at most `room` characters; a longer fact is wrapped."""
     import textwrap
 
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Finds the subcommand of a call, runs it, and turns every ending into an exit status."""
+"""Find the subcommand of a call, run it, and turn every outcome into an exit status."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ SUBCOMMANDS: dict[str, str] = {
     "record": "write a snapshot to a file, for a bug report or for --from",
     "completion": "print a completion script for bash, zsh, fish or tcsh",
 }
-"""Every subcommand, with its line in `gputui --help`; each lives in the file of its name."""
+"""Every subcommand, with its line in `gputui --help`; each is in the module of its name."""
 
 _SCREEN = "screen"
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO)
 _NO_THREAD = "can't start new thread"
-"""What Python says then; the exception has no type of its own."""
+"""Python's message then; the exception has no type of its own."""
 CANNOT_START = 126
 _TAKE_A_VALUE = ("--from", "--interval", "--root")
 _VALUES_WITHIN = ("--demo=", "--from=", "--interval=", "--root=")
@@ -92,7 +92,8 @@ def dispatch(words: list[str]) -> int:
 
 
 def _speak_plainly() -> None:
-    """Whatever the terminal's encoding: words of a command go out as they came in, the rest is shown."""
+    """Let the output streams accept any text: with UTF-8, a command's bytes are written unchanged; in another
+    encoding, characters that it lacks are escaped."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             utf8 = stream.encoding.lower().replace("-", "") == "utf8"
@@ -100,8 +101,9 @@ def _speak_plainly() -> None:
 
 
 def _output_lost(error: OSError) -> int:
-    """Nobody reads our output any more (`| head`), or it cannot be written: the status a shell would give."""
-    # What is still buffered must not be tried again at the end.
+    """The exit status where nobody reads our output any more (`| head`), as of a shell, or it cannot be
+    written."""
+    # The exit must not try to write the buffered rest again.
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
     if isinstance(error, BrokenPipeError):
         return 128 + 13
@@ -110,7 +112,7 @@ def _output_lost(error: OSError) -> int:
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
-    """What is for gputui, and the command after the first `--`; None when there is no `--`."""
+    """gputui's own words, and the command after the first `--`; None for the command without a `--`."""
     if "--" not in words:
         return words, None
     place = words.index("--")
@@ -118,12 +120,12 @@ def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
 
 
 def _asks_for_demos(words: list[str]) -> bool:
-    """Whether the call is `--demo list`, which is no box but asks which there are."""
+    """Whether the call is `--demo list`, which asks for the names of the boxes."""
     return "--demo=list" in words or any(pair == ("--demo", "list") for pair in pairwise(words))
 
 
 def _print_demos() -> int:
-    """Every simulated box, a line each."""
+    """Print a line for each simulated box."""
     from gputui.sources.simulated.boxes import BOXES
 
     wide = max(map(len, BOXES))
@@ -133,7 +135,8 @@ def _print_demos() -> int:
 
 
 def _settle_demo(words: list[str]) -> list[str]:
-    """`--demo ls` is the default box and a subcommand, `--demo laptop ls` names one: make both plain."""
+    """Rewrite `--demo WORD` to `--demo=BOX`: `--demo ls` is the default box and a subcommand, `--demo laptop
+    ls` names a box."""
     if "--demo" not in words:
         return words
     from gputui.sources.simulated.boxes import BOXES, DEFAULT

@@ -1,4 +1,4 @@
-"""`gputui each`: many tasks of one command, or of a file, each on devices of its own, as a table."""
+"""`gputui each`: many tasks of one command, or of a file, each on its own devices, as a table."""
 
 from __future__ import annotations
 

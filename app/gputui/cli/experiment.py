@@ -36,8 +36,7 @@ from gputui.cli.experiment_call import (
     prepared,
 )
 from gputui.cli.hosts_options import without_options
-from gputui.cli.launch_call import NEAR, allocated, launch_on
-from gputui.cli.request_options import constraints_of
+from gputui.cli.launch_call import allocated, allocated_for
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.job import JobError
@@ -47,8 +46,8 @@ from gputui.jobs import FOLDER
 from gputui.jobs.experiments import store
 from gputui.jobs.experiments.axes import JOIN
 from gputui.jobs.experiments.record import SCHEMA, Experiment, Kind, Row, Run, as_csv, document
-from gputui.jobs.experiments.runner import Limits, Planned, Runner, as_it_stands
-from gputui.jobs.experiments.store import SUBCOMMANDS, KeptError
+from gputui.jobs.experiments.runner import Limits, Planned, Runner, RunsElsewhereError, as_it_stands
+from gputui.jobs.experiments.store import SUBCOMMANDS
 from gputui.jobs.experiments.table import Place, how, lines, list_rows, took
 from gputui.jobs.queued import call_job
 from gputui.jobs.record import without_secrets_of
@@ -59,7 +58,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import without_secrets
 from gputui.launching.start import StartError
-from gputui.library.agreement import agreement
+from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.sources.source import NoSourceError, Source
 from gputui.system.ending_signals import EndedError, until_a_signal
 from gputui.system.environment import given_environment
@@ -78,7 +77,7 @@ def main(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int
         if args.resume is not None:
             return _resume(kind, args, words, command)
         return _new(kind, words, command)
-    except (KeptError, JobError) as error:
+    except JobError as error:
         raise WrongCallError(str(error)) from None
 
 
@@ -175,7 +174,7 @@ def _new(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int
 
 
 def _begun(experiment: Experiment) -> Experiment:
-    """The experiment with an id and a record. Raises KeptError."""
+    """The experiment with an id and a record. Raises JobError."""
     experiment = replace(experiment, id=store.new(experiment.kind, os.environ))
     store.keep(experiment, os.environ)
     return experiment
@@ -195,7 +194,7 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
             f" give the whole call again, with --resume {found.id}"
         )
     if not found.directory:
-        raise KeptError(f"{kind} {found.id} was kept by an earlier gputui, which did not keep its call")
+        raise JobError(f"{kind} {found.id} was kept by an earlier gputui, which did not keep its call")
     if args.detach:
         if args.from_file == STDIN:
             raise WrongCallError("--from-file - with --resume has no --detach: stdin ends with this call")
@@ -204,7 +203,7 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
         # (What is relative in its words is so from there.)
         os.chdir(found.directory)
     except OSError as error:
-        raise KeptError(f"cannot change to {found.directory!r}: {error.strerror}") from None
+        raise JobError(f"cannot change to {found.directory!r}: {error.strerror}") from None
     if again:
         call = prepared(kind, words, command)
     else:
@@ -319,12 +318,13 @@ def _allocation(call: Prepared, holds: bool) -> Allocation | None:
     """The devices that are held for all variants, None where each gets its own."""
     if call.request is None:
         return None
-    return allocated(call.args, call.request, holds, _approve(call.every, call.request))
+    devices = call.every[0].prepared.asked.devices
+    return allocated_for(devices, call.request, holds, _approve(call.every, call.request))
 
 
 def _approve(every: Sequence[Variant], request: Request) -> Approve:
     """What every variant's command says to the devices."""
-    checks = [(variant, agreement(variant.options, variant.intent, request, os.environ)) for variant in every]
+    checks = [(each, replace(each.prepared, request=request).approve(os.environ)) for each in every]
 
     def approve(devices: Sequence[Device] | int, box: object) -> None:
         for variant, check in checks:
@@ -332,8 +332,9 @@ def _approve(every: Sequence[Variant], request: Request) -> Approve:
                 # (Which of them it gets is known with the allocation.)
                 continue
             own = devices if isinstance(devices, int) else _own(variant, devices, None)
-            if isinstance(devices, int) and variant.args.n is not None:
-                own = min(devices, variant.args.n)
+            number = variant.prepared.asked.devices.count
+            if isinstance(devices, int) and number is not None:
+                own = min(devices, number)
             try:
                 check(own, box)  # type: ignore[arg-type]
             except RequestError as error:
@@ -358,10 +359,9 @@ def _own(variant: Variant, devices: Sequence[Device], allocation: Allocation | N
     return tuple(devices)
 
 
-def _launch(variant: Variant, allocation: Allocation) -> Launch:
+def _launch(prepared: PreparedLaunch, allocation: Allocation, prove: bool) -> Launch:
     """The launch of a variant on these devices. Raises RequestError."""
-    near, prove = variant.args.threads == NEAR, not variant.args.dry_run
-    launch = launch_on(allocation, variant.options, variant.intent, near, None, variant.confine, prove)
+    launch = prepared.launch(allocation, os.environ, prove=prove)
     if launch.refusal is not None:
         raise RequestError(launch.refusal)
     return detached(launch, os.environ)
@@ -379,7 +379,8 @@ def _launches(call: Prepared, on: Callable[[Variant], Allocation]) -> list[Launc
     for variant in call.every:
         held = on(variant)
         try:
-            found.append(_launch(variant, held._replace(devices=_own(variant, held.devices, held))))
+            own = held._replace(devices=_own(variant, held.devices, held))
+            found.append(_launch(variant.prepared, own, prove=not call.args.dry_run))
         except RequestError as error:
             raise RequestError(f"{variant.label}: {error}") from None
         for text in _said(found[-1]):
@@ -397,12 +398,10 @@ def _dry_run(call: Prepared, held: Allocation | None) -> int:
     def on(variant: Variant) -> Allocation:
         if held is not None:
             return held
-        request = variant.request
-        assert request is not None
+        request = variant.prepared.request
         key = (request.count, request.names, request.group, request.order)
         if key not in known:
-            approve = agreement(variant.options, variant.intent, request, os.environ)
-            known[key] = allocated(call.args, request, holds=False, approve=approve)
+            known[key] = allocated(variant.prepared, holds=False)
         return known[key]._replace(request=request)
 
     for variant, launch in zip(call.every, _launches(call, on), strict=True):
@@ -420,26 +419,25 @@ def _run(call: Prepared, experiment: Experiment, allocation: Allocation | None) 
     tell = Once()
 
     def planned(variant: Variant) -> Planned:
-        request = call.request or variant.request
-        assert request is not None
+        prepared = replace(variant.prepared, request=call.request or variant.prepared.request)
 
         def launch(on: Allocation, options: LaunchOptions) -> Launch:
             own = on._replace(devices=_own(variant, on.devices, on)) if allocation is not None else on
-            found = _launch(replace(variant, options=options), own)
+            asked = replace(prepared.asked, options=options)
+            found = _launch(replace(prepared, asked=asked), own, prove=True)
             # (Of devices that are held it has been said before.)
             for text in _said(found) if allocation is None else ():
                 tell(text)
             return found
 
-        approve = agreement(variant.options, variant.intent, request, os.environ)
-        return Planned(request, approve, launch, variant.options)
+        return Planned(prepared.request, prepared.approve(os.environ), launch, prepared.asked)
 
     def source(cpu_only: bool) -> AbstractContextManager[Source]:
         return opened(args, cpu_only)
 
     if elsewhere(args):
         say("warning: not this machine's devices (--demo, --from, --root); the commands start anyway")
-    cpu_only = any(each.request is not None and each.request.cpu_only for each in call.every)
+    cpu_only = any(each.prepared.request.cpu_only for each in call.every)
     # (Nothing else limits how many run at once on the CPU.)
     most = args.jobs or (1 if cpu_only or (allocation is not None and not allocation.devices) else None)
     reads = not elsewhere(args) and not cpu_only and (allocation is None or bool(allocation.devices))
@@ -451,7 +449,6 @@ def _run(call: Prepared, experiment: Experiment, allocation: Allocation | None) 
         source,
         _Progress(tell, args),
         Limits(most, args.memory, args.retry, args.stop_on_failure, args.timeout, args.warm_up, args.before),
-        constraints_of(args),
         allocation,
         reads,
     )
@@ -461,6 +458,8 @@ def _run(call: Prepared, experiment: Experiment, allocation: Allocation | None) 
             runner.run()
         except EndedError as error:
             number = error.number
+        except RunsElsewhereError:
+            raise
         except (NotEnoughError, RequestError, NoSourceError, JobError) as error:
             trouble = error
     found = runner.experiment
@@ -503,7 +502,7 @@ class _Progress(AllocationListener):
         """Keep it. Where that fails for a while, the records of its jobs say the same."""
         try:
             store.keep(experiment, os.environ)
-        except KeptError as error:
+        except JobError as error:
             self._tell(f"warning: {error}")
 
     def remark(self, text: str) -> None:

@@ -21,10 +21,9 @@ from gputui.cli.launch_call import (
     NEAR,
     add_force,
     add_launch_options,
-    how_confined_here,
-    options_of,
+    launch_request,
     own_job,
-    request_for,
+    prepared_call,
 )
 from gputui.cli.request_options import add_wait_option, add_window_option, count, memory
 from gputui.inventory.light_dataclasses import dataclass, replace
@@ -42,17 +41,16 @@ from gputui.jobs.experiments.axes import (
     variants,
     varied_command,
 )
-from gputui.jobs.experiments.braces import MOST_TASKS, Expansion, TooManyTasksError, brace_axes, expanded
+from gputui.jobs.experiments.braces import MOST_TASKS, Expansion, TooManyTasksError, expanded
 from gputui.jobs.experiments.log_figures import read_metric
 from gputui.jobs.experiments.record import Kind, Row
-from gputui.launching.intent import Intent
-from gputui.launching.launch_options import LaunchOptions, OptionError, table
+from gputui.launching.launch_options import OptionError, table
 from gputui.launching.quoting import quote
 from gputui.launching.secrets import MARK, secret_word, without_secrets
 from gputui.launching.shell_words import shell_syntax, split
-from gputui.library.agreement import heard
+from gputui.requesting.launch_request import LaunchRequest
+from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.sources.source import Want
-from gputui.vendors.visibility import Confine
 
 STDIN = "-"
 _NOT_VARIED = ("nodes", "rendezvous")
@@ -226,29 +224,14 @@ def _metric(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Combination:
-    """One combination of what is varied: settings of `--vary`, the command's words, what tells it apart."""
-
-    settings: tuple[Setting, ...]
-    words: tuple[str, ...]
-    label: str
-    values: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Variant:
-    """A variant before it has devices: `args` is the call as if it were a `gputui run` of this variant, and
-    `request` what that would ask for; `confine` whether it is to be confined."""
+    """A variant before it has devices: `prepared` is the launch as if it were a `gputui run` of its own."""
 
     settings: tuple[Setting, ...]
     label: str
     values: tuple[str, ...]
     words: tuple[str, ...]
-    args: argparse.Namespace
-    options: LaunchOptions
-    intent: Intent
-    confine: Confine
-    request: Request | None = None
+    prepared: PreparedLaunch
 
 
 def shown(axis: Axis, value: str) -> str:
@@ -289,25 +272,18 @@ def prepared(
     axes = _axes(args)
     base = tuple(command or ())
     if args.saved is not None:
-        base = options_of(args, base).command
+        base = launch_request(args, base).options.command
     names, every = _combinations(args, axes, base, rows)
-    if not names and len(every) == 1 and kind == "sweep":
-        if not rows and args.from_file is None:
-            raise WrongCallError(
-                "this is one task only: put braces such as '{1..8}' in quotes (the shell expands them into"
-                " one command otherwise), or use `gputui run`"
-            )
-    elif not names and kind == "comparison":
+    if not names and kind == "comparison":
         raise WrongCallError(NOTHING_VARIED)
+    if not names and len(every) == 1 and not rows and args.from_file is None:
+        raise WrongCallError(
+            "this is one task only: put braces such as '{1..8}' in quotes (the shell expands them into"
+            " one command otherwise), or use `gputui run`"
+        )
     secret = tuple(axis.name for axis in axes if any(shown(axis, each) != each for each in axis.values))
-    try:
-        made = tuple(_variant(args, each) for each in every)
-    except AxisError as error:
-        raise WrongCallError(str(error)) from None
-    if kind == "comparison" and made[0].options.nodes > 1:
-        raise WrongCallError("a launch on several machines cannot be compared from one of them")
     tell = Once()
-    made = tuple(_with_request(kind, each, tell) for each in made)
+    made = tuple(_variant(kind, args, *each, names, tell) for each in every)
     return Prepared(args, names, base, made, _for_all(made) if kind == "comparison" else None, secret)
 
 
@@ -325,46 +301,31 @@ class Once:
 
 def _combinations(
     args: argparse.Namespace, axes: Sequence[Axis], command: tuple[str, ...], rows: Sequence[Row]
-) -> tuple[tuple[tuple[str, str], ...], list[Combination]]:
-    """The axes by name and heading, braces last, and their combinations. Raises WrongCallError."""
+) -> tuple[tuple[tuple[str, str], ...], list[tuple[tuple[Setting, ...], Expansion]]]:
+    """The axes by name and heading, braces last, and the combinations of settings and tasks. Raises
+    AxisError, WrongCallError."""
     names = [(axis.name, axis.heading) for axis in axes]
     if rows:
         tasks = [Expansion(row.words, row.label) for row in rows]
     elif args.from_file is not None:
         tasks = _tasks_of_file(args.from_file)
     else:
-        try:
-            tasks = expanded(command)
-        except TooManyTasksError as error:
-            raise WrongCallError(str(error)) from None
-        names += [(heading, heading) for heading in brace_axes(command)]
-    try:
-        settings = variants(axes)
-        if len(settings) * len(tasks) > MOST_TASKS:
-            raise AxisError(str(TooManyTasksError()))
-        found = [_combination(each, task, names) for each, task in itertools.product(settings, tasks)]
-        without = left_out(args.left_out, names, [each.values for each in found])
-    except AxisError as error:
-        raise WrongCallError(str(error)) from None
-    if without and len(without) == len(found):
+        headings, tasks = expanded(command)
+        names += zip(headings, headings, strict=True)
+    settings = variants(axes)
+    if len(settings) * len(tasks) > MOST_TASKS:
+        raise TooManyTasksError
+    pairs = list(itertools.product(settings, tasks))
+    values = [(*(value for _, value in each), *task.values) for each, task in pairs]
+    without = left_out(args.left_out, names, values)
+    kept = [pair for pair, own in zip(pairs, values, strict=True) if own not in without]
+    if not kept:
         raise WrongCallError("--except leaves every combination out")
-    return tuple(names), [each for each in found if each.values not in without]
-
-
-def _combination(
-    settings: tuple[Setting, ...], task: Expansion, names: Sequence[tuple[str, str]]
-) -> Combination:
-    values = (*(value for _, value in settings), *task.values)
-    shown_values = (*(shown(axis, value) for axis, value in settings), *task.values)
-    own = label(list(zip((heading for _, heading in names), shown_values, strict=True)))
-    if not settings:
-        words = task.label.split(" ") if task.label else [*map(quote, without_secrets(task.words)[0])]
-        own = " ".join(without_secrets(words)[0])
-    return Combination(settings, task.words, own, values)
+    return tuple(names), kept
 
 
 def variants_of(words: Sequence[str]) -> int:
-    """How many variants these words of a call of `compare` span. Raises WrongCallError."""
+    """How many variants these words of a call of `compare` span. Raises AxisError, WrongCallError."""
     axes = _axes(parser("comparison").parse_args(words))
     if not axes:
         raise WrongCallError(NOTHING_VARIED)
@@ -385,21 +346,18 @@ def with_vary(words: Sequence[str]) -> list[str]:
 
 
 def says_devices(words: Sequence[str]) -> bool:
-    """Whether a call says itself which devices, or varies them. Raises WrongCallError."""
+    """Whether a call says itself which devices, or varies them. Raises AxisError, WrongCallError."""
     args = parser("comparison").parse_args(words)
     varied = any(axis.kind in ("n", "gpus") for axis in _axes(args))
     return varied or args.n is not None or args.gpus is not None
 
 
 def _axes(args: argparse.Namespace) -> tuple[Axis, ...]:
-    """What `--vary` varies. Raises WrongCallError."""
+    """What `--vary` varies. Raises AxisError, WrongCallError."""
     if args.less and args.metric is None:
         raise WrongCallError("--less is for --metric")
-    try:
-        axes = tuple(read_axis(text, (*_names(), _THREADS)) for text in args.vary)
-        variants(axes)
-    except AxisError as error:
-        raise WrongCallError(str(error)) from None
+    axes = tuple(read_axis(text, (*_names(), _THREADS)) for text in args.vary)
+    variants(axes)
     if any(axis.kind in ("n", "gpus") for axis in axes) and (args.n is not None or args.gpus is not None):
         raise WrongCallError("the devices are varied: leave -n and --gpus out")
     return axes
@@ -430,7 +388,7 @@ def _tasks_of_file(name: str) -> list[Expansion]:
     text = os.fsdecode(data)
     for match in _TASK.finditer(text):
         if len(tasks) == MOST_TASKS:
-            raise WrongCallError(str(TooManyTasksError()))
+            raise TooManyTasksError
         try:
             tasks.append(Expansion(_words_of(match[0]), ""))
         except ValueError as error:
@@ -455,89 +413,94 @@ def _words_of(line: str) -> tuple[str, ...]:
 # How each is started
 
 
-def _variant(args: argparse.Namespace, combination: Combination) -> Variant:
-    """Raises AxisError, WrongCallError for a variant that cannot be meant."""
-    varied, settings = copy.copy(args), combination.settings
+def _variant(
+    kind: Kind,
+    args: argparse.Namespace,
+    settings: tuple[Setting, ...],
+    task: Expansion,
+    axes: Sequence[tuple[str, str]],
+    tell: Once,
+) -> Variant:
+    """The variant of these settings and this task. Raises AxisError, WrongCallError."""
+    varied = copy.copy(args)
     varied.env = list(args.env)
     defaults: dict[str, object] = {}
     for axis, value in settings:
-        if axis.kind == "env" and value:
-            varied.env.append((axis.key, value))
-        elif axis.kind == "n":
-            varied.n = _typed(axis, value, count)
-        elif axis.kind == "gpus":
-            varied.gpus = value.replace(JOIN, ",")
-        elif axis.kind == "option" and axis.key == _THREADS:
-            varied.threads = NEAR if value == NEAR else _typed(axis, value, count)
-        elif axis.kind == "option":
-            name = _names()[axis.key]
-            setattr(varied, name, _option(axis, value, name))
-            if getattr(varied, name) == table()[name].default:
-                defaults[name] = table()[name].default
-    words = varied_command(combination.words, settings)
-    given = words
+        try:
+            if axis.kind == "env" and value:
+                varied.env.append((axis.key, value))
+            elif axis.kind == "n":
+                varied.n = count(value)
+            elif axis.kind == "gpus":
+                varied.gpus = value.replace(JOIN, ",")
+            elif axis.kind == "option" and axis.key == _THREADS:
+                varied.threads = value if value == NEAR else count(value)
+            elif axis.kind == "option":
+                field = _names()[axis.key]
+                option = table()[field]
+                made = _switched(value) if option.kind == "switch" else option.typed(value)
+                setattr(varied, field, made)
+                if made == option.default:
+                    defaults[field] = made
+        except (OptionError, argparse.ArgumentTypeError) as error:
+            raise AxisError(f"{axis.name}: {error}") from None
+    values = (*(shown(axis, value) for axis, value in settings), *task.values)
+    if settings:
+        name = label([(heading, value) for (_, heading), value in zip(axes, values, strict=True)])
+    else:
+        own = task.label.split(" ") if task.label else [*map(quote, without_secrets(task.words)[0])]
+        name = " ".join(without_secrets(own)[0])
+    words = given = varied_command(task.words, settings)
     if args.saved is not None:
-        # (It has been read: `options_of` puts the launch in place of its name.)
+        # (It has been read: `launch_request` puts the launch in place of its name.)
         varied.saved, given = replace(args.saved, command=words), ()
+    asked = launch_request(varied, given)
     # (In a call, an option's default says nothing about a saved launch; here it was asked for.)
-    options = replace(options_of(varied, given), **defaults)  # type: ignore[arg-type]
-    if not options.command:
-        raise AxisError(f"{combination.label}: no command after the variables")
-    shown_values = tuple(shown(axis, value) for axis, value in settings)
-    values = (*shown_values, *combination.values[len(settings) :])
-    confine = how_confined_here(varied, options)
-    intent = heard(options, os.environ, confine)
-    return Variant(settings, combination.label, values, words, varied, options, intent, confine)
-
-
-def _option(axis: Axis, value: str, name: str) -> object:
-    """The value of a launch option. Raises AxisError."""
-    if table()[name].kind == "switch":
-        if value not in (ON, OFF):
-            raise AxisError(f"{axis.name}={value}: {ON} or {OFF}")
-        return value == ON
+    asked = replace(asked, options=replace(asked.options, **defaults))  # type: ignore[arg-type]
+    if not asked.options.command:
+        raise AxisError(f"{name}: no command after the variables")
+    if kind == "comparison" and asked.options.nodes > 1:
+        raise WrongCallError("a launch on several machines cannot be compared from one of them")
     try:
-        return table()[name].typed(value)
-    except OptionError as error:
-        raise AxisError(f"{axis.name}: {error}") from None
-
-
-def _typed(axis: Axis, value: str, read: Callable[[str], int]) -> int:
-    try:
-        return read(value)
-    except argparse.ArgumentTypeError as error:
-        raise AxisError(f"{axis.name}: {error}") from None
-
-
-def _with_request(kind: Kind, variant: Variant, tell: Once) -> Variant:
-    """The variant with a request for devices of its own; of tasks, `--gpus` says from which they are picked.
-    Raises WrongCallError."""
-    own = copy.copy(variant.args)
-    pool = None if kind == "comparison" or own.gpus is None or own.gpus.strip() == NONE else own.gpus
-    if pool is not None:
-        own.gpus = None
-    elif own.gpus is not None and own.n is not None:
-        raise WrongCallError("--gpus none is CPU only: leave -n out")
-    if own.memory is not None:
-        own.min_free = own.memory
-    try:
-        if variant.args.gpus is not None:
-            entries_of(variant.args.gpus)
-        request = request_for(own, variant.options, variant.intent, own_job(), tell, variant.confine)
-        if pool is not None:
-            if request.names is not None:
-                raise WrongCallError("its command names its devices: leave --gpus out")
-            request = replace(request, names=pool)
-        if own.memory is not None and kind == "sweep" and not request.picks:
-            raise WrongCallError("--memory is for devices that gputui picks")
+        prepared = _prepared(kind, asked, args.memory, tell)
     except (NamingError, RequestError, WrongCallError) as error:
-        raise WrongCallError(f"{variant.label}: {error}") from None
-    return replace(variant, args=own, request=request)
+        raise WrongCallError(f"{name}: {error}") from None
+    return Variant(settings, name, values, words, prepared)
+
+
+def _switched(text: str) -> bool:
+    if text not in (ON, OFF):
+        raise OptionError(f"{text!r} is neither {ON} nor {OFF}")
+    return text == ON
+
+
+def _prepared(kind: Kind, asked: LaunchRequest, memory: int | None, tell: Once) -> PreparedLaunch:
+    """A variant on devices of its own; of tasks, `--gpus` says from which they are picked. Raises
+    NamingError, RequestError, WrongCallError."""
+    devices, pool = asked.devices, asked.devices.names
+    if pool is not None:
+        entries_of(pool)
+    if kind == "comparison" or pool is None or pool.strip() == NONE:
+        if pool is not None and (devices.count is not None or devices.auto):
+            raise WrongCallError("--gpus none is CPU only: leave -n out")
+        pool = None
+    else:
+        devices = replace(devices, names=None)
+    if memory is not None:
+        devices = replace(devices, min_free=memory)
+    found = prepared_call(replace(asked, devices=devices), own_job(), tell)
+    if pool is not None:
+        if found.request.names is not None:
+            raise WrongCallError("its command names its devices: leave --gpus out")
+        found = replace(found, request=replace(found.request, names=pool))
+    if memory is not None and kind == "sweep" and not found.request.picks:
+        raise WrongCallError("--memory is for devices that gputui picks")
+    return found
 
 
 def _for_all(every: Sequence[Variant]) -> Request:
     """One request for all variants: the most devices that one of them has, or all that they name."""
-    requests = [variant.request for variant in every if variant.request is not None]
+    requests = [variant.prepared.request for variant in every]
     kinds = {axis.kind for axis, _ in every[0].settings}
     found = max(requests, key=lambda each: each.count or 0) if "n" in kinds else requests[0]
     if "gpus" in kinds:
@@ -545,8 +508,8 @@ def _for_all(every: Sequence[Variant]) -> Request:
         found = replace(found, names=",".join(dict.fromkeys(words)), count=None)
     elif "n" not in kinds:
         for variant in every:
-            own = variant.request
-            if own is not None and (own.names, own.count) != (found.names, found.count):
+            own = variant.prepared.request
+            if (own.names, own.count) != (found.names, found.count):
                 raise WrongCallError(
                     f"{variant.label}: its command asks for other devices than the first variant's:"
                     " say -n or --gpus, or vary n"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.cli.launch_call import add_force, add_launch_options, launch_of
+from gputui.cli.launch_call import add_force, add_launch_options, launch_of, launch_request
 from gputui.launching.exports import DEFAULT, FORMS, ExportError, ExportOptions
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import secret_in
@@ -48,7 +48,7 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     options = _options(args)
-    launch = launch_of(args, command or ())
+    launch = launch_of(launch_request(args, command or ()))
     text = _text(args.form, launch, options)
     for note in FORMS[args.form].notes(launch, options):
         say(f"note: {note}")
@@ -70,7 +70,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _options(args: argparse.Namespace) -> ExportOptions:
-    """What the form is told. Raises WrongCallError for what means nothing to it."""
+    """Return the options for the form. Raises WrongCallError for an option that the form does not have."""
     given = {name: getattr(args, name) for name in ("image", "name")}
     given = {name: value for name, value in given.items() if value is not None}
     for name in given:
@@ -93,7 +93,7 @@ def _text(form: str, launch: Launch, options: ExportOptions) -> str:
 
 
 def _encoded(text: str, form: str) -> bytes:
-    """The text as its reader has it, with a newline."""
+    """Return the text in the encoding of its reader, with a newline."""
     if not FORMS[form].utf8:
         with contextlib.suppress(UnicodeEncodeError):
             return os.fsencode(text) + b"\n"
@@ -101,7 +101,7 @@ def _encoded(text: str, form: str) -> bytes:
 
 
 def _to_file(name: str, data: bytes, secret: str | None) -> None:
-    """`secret`: what in it looks like one; a new file is then its owner's alone."""
+    """`secret`: the part of the text that looks like a secret; only the owner can then read a new file."""
     from pathlib import Path
 
     from gputui.system.files import write_result

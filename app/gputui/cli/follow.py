@@ -1,4 +1,4 @@
-"""`gputui ls --json --follow`: a JSON document a line, at a pace that standard input may change."""
+"""`gputui ls --json --follow`: one JSON document per line, at an interval that standard input may change."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from gputui.sources.sampler import Sampler
 from gputui.sources.source import INTERVALS, NoSourceError, Source
 
 INTERVAL = 1.0
-"""Seconds from one document to the next unless told otherwise."""
+"""Default seconds between two documents."""
 _LONGEST_LINE = 4096
-"""Bytes of standard input that may make one line."""
+"""The most bytes of a line of standard input."""
 
 
 def follow(source: Source, text_of: Callable[[Snapshot], str], interval: float = INTERVAL) -> int:
     """Print each reading of the source as one line, until standard input ends.
 
-    A line of standard input is a number of seconds: the pace from then on. A reading that fails is a line
-    with the key "error", and reading goes on. Nothing is buffered: a reader that has gone ends the call at
-    once, and one that is slow gets fewer lines. Raises NoSourceError where there is nothing to read from at
-    the start.
+    A line of standard input is a number of seconds: the new interval. A failed reading gives a line with the
+    key "error", and reading continues. Output is not buffered: the call ends at once when its reader closes
+    the pipe, and a slow reader gets fewer lines. Raises NoSourceError where there is no source at the start.
     """
     lines = Lines()
 
@@ -41,7 +40,7 @@ def follow(source: Source, text_of: Callable[[Snapshot], str], interval: float =
 
         lines.write(text)
 
-    # (Not through InTime: a driver that hangs holds up the sampler's thread, and no other.)
+    # InTime is not needed: a driver that hangs blocks only the sampler's thread.
     sampler = Sampler(source, tell, interval, owners_at_once=True)
     sampler.start()
     try:
@@ -52,7 +51,7 @@ def follow(source: Source, text_of: Callable[[Snapshot], str], interval: float =
 
 
 class Lines:
-    """Standard output, for the thread that has a line now and then: what fails there ends the call."""
+    """Standard output for the sampler's thread: a failure to write ends the call."""
 
     def __init__(self) -> None:
         self._failed: list[Exception] = []
@@ -61,7 +60,7 @@ class Lines:
         self._output = sys.stdout.fileno()
 
     def write(self, text: Callable[[], str]) -> bool:
-        """Write a line, past Python's buffer, whose lock a slow reader would hold. False where it fails."""
+        """Write a line, without Python's buffer, whose lock a slow reader would hold. False: it failed."""
         try:
             data = f"{text()}\n".encode()
             while data:
@@ -72,7 +71,7 @@ class Lines:
         return not self._failed
 
     def obey(self, set_interval: Callable[[float], None]) -> None:
-        """Set the pace that standard input asks for, until it ends. Raises what has failed meanwhile."""
+        """Set the intervals from standard input, until it ends. Raises the error of a failed write."""
         rest = b""
         while sys.stdin is not None:
             stdin = sys.stdin.fileno()

@@ -1,26 +1,24 @@
-"""`--hosts`: which other boxes a call is about, and how they are asked."""
+"""`--hosts`: the other boxes of a call, and how to connect to them."""
 
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.cli.common import WrongCallError, elsewhere
 from gputui.cli.rules import settings_or_wrong_call
 from gputui.sources.hosts.alias import ALL, AliasError, alias
-from gputui.system.trust import who_can_change
 
 if TYPE_CHECKING:
-    # (`pick`, which must be quick, has this option too.)
+    # For types only: `pick`, which must be fast, has this option too.
     from gputui.sources.hosts.ssh import Way
 
 NO_BOXES = 'no boxes are in the settings: `[hosts]` with `boxes = ["…"]` names them'
 
 
 def add_hosts_option(parser: argparse.ArgumentParser) -> None:
-    """`--hosts A,B` or `--hosts all`."""
+    """Add `--hosts A,B` or `--hosts all`."""
     parser.add_argument(
         "--hosts",
         metavar="A,B|all",
@@ -29,7 +27,7 @@ def add_hosts_option(parser: argparse.ArgumentParser) -> None:
 
 
 def without_options(words: Sequence[str], *names: str) -> list[str]:
-    """The words of a call without these options and their values."""
+    """Return the words of a call without these options and their values."""
     left, rest = list[str](), list(words)
     while rest:
         word = rest.pop(0)
@@ -40,27 +38,15 @@ def without_options(words: Sequence[str], *names: str) -> list[str]:
     return left
 
 
-def same_directory(named: str | None) -> list[str]:
-    """The words for `run` on a box: in the directory of the same name, unless the call names one.
-
-    Where nobody else can change ours, nobody else may be able to change that one: below a folder in which
-    everybody can write (/scratch), another user may have made it.
-    """
-    if named is not None:
-        return []
-    here = os.getcwd()  # noqa: PTH109 - as it is called, through links
-    return [f"--directory={here}", *(["--own-directory"] if who_can_change(here) is None else [])]
-
-
 def boxes_named(text: str) -> tuple[str, ...]:
-    """The boxes that a list names, each once. Raises WrongCallError."""
+    """Return the boxes that a list names, without repetitions. Raises WrongCallError."""
     if text == ALL:
         return all_boxes()
     return tuple(dict.fromkeys(box_named(word.strip()) for word in text.split(",")))
 
 
 def box_named(word: str) -> str:
-    """The box. Raises WrongCallError."""
+    """Return the box. Raises WrongCallError."""
     try:
         return alias(word)
     except AliasError as error:
@@ -68,7 +54,7 @@ def box_named(word: str) -> str:
 
 
 def all_boxes() -> tuple[str, ...]:
-    """The boxes of the settings. Raises WrongCallError where there are none."""
+    """Return the boxes of the settings. Raises WrongCallError where there are none."""
     boxes = settings_or_wrong_call().hosts.boxes
     if not boxes:
         raise WrongCallError(NO_BOXES)
@@ -76,14 +62,14 @@ def all_boxes() -> tuple[str, ...]:
 
 
 def boxes_of(args: argparse.Namespace) -> tuple[str, ...]:
-    """The boxes of a call with `--hosts`. Raises WrongCallError."""
+    """Return the boxes of a call with `--hosts`. Raises WrongCallError."""
     if hasattr(args, "demo") and elsewhere(args):
         raise WrongCallError("--hosts shows other boxes; --demo, --from and --root do not go with it")
     return boxes_named(args.hosts)
 
 
 def way(prompts: bool = False) -> Way:
-    """How the settings say that boxes are connected to."""
+    """Return the way to connect to boxes, by the settings."""
     from gputui.sources.hosts.ssh import Way
 
     return Way(settings_or_wrong_call().hosts.timeout, prompts)

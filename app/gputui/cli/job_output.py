@@ -1,4 +1,4 @@
-"""Prints the output of jobs: that of one as it is, that of several boxes line by line, each with its box."""
+"""Print the output of jobs: of one job unchanged, of several boxes line by line, prefixed with the box."""
 
 from __future__ import annotations
 
@@ -7,19 +7,51 @@ import sys
 import threading
 from collections.abc import Iterable
 
+from gputui.cli.common import say
+from gputui.cli.jobs_text import confinement_trouble
+from gputui.inventory.job import Job
 from gputui.jobs.ansi_sanitizer import AnsiSanitizer
+from gputui.jobs.foreground import LEFT, Foreground, LeftError
+from gputui.jobs.start import why_not
+from gputui.jobs.wait import wait_for
 
 _LONGEST = 64 * 1024
-"""Bytes of a line; what is longer is shown as several."""
+"""The most bytes of a line; a longer line is divided."""
 _LINE = re.compile(rb"[^\n]{0,%d}\n" % _LONGEST)
 _LINE_OR_PROGRESS = re.compile(rb"[^\r\n]{0,%d}(?:\r*\n|\r+(?=[^\r\n]))" % _LONGEST)
-"""On a terminal: a progress bar that returns to the beginning of its line is replaced by the next one."""
+"""For a terminal: a progress bar that returns to the beginning of its line is replaced by the next one."""
 _NO_COLOUR = re.compile(rb"\x1b\[[0-9;:]*[A-Za-ln-z]")
-"""What moves the cursor: it would get to the lines of another box."""
+"""Escape sequences other than colours: they could move the cursor to the lines of another box."""
+
+
+NOT_KNOWN = 1
+"""The exit status of a job whose own is not known, and of `jobs stop` where one goes on."""
+
+
+def attached(job: Job, foreground: Foreground) -> int:
+    """Show a job's output until it ends; its status, or 129 when our terminal has gone. Raises JobError."""
+    try:
+        write(foreground.output(job))
+    except (LeftError, BrokenPipeError):
+        return LEFT
+    return status_of(job)
+
+
+def status_of(job: Job) -> int:
+    """The job's own status, once it has ended; what gputui itself knows of a failure has been said."""
+    job = wait_for(job)
+    if job.trouble is not None:
+        say(why_not(job.trouble, job))
+    if (explained := confinement_trouble(job)) is not None:
+        say(explained)
+    if job.exit_status is None:
+        say(f"job {job.id} has ended, and with which status is not known")
+        return NOT_KNOWN
+    return job.exit_status
 
 
 def write(pieces: Iterable[bytes]) -> None:
-    """Print a log piece by piece; on a terminal without what could do it harm."""
+    """Print a log piece by piece; on a terminal without harmful escape sequences."""
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
     (_to_a_terminal if on_a_terminal else _as_it_is)(pieces)
 
@@ -28,7 +60,7 @@ def _as_it_is(pieces: Iterable[bytes]) -> None:
     if sys.stdout is not None:
         sys.stdout.flush()
     for piece in pieces:
-        # (It is None where it was closed, and the log is read all the same: its end is the job's.)
+        # stdout is None where it was closed; the log is read anyway, as its end is the end of the job.
         if sys.stdout is not None:
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
@@ -47,7 +79,7 @@ def _to_a_terminal(pieces: Iterable[bytes]) -> None:
 
 
 class PrefixedOutput:
-    """Standard output, for the threads that read the boxes."""
+    """Standard output, shared by the threads that read the boxes."""
 
     def __init__(self, boxes: Iterable[str]) -> None:
         self._terminal = sys.stdout is not None and sys.stdout.isatty()
@@ -56,10 +88,10 @@ class PrefixedOutput:
         self._sanitizers = {box: AnsiSanitizer() for box in self._rest} if self._terminal else {}
         self._lock = threading.Lock()
         self._unfinished: str | None = None
-        """The box whose progress bar the cursor is at."""
+        """The box whose progress bar is on the line of the cursor."""
 
     def write(self, box: str, data: bytes, final: bool = False) -> None:
-        """Print the whole lines that a box has written; with `final`, also what is left. Raises OSError."""
+        """Print the complete lines that a box has written; with `final`, also the rest. Raises OSError."""
         if self._terminal:
             data = _NO_COLOUR.sub(b"", self._sanitizers[box].feed(data, final).encode())
         with self._lock:

@@ -1,4 +1,4 @@
-"""`gputui jobs`: the launches that go on by themselves; their logs, waiting for them, stopping them."""
+"""`gputui jobs`: launches in the background; read their logs, wait for them, stop them."""
 
 from __future__ import annotations
 
@@ -16,37 +16,39 @@ from gputui.cli.common import (
     Parser,
     WrongCallError,
     duration_type,
+    number_type,
     output_width,
     print_line,
     say,
     starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
-from gputui.cli.job_output import write
+from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
+from gputui.jobs.again import again
+from gputui.jobs.foreground import Foreground
+from gputui.jobs.queued import call_of
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import Stored, find_job, forget, stored
 from gputui.jobs.typed_name import typed_name
+from gputui.launching.quoting import quote
 from gputui.sources.in_time import InTime
 from gputui.sources.source import NoSourceError, Want
 
 if TYPE_CHECKING:
     from gputui.choosing.claimed_use import ClaimedUse
-    from gputui.jobs.foreground import Foreground
 
-NOT_KNOWN = 1
-"""The exit status of `wait` where a job's own is not known, and of `stop` where a job goes on."""
 _PATIENCE = 3.0
-"""Seconds for which the list waits for a driver; it can be told without."""
+"""Timeout in seconds of the driver for the list, which can be printed without it."""
 _LINES = 1000
-"""Lines of a log that `log -f` begins with on a terminal."""
+"""The number of log lines that `log -f` shows first on a terminal."""
 
 
 class _ActionParser(Parser):
-    """Our parser as argparse makes one for an action."""
+    """Our parser, with the signature that argparse uses for an action."""
 
     def __init__(self, *, prog: str, description: str = "", **more: object) -> None:
         super().__init__(prog.removeprefix("gputui "), description, **more)
@@ -71,7 +73,9 @@ def parser() -> Parser:
     log = actions.add_parser("log", help="print a job's output", description="Print a job's output.")
     log.add_argument("id", metavar="ID")
     log.add_argument("-f", "--follow", action="store_true", help="follow until the job ends")
-    log.add_argument("-n", "--lines", type=_count, metavar="N", help="only the last N lines")
+    log.add_argument(
+        "-n", "--lines", type=number_type("a number of lines"), metavar="N", help="only the last N lines"
+    )
     log.add_argument(
         "--plain",
         action="store_true",
@@ -172,7 +176,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored) -> int | None:
-    """The status of an action on jobs of other boxes (BOX:ID); None where it is about our own."""
+    """Return the status of an action on jobs of other boxes (BOX:ID); None for jobs of this box."""
     ids = [args.id] if getattr(args, "id", None) else getattr(args, "ids", None) or []
     if not any(":" in word for word in ids):
         return None
@@ -208,8 +212,8 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
 
 
 def _box(jobs: Sequence[Job]) -> Snapshot:
-    """The box as far as a list of these jobs needs it: what those that hold devices run on, and what those in
-    line wait for. Without a driver that is the queue alone."""
+    """Return the parts of the box that a list of these jobs needs: the devices that running jobs use, and the
+    devices that queued jobs wait for. Without a driver, only the queue."""
     want, line = Want(0), tuple[Waiter, ...]()
     if any(job.state == "waiting" for job in jobs):
         from gputui.allocating.queue import waiters
@@ -230,7 +234,7 @@ def _box(jobs: Sequence[Job]) -> Snapshot:
 
 
 def _uses(box: Snapshot) -> dict[str, ClaimedUse]:
-    """What our jobs claimed and run on, by their ids."""
+    """Return the devices that our jobs have claimed and run on, by job id."""
     from gputui.choosing.claimed_use import claimed_uses
 
     return {use.job: use for use in claimed_uses(box) if use.job is not None and use.own}
@@ -244,7 +248,7 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
         try:
             from gputui.jobs.log import Tail
         except ImportError as error:
-            # (On a box that gputui was sent to.)
+            # The package is missing on a box to which gputui was copied.
             raise WrongCallError(f"--plain needs an installed gputui: {error}") from None
 
         tail = Tail(job.log, most=1024 * 1024)
@@ -262,45 +266,12 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
 
 
 def _attach(args: argparse.Namespace, jobs: Stored) -> int:
-    from gputui.jobs.foreground import Foreground
-
     with Foreground() as foreground:
         return attached(_readable(args.id, jobs, newest=True), foreground)
 
 
-def attached(job: Job, foreground: Foreground) -> int:
-    """Show a job's output until it ends; its status, or 129 when our terminal has gone. Raises JobError."""
-    from gputui.jobs.foreground import LEFT, LeftError
-
-    try:
-        write(foreground.output(job))
-    except (LeftError, BrokenPipeError):
-        return LEFT
-    return _status_of(job)
-
-
 def _wait(args: argparse.Namespace, jobs: Stored) -> int:
-    return _status_of(_readable(args.id, jobs, newest=True))
-
-
-def _status_of(job: Job) -> int:
-    """The job's own status, once it has ended."""
-    from gputui.jobs.wait import wait_for
-
-    job = wait_for(job)
-    if job.trouble is not None:
-        from gputui.jobs.start import why_not
-
-        say(why_not(job.trouble, job))
-    from gputui.cli.jobs_text import confinement_trouble
-
-    trouble = confinement_trouble(job)
-    if trouble is not None:
-        say(trouble)
-    if job.exit_status is None:
-        say(f"job {job.id} has ended, and with which status is not known")
-        return NOT_KNOWN
-    return job.exit_status
+    return status_of(_readable(args.id, jobs, newest=True))
 
 
 def _stop(args: argparse.Namespace, jobs: Stored) -> int:
@@ -326,7 +297,7 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
 
 
 def _stray(jobs: Stored) -> dict[str, str]:
-    """What each of our jobs claimed and runs on, by its id, where it has not claimed a device of those."""
+    """Return, by job id, a sentence for each of our jobs that runs on devices that it has not claimed."""
     from gputui.choosing.verdict_text import claimed_and_runs_on
 
     box = _box(jobs.jobs)
@@ -335,8 +306,7 @@ def _stray(jobs: Stored) -> dict[str, str]:
 
 def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
     from gputui.cli import run
-    from gputui.jobs.again import again
-    from gputui.jobs.queued import call_of
+    from gputui.cli.launch_call import as_given
 
     job = _readable(args.id, jobs, newest=True)
     call = call_of(job)
@@ -348,37 +318,24 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
         called = importlib.import_module(f"gputui.cli.{call.subcommand}")
         status: int = called.main(["--detach", *call.words, *args.options], call.command)
         return status
-    words, command = _call(job)
-    given = run.parser().parse_args(args.options)
-    lacks = again(job).lacks({*os.environ, *(name for name, _ in given.env or ())})
+    request, *_ = kept = again(job)
+    given = as_given(request)
+    given.n = given.gpus = None
+    args = run.parser().parse_args(args.options, given)
+    lacks = kept.lacks({*os.environ, *(name for name, _ in args.env)})
     if lacks is not None:
         raise WrongCallError(f"job {job.id}: {lacks}")
-    if given.n is not None or given.gpus is not None:
-        del words[:2]
-    return run.main(["--detach", *words, *args.options], command)
-
-
-def _call(job: Job) -> tuple[list[str], tuple[str, ...]]:
-    """The words of `gputui run` that start the job once more, its devices first, and its command."""
-    from gputui.jobs.again import again
-    from gputui.launching.launch_options import words_of
-
-    options, count, constraints, *_ = again(job)
-    devices = ("-n", str(count), *constraints) if count else ("--gpus", "none")
-    return [*devices, *words_of(options)], options.command
+    if args.n is None and args.gpus is None:
+        args.n, args.gpus = request.devices.count, request.devices.names
+    args.detach = not args.attach
+    return run.start(args, request.options.command)
 
 
 def _show(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
     if args.command:
-        from gputui.jobs.queued import call_of
-        from gputui.launching.quoting import quote
-
-        if call_of(job) is not None:
-            print_line(" ".join(map(quote, job.argv)))
-            return DONE
-        words, command = _call(job)
-        print_line(" ".join(map(quote, ["gputui", "run", *words, "--", *command])))
+        call = job.argv if call_of(job) is not None else ("gputui", "run", *again(job).request.words)
+        print_line(" ".join(map(quote, call)))
         return DONE
     from gputui.cli.jobs_text import facts
 
@@ -418,12 +375,6 @@ def _readable(word: str, jobs: Stored, newest: bool = False) -> Job:
             f"{job.id} is not a readable job: {job.reason}; `gputui jobs forget {name}` removes it"
         )
     return job
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
-    return int(text)
 
 
 def _signal(text: str) -> int:

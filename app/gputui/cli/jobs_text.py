@@ -1,4 +1,4 @@
-"""All that is known of a job as text, and the list of jobs as JSON for programs."""
+"""The facts on a job as text, and the list of jobs as JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gputui.jobs.store import Stored
 from gputui.launching.quoting import quote
 
 _LINES = 20
-"""Lines of a log in which the reason of a failure is looked for."""
+"""The number of last log lines that are searched for the reason of a failure."""
 
 
 def facts(job: Job, box: Snapshot) -> list[str]:
-    """Everything that is known of a job, a fact a line; `box` has the queue."""
+    """Return all facts on a job, one per line; `box` has the queue."""
     told = TOLD.write(job)
     rows = [
         ("id", job.id),
@@ -41,7 +41,7 @@ def facts(job: Job, box: Snapshot) -> list[str]:
 
 
 def confinement_trouble(job: Job) -> str | None:
-    """What a confined job that failed says in its last lines that confinement explains, None for nothing."""
+    """Return why a confined job has failed, where its last lines blame the confinement; otherwise None."""
     if job.state != "failed" or not job.confined:
         return None
     from gputui.jobs.last_lines import last_lines
@@ -56,7 +56,7 @@ def _peak(job: Job) -> str | None:
 
 
 def document(jobs: Stored, uses: Mapping[str, ClaimedUse]) -> dict[str, Any]:
-    """`jobs --json`: schema 1, times in ISO 8601, null for what is not known. `uses` are by job id."""
+    """Return the JSON of `jobs`: schema 1, ISO 8601 times, null for unknown values. `uses` is by job id."""
     return {
         "schema": SCHEMA,
         "jobs": [_document(job, uses.get(job.id)) for job in jobs.jobs],

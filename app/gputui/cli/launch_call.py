@@ -1,47 +1,39 @@
-"""What `run`, `export` and `check` share: the options of a launch, and the launch that a call describes."""
+"""The parts that `run`, `export` and `check` share: the launch options, and the launch of a call."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 
 from gputui.allocating.allocate import allocate
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Approve
+from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import NotEnoughError
 from gputui.allocating.request import Request
-from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, say
-from gputui.cli.request_options import AUTO, add_request_options, count, request_of
-from gputui.inventory.light_dataclasses import replace
+from gputui.cli.request_options import DESTINATIONS, add_request_options, count, device_request
+from gputui.cli.rules import settings_or_wrong_call
+from gputui.inventory.light_dataclasses import fields, replace
 from gputui.inventory.text_table import aligned
 from gputui.launching.compose import launcher_of
-from gputui.launching.environment_hints import THREADS, hints, threads_near
-from gputui.launching.intent import Asked, Intent
+from gputui.launching.environment_hints import THREADS, hints
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import LaunchOptions, Meeting, Option, OptionError, table
-from gputui.launching.secrets import program_and_script
+from gputui.launching.launch_options import VARIABLE, LaunchOptions, Option, OptionError, table
 from gputui.launching.shell_words import assignments
-from gputui.library.agreement import (
-    agreement,
-    facts_of,
-    heard,
-    how_confined,
-    launch_of_allocation,
-    settled_with,
-)
-from gputui.sources.source import Want
+from gputui.requesting.launch_request import LaunchRequest, ModelRequest
+from gputui.requesting.prepared_launch import PreparedLaunch, how_confined, prepare, read_command
 from gputui.vendors.visibility import Confine
 
 NEAR = "near"
 
 
 def add_launch_options(parser: argparse.ArgumentParser, exclusive: bool = True) -> None:
-    """Which devices, and how the command is started on them; not `exclusive`: `--gpus` beside `-n`."""
+    """Add the options that select the devices and start the command. Without `exclusive`, `--gpus` and `-n`
+    may be combined."""
     add_request_options(parser, exclusive)
     how = parser.add_argument_group("how it is started")
     how.add_argument(
@@ -69,7 +61,7 @@ def add_launch_options(parser: argparse.ArgumentParser, exclusive: bool = True) 
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
-    """`--force`."""
+    """Add `--force`."""
     parser.add_argument(
         "--force",
         action="store_true",
@@ -80,7 +72,7 @@ def add_force(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_option(group: argparse._ArgumentGroup, each: Option) -> None:
-    """A launch option as an argument."""
+    """Add a launch option to the parser."""
     if each.kind == "switch":
         group.add_argument(each.flag, dest=each.name, action="store_true", help=each.help)
         return
@@ -108,7 +100,7 @@ def _add_option(group: argparse._ArgumentGroup, each: Option) -> None:
 
 def _assignment(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    if not equals or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+    if not equals or not VARIABLE.fullmatch(name):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
 
@@ -117,43 +109,65 @@ def _threads(text: str) -> int | str:
     return NEAR if text == NEAR else count(text)
 
 
-def options_of(args: argparse.Namespace, command: Sequence[str]) -> LaunchOptions:
-    """What a call wants to run; `--threads near` is not in it yet, as that depends on the devices.
+def launch_request(args: argparse.Namespace, command: Sequence[str]) -> LaunchRequest:
+    """The launch request of a call.
 
-    With `--saved` it is what was kept, and what the call says besides counts instead; so do the devices.
+    With `--saved` it is the saved launch, overridden by the other options of the call. Raises WrongCallError.
     """
     before, argv = assignments(command)
     if isinstance(args.saved, str):
-        # Looked up once a call: meanwhile another launch may have taken that number.
+        # Look it up once per call: another launch may take that number meanwhile.
         args.saved = _saved(args, argv, (*before, *args.env))
     saved: LaunchOptions = args.saved or LaunchOptions(argv)
     additions = (*saved.additions, *before, *args.env)
     if isinstance(args.threads, int):
         additions = (*additions, (THREADS, str(args.threads)))
     given = {name: getattr(args, name) for name in table()}
-    given["python"] = _from_here(args.python, args.directory)
+    if getattr(args, "on", None) is None:
+        given["python"] = _from_here(args.python, args.directory)
     given = {name: value for name, value in given.items() if value != table()[name].default}
     options = replace(saved, additions=tuple(dict(additions).items()), **given)
-    argv = options.command
-    if options.nodes > 1 and argv and launcher_of(options).name != "torchrun":
+    placed = getattr(args, "form", "") == "sbatch" or getattr(args, "on", None) is not None
+    check_machines(options, placed or getattr(args, "held", False))
+    return LaunchRequest(options, device_request(args), model_request(args), args.threads == NEAR)
+
+
+def check_machines(options: LaunchOptions, placed: bool) -> None:
+    """Raise WrongCallError for a command that cannot be started on that number of machines. With `placed` the
+    rendezvous need not be given."""
+    if options.nodes > 1 and options.command and launcher_of(options).name != "torchrun":
         raise WrongCallError("only torchrun starts a command on several machines: add --launcher torchrun")
-    placed = options.rendezvous or getattr(args, "form", "") == "sbatch" or getattr(args, "held", False)
-    if options.nodes > 1 and not placed:
+    if options.nodes > 1 and not options.rendezvous and not placed:
         raise WrongCallError(f"--nodes {options.nodes} needs --rendezvous HOST, the first of the machines")
-    return options
+
+
+def model_request(args: argparse.Namespace) -> ModelRequest:
+    """The options of a call about the model to train."""
+    return ModelRequest(**{each.name: getattr(args, each.name) for each in fields(ModelRequest)})
+
+
+def as_given(request: LaunchRequest) -> argparse.Namespace:
+    """The parsed call that asks for the same request and gives nothing else."""
+    options = {name: getattr(request.options, name) for name in table()}
+    options["python"] = request.python_from_here
+    devices = {each.name: getattr(request.devices, each.name) for each in fields(DeviceRequest)}
+    devices |= {DESTINATIONS.get(name, name): value for name, value in devices.items()}
+    devices["ignore_user"] = list(request.devices.ignore_user)
+    env, near = list(request.options.additions), NEAR if request.near else None
+    return argparse.Namespace(**devices, **options, env=env, threads=near)
 
 
 def _from_here(python: str | None, directory: str | None) -> str | None:
-    """The interpreter as named by a person where they are, for a launch that is somewhere else."""
+    """The interpreter's path, relative to our working directory, for a launch in another directory."""
     if python is None or directory is None or "/" not in python:
         return python
-    # (Not resolved: a virtual environment's interpreter is a link out of it.)
+    # Not resolved: the interpreter of a virtual environment is a link that leads out of it.
     return os.path.abspath(python)  # noqa: PTH100
 
 
 def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> LaunchOptions:
-    """The options of the launch that `--saved` names; its number of devices counts unless the call says
-    one."""
+    """The options of the launch that `--saved` names. Its number of devices applies unless the call gives
+    devices."""
     from gputui.launching.history import KeepError, again, found, missing
     from gputui.launching.history_file import load
 
@@ -176,9 +190,9 @@ def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[
 
 
 def remember_typed(options: LaunchOptions, count: int) -> None:
-    """Keep a launch that a person has typed among the last ones; a message where that cannot be."""
+    """Keep a launch that a person has typed in the list of recent launches; warn where that fails."""
     if sys.stdin is None or not sys.stdin.isatty():
-        # What a script starts over and over is not for a person's list.
+        # A launch that a script repeats does not belong in a person's list.
         return
     import time
 
@@ -189,112 +203,71 @@ def remember_typed(options: LaunchOptions, count: int) -> None:
         say(f"warning: {not_kept}")
 
 
-def launch_of(args: argparse.Namespace, command: Sequence[str], confine: Confine = "never") -> Launch:
-    """The launch that a call describes, on devices that are not held; what there is to say about it has been
-    said. Where it is to be confined, that is proved anew."""
-    options = options_of(args, command)
-    intent = heard(options, os.environ, confine)
-    request = request_for(args, options, intent, confine=confine)
-    allocation = allocated(
-        args, request, holds=False, approve=agreement(options, intent, request, os.environ, claims=False)
-    )
-    near = args.threads == NEAR
-    return noted(launch_on(allocation, options, intent, near, confine=confine, again=confine != "never"))
+def launch_of(asked: LaunchRequest, confine: Confine = "never") -> Launch:
+    """The requested launch, on devices that are not held; its warnings and remarks are printed. Confinement
+    is proved anew where it is requested."""
+    prepared = prepared_call(asked, confine=confine)
+    allocation = allocated(prepared, holds=False, claims=False)
+    return noted(prepared.launch(allocation, os.environ, again=confine != "never"))
 
 
-def request_for(
-    args: argparse.Namespace,
-    options: LaunchOptions,
-    intent: Intent,
+def prepared_call(
+    asked: LaunchRequest,
     job: str | None = None,
     tell: Callable[[str], None] = say,
-    confine: Confine = "never",
-) -> Request:
-    """The request of a call that launches: what the call says of devices, and what its command says.
+    confine: Confine | None = None,
+) -> PreparedLaunch:
+    """Combine the demands that a call and its command make on the box.
 
-    `tell` is told what the command decides. Raises RequestError where they contradict each other, unless the
-    call has `--force`.
+    `tell` receives a note about the command's decisions. `confine` None means as the call says, else as the
+    settings say, and never for devices that are not here. Raises RequestError where call and command
+    contradict each other, unless the call has `--force`; WrongCallError, NotEnoughError for `-n auto`.
     """
-    facts = Want.VERDICT | Want.TOPOLOGY if args.threads == NEAR else Want.VERDICT
-    if args.n == AUTO:
-        # (The planner takes milliseconds to import.)
+    settings = settings_or_wrong_call()
+    if confine is None:
+        confine = how_confined(asked.options, settings, not elsewhere(asked.devices))
+    read = read_command(asked, os.environ, confine)
+    if asked.devices.auto:
+        # Imported here: the planner takes milliseconds to import.
         from gputui.cli.planned_devices import settle_auto
 
-        settle_auto(args, options, intent)
-    asked = Asked(args.n, args.gpus, args.group)
-    settled = settled_with(asked, intent, args.force)
-    default = intent.devices if settled.names is not None else intent.count
-    if asked.names is None and asked.count is None and default is not None and not default.firm:
-        option = f"--gpus {settled.names}" if settled.names is not None else f"-n {settled.count}"
-        said = f"as if {option} were given" if settled.names != NONE else "no device is selected"
-        tell(f"note: {said} ({default.words}); -n or --gpus overrides that")
-    facts |= facts_of(settled, intent) | (Want(0) if confine == "never" else Want.NODES)
-    return request_of(args, program_and_script(options.command), facts, job=job, asked=settled)
+        read = replace(read, asked=settle_auto(asked, read.intent))
+    return prepare(read, settings, job, tell)
 
 
 def own_job() -> str | None:
-    """The id of the job that this process is, where it is a job that is gputui itself."""
+    """The id of the job that this process is; None where gputui itself does not run as a job."""
     from gputui.jobs import FOLDER
 
     folder = os.environ.get(FOLDER)
     return os.path.basename(folder) if folder else None  # noqa: PTH119 - pathlib costs milliseconds
 
 
-def allocated(
-    args: argparse.Namespace,
-    request: Request,
-    holds: bool,
-    approve: Approve | None = None,
-) -> Allocation:
-    """The devices of a call that launches, leased with `holds`, and such as `approve` lets through.
+def allocated(prepared: PreparedLaunch, holds: bool, claims: bool = True) -> Allocation:
+    """Allocate devices for a launch on which its command can be started; with `holds`, lease them.
 
-    Without `holds` it is a dry run, which waits for nothing: the devices are those that are free now.
+    Without `holds` it is a dry run, which does not wait: the devices are free now.
     """
+    return allocated_for(
+        prepared.asked.devices, prepared.request, holds, prepared.approve(os.environ, claims)
+    )
+
+
+def allocated_for(devices: DeviceRequest, request: Request, holds: bool, approve: Approve) -> Allocation:
+    """Allocate as `allocated` does, for a request that the caller has made."""
     request = request if holds else replace(request, wait=None)
     try:
-        with opened(args, request.cpu_only) as source:
-            return allocate(request, source, os.environ, AllocationListener(args.why), holds, approve)
+        with opened(devices, request.cpu_only) as source:
+            return allocate(request, source, os.environ, AllocationListener(devices.explain), holds, approve)
     except NotEnoughError:
-        if approve is not None and request.picks:
-            # What is wrong with the call comes before what is wrong with the box.
+        if request.picks:
+            # An error in the call takes precedence over a shortage on the box.
             approve(request.size, ())
         raise
 
 
-def how_confined_here(args: argparse.Namespace, options: LaunchOptions) -> Confine:
-    """Whether the launch of a call is to be confined; never to devices of which nothing is here. Raises
-    WrongCallError."""
-    from gputui.allocating.settings import SettingsError
-
-    try:
-        return how_confined(options.confine, os.environ, not elsewhere(args))
-    except SettingsError as error:
-        raise WrongCallError(str(error)) from None
-
-
-def launch_on(
-    allocation: Allocation,
-    options: LaunchOptions,
-    intent: Intent,
-    near: bool = False,
-    meeting: Meeting | None = None,
-    confine: Confine = "never",
-    prove: bool = True,
-    again: bool = False,
-) -> Launch:
-    """The launch of launch options on allocated devices; `near` adds the threads of the CPUs near them, and
-    the rest says whether it is confined to them (`launch_of_allocation`)."""
-    if near:
-        threads = threads_near(allocation.snapshot, allocation.devices)
-        if threads is None:
-            say(f"warning: the CPUs near these devices are not known: no {THREADS}")
-        else:
-            options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
-    return launch_of_allocation(allocation, options, intent, os.environ, meeting, confine, prove, again)
-
-
 def noted(launch: Launch) -> Launch:
-    """The launch; its warnings and remarks have been said."""
+    """Print the warnings and remarks of a launch, and return the launch."""
     for warning in launch.warnings:
         say(f"warning: {warning}")
     for remark in launch.remarks:

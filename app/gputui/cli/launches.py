@@ -1,4 +1,4 @@
-"""`gputui launches`: the last launches, and those that were given a name. `gputui run --saved` starts one."""
+"""`gputui launches`: the history of launches and the named launches. `gputui run --saved` starts one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _changed(what: str, which: str, name: str | None) -> Callable[[Launches], Launches]:
-    """What is to be done with the launches as they are at that moment."""
+    """Return the function that changes the launches under the lock of their file."""
 
     def how(now: Launches) -> Launches:
         place = found(now, which)

@@ -1,4 +1,4 @@
-"""`gputui ls`: the box as a table, as JSON, or as a line for a status bar."""
+"""`gputui ls`: print the box as a table, as JSON, or as a line for a status bar."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _status_line(args: argparse.Namespace) -> int:
     if args.details:
         raise WrongCallError("--details is for the table and for JSON")
     fields_of(args.format)
-    # (It is called every few seconds: links and what is near each device say nothing here.)
+    # A status bar calls this every few seconds, and it needs neither links nor the CPUs near each device.
     with opened(args) as source:
         snapshot = source.read(Want.MONITOR | Want.MODES | Want.QUEUE | Want.HOST)
     print_line(status_line(args.format, snapshot, verdicts(snapshot, rules_of(None))))
@@ -129,7 +129,7 @@ def _follow(args: argparse.Namespace) -> int:
 
     rules = rules_of(None)
     source = named_source(args.demo, args.recording, args.root)
-    # (Who follows from another machine has another name there.)
+    # A user who follows from another machine may have another name there.
     more = {"user": own_name()}
     return follow(
         source, lambda read: document_text(read, verdicts(read, rules), more=more), args.interval or INTERVAL

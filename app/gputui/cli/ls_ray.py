@@ -1,4 +1,4 @@
-"""`gputui ls --ray`: what Ray counts on this machine beside what its devices show, and where they differ."""
+"""`gputui ls --ray`: compare Ray's count of this machine's devices with the devices' own state."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.ray import RayNode, address_of, read_nodes
 
 Kind = Literal["absent", "idle", "unasked", "taken"]
-"""absent: Ray counts more devices than there are; idle: more are given out than its processes use; unasked:
-its processes use more than are given out; taken: it would give out more than are free."""
+"""absent: Ray counts more devices than there are; idle: Ray has allocated more devices than its processes
+use; unasked: its processes use more than it has allocated; taken: it would allocate more than are free."""
 
 _WORKER = "ray::"
-"""How the title of every process begins that runs tasks (ray::IDLE, ray::Trainer.step)."""
+"""The prefix of the title of every process that runs tasks (ray::IDLE, ray::Trainer.step)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where Ray's count and the devices differ, for a script and for a person."""
+    """A difference between Ray's count and the devices, as a word for scripts and a sentence for users."""
 
     kind: Kind
     text: str
@@ -35,11 +35,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Ray's count of the nodes on this machine, and what is seen there.
+    """Ray's count of the nodes on this machine, and the state of the devices.
 
-    counted, given  devices by Ray, and how many of them it has given out
-    devices         that a program can be given;  in_use: those with a process or memory in use
-    by_ray          those with a process of Ray's tasks
+    counted, given  the devices that Ray counts, and how many of them it has allocated
+    devices         the devices that a program can use;  in_use: those with a process or memory in use
+    by_ray          the devices with a process of Ray's tasks
     """
 
     counted: float
@@ -51,14 +51,14 @@ class Counts:
 
 
 class Ray(NamedTuple):
-    """What a dashboard says of its cluster."""
+    """The answer of a dashboard on its cluster."""
 
     address: str
     nodes: Sequence[RayNode]
 
 
 def asked(text: str) -> Ray:
-    """What the dashboard at this address says; "" is the usual one. Raises WrongCallError, NoSourceError."""
+    """Query the dashboard at this address; "" is the default one. Raises WrongCallError, NoSourceError."""
     try:
         host, port = address_of(text, os.environ)
     except ValueError as error:
@@ -67,13 +67,13 @@ def asked(text: str) -> Ray:
 
 
 def counts(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> Counts | None:
-    """Both counts; None where none of Ray's nodes is this machine."""
+    """Return both counts; None where none of Ray's nodes is this machine."""
     nodes = _here(ray, box)
     if not nodes:
         return None
     counted, given = sum(node.gpus for node in nodes), sum(node.given for node in nodes)
     offered = Figures(box, judged).offered
-    # (A process is Ray's where it, or what started it, is one of its workers.)
+    # A process belongs to Ray where it, or one of its ancestors, is a worker of Ray.
     by_ray = sum(
         any(
             command is not None and command.startswith(_WORKER)
@@ -84,7 +84,7 @@ def counts(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> Counts | N
     )
     in_use = sum(judged[device.key].state in ("busy", "held") for device in offered)
     free = sum(_to_be_had(device, box, judged) for device in offered)
-    # (Of a fraction only that there is one more device is known.)
+    # A fraction of a device counts as one more device.
     out = math.ceil(given)
     idle = max(0, out - by_ray)
     left = math.floor(counted - given)
@@ -111,7 +111,7 @@ def _here(ray: Ray, box: Snapshot) -> list[RayNode]:
 
 
 def _to_be_had(device: Device, box: Snapshot, judged: Mapping[str, Verdict]) -> bool:
-    """Whether a task of Ray's would find it free: nobody has it, or the claim is Ray's own (`ray start`)."""
+    """Whether Ray can use the device for a task: it is free, or the claim is Ray's own (`ray start`)."""
     verdict = judged[device.key]
     if verdict.state != "claimed":
         return verdict.free
@@ -124,7 +124,7 @@ def _amount(value: float) -> str:
 
 
 def ray_text(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> list[str]:
-    """A line with both counts, and one for each difference."""
+    """Return a line with both counts, and one for each difference."""
     found = counts(ray, box, judged)
     if found is None:
         names = [printable(node.host or "?") for node in ray.nodes]
@@ -140,7 +140,7 @@ def ray_text(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> list[str
 
 
 def ray_document(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> dict[str, Any]:
-    """The same, as JSON-ready values."""
+    """Return the same as JSON-ready values."""
     found, here = counts(ray, box, judged), _here(ray, box)
     return {
         "address": ray.address,

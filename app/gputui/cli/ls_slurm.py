@@ -23,7 +23,7 @@ from gputui.sources.slurm.read import Slurm
 
 
 def list_nodes(as_json: bool, width: int | None, demo: bool) -> int:
-    """Print the cluster, in a demo a simulated one. Raises NoSourceError where there is no Slurm."""
+    """Print the cluster; in a demo, a simulated one. Raises NoSourceError where there is no Slurm."""
     cluster = simulated_cluster() if demo else Slurm().read()
     if as_json:
         import json
@@ -35,7 +35,7 @@ def list_nodes(as_json: bool, width: int | None, demo: bool) -> int:
 
 
 def document(cluster: Cluster, now: float) -> dict[str, Any]:
-    """The nodes as JSON-ready values: each as `ls --json` has a box, with what Slurm says of it besides."""
+    """Return the nodes as JSON-ready values: each as a box in `ls --json`, with further facts from Slurm."""
     return {
         "schema": SCHEMA,
         "boxes": [_box(node, cluster, now) for node in cluster.nodes],
@@ -55,7 +55,7 @@ def _box(node: Node, cluster: Cluster, now: float) -> dict[str, Any]:
     used = node.in_use()
     own = to_document(snapshot, {each.key: _state(each.index, node, used, cluster.jobs) for each in devices})
     for device in own["devices"]:
-        # (Slurm knows names of the site's, no vendors.)
+        # Slurm knows the site's names of device types, and no vendors.
         device["vendor"] = None
     about = {
         "state": node.state,
@@ -75,7 +75,7 @@ def _job(job: Job) -> dict[str, Any]:
 
 
 def _state(index: int, node: Node, used: Collection[int] | None, jobs: Sequence[Job]) -> tuple[State, str]:
-    """The state of a device, as far as Slurm knows it, and why; `used` are those of the node in use."""
+    """Return the state of a device by Slurm, and the reason; `used` are the node's devices in use."""
     mine = next((job for job in jobs if index in job.indices_on(node.name)), None)
     if mine is not None:
         return "busy", f"your Slurm job {mine.id} ({printable(mine.name)})"
@@ -90,7 +90,7 @@ def _state(index: int, node: Node, used: Collection[int] | None, jobs: Sequence[
 
 
 def table(cluster: Cluster, width: int | None) -> str:
-    """A line for each type of device of each node, and one for each of the caller's jobs."""
+    """Return a line for each device type of each node, and one for each of the caller's jobs."""
     lines = printed((PLACE, *PLACE_FACTS, PARTITIONS, NOTE), [*places_of_nodes(cluster)], width)
     if cluster.jobs:
         lines += ["", *printed(JOBS, cluster.jobs, width)]

@@ -1,4 +1,4 @@
-"""A box as `gputui ls` prints it: a table, or JSON."""
+"""The output of `gputui ls` for a box: a table, or JSON."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def document_text(
     details: bool = False,
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
-    """The snapshot as one line of JSON, and more keys."""
+    """Return the snapshot and the keys of `more` as one line of JSON."""
     import json
 
     from gputui.inventory.document import to_document
 
-    # ASCII only: a lone surrogate of somebody's command line must not break the output.
+    # ASCII only: a lone surrogate from a process's command line must not break the output.
     return json.dumps({**to_document(snapshot, for_document(judged, snapshot.time), details), **more})
 
 
@@ -48,9 +48,9 @@ def coloured() -> bool:
 
 
 def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, colour: bool) -> str:
-    """The table as text, a line a device, each ended by a newline.
+    """Return the table as text, with a line per device, each ended by a newline.
 
-    Where a reason is too long for the width, states are as brief as on the screen.
+    Where a reason is too long for the width, states are as short as on the screen.
     """
     devices = snapshot.devices
     first, *others = printed(device_columns(snapshot, judged, _state_and_why), devices)
@@ -75,12 +75,12 @@ def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, col
 
 
 def _state_and_why(verdict: Verdict, now: float) -> str:
-    """ "busy    mira is running python (pid 4242), 3h", the reasons below one another."""
+    """Return "busy    mira is running python (pid 4242), 3h", with one reason per line."""
     return f"{verdict.state:<7} {reason(verdict, now)}"
 
 
 def heading(snapshot: Snapshot) -> str:
-    """ "dgx-3  8× H100 80GB HBM3  driver 550.54.15  CUDA 12.4"."""
+    """Return "dgx-3  8× H100 80GB HBM3  driver 550.54.15  CUDA 12.4"."""
     host = snapshot.host
     parts = [
         printable(host.name or "?"),

@@ -1,4 +1,4 @@
-"""The `gputui` command's entry: as little as can be, before anything is imported."""
+"""The entry point of the `gputui` command, with as little code as possible before the imports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NoReturn
 
 
 def entry() -> NoReturn:
-    """The command itself: ends without taking the interpreter down piece by piece, which takes 5 ms."""
+    """Run the command; it exits without the interpreter's finalization, which takes 5 ms."""
     _keep_standard_numbers()
     status = main()
     for stream in (sys.stdout, sys.stderr):
@@ -22,8 +22,8 @@ def entry() -> NoReturn:
 
 
 def queued_entry() -> NoReturn:
-    """The entry of a job that is gputui itself: it reads its words from a file in its private folder. The
-    subcommand is on its command line ("gputui run --wait")."""
+    """Run a job that is gputui itself: it reads its words from a file in its private folder. The subcommand
+    is on its command line ("gputui run --wait")."""
     from pathlib import Path
 
     from gputui.jobs import FOLDER
@@ -40,20 +40,20 @@ def queued_entry() -> NoReturn:
 
 
 def _keep_standard_numbers() -> None:
-    """Put /dev/null where a standard stream is closed, so that no file of ours gets its number (a driver's, a
-    pipe to a supervisor). Python opens it close-on-exec: in the command the stream is closed again."""
+    """Open /dev/null where a standard stream is closed, so that no other file gets its descriptor (a
+    driver's, a pipe to a supervisor). Python opens it close-on-exec: the command gets the stream closed."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            # (The lowest number that is free is opened.)
+            # open() returns the lowest free descriptor.
             os.open(os.devnull, os.O_RDWR)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one call and return its exit status. `run`, and Enter on the screen, do not return."""
-    # Imports make garbage collections and no garbage: without them a `pick` takes 69 ms instead of 80.
-    # The screen, which lives on, turns collection on again when it has painted.
+    # Imports cause garbage collections, but create no garbage: without collections a `pick` takes 69 ms
+    # instead of 80. The screen, which runs for long, enables collection after its first paint.
     gc.disable()
     from gputui.cli.dispatch import dispatch
 

@@ -51,7 +51,7 @@ def parser() -> Parser:
 
 
 def _address(text: str) -> tuple[str, int]:
-    """ "9400", "127.0.0.1:9400", "[::1]:9400": an address and a port."""
+    """Parse an address and a port: "9400", "127.0.0.1:9400", "[::1]:9400"."""
     address, colon, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 65536) or (colon and not address):
         raise argparse.ArgumentTypeError(
@@ -80,7 +80,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _texts(source: Source, args: argparse.Namespace) -> Callable[[], str]:
-    """What reads the box and makes the text of it."""
+    """Return the function that reads the box and returns its metrics as text."""
     rules = rules_of(None)
     named = os.environ.get(VARIABLE)
     folder = None if not named or elsewhere(args) else Path(named)

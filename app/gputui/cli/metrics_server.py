@@ -1,9 +1,8 @@
-"""`gputui metrics --serve`: the standard library's HTTP server, within bounds, for a Prometheus.
+"""`gputui metrics --serve`: the standard library's HTTP server, with limits, for Prometheus.
 
-Whoever reaches the address can connect as often as they like, so of too many connections the oldest one ends:
-a scrape, which takes milliseconds, is answered beside any number of slow clients. A web page that somebody
-looks at can have a name that means this address, so a request for a name that is not ours is refused (DNS
-rebinding).
+Any client that reaches the address can open many connections, so the oldest connection is closed when there
+are too many: a scrape, which takes milliseconds, is answered despite any number of slow clients. The host
+name of a web page can resolve to this address (DNS rebinding), so a request for another name is refused.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from gputui.cli.common import WrongCallError, say
 from gputui.sources.source import NoSourceError
 
 FRESH = 1.0
-"""Seconds for which one reading answers all scrapes."""
+"""Seconds for which one reading is cached for all scrapes."""
 _PATIENCE = 10.0
-"""Seconds that a scrape waits for another one's reading."""
+"""Timeout in seconds of a scrape that waits for the reading of another scrape."""
 _LONGEST = 30.0
-"""Seconds from a connection's beginning to its end."""
+"""The longest duration of a connection in seconds."""
 _MOST, _MOST_OF_ONE = 16, 4
-"""Connections at once, and those from one address."""
+"""The most connections at once, and the most from one address."""
 _MOST_HEAD = 16 * 1024
-"""Bytes of a request: sixteen of the standard library's 6 MB took 500 MB."""
+"""The most bytes of a request: sixteen requests of the standard library's limit, 6 MB, took 500 MB."""
 _OPENMETRICS = "application/openmetrics-text"
 
 
 class _Shared:
-    """One reading for all who ask within a second."""
+    """One reading for all scrapes within a second."""
 
     def __init__(self, text: Callable[[], str]) -> None:
         self._text = text
@@ -49,7 +48,7 @@ class _Shared:
         self._at = float("-inf")
 
     def text(self) -> bytes:
-        """Raises NoSourceError, also where another reading does not come back."""
+        """Return the text. Raises NoSourceError, also where another reading does not return in time."""
         if not self._reading.acquire(timeout=_PATIENCE):
             raise NoSourceError("the driver does not answer")
         try:
@@ -62,12 +61,12 @@ class _Shared:
 
 
 class _Head(io.BufferedReader):
-    """What is read of a connection: one request, which has nothing but its head."""
+    """The input of a connection: one request, which has only a head."""
 
     _left = _MOST_HEAD
 
     def readline(self, size: int | None = None, /) -> bytes:
-        """A line. Raises ConnectionError where the head is too long."""
+        """Read a line. Raises ConnectionError where the head is too long."""
         line = super().readline(self._left)
         self._left -= len(line)
         if not self._left:
@@ -111,8 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _is_for_us(self) -> bool:
-        """Whether the Host, if there is one (HTTP/1.0), is where we are reached, through whatever port (`ssh
-        -L`)."""
+        """Whether the Host header names this server, with any port (`ssh -L`). HTTP/1.0 may have no Host."""
         named = self.headers.get("Host")
         if named is None:
             return True
@@ -126,11 +124,11 @@ class _Handler(BaseHTTPRequestHandler):
             return False
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a scrape every few seconds is no news."""
+        """Log nothing: there is a scrape every few seconds."""
 
 
 class Server(ThreadingHTTPServer):
-    """Answers a bounded number of connections, each in a thread that ends with the program."""
+    """Answer a bounded number of connections, each in a thread that ends with the program."""
 
     daemon_threads = True
     block_on_close = False
@@ -139,14 +137,14 @@ class Server(ThreadingHTTPServer):
         self.shared = _Shared(text)
         self.named = address[0].lower()
         self._open: dict[socket.socket, tuple[str, float]] = {}
-        """The address and the end of each connection that may go on, the oldest first."""
+        """The address and the deadline of each connection, the oldest first."""
         self._places = threading.BoundedSemaphore(2 * _MOST)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Handler)
 
     def service_actions(self) -> None:
-        """End the connections whose time is over."""
+        """Close the connections whose deadline has passed."""
         now = time.monotonic()
         for request, (_, until) in tuple(self._open.items()):
             if now >= until:
@@ -160,7 +158,7 @@ class Server(ThreadingHTTPServer):
             self._end(theirs[0])
         elif len(everybody) >= _MOST:
             self._end(everybody[0][0])
-        # (One that was ended may still wait for a reading.)
+        # The thread of a closed connection may still wait for a reading.
         if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -184,22 +182,22 @@ class Server(ThreadingHTTPServer):
     def _end(self, request: socket.socket) -> None:
         self._open.pop(request, None)
         with contextlib.suppress(OSError):
-            # (Its thread, which may wait for what is sent or read, closes it.)
+            # Its thread, which may block on sending or receiving, closes the socket.
             request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone, or is too slow, is nobody's trouble; anything else is a defect."""
+        """Ignore a client that has disconnected or is too slow; any other error is a defect."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
     def server_bind(self) -> None:
-        # (HTTPServer's own looks the address up in the DNS, which can take long.)
+        # HTTPServer's own method looks the address up in the DNS, which can take long.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
 
 def serve(address: tuple[str, int], text: Callable[[], str]) -> int:
-    """Answer until Ctrl-C, which is raised. Raises WrongCallError where the address cannot be had."""
+    """Serve until Ctrl-C, which is raised. Raises WrongCallError where the address cannot be bound."""
     try:
         server = Server(address, text)
     except OSError as error:
@@ -216,13 +214,14 @@ def serve(address: tuple[str, int], text: Callable[[], str]) -> int:
 
 
 def _until_ctrl_c(server: Server) -> None:
-    """Answer until Ctrl-C, and raise it then. (Raised wherever the program happens to be, it is lost where
-    Python ignores exceptions: in the callback of a weak reference to a thread that has ended.)"""
+    """Serve until Ctrl-C, and raise KeyboardInterrupt after the loop. Raised at an arbitrary point, it would
+    be lost where Python ignores exceptions: in the callback of a weak reference to a thread that has
+    ended."""
     interrupted = threading.Event()
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         interrupted.set()
-        # (It waits for the end of the loop.)
+        # shutdown() blocks until the loop has ended.
         threading.Thread(target=server.shutdown, daemon=True).start()
 
     before = signal.signal(signal.SIGINT, interrupt)

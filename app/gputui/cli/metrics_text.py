@@ -1,7 +1,7 @@
 """A snapshot as OpenMetrics text, with the names and labels of NVIDIA's dcgm-exporter. Pure.
 
-The text is in the older format of Prometheus (0.0.4), too, which node_exporter's textfile collector reads:
-every type is a gauge or is left out, and no sample has a time stamp. What is not known is left out, never 0.
+The text is also valid in the older format of Prometheus (0.0.4), which node_exporter's textfile collector
+reads: every type is a gauge or is left out, and no sample has a timestamp. Unknown values are left out.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class _Metric(NamedTuple):
-    """A metric of a device. `counts` since the driver was loaded: such a one has no type, as the name of a
-    counter must end with "_total" in OpenMetrics, and DCGM's does not."""
+    """A metric of a device. `counts`: it counts since the driver was loaded. Such a metric has no type, as
+    the name of a counter must end with "_total" in OpenMetrics, and DCGM's name does not."""
 
     name: str
     about: str
@@ -87,17 +87,17 @@ DEVICE_METRICS: tuple[_Metric, ...] = (
         lambda d, t: _scaled(t.tensor_active, 0.01),
     ),
 )
-"""What dcgm-exporter has, too: its names, its units, its words (etc/default-counters.csv,
+"""The metrics that dcgm-exporter has, too, with its names, units and help texts (etc/default-counters.csv,
 dcp-metrics-included.csv)."""
 
 
 def metrics_text(
     snapshot: Snapshot, judged: Mapping[str, Verdict], jobs: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """The text, ended by "# EOF".
+    """Return the text, ended by "# EOF".
 
-    `jobs` are the ids of jobs by the index of the GPU, for the label `hpc_job`: a sample for each, as
-    dcgm-exporter does.
+    `jobs` are the ids of jobs by the index of the GPU, for the label `hpc_job`, with a sample for each job,
+    as in dcgm-exporter.
     """
     devices = [device for device in snapshot.devices if device.apart is None and device.index >= 0]
     labels = {device.key: _labels(snapshot, device) for device in devices}
@@ -117,7 +117,7 @@ def metrics_text(
 def _own(
     snapshot: Snapshot, judged: Mapping[str, Verdict], devices: Sequence[Device], labels: Mapping[str, Labels]
 ) -> Iterator[str]:
-    """What gputui knows and DCGM does not."""
+    """Yield the metrics that gputui has and DCGM does not."""
     host = snapshot.host
     about = (("version", __version__), ("driver", host.driver), ("cuda", host.cuda), ("Hostname", host.name))
     info = tuple((name, value) for name, value in about if value is not None)
@@ -132,7 +132,7 @@ def _own(
             ((*labels[device.key], ("state", state)), float(judged[device.key].state == state))
             for device in devices
             for state in get_args(State)
-            if state != "cooling"  # (one reading cannot tell)
+            if state != "cooling"  # one reading never yields it
         ],
     )
     yield from _family(
@@ -160,7 +160,7 @@ def _own(
 
 
 def _labels(snapshot: Snapshot, device: Device) -> Labels:
-    """dcgm-exporter's labels. Of a MIG instance `gpu` is its GPU's, and `UUID` its own."""
+    """Return dcgm-exporter's labels. For a MIG instance, `gpu` is its GPU's index, and `UUID` its own."""
     gpu = snapshot.by_key.get(device.parent or "", device)
     profile = _PROFILE.search(device.name or "") if device.parent else None
     found = (
@@ -176,7 +176,7 @@ def _labels(snapshot: Snapshot, device: Device) -> Labels:
 
 
 def _with_jobs(labels: Labels, device: Device, jobs: Mapping[str, Sequence[str]]) -> Iterator[Labels]:
-    """The labels for each job of the GPU, or once where it has none."""
+    """Yield the labels for each job of the GPU, or once where it has no job."""
     ids = jobs.get(dict(labels)["gpu"], ()) if device.vendor == "nvidia" else ()
     if not ids:
         yield labels
@@ -187,7 +187,7 @@ def _with_jobs(labels: Labels, device: Device, jobs: Mapping[str, Sequence[str]]
 def _family(
     name: str, about: str, samples: Iterable[tuple[Labels, float]], typed: bool = True
 ) -> Iterator[str]:
-    """The lines of one metric; none where nothing is known of it."""
+    """Yield the lines of one metric; none where no value is known."""
     lines = [f"{name}{_braces(labels)} {_number(value)}" for labels, value in samples]
     if lines:
         yield f"# HELP {name} {about}"

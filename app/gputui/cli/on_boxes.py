@@ -1,8 +1,9 @@
 """Launches and jobs on other boxes: `gputui run --on`, and `gputui jobs` on BOX:ID.
 
-Claims, queue, job and log are the box's own: gputui there does what is asked here, and its output, messages
-and status are those of this call. On several boxes at the same time (torchrun) each claims its devices first
-(held.py), and nothing starts unless all of them have theirs; then each is told where the machines meet.
+Claims, queue, job and log belong to the box: gputui there executes the call, and its output, messages and
+status become those of this call. For several boxes at the same time (torchrun), each box claims its devices
+first (held.py), and nothing starts unless all have theirs; then each receives the place where the machines
+meet.
 """
 
 from __future__ import annotations
@@ -30,14 +31,13 @@ from gputui.choosing.named_devices import NONE
 from gputui.cli.boxes import ranked
 from gputui.cli.common import DONE, NO_SOURCE, NOT_ENOUGH, WrongCallError, elsewhere, print_line, say
 from gputui.cli.held import reached
-from gputui.cli.hosts_options import all_boxes, box_named, boxes_named, same_directory, way, without_options
+from gputui.cli.hosts_options import all_boxes, box_named, boxes_named, way
 from gputui.cli.job_output import PrefixedOutput, write
-from gputui.cli.launch_call import options_of, request_for
-from gputui.cli.request_options import constraints_of
+from gputui.cli.launch_call import check_machines, prepared_call
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.jobs.store import Stored
-from gputui.launching.read_intent import read_intent
+from gputui.requesting.launch_request import LaunchRequest, sent
 from gputui.sources.hosts.alias import ANYWHERE
 from gputui.sources.hosts.calls import PATIENCE, ask, cannot_start, connect, of_each
 from gputui.sources.hosts.remote_script import command as remote_command
@@ -45,48 +45,92 @@ from gputui.sources.hosts.sent_core import digest
 from gputui.sources.hosts.session import Answer, Session
 from gputui.sources.hosts.ssh import LOST, Trouble, Way, ssh_argv
 from gputui.sources.source import NoSourceError
+from gputui.system.trust import who_can_change
 
-_SWITCHES = ("--attach", "--detach")
-"""Options of `run` that say how the job is followed from here: the box is told another one."""
 _LONGEST_LINE = 64 * 1024
 _JOB_ID = 64
 _STARTS_WITHIN = 60.0
-"""Seconds for which a box is waited for that is to start its job."""
+"""Seconds that a box may take to start its job."""
 _LEAVES = 3
-"""As many Ctrl-C within `_LEAVES_WITHIN` seconds leave a job whose box may never answer them."""
+"""The number of Ctrl-C within `_LEAVES_WITHIN` seconds that leaves a job whose box may never answer."""
 _LEAVES_WITHIN = 2.0
 
 
-def run_on(args: argparse.Namespace, words: Sequence[str], command: Sequence[str]) -> int:
-    """Start the command there. Its own status, of several the first that is not 0; 3 where a box cannot be
-    reached, 4 where one has not enough, 255 where a connection is lost on the way (the job goes on)."""
-    if elsewhere(args):
+def run_on(args: argparse.Namespace, asked: LaunchRequest) -> int:
+    """Start the command on the boxes of `--on`. Returns the command's own status, of several boxes the first
+    that is not 0; 3 where a box cannot be reached, 4 where a box has too few devices, 255 where a connection
+    is lost on the way (the job goes on)."""
+    if elsewhere(asked.devices):
         raise WrongCallError("--demo, --from and --root do not go with --on")
-    if args.saved is not None:
-        raise WrongCallError("--saved does not go with --on: saved launches are those of this machine")
     counts = {} if args.on == ANYWHERE else _counts(args.on)
-    inner = [word for word in without_options(words, "--on", "--hosts") if word not in _SWITCHES]
-    inner += same_directory(args.directory)
+    devices = asked.devices
+    said = devices.auto or devices.count is not None or devices.names is not None
     if len(counts) > 1:
-        _check(args, counts, command)
-    elif any(counts.values()) and (args.n is not None or args.gpus is not None):
+        _check(asked, counts, said)
+        asked = replace(asked, options=replace(asked.options, nodes=len(counts)))
+    elif any(counts.values()) and said:
         raise WrongCallError(f"--on {args.on} already says how many devices")
-    calls = {
-        box: [*inner, *(("-n", str(count)) if count else ()), "--", *command] for box, count in counts.items()
-    }
+    call = _Call(args, *in_this_directory(asked))
+    calls = {box: call.counting(count) for box, count in counts.items()}
     try:
         if args.on == ANYWHERE:
-            return _on_the_best(args, [*inner, "--", *command], command)
+            return _on_the_best(call)
         if len(calls) > 1:
             return _together(args, calls)
         ((box, call),) = calls.items()
-        return _on(box, args, call)
+        return _on(box, call)
     except ValueError as error:
         raise WrongCallError(str(error)) from None
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A `run` call for a box. With `own_directory`, the box refuses a directory that others can change."""
+
+    args: argparse.Namespace
+    asked: LaunchRequest
+    own_directory: bool = False
+
+    def counting(self, count: int | None) -> _Call:
+        """The same call for `count` devices; None keeps the call's own number."""
+        if count is None:
+            return self
+        return replace(self, asked=replace(self.asked, devices=replace(self.asked.devices, count=count)))
+
+    def words(self, *how: str) -> tuple[str, ...]:
+        """The arguments of gputui there; the options `how` say how the job is followed from here."""
+        flags = {"--dry-run": self.args.dry_run, "--quiet": self.args.quiet}
+        flags |= {"--own-directory": self.own_directory or self.args.own_directory}
+        name = () if self.args.name is None else (f"--name={self.args.name}",)
+        given = (flag for flag, on in flags.items() if on)
+        return ("run", *how, *given, *name, "--request", sent(self.asked))
+
+    @property
+    def starting_nothing(self) -> tuple[str, ...]:
+        """A call with the same request but without a command, which does nothing."""
+        return (
+            "run",
+            "--request",
+            sent(replace(self.asked, options=replace(self.asked.options, command=()))),
+        )
+
+
+def in_this_directory(asked: LaunchRequest) -> tuple[LaunchRequest, bool]:
+    """The launch with our working directory's path as its directory, unless it gives one; and whether the box
+    must refuse that directory where others can change it.
+
+    The box must refuse it where others cannot change ours: below a folder in which everybody can write
+    (/scratch), another user may have made the directory there.
+    """
+    if asked.options.directory is not None:
+        return asked, False
+    here = os.getcwd()  # noqa: PTH109 - as it is called, through links
+    options = replace(asked.options, directory=here)
+    return replace(asked, options=options), who_can_change(here) is None
+
+
 def _counts(text: str) -> dict[str, int | None]:
-    """The boxes of `--on`, each with the number of devices that BOX:N says. Raises WrongCallError."""
+    """The boxes of `--on`, each with the number of devices of BOX:N, else None. Raises WrongCallError."""
     found: dict[str, int | None] = {}
     for word in text.split(","):
         name, colon, number = word.strip().rpartition(":")
@@ -101,27 +145,27 @@ def _counts(text: str) -> dict[str, int | None]:
     return found
 
 
-def _on(box: str, args: argparse.Namespace, call: Sequence[str]) -> int:
-    how = _with_prompts()
-    if args.detach and not args.dry_run:
-        return _tell_started(_asked_to_start(box, ("run", "--detach", *call), how), args.quiet)
-    own = _reached(box, how, ("run", *call[: call.index("--")]))
-    # (A dry run prints the line of a job, too.)
-    return _shown(box, ("run", "--detach" if args.dry_run else "--attach", *call), how, own, not args.dry_run)
+def _on(box: str, call: _Call) -> int:
+    how, dry_run = _with_prompts(), call.args.dry_run
+    if call.args.detach and not dry_run:
+        return _tell_started(_asked_to_start(box, call.words("--detach"), how), call.args.quiet)
+    own = _reached(box, how, call.starting_nothing)
+    # A dry run also prints the launch line of a job.
+    return _shown(box, call.words("--detach" if dry_run else "--attach"), how, own, not dry_run)
 
 
-def _on_the_best(args: argparse.Namespace, call: Sequence[str], command: Sequence[str]) -> int:
-    """On the best of the boxes of the settings; where somebody else took its devices after it was asked for
-    them, on the next best, and so on: each is tried once. Raises NotEnoughError where none is left.
+def _on_the_best(call: _Call) -> int:
+    """Start on the best box of the settings. Where another user took its devices after the question, try the
+    next best box, and each box once. Raises NotEnoughError where none is left.
 
-    The job is started first and followed then: by the status of a call that does both, a box that has not
-    enough (4) could not be told from a command that ends so, which must not start twice.
+    One call starts the job and another follows it. The status of a call that does both could not distinguish
+    a box with too few devices (4) from a command that ends with that status and must not start twice.
     """
-    boxes = [picked.box for picked in ranked(all_boxes(), _picking(args, command))]
-    how = way()
+    args, how = call.args, way()
+    boxes = [picked.box for picked in ranked(all_boxes(), _picking(call.asked))]
     say(f"on {boxes[0]}")
     for box, next_best in zip_longest(boxes, boxes[1:]):
-        answer = _asked_to_start(box, ("run", "--detach", *call), how)
+        answer = _asked_to_start(box, call.words("--detach"), how)
         if answer.status != NOT_ENOUGH:
             break
         why = f"{box} has them no longer: {answer.reason}"
@@ -145,23 +189,22 @@ def _on_the_best(args: argparse.Namespace, call: Sequence[str], command: Sequenc
         return LOST
 
 
-def _picking(args: argparse.Namespace, command: Sequence[str]) -> list[str]:
-    """The words of `pick` that find a set like the one that the call wants."""
-    if args.gpus is not None:
+def _picking(asked: LaunchRequest) -> list[str]:
+    """The arguments of `pick` that find a set of devices as the call needs it."""
+    if asked.devices.names is not None:
         raise WrongCallError(f"--gpus names devices of one box: --on {ANYWHERE} takes -n")
-    if args.wait is not None:
+    if asked.devices.wait is not None:
         raise WrongCallError(f"--wait waits in the line of one box: it does not go with --on {ANYWHERE}")
-    options = options_of(args, command)
-    request = request_for(args, options, read_intent(options, os.environ))
-    if request.count is None:
+    prepared = prepared_call(asked, confine="never")
+    count = prepared.request.count
+    if count is None:
         raise WrongCallError(f"the command names devices of one box: --on {ANYWHERE} takes a number of them")
-    constraints = constraints_of(argparse.Namespace(**{**vars(args), "threads": None}))
-    return ["-n", str(request.count), *constraints]
+    return replace(asked.devices, auto=False, count=count, if_free=False, force=False, explain=False).words
 
 
 def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> int | None:
-    """Do what `gputui jobs` is asked where the jobs are, up to a box where the status is not 0; None where
-    they are ours. A job of ours may have a colon in its name: it comes first."""
+    """Run the action of `gputui jobs` on the boxes of the jobs, up to the first status that is not 0; None
+    where the jobs are ours. A job of ours may have a colon in its name: it takes precedence."""
     ours = {job.name for job in jobs.jobs}
     there = [word.partition(":") for word in ids if ":" in word and word not in ours]
     boxes = list(dict.fromkeys(box_named(box) for box, _, _ in there))
@@ -192,15 +235,15 @@ def _with_prompts() -> Way:
 
 
 def on_a_terminal() -> bool:
-    """Whether a person sits at both ends of a connection."""
+    """Whether both standard input and standard output are a terminal."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def _reached(box: str, how: Way, words: Sequence[str] = ("--version",)) -> bool:
-    """Raises NoSourceError for a box that cannot be reached or has no gputui; sends it there if need be.
+    """Check that a box can be reached and runs gputui; a copy of ours is sent there if necessary.
 
-    Whether a call with these `words`, which do nothing by themselves, must be by a copy of ours, because the
-    gputui there is too old for them.
+    Returns whether a call with these `words`, which do nothing by themselves, needs a copy of ours because
+    the gputui there is too old for them. Raises NoSourceError.
     """
     answer = ask(box, words, how)
     if answer.trouble is not None:
@@ -209,8 +252,8 @@ def _reached(box: str, how: Way, words: Sequence[str] = ("--version",)) -> bool:
 
 
 def _asked_to_start(box: str, call: Sequence[str], how: Way) -> Answer:
-    """What a call that starts a job there, and comes back, has come to. Raises NoSourceError where gputui has
-    not run there."""
+    """The answer to a call that starts a job there and returns. Raises NoSourceError where gputui has not run
+    there."""
     try:
         answer = ask(box, call, how)
     except KeyboardInterrupt:
@@ -226,7 +269,7 @@ def _tells_whether_it_started(box: str) -> str:
 
 
 def _tell_started(answer: Answer, quiet: bool = False) -> int:
-    """Print BOX:ID of a job that was started, and what was said there; the status."""
+    """Print BOX:ID of a started job and the messages from there. Returns the status."""
     if answer.status is None:
         say(f"{answer.alias}: {answer.error}; {_tells_whether_it_started(answer.alias)}")
         return LOST
@@ -240,15 +283,15 @@ def _tell_started(answer: Answer, quiet: bool = False) -> int:
 
 
 def _tell_said(answer: Answer, quiet: bool) -> None:
-    """Print the messages of a call that starts a job; with `quiet` that call was told to be it, too."""
+    """Print the messages of a call that starts a job; `quiet` says that the call itself was quiet."""
     said = answer.said.splitlines()
-    # (The last line says how the job is followed there.)
+    # Unless quiet, the last line says how to follow the job there.
     _pass_on(answer.alias, said[:-1] if answer.status == DONE and not quiet else said)
 
 
 def _job_of(answer: Answer) -> str:
-    """BOX:ID of the job that a call has started. Raises NoSourceError for what is no ID: people and scripts
-    make commands of it."""
+    """BOX:ID of the job that a call has started. Raises NoSourceError for text that is not an ID, because
+    people and scripts put it into commands."""
     job = _job_id(answer.out)
     if job is None:
         started = _tells_whether_it_started(answer.alias)
@@ -257,7 +300,7 @@ def _job_of(answer: Answer) -> str:
 
 
 def _job_id(said: bytes) -> str | None:
-    """The ID of a job that a box has said, None where it is none."""
+    """The ID of a job in the answer of a box, None where it is not an ID."""
     job = said.decode(errors="replace").strip()
     return job if job.isascii() and job.isalnum() and len(job) <= _JOB_ID else None
 
@@ -272,8 +315,8 @@ def _say_how_to_come_back(jobs: Sequence[str]) -> None:
 
 
 def _shown(box: str, call: Sequence[str], how: Way, own: bool, in_terminal: bool, to_job: bool = True) -> int:
-    """A call there whose output and status are ours; Ctrl-C is sent on to it where it is one `to_job`, and
-    ends any other. Raises NoSourceError."""
+    """Run a call there with its output and status as ours. Ctrl-C is forwarded to a call `to_job`, and ends
+    any other call. Raises NoSourceError."""
     if in_terminal and on_a_terminal():
         _become_ssh(box, call, how, own)
     try:
@@ -289,7 +332,7 @@ def _shown(box: str, call: Sequence[str], how: Way, own: bool, in_terminal: bool
 
 
 def _become_ssh(box: str, call: Sequence[str], how: Way, own: bool) -> NoReturn:
-    """Become the ssh that shows the job in this terminal: what ends this process ends the connection."""
+    """Become the ssh that shows the job in this terminal: the connection ends when this process ends."""
     there = remote_command(call, digest(), marks=False, own=own, called=box)
     words = ssh_argv(box, there, how, terminal=True, quiet=True)
     sys.stdout.flush()
@@ -298,13 +341,13 @@ def _become_ssh(box: str, call: Sequence[str], how: Way, own: bool) -> NoReturn:
 
 @contextmanager
 def _ctrl_c(*sessions: Session) -> Iterator[None]:
-    """Ctrl-C goes to the jobs there, as long as this lasts; pressed `_LEAVES` times, it leaves them."""
+    """Forward Ctrl-C to the jobs there within the context; pressed `_LEAVES` times, it leaves them."""
     pressed: deque[float] = deque(maxlen=_LEAVES)
 
     def interrupt(_number: int, _frame: object) -> None:
         pressed.append(time.monotonic())
         if len(pressed) == _LEAVES and pressed[-1] - pressed[0] <= _LEAVES_WITHIN:
-            # (We are leaving: a fourth has nothing to add.)
+            # We are leaving: ignore a fourth Ctrl-C.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             raise KeyboardInterrupt
         _tell(*sessions)
@@ -322,23 +365,24 @@ def _ctrl_c(*sessions: Session) -> Iterator[None]:
 
 
 def _tell(*sessions: Session, line: bytes = b"") -> None:
-    """A line for the input there, an empty one for Ctrl-C; one that has ended says so otherwise."""
+    """Send a line to the input of each session, an empty line for Ctrl-C. The end of a session is reported
+    elsewhere."""
     for session in sessions:
         with contextlib.suppress(OSError):
             session.send(line + b"\n")
 
 
 def _pass_on(box: str, lines: Sequence[str]) -> None:
-    """Print messages that have come from there."""
+    """Print messages that came from a box."""
     for line in lines:
         say(f"{box}: {printable(line.removeprefix('gputui: '))}")
 
 
 def _output(session: Session) -> Iterator[bytes]:
-    """What a call there prints, while its messages are passed on."""
+    """Yield the output of a call there, and print its messages meanwhile."""
     while (data := session.receive(None, or_messages=True)) is not None:
         if session.mode == "run":
-            # (What ssh says before that is in the reason why it is not reached.)
+            # Earlier messages come from ssh and are part of the reason that the box is not reached.
             _pass_on(session.alias, session.new_messages())
         yield data
 
@@ -364,8 +408,9 @@ def _status(session: Session, goes_on: str) -> int:
 class _Box:
     """A box that holds its devices.
 
-    address, port  by which the others reach it, and that is free there; None where that is not known
-    job            its job's id, None before it has started
+    address  the address by which the other boxes reach it; None where unknown
+    port     a port that is free there; None where unknown
+    job      its job's id, None before the job has started
     """
 
     session: Session
@@ -376,11 +421,11 @@ class _Box:
 
     @property
     def name(self) -> str:
-        """Its alias."""
+        """The box's alias."""
         return self.session.alias
 
     def line(self, seconds: float) -> bytes | None:
-        """The next line of its output; None where none comes in so many seconds, or at its end."""
+        """The next line of the box's output; None where none arrives within `seconds`, or at the end."""
         deadline = time.monotonic() + seconds
         while b"\n" not in self.rest and len(self.rest) <= _LONGEST_LINE:
             data = self.session.receive(max(0.0, deadline - time.monotonic()))
@@ -391,7 +436,7 @@ class _Box:
         return line
 
     def print(self, output: PrefixedOutput) -> int:
-        """Print what it prints until it ends; its status. Raises OSError."""
+        """Print the box's output until its end, and return its status. Raises OSError."""
         output.write(self.name, self.rest)
         for data in _output(self.session):
             output.write(self.name, data)
@@ -399,40 +444,40 @@ class _Box:
         return _status(self.session, f"; job {self.name}:{self.job} goes on" if self.job else "")
 
 
-def _check(args: argparse.Namespace, counts: Mapping[str, int | None], command: Sequence[str]) -> None:
-    """Raises WrongCallError for what no several boxes can do together."""
-    if args.gpus not in (None, NONE):
+def _check(asked: LaunchRequest, counts: Mapping[str, int | None], said: bool) -> None:
+    """Raise WrongCallError for a request that several boxes cannot meet together. `said`: the call itself
+    gives the devices or their number."""
+    if asked.devices.names not in (None, NONE):
         raise WrongCallError("--gpus names devices of one box: --on several takes -n")
-    if args.wait is not None:
+    if asked.devices.wait is not None:
         raise WrongCallError(
             "--wait does not go with several boxes: each has a queue of its own, and the first whose turn"
             " comes would keep its devices idle until the others follow"
         )
-    if (args.n is not None or args.gpus is not None) and any(counts.values()):
+    if said and any(counts.values()):
         raise WrongCallError("BOX:N already says how many devices")
-    if args.nodes not in (1, len(counts)):
-        raise WrongCallError(f"--nodes {args.nodes}, and --on names {len(counts)} boxes")
-    # (With the number of machines, so that a command that is not torchrun's is refused here.)
-    options_of(argparse.Namespace(**{**vars(args), "nodes": len(counts), "held": True}), command)
+    if asked.options.nodes not in (1, len(counts)):
+        raise WrongCallError(f"--nodes {asked.options.nodes}, and --on names {len(counts)} boxes")
+    check_machines(replace(asked.options, nodes=len(counts)), placed=True)
 
 
-def _together(args: argparse.Namespace, calls: Mapping[str, Sequence[str]]) -> int:
+def _together(args: argparse.Namespace, calls: Mapping[str, _Call]) -> int:
     """Start the command on all these boxes, or on none. Raises ValueError for words that cannot be sent."""
     how, unwanted = way(), threading.Event()
-    # (A dry run prints the line of a job, too.)
-    first = ("run", "--held", "--detach" if args.detach or args.dry_run else "--attach")
-    # (What only holds its devices gives them back when its connection ends.)
+    # A dry run also prints the launch line of a job.
+    follow = "--detach" if args.detach or args.dry_run else "--attach"
+    # A box that only holds its devices gives them back when its connection ends.
     with contextlib.ExitStack() as sessions:
 
         def hold(box: str, own: bool = False) -> _Box | Answer:
-            call = (*first, f"--nodes={len(calls)}", *calls[box])
+            words = calls[box].words("--held", follow)
             try:
-                session = connect(box, call, how, unwanted, apart=True, own=own, watch=unwanted)
+                session = connect(box, words, how, unwanted, apart=True, own=own, watch=unwanted)
             except OSError as error:
                 return cannot_start(box, error)
             sessions.callback(session.close)
             held = _held(session, how.timeout + PATIENCE)
-            # (One that is older than ours is sent a copy of ours.)
+            # A box with a gputui older than ours is sent a copy of ours.
             return hold(box, own=True) if isinstance(held, Answer) and held.too_old else held
 
         held = of_each(list(calls), hold, unwanted)
@@ -445,13 +490,13 @@ def _together(args: argparse.Namespace, calls: Mapping[str, Sequence[str]]) -> i
         if refused:
             say("nothing has started on any of the boxes")
             return refused[0].status or NO_SOURCE
-        place = args.rendezvous or _place(boxes)
+        place = next(iter(calls.values())).asked.options.rendezvous or _place(boxes)
         with _ctrl_c(*(box.session for box in boxes)):
             return _started(args, boxes, place, how)
 
 
 def _held(session: Session, seconds: float) -> _Box | Answer:
-    """A box that has claimed its devices; else why not."""
+    """The box once it has claimed its devices, else the answer with the reason."""
     box = _Box(session)
     line = box.line(seconds)
     if line is None:
@@ -466,7 +511,8 @@ def _held(session: Session, seconds: float) -> _Box | Answer:
 
 
 def _still(box: _Box) -> _Box | Answer:
-    """The box, unless it has given its devices back while another one took its time (`held.HELD_FOR`)."""
+    """The box; its answer where it gave its devices back because another box took too long
+    (`held.HELD_FOR`)."""
     data = box.session.receive(0.0)
     if data is None:
         return _refused(box.session)
@@ -475,7 +521,7 @@ def _still(box: _Box) -> _Box | Answer:
 
 
 def _refused(session: Session) -> Answer:
-    """Of a box that has ended instead of holding its devices: it has said why, or there is the trouble."""
+    """The answer of a box that has ended instead of holding its devices, with its messages printed."""
     session.finish()
     answer = session.answer()
     if answer.trouble is None and not answer.too_old:
@@ -484,7 +530,8 @@ def _refused(session: Session) -> Answer:
 
 
 def _place(boxes: Sequence[_Box]) -> str:
-    """HOST:PORT where they meet: the first box, as the connection has reached it. Raises WrongCallError."""
+    """HOST:PORT where the machines meet: the first box, at the address that the connection used. Raises
+    WrongCallError."""
     first, *others = boxes
     loops = [box.address is not None and ipaddress.ip_address(box.address).is_loopback for box in boxes]
     if first.address is None or first.port is None:
@@ -499,7 +546,7 @@ def _place(boxes: Sequence[_Box]) -> str:
 
 
 def _started(args: argparse.Namespace, boxes: Sequence[_Box], place: str, how: Way) -> int:
-    """Tell all boxes to start; what comes of it."""
+    """Tell all boxes to start, and follow them. Returns the status."""
     meeting = f"gputui{secrets.token_hex(4)}"
     for box in boxes:
         said = {"rendezvous": place, "id": meeting, "first": box is boxes[0]}
@@ -523,8 +570,8 @@ def _started(args: argparse.Namespace, boxes: Sequence[_Box], place: str, how: W
 
 
 def _follow(boxes: Sequence[_Box], output: PrefixedOutput, how: Way, detach: bool) -> int:
-    """Print what the boxes print until all have ended; one that fails stops the others, also those that have
-    only been started (`detach`). The first status that is not 0."""
+    """Print the output of the boxes until all have ended. A box that fails stops the others, with `detach`
+    also jobs whose call has ended already. Returns the first status that is not 0."""
     news: queue.SimpleQueue[tuple[_Box, int | OSError]] = queue.SimpleQueue()
 
     def follow(box: _Box) -> None:
@@ -540,7 +587,7 @@ def _follow(boxes: Sequence[_Box], output: PrefixedOutput, how: Way, detach: boo
         try:
             box, status = news.get()
         except KeyboardInterrupt:
-            # (Each thread closes its own connection, which is for one thread.)
+            # Each thread closes its own connection, which only one thread may use.
             for box in left:
                 box.session.process.kill()
             with contextlib.suppress(queue.Empty):
@@ -548,11 +595,11 @@ def _follow(boxes: Sequence[_Box], output: PrefixedOutput, how: Way, detach: boo
                     news.get(timeout=_LEAVES_WITHIN)
             raise
         if isinstance(status, OSError):
-            # (Nobody reads our output any more. The jobs go on, as they do without us.)
+            # Nobody reads our output any more. The jobs go on without us.
             raise status
         left.remove(box)
         if box.job is None and status in (DONE, LOST):
-            # (There is nothing there that could go on, or be done.)
+            # Without a job, nothing there can go on or be done.
             say(f"{box.name} has ended without a job")
             status = NO_SOURCE
         if first in (DONE, LOST) and status != DONE:
@@ -565,7 +612,7 @@ def _follow(boxes: Sequence[_Box], output: PrefixedOutput, how: Way, detach: boo
 
 
 def _stop(boxes: Sequence[_Box], how: Way) -> None:
-    """Stop jobs whose fellow has failed; their own connections tell when they have ended."""
+    """Stop the jobs of these boxes after another box failed; their own connections report their end."""
     jobs = {box.name: box.job for box in boxes if box.job is not None}
     for answer in of_each(list(jobs), lambda name: ask(name, ("jobs", "stop", jobs[name]), how)):
         if answer.trouble is not None:

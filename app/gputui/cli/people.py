@@ -1,4 +1,4 @@
-"""`gputui people`: the box by user: who has which devices, how much of them, for how long."""
+"""`gputui people`: the box by user: their devices, how much of the devices they use, and for how long."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _lines(
         main = max((each.main for each in person.holdings), key=lambda p: p.memory or 0, default=None)
         command = (main.command or main.note or "?") if main else UNKNOWN
         memory = size(person.memory) if person.memory else UNKNOWN
-        # (Jobs that run on devices which they have not claimed stand before the command.)
+        # Jobs that run on unclaimed devices are shown before the command.
         uses = "".join(f"({job_claimed_and_runs_on(use, snapshot)}) " for use in person.unclaimed_uses)
         rows.append(
             (user_name(person), ",".join(labels), memory, age(person.since, now), uses + printable(command))

@@ -9,7 +9,8 @@ from gputui.allocating.allocate import allocate
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import DONE, Parser, add_source_options, opened, starting_nothing
 from gputui.cli.hosts_options import add_hosts_option
-from gputui.cli.request_options import AUTO, add_request_options, add_wait_option, memory, percent, request_of
+from gputui.cli.request_options import add_request_options, add_wait_option, device_request, memory, percent
+from gputui.cli.rules import settings_or_wrong_call
 from gputui.sources.source import Want
 
 
@@ -52,13 +53,23 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         return pick_from_boxes(args, words)
     as_json = args.format == "json"
-    if args.n == AUTO:
+    asked = device_request(args)
+    if asked.auto:
+        from gputui.cli.launch_call import model_request
         from gputui.cli.planned_devices import settle_auto
+        from gputui.launching.launch_options import LaunchOptions
+        from gputui.requesting.launch_request import LaunchRequest
 
-        settle_auto(args)
+        asked = settle_auto(LaunchRequest(LaunchOptions(), asked, model_request(args))).devices
     facts = Want.LOAD | Want.PROCESSES | Want.NAMES if as_json else Want.VERDICT
     by_index = args.ids == "index" and not as_json
-    request = request_of(args, "gputui pick", facts, explain=as_json, by_index=by_index)
+    request = asked.request(
+        settings_or_wrong_call().rules,
+        purpose="gputui pick",
+        facts=facts,
+        explain=as_json or args.why,
+        by_index=by_index,
+    )
     with opened(args, request.cpu_only) as source:
         allocation = allocate(request, source, os.environ, AllocationListener(args.why))
     devices = allocation.devices

@@ -1,4 +1,4 @@
-"""`gputui plan`: which parallelism a model fits with on these devices, and the files that start it."""
+"""`gputui plan`: the strategies with which a model fits on these devices, and the files that start it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gputui.cli.common import (
     say,
 )
 from gputui.cli.hosts_options import add_hosts_option
-from gputui.cli.launch_call import NEAR, add_launch_options, noted, options_of
+from gputui.cli.launch_call import NEAR, add_launch_options, launch_request, noted
 from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
 from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.formatting import printable
@@ -88,13 +88,14 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             raise WrongCallError("--use, --prove and --measured are for this machine: not with --hosts")
         from gputui.cli.boxes import call_on_boxes
 
-        # (The files that the command names are there in the directory of the same name.)
+        # On the other boxes, the files that the command names are in the directory of the same name.
         here = [f"--directory={os.getcwd()}"] if command and args.directory is None else []  # noqa: PTH109
         return call_on_boxes("plan", args, [*words, *here], command)
-    options = options_of(args, command or ())
+    asked = launch_request(args, command or ())
+    options = asked.options
     if options.nodes > 1:
         raise WrongCallError("the saved launch is for several machines, and a plan is for one")
-    subject = subject_of(args, options, args.weights_only)
+    subject = subject_of(asked, args.weights_only)
     if args.prove and subject.place is None:
         raise WrongCallError("--prove needs a model, not a number of parameters")
     measured: Mapping[tuple[str, str], float] = {}
@@ -104,7 +105,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.checking.kept_bandwidth import kept
 
         measured = kept(os.environ)
-    found = devices_for_plan(args, subject)
+    found = devices_for_plan(asked.devices, subject)
     host = found.snapshot.host.memory_free
     box = box_of(found.snapshot, found.devices, host_memory=host, measured=measured)
     try:
@@ -126,7 +127,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    """Raises WrongCallError for options of a launch that a plan would not count."""
+    """Raise WrongCallError for options of a launch that a plan would ignore."""
     if args.nodes > 1 or args.processes is not None or args.rendezvous is not None:
         raise WrongCallError(
             "a plan is for one machine, a process for each device: leave out --nodes, --rendezvous and"
@@ -156,7 +157,7 @@ def _show(made: Plan, found: PlannedDevices) -> None:
 
 
 def _measured(name: str) -> dict[tuple[str, str], float]:
-    """GB/s by pair, as `check --bandwidth --json` has them. Raises WrongCallError."""
+    """Read GB/s by pair from the output of `check --bandwidth --json`. Raises WrongCallError."""
     from gputui.checking.kept_bandwidth import MEASURED
     from gputui.inventory.typed_json import DocumentError, within
     from gputui.planning.safetensors import read_json
@@ -209,7 +210,7 @@ def _use(args: argparse.Namespace, options: LaunchOptions, made: Plan, found: Pl
 
 
 def _row(made: Plan, name: str) -> Row:
-    """The row of that strategy; tp4 is tp4-fsdp2. Raises WrongCallError."""
+    """Return the row of that strategy; tp4 means tp4-fsdp2. Raises WrongCallError."""
     rows = {row.name: row for row in made.rows}
     row = rows.get(name) or rows.get(f"{name}-fsdp2")
     if row is None:
@@ -220,7 +221,7 @@ def _row(made: Plan, name: str) -> Row:
 def _prove(
     args: argparse.Namespace, options: LaunchOptions, subject: Subject, made: Plan, found: PlannedDevices
 ) -> int:
-    """Show what the training's own Python says of the model; status 5 where it counts other parameters."""
+    """Show the model as the training's own Python reports it; status 5 where it counts other parameters."""
     from gputui.checking.check import SECONDS
     from gputui.checking.plan_proof import ClosedForms, differences, prove
     from gputui.inventory.text_table import aligned

@@ -1,6 +1,6 @@
-"""A plan as text: what is trained, the devices, a row a strategy, DeepSpeed's own estimates.
+"""A plan as text: the model and workload, the devices, a row per strategy, DeepSpeed's own estimates.
 
-Two forms: with all parts of the memory and the reasons, or, for a narrow terminal, the sums.
+There are two forms: with all parts of the memory and the reasons, or, for a narrow terminal, with the sums.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gputui.planning.plan import Plan, Row
 from gputui.planning.workload import Workload
 
 WIDE = 140
-"""Columns from which the parts of the memory and the reasons have room."""
+"""The least width in columns for the parts of the memory and the reasons."""
 
 FITS, LACKS, UNKNOWN_FIT = "✓", "✗", "?"
 
@@ -26,9 +26,9 @@ _OFFLOADS = {"none": "", "optimizer": "optimizer", "all": "optimizer and weights
 def plan_lines(
     plan: Plan, snapshot: Snapshot, devices: Sequence[Device], in_use: int, width: int | None
 ) -> Iterator[str]:
-    """The lines, at most `width` characters long; None for as long as they are.
+    """Yield the lines, at most `width` characters long; None: no limit.
 
-    `in_use` of the devices are planned as if they were empty.
+    `in_use` devices are in use, and are planned as if they were empty.
     """
     wide = width is None or width >= WIDE
     heading = [_model(plan.model), _workload(plan.workload)]
@@ -71,7 +71,7 @@ def _workload(workload: Workload) -> str:
 
 
 def _devices(plan: Plan, snapshot: Snapshot, devices: Sequence[Device], in_use: int) -> str:
-    """ "4× RTX 3090  23.7G free on each  NV4, PHB  host memory 239.0G  GPU 0,1,2,3"."""
+    """Return "4× RTX 3090  23.7G free on each  NV4, PHB  host memory 239.0G  GPU 0,1,2,3"."""
     models = sorted({short_name(device.name or "?") for device in devices})
     free, host = plan.box.memory_free_min, plan.box.host_memory
     where = " on each" if len(devices) > 1 else ""
@@ -86,7 +86,7 @@ def _devices(plan: Plan, snapshot: Snapshot, devices: Sequence[Device], in_use: 
 
 
 def _links(plan: Plan) -> str:
-    """What joins the devices: "NV18", "NV4, PHB"."""
+    """Return the kinds of links between the devices: "NV18", "NV4, PHB"."""
     links = plan.box.links
     found = {links[i][j] for i in range(len(links)) for j in range(i)}
     return ", ".join(sorted(link or UNKNOWN for link in found))
@@ -133,21 +133,21 @@ def _sums(row: Row) -> tuple[str, ...]:
 
 
 def _why(row: Row) -> str:
-    """What speaks for it; of one that does not fit, what would make it fit."""
+    """Return the advantage of the strategy; where it does not fit, a change that would make it fit."""
     if row.fits:
         return f"tight; {row.what}" if row.tight else row.what
     return f"would fit with {row.would_fit_with}" if row.would_fit_with else _lacking(row)
 
 
 def _short(row: Row) -> str:
-    """What a narrow table has room for."""
+    """Return the reason in the form for a narrow table."""
     if row.fits:
         return f"({row.apart})" if row.apart else ""
     return row.would_fit_with or _lacking(row)
 
 
 def _lacking(row: Row) -> str:
-    """Why it does not fit, beside what the column of what is left says."""
+    """Return why it does not fit, where the column of the margin does not already say so."""
     return row.lacking or (UNKNOWN if row.margin is not None and row.margin < 0 else row.outcome)
 
 

@@ -1,13 +1,14 @@
-"""Which devices a plan is for, and how many `-n auto` takes: read once, nothing is claimed."""
+"""Select the devices for a plan, and the number for `-n auto`. The box is read once, and nothing is
+claimed."""
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from gputui.allocating.allocator import Allocator
+from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import NotEnoughError
 from gputui.choosing.as_if_empty import IN_USE, as_if_empty
 from gputui.choosing.grouping import ALL_REDUCE
@@ -16,18 +17,18 @@ from gputui.choosing.pick import Constraints, PickResult, available, pick
 from gputui.choosing.verdict import State, Verdict
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, opened, say
-from gputui.cli.request_options import AUTO, request_of
+from gputui.cli.rules import settings_or_wrong_call
 from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import devices_text, size
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.intent import NO_INTENT, Intent
-from gputui.launching.launch_options import LaunchOptions
 from gputui.planning.box import box_of
 from gputui.planning.fewest import Fewest, fewest
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import plan, what_would_do
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.source import Want
 
 _FACTS = Want.ALL | Want.HOST
@@ -35,8 +36,8 @@ _FACTS = Want.ALL | Want.HOST
 
 @dataclass(frozen=True, slots=True)
 class PlannedDevices:
-    """Devices in order, in a snapshot that has their links. `as_if_empty` of them are in use, and are planned
-    with all of their memory."""
+    """Devices in order, in a snapshot that has their links. `as_if_empty` is the number of devices in use
+    that are planned with all of their memory."""
 
     snapshot: Snapshot
     devices: tuple[Device, ...]
@@ -45,7 +46,7 @@ class PlannedDevices:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """What a call may have of the box: `free` devices, in the box's order, and why the others are not."""
+    """The devices that a call may use: `free` devices in the box's order, and the verdicts on the others."""
 
     snapshot: Snapshot
     verdicts: Mapping[str, Verdict]
@@ -57,11 +58,11 @@ class _Candidates:
         return available(self.snapshot, self.verdicts, self.constraints).devices
 
     def best(self, count: int) -> tuple[Device, ...]:
-        """The best of those that are free; fewer where there are fewer."""
+        """The best `count` free devices, in their best order; all free devices where there are fewer."""
         return self._picked(count).devices
 
     def why(self, devices: Sequence[Device]) -> str:
-        """Why the best of so many are these: one line."""
+        """One line with the reason that these are the best devices of their number."""
         sets = self._picked(len(devices)).alternatives
         labels = ",".join(map(self.snapshot.label, devices))
         return f"GPU {labels}: {sets[0].reason if sets and sets[0].reason else 'no known difference'}"
@@ -70,27 +71,28 @@ class _Candidates:
         return pick(self.snapshot, self.verdicts, replace(self.constraints, count=count))
 
     def together(self) -> tuple[Device, ...]:
-        """All that are free and can work together, in their best order; of MIG instances one."""
+        """The largest set of free devices that can work together, in its best order; only one MIG
+        instance."""
         whole = sum(device.parent is None for device in self.free)
-        # (Of Gaudi's only 2, 4 or 8 neighbours can.)
+        # Of Gaudi devices, only 2, 4 or 8 neighbours can work together.
         group = self.constraints.grouping
         sets = (self.best(count) for count in range(whole, 0, -1) if group.fits(count))
         return next(filter(None, sets), ()) or (self.best(1) if group.fits(1) else ())
 
     def emptied(self, *also: State) -> _Candidates:
-        """The same, with every device that is in use empty and free; free are those in the states `also`."""
+        """The candidates as if each device in use were empty and free; devices in the states `also` become
+        free too."""
         snapshot, verdicts = as_if_empty(self.snapshot, self.verdicts, also)
         return replace(self, snapshot=snapshot, verdicts=verdicts)
 
 
-def _candidates(args: argparse.Namespace) -> _Candidates:
-    """Raises RequestError, NoSourceError."""
-    # (How many there will be is not known yet: as many as the group is divided into at least.)
-    given, args.n = args.n, None
-    request = replace(request_of(args), facts=_FACTS, wait=None)
-    args.n = given
-    with opened(args) as source:
-        allocator = Allocator(request, source, os.environ, AllocationListener(args.why))
+def _candidates(devices: DeviceRequest) -> _Candidates:
+    """Read the box for the request. Raises RequestError, NoSourceError."""
+    # The number is not known yet: it is at least the size into which the group divides.
+    uncounted = replace(devices, count=None, wait=None)
+    request = uncounted.request(settings_or_wrong_call().rules, facts=_FACTS)
+    with opened(devices) as source:
+        allocator = Allocator(request, source, os.environ, AllocationListener(devices.explain))
         snapshot = allocator.read()
         named = allocator.named(snapshot) if request.names is not None else None
         within = allocator.reach(snapshot) if named is None else {device.key for device in named}
@@ -99,67 +101,64 @@ def _candidates(args: argparse.Namespace) -> _Candidates:
         )
 
 
-def devices_for_plan(args: argparse.Namespace, subject: Subject) -> PlannedDevices:
-    """Those that a call names; the best free ones of the number that it says; all that are free.
+def devices_for_plan(asked: DeviceRequest, subject: Subject) -> PlannedDevices:
+    """The devices that a call names, else the best free devices of its number, else all free devices.
 
-    Where too few are free, those in use are taken as they would be without their processes. Raises
-    NotEnoughError where the box has too few, or where nothing does for `-n auto`.
+    Where too few are free, the devices in use are planned as if without their processes. Raises
+    NotEnoughError where the box has too few devices, or where no number is enough for `-n auto`.
     """
-    if args.gpus == NONE:
+    if asked.names == NONE:
         raise WrongCallError("a plan is for devices: --gpus none means no device")
-    count, group = args.n, args.group or ALL_REDUCE
-    if isinstance(count, int) and not group.fits(count):
+    count, group = asked.count, asked.group or ALL_REDUCE
+    if count is not None and not group.fits(count):
         raise WrongCallError(f"{count} devices cannot be divided into groups of {group}")
-    candidates = _candidates(args)
+    candidates = _candidates(asked)
     if candidates.named is not None:
         if not group.fits(len(candidates.named)):
             raise WrongCallError(f"{len(candidates.named)} devices cannot be divided into groups of {group}")
         return PlannedDevices(candidates.snapshot, candidates.named)
-    if args.n == AUTO:
-        return PlannedDevices(candidates.snapshot, _enough(subject, candidates, args).devices)
+    if asked.auto:
+        return PlannedDevices(candidates.snapshot, _enough(subject, candidates, asked).devices)
     devices = candidates.together() if count is None else candidates.best(count)
     if devices and len(devices) == (count or len(devices)):
-        if args.why:
+        if asked.explain:
             say(candidates.why(devices))
         return PlannedDevices(candidates.snapshot, devices)
-    # (Where nobody can tell whether they are used, as on WSL, their memory is known all the same.)
+    # Where the use of devices cannot be known, as on WSL, their memory is known all the same.
     emptied = candidates.emptied("unknown")
     devices = emptied.together() if count is None else emptied.best(count)
     if not devices or len(devices) < (count or 1):
         raise NotEnoughError(_too_few(count or group.unit, emptied))
-    if args.why:
+    if asked.explain:
         say(emptied.why(devices))
     used = sum(candidates.verdicts[device.key].state in IN_USE for device in devices)
     return PlannedDevices(emptied.snapshot, devices, used)
 
 
-def settle_auto(
-    args: argparse.Namespace, options: LaunchOptions | None = None, intent: Intent = NO_INTENT
-) -> None:
-    """Put the number of devices that the training needs in the place of `-n auto`.
+def settle_auto(asked: LaunchRequest, intent: Intent = NO_INTENT) -> LaunchRequest:
+    """The launch request with the number of devices that the training needs in place of `-n auto`.
 
-    So much must be free on each. With `--wait` devices in use count too. Raises WrongCallError where no model
-    is given, NotEnoughError.
+    The memory that it needs must be free on each device. With `--wait`, devices in use count too. Raises
+    WrongCallError where no model is given, NotEnoughError.
     """
-    if args.n != AUTO:
-        return
-    subject = subject_of(args, options or LaunchOptions())
-    found = _enough(subject, _candidates(args), args, intent)
-    args.n = len(found.devices)
-    args.min_free = max(found.needed, getattr(args, "min_free", None) or 0)
-    number, each = ("1 device", "") if args.n == 1 else (f"{args.n} devices", " of each")
+    subject, devices = subject_of(asked), asked.devices
+    found = _enough(subject, _candidates(devices), devices, intent)
+    number = len(found.devices)
+    text, each = ("1 device", "") if number == 1 else (f"{number} devices", " of each")
     made_by = found.strategy.name
     setup = "" if made_by in ("single", "ddp") else f" (`gputui plan --use {made_by}` writes its files)"
-    say(f"note: {subject.model.name}: {number}, {made_by} needs {size(found.needed)}{each}{setup}")
+    say(f"note: {subject.model.name}: {text}, {made_by} needs {size(found.needed)}{each}{setup}")
+    needed = max(found.needed, devices.min_free or 0)
+    return replace(asked, devices=replace(devices, auto=False, count=number, min_free=needed))
 
 
 def _enough(
-    subject: Subject, candidates: _Candidates, args: argparse.Namespace, intent: Intent = NO_INTENT
+    subject: Subject, candidates: _Candidates, asked: DeviceRequest, intent: Intent = NO_INTENT
 ) -> Fewest:
-    """The fewest devices that are enough: free ones, or with `--wait` any. Raises NotEnoughError."""
+    """The fewest devices that are enough: free devices, or with `--wait` any. Raises NotEnoughError."""
     firm = intent.count is not None and intent.count.firm
     counts = (intent.count.number,) if intent.count is not None and firm else None
-    grouping = args.group or intent.group or candidates.constraints.grouping
+    grouping = asked.group or intent.group or candidates.constraints.grouping
 
     def among(these: _Candidates) -> Fewest | None:
         try:
@@ -168,7 +167,7 @@ def _enough(
             raise WrongCallError(str(error)) from None
 
     found = among(candidates)
-    if found is None and getattr(args, "wait", None) is not None:
+    if found is None and asked.wait is not None:
         found = among(candidates.emptied())
     if found is None:
         raise NotEnoughError(_why_not(subject, candidates))
@@ -180,7 +179,7 @@ def _too_few(count: int, candidates: _Candidates) -> str:
 
 
 def _why_not(subject: Subject, candidates: _Candidates) -> str:
-    """That nothing does, and what would."""
+    """The message that the model does not fit, with the changes that would help."""
     if not candidates.free:
         return "no device is free"
     devices = candidates.together()

@@ -1,4 +1,4 @@
-"""`gputui queue`: who waits for devices, at which place, whose turn is next, and what is in the way."""
+"""`gputui queue`: who waits for devices, in which order, whose turn is next, and what blocks them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from gputui.allocating.claims.folder import unusable
 from gputui.allocating.queue import waiters
 from gputui.choosing.queue_outlook import (
+    SILENT,
     Outlook,
+    blocking_reason,
     expectation,
-    in_the_way,
     occupied_columns,
     outlook,
     turn_columns,
-    who,
+    waiter_name,
 )
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
@@ -64,13 +65,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     except NoSourceError as error:
         if elsewhere(args):
             raise
-        # Without a driver those in line can be told all the same.
+        # The queue is known without a driver, too.
         say(str(error))
         snapshot = Snapshot(Host(), time.time(), (), waiters=waiters(os.environ))
     if args.json:
         import json
 
-        # (Whether it is a step inside a lease is for recordings.)
+        # Whether a waiter is a step inside a lease matters only for recordings.
         rows = waiters_document(snapshot.waiters)
         line = [{key: value for key, value in row.items() if key != "step"} for row in rows]
         print(json.dumps({"schema": SCHEMA, "waiters": line}))
@@ -84,11 +85,11 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
-    lines = printed(turn_columns(snapshot), found.turns)
+    lines = printed(turn_columns(snapshot, silent=f" ({SILENT})"), found.turns)
     if not snapshot.devices:
         return lines
     lines.append("")
-    lines += [f"next: {who(turn.waiter)}: {in_the_way(turn, snapshot)}" for turn in found.next]
+    lines += [f"next: {waiter_name(turn.waiter)}: {blocking_reason(turn, snapshot)}" for turn in found.next]
     if found.occupied:
         _, *held = printed(occupied_columns(snapshot), found.occupied)
         lines += ["", "not free:", *held, "", expectation(found.occupied)]

@@ -59,7 +59,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _record_trees(args: argparse.Namespace) -> int:
-    """The files that the readers read, packed."""
+    """Write an archive of the files that the readers read."""
     if args.demo is not None or args.recording is not None:
         raise WrongCallError("--trees packs a machine's files: this one's, or those below --root DIR")
     from gputui.system.files import write_result
@@ -84,7 +84,8 @@ def _record_trees(args: argparse.Namespace) -> int:
 
 
 def _rules() -> Rules:
-    """Those of the settings; the default ones where these are wrong, which may be what is to be reported."""
+    """Return the rules of the settings; the defaults where they are invalid, which may be the bug to
+    report."""
     try:
         return rules_of(None)
     except WrongCallError as error:

@@ -1,27 +1,21 @@
-"""The options that say which devices a call is about and what counts as free, and the request they make."""
+"""The options that select devices and say which devices count as free, and the device request they yield."""
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
-from gputui.allocating.request import Request, count_of
-from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse
+from gputui.allocating.device_request import DeviceRequest
+from gputui.choosing.grouping import Grouping, GroupingError, parse
 from gputui.choosing.named_devices import could_name
 from gputui.choosing.order import ORDERS
-from gputui.cli.common import duration_type
-from gputui.cli.rules import rules_of
+from gputui.cli.common import duration_type, number_type
 from gputui.inventory.formatting import read_size
-from gputui.sources.source import Want
-
-if TYPE_CHECKING:
-    from gputui.launching.intent import Asked
+from gputui.inventory.light_dataclasses import fields
 
 
 def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
-    """`-n`, `--gpus`, the group and the order, and the rules."""
+    """Add `-n`, `--gpus`, the group, the order, the rules, and the model."""
     group = parser.add_mutually_exclusive_group() if exclusive else parser
     group.add_argument(
         "-n",
@@ -55,7 +49,7 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
 
 
 def _vendor(text: str) -> str:
-    """The name of an installed vendor."""
+    """Parse the name of an installed vendor."""
     from gputui.vendors.registry import vendors
 
     names = [vendor.name for vendor in vendors()]
@@ -64,24 +58,22 @@ def _vendor(text: str) -> str:
     return text
 
 
-def count(text: str) -> int:
-    """A number of devices, at least one."""
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of devices (1 or more)")
-    return int(text)
+count = number_type("a number of devices (1 or more)", 1)
+_NUMBER = number_type("a whole number")
+"""The planner checks the limits."""
 
 
 AUTO = "auto"
-"""In place of a number of devices: as many as the training needs."""
+"""The value of `-n` that means as many devices as the training needs."""
 
 
 def count_or_auto(text: str) -> int | str:
-    """A number of devices, or AUTO."""
+    """Parse a number of devices, or AUTO."""
     return AUTO if text == AUTO else count(text)
 
 
 def grouping(text: str) -> Grouping:
-    """What the devices do together."""
+    """Parse the shape in which the devices communicate."""
     try:
         return parse(text)
     except GroupingError as error:
@@ -89,7 +81,7 @@ def grouping(text: str) -> Grouping:
 
 
 def memory(text: str) -> int:
-    """A SIZE in bytes."""
+    """Parse a SIZE into bytes."""
     try:
         return read_size(text)
     except ValueError as error:
@@ -97,15 +89,12 @@ def memory(text: str) -> int:
 
 
 def percent(text: str) -> int:
-    """A percentage, 0 to 100, with or without the sign."""
-    digits = text.removesuffix("%")
-    if not (digits.isascii() and digits.isdigit()) or int(digits) > 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage (0 to 100)")
-    return int(digits)
+    """Parse a percentage, 0 to 100, with or without the sign."""
+    return number_type("a percentage (0 to 100)", most=100)(text.removesuffix("%"))
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
-    """What the settings file says for good, for this call."""
+    """Add the rules that replace those of the settings file for this call."""
     rules = parser.add_argument_group(
         "what counts as free (for this call; the settings file sets the defaults)"
     )
@@ -133,13 +122,13 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
 
 PRECISIONS = ("bf16", "autocast", "fp16", "fp32")
 OPTIMIZERS = ("adamw", "adamw-foreach", "adamw8bit", "lion", "sgd", "sgd-momentum")
-"""The planner's, which takes milliseconds to import; a test compares them."""
+"""The planner's values, copied because the planner takes milliseconds to import; a test compares them."""
 
 BATCH, SEQUENCE = 1, 2048
 
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
-    """`--model`, and what is trained on it."""
+    """Add `--model` and the options of its training."""
     group = parser.add_argument_group(
         "the model, for -n auto and plan (what is not said here is read from the command)"
     )
@@ -149,10 +138,10 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     which.add_argument("--parameters", metavar="N", help="only the number of parameters (7B, 6738415616)")
     group.add_argument(
-        "-b", "--batch", type=_number, metavar="N", help=f"sequences of a device in one pass ({BATCH})"
+        "-b", "--batch", type=_NUMBER, metavar="N", help=f"sequences of a device in one pass ({BATCH})"
     )
     group.add_argument(
-        "-s", "--sequence", type=_number, metavar="N", help=f"tokens of a sequence ({SEQUENCE})"
+        "-s", "--sequence", type=_NUMBER, metavar="N", help=f"tokens of a sequence ({SEQUENCE})"
     )
     group.add_argument(
         "--precision",
@@ -163,55 +152,14 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--checkpointing", action="store_true", default=None, help="gradient (activation) checkpointing"
     )
-    group.add_argument("--lora", type=_number, metavar="R", help="LoRA of this rank; 0: all parameters")
+    group.add_argument("--lora", type=_NUMBER, metavar="R", help="LoRA of this rank; 0: all parameters")
     group.add_argument(
-        "--accumulation", type=_number, metavar="N", help="gradient accumulation: passes of one step (1)"
+        "--accumulation", type=_NUMBER, metavar="N", help="gradient accumulation: passes of one step (1)"
     )
 
 
-def _number(text: str) -> int:
-    """A whole number; what is possible, the planner says."""
-    if not (text.isascii() and text.isdigit() and len(text) < 12):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
-
-
-def constraints_of(args: argparse.Namespace) -> list[str]:
-    """The words of `gputui run` that mean the constraints that a call gives: with these it finds devices of
-    the same kind again."""
-    given = {name: getattr(args, name, None) for name in CONSTRAINTS}
-    return [
-        word
-        for name, value in given.items()
-        if value is not None and value is not False
-        for word in CONSTRAINTS[name](value)
-    ]
-
-
-def _size_word(amount: int) -> str:
-    return f"{amount // 1024}K" if amount % 1024 == 0 else f"{amount / 1024!r}K"
-
-
-CONSTRAINTS: Mapping[str, Callable[[Any], Sequence[str]]] = {
-    "vendor": lambda name: ["--vendor", name],
-    "group": lambda group: ["--group", group.word],
-    "order": lambda order: ["--order", order],
-    "never": lambda devices: [f"--never={','.join(devices)}"],
-    "prefer": lambda devices: [f"--prefer={','.join(devices)}"],
-    "mine": lambda _: ["--mine"],
-    "ignore_user": lambda users: [f"--ignore-user={user}" for user in users],
-    "busy_memory": lambda amount: [f"--busy-memory={_size_word(amount)}"],
-    "busy_util": lambda percent: [f"--busy-util={percent}"],
-    "window": lambda seconds: [f"--window={seconds:.15g}"],
-    "wait": lambda seconds: ["--wait" if seconds == math.inf else f"--wait={seconds:.15g}"],
-    # (A number of threads is one of the launch's variables.)
-    "threads": lambda threads: ["--threads", threads] if isinstance(threads, str) else [],
-}
-"""The constraints of a call that a rerun of its job keeps, by their names in argparse, as words again."""
-
-
 def _list(text: str) -> tuple[str, ...]:
-    """Devices by index or UUID, separated by commas."""
+    """Parse devices by index or UUID, separated by commas."""
     words = tuple(part.strip() for part in text.split(",") if part.strip())
     for word in words:
         if not could_name(word):
@@ -219,50 +167,24 @@ def _list(text: str) -> tuple[str, ...]:
     return words
 
 
-def request_of(
-    args: argparse.Namespace,
-    purpose: str = "",
-    facts: Want = Want.VERDICT,
-    explain: bool = False,
-    job: str | None = None,
-    asked: Asked | None = None,
-    by_index: bool = False,
-) -> Request:
-    """The request that a call makes. Raises WrongCallError for bad settings.
+DESTINATIONS = {"count": "n", "names": "gpus", "explain": "why"}
+"""The argparse names of the options that differ from the fields of a device request."""
 
-    `purpose` is what other users may read of the command; `explain` asks for reasons even without `--why`.
-    `asked` is what call and command ask for together; None: what the call does. `by_index` says that nothing
-    but the indices of the devices is needed.
-    """
-    number, names = (args.n, args.gpus) if asked is None else (asked.count, asked.names)
-    group = (args.group if asked is None else asked.group) or ALL_REDUCE
-    made = Request(
-        count=count_of(number, names, group),
-        names=names,
-        group=group,
-        order=args.order,
-        min_free=getattr(args, "min_free", None),
-        max_util=getattr(args, "max_util", None),
-        rules=rules_of(args),
-        wait=getattr(args, "wait", None),
-        force=getattr(args, "force", False),
-        if_free=getattr(args, "if_free", False),
-        explain=explain or args.why,
-        by_index=by_index,
-        facts=facts,
-        purpose=purpose,
-        job=job,
-        vendor=getattr(args, "vendor", None),
-    )
-    if asked is None:
-        return made
-    from gputui.library.agreement import as_asked
 
-    return as_asked(made, asked)
+def device_request(args: argparse.Namespace) -> DeviceRequest:
+    """The device request of a call."""
+    said = {each.name: getattr(args, DESTINATIONS.get(each.name, each.name), None) for each in _FIELDS}
+    if said["count"] == AUTO:
+        said |= {"count": None, "auto": True}
+    said["ignore_user"] = tuple(said["ignore_user"] or ())
+    return DeviceRequest(**{name: value for name, value in said.items() if value is not None})
+
+
+_FIELDS = fields(DeviceRequest)
 
 
 def add_wait_option(parser: argparse.ArgumentParser) -> None:
-    """`--wait [TIME]` and `--window S`."""
+    """Add `--wait [TIME]` and `--window S`."""
     parser.add_argument(
         "--wait",
         nargs="?",
@@ -276,7 +198,7 @@ def add_wait_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_window_option(parser: argparse.ArgumentParser) -> None:
-    """`--window S`."""
+    """Add `--window S`."""
     parser.add_argument(
         "--window",
         type=duration_type(),

@@ -1,21 +1,20 @@
-"""What counts as free for a call: the settings' rules, with what the call says over them."""
+"""What counts as free for a call: the settings' rules, with what the call says in their place."""
 
 from __future__ import annotations
 
-import argparse
 import os
 from typing import TYPE_CHECKING
 
 from gputui.choosing.rules import Rules
 from gputui.cli.common import WrongCallError
-from gputui.inventory.light_dataclasses import replace
 
 if TYPE_CHECKING:
+    from gputui.allocating.device_request import DeviceRequest
     from gputui.allocating.settings import Settings
 
 
 def settings_or_wrong_call() -> Settings:
-    """The settings. Raises WrongCallError where they cannot be what is meant."""
+    """Return the settings. Raises WrongCallError where they are invalid."""
     from gputui.allocating.settings import SettingsError, settings
 
     try:
@@ -24,29 +23,7 @@ def settings_or_wrong_call() -> Settings:
         raise WrongCallError(str(error)) from None
 
 
-def rules_of(args: argparse.Namespace | None) -> Rules:
-    """The settings' rules with what the call says over them. Raises WrongCallError for bad settings."""
+def rules_of(devices: DeviceRequest | None) -> Rules:
+    """The settings' rules, for what a call says of devices. Raises WrongCallError for bad settings."""
     rules = settings_or_wrong_call().rules
-    return rules if args is None or not hasattr(args, "never") else with_rules(rules, args)
-
-
-def with_rules(rules: Rules, args: argparse.Namespace) -> Rules:
-    """The rules with what a call says over them."""
-    from gputui.system.users import own_name
-
-    said: dict[str, object] = {}
-    for option, name in (
-        ("never", "never"),
-        ("prefer", "prefer"),
-        ("busy_memory", "memory"),
-        ("busy_util", "utilization"),
-        ("window", "window"),
-    ):
-        value = getattr(args, option, None)
-        if value is not None:
-            said[name] = value
-    if args.mine:
-        said["mine"] = own_name()
-    if args.ignore_user:
-        said["ignore"] = rules.ignore | frozenset(args.ignore_user)
-    return replace(rules, **said) if said else rules  # type: ignore[arg-type]
+    return rules if devices is None else devices.rules(rules)

@@ -1,24 +1,23 @@
-"""`gputui run --slurm`: hands a launch over to Slurm, which selects the devices and has the queue."""
+"""`gputui run --slurm`: hand a launch over to Slurm, which selects the devices and has the queue."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import re
-from collections.abc import Sequence
 
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import entries_of
 from gputui.cli.become import become
 from gputui.cli.common import DONE, WrongCallError, elsewhere, print_line, say
-from gputui.cli.launch_call import NEAR, noted, options_of, remember_typed, request_for
+from gputui.cli.launch_call import NEAR, noted, prepared_call, remember_typed
 from gputui.cli.request_options import AUTO
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.slurm import place_in, slurm_launch, submit
 from gputui.launching.launch import Launch
-from gputui.launching.read_intent import read_intent
 from gputui.launching.slurm_launch import SlurmError
 from gputui.launching.start import StartError
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.slurm.read import Slurm
 from gputui.system.environment import given_environment
 from gputui.vendors.registry import default_vendor, vendor_named
@@ -30,26 +29,22 @@ _OF_THIS_BOX = (
     *("order", "never", "prefer", "mine", "ignore_user", "busy_memory", "busy_util", "window", "wait"),
     *("force", "why"),
 )
-"""Options about the devices of the machine that we are on, and gputui's own queue."""
+"""Options about the devices of this machine and about gputui's own queue."""
 
 
-def run_in_slurm(args: argparse.Namespace, command: Sequence[str]) -> int:
+def run_in_slurm(args: argparse.Namespace, asked: LaunchRequest) -> int:
     """Become srun, or submit by sbatch (`--detach`). Raises WrongCallError, NotEnoughError,
     NoSourceError."""
     _check(args)
-    options = options_of(args, command)
-    if not options.command:
-        raise WrongCallError("no command after the variables")
-    intent = read_intent(options, os.environ)
-    request = request_for(args, options, intent)
-    count, order = _count_and_order(request)
+    options = asked.options
+    count, order = _count_and_order(prepared_call(asked, confine="never").request)
     vendor = vendor_named(args.vendor) if args.vendor else default_vendor()
     try:
-        asked, notes = place_in(Slurm().places(), args.slurm, count)
+        place, notes = place_in(Slurm().places(), args.slurm, count)
         for note in notes:
             say(f"note: {note}")
-        asked = replace(asked, order=order, detach=args.detach, name=args.name)
-        launch = slurm_launch(options, count, asked, os.environ, vendor)
+        place = replace(place, order=order, detach=args.detach, name=args.name)
+        launch = slurm_launch(options, count, place, os.environ, vendor)
     except SlurmError as error:
         raise WrongCallError(str(error)) from None
     launch = noted(launch)
@@ -95,7 +90,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _count_and_order(request: Request) -> tuple[int, tuple[int, ...]]:
-    """How many devices, and in which order of those that Slurm gives; () for its own."""
+    """The number of devices, and their order among the devices that Slurm gives; () for Slurm's own order."""
     if request.cpu_only:
         raise WrongCallError("a job without devices needs no gputui: srun starts it")
     if request.names is None:

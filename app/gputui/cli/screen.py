@@ -1,4 +1,4 @@
-"""`gputui` without a subcommand: the screen. With a command after `--`, it is on the launch line already."""
+"""`gputui` without a subcommand: the screen. A command after `--` is put on the launch line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gputui.sources.source import INTERVALS, NoSourceError, Source
 from gputui.system.environment import given_environment
 
 EXAMPLE = ("python", "train.py")
-"""The command that a demo opens with, where none is given: it can be edited and copied, not started."""
+"""The default command of a demo: it can be edited and copied, but not started."""
 
 
 def parser() -> Parser:
@@ -82,7 +82,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     except NoSourceError as error:
         if not command or elsewhere(args):
             raise
-        # (A person with a command wants it to run.)
+        # A user who gives a command wants it to run.
         raise NoSourceError(f"{error}; on the CPU: gputui run --gpus none -- {shlex.join(command)}") from None
     if outcome.text:
         print(outcome.text)
@@ -91,7 +91,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if outcome.launch is None:
         return outcome.status
     if stderr_is_terminal():
-        # What was started stays readable above its output; a log gets the command's own words only.
+        # The launch line stays readable above the command's output; a log gets only the command's own output.
         say(outcome.launch.line)
         if outcome.launch.inside is not None:
             say(f"note: {outcome.launch.inside.sees}")
@@ -109,8 +109,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _no_screen() -> str | None:
-    """Why there can be no screen here, None when there can."""
-    # Of the two only one must be the terminal: the other may lead to a file or a pipe for the command.
+    """Return why the screen cannot start here, None where it can."""
+    # Only one of the two must be the terminal: the other may be a file or a pipe for the command.
     stdin, stdout, stderr = (stream is not None and stream.isatty() for stream in _streams())
     if not (stdin and (stdout or stderr)):
         return "no terminal: showing `gputui ls` instead"
@@ -120,12 +120,12 @@ def _no_screen() -> str | None:
 
 
 def stderr_is_terminal() -> bool:
-    """Whether messages reach a person."""
+    """Whether messages appear on a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _streams() -> tuple[TextIO | None, ...]:
-    # Each is None where it was closed before we were started.
+    # A stream is None where it was closed before the start.
     return sys.stdin, sys.stdout, sys.stderr
 
 
@@ -139,5 +139,5 @@ def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -
         say(reason)
         return DONE
     say(f"{reason}; nothing was started (without a screen: gputui run -n N -- COMMAND)")
-    # (A box that is not this machine's is there to be looked at: that was done.)
+    # A demo box or a recording is only for viewing, and the table has shown it.
     return DONE if source.label else WRONG_CALL

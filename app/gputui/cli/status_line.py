@@ -12,14 +12,14 @@ from gputui.inventory.formatting import GIB, printable
 from gputui.inventory.snapshot import Snapshot
 
 UNKNOWN = "?"
-"""What stands where a figure is not known."""
+"""The text for an unknown figure."""
 
 
 class Figures:
-    """What a status bar can show of a box.
+    """The figures of a box for a status bar.
 
-    offered  the devices that a program can be given: no GPU that is divided, and none that is apart
-    gpus     those with a load of their own, as MIG instances share their GPU's
+    offered  the devices that a program can use: no GPU that is divided, and none that is apart
+    gpus     the devices with a load of their own, as MIG instances share that of their GPU
     """
 
     def __init__(self, box: Snapshot, judged: Mapping[str, Verdict]) -> None:
@@ -75,8 +75,8 @@ _PART = re.compile(r"\{\{|\}\}|\{(?P<name>[a-z_]*)\}|(?P<wrong>[{}])|[^{}]+")
 
 
 def fields_of(text: str) -> frozenset[str]:
-    """The fields of a format: names in braces and nothing else, so that it can reach no attribute and ask for
-    no width. Raises WrongCallError for any other field, or a lone brace."""
+    """Return the fields of a format: only names in braces, so that a format can neither read an attribute nor
+    set a width. Raises WrongCallError for any other field, or a lone brace."""
     found = set()
     for part in _PART.finditer(text):
         name = part["name"]
@@ -96,6 +96,6 @@ def _refuse(rest: str) -> NoReturn:
 
 
 def status_line(text: str, snapshot: Snapshot, judged: Mapping[str, Verdict]) -> str:
-    """The format with the figures in place of its fields. Raises WrongCallError."""
+    """Return the format with its fields replaced by the figures. Raises WrongCallError."""
     figures = Figures(snapshot, judged)
     return text.format(**{name: FIELDS[name](figures) for name in fields_of(text)})

@@ -1,11 +1,10 @@
-"""What a plan, or `-n auto`, is of: the model and the workload that a call and its command say.
+"""The subject of a plan, or of `-n auto`: the model and the workload from a call and its command.
 
-What a call does not say, its command may (`--model_name_or_path`, `--bf16`, a YAML file).
+Values that the call does not set may come from its command (`--model_name_or_path`, `--bf16`, a YAML file).
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,15 +14,15 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
-    from gputui.launching.launch_options import LaunchOptions
     from gputui.launching.training_words import Training
     from gputui.planning.model import Model
     from gputui.planning.workload import Workload
+    from gputui.requesting.launch_request import LaunchRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a plan is of. `place` is the folder or file of the model, None for a number of parameters."""
+    """The subject of a plan. `place` is the folder or file of the model, None for a number of parameters."""
 
     model: Model
     workload: Workload
@@ -31,8 +30,10 @@ class Subject:
     place: Path | None
 
 
-def subject_of(args: argparse.Namespace, options: LaunchOptions, weights_only: bool = False) -> Subject:
+def subject_of(asked: LaunchRequest, weights_only: bool = False) -> Subject:
     """The model and the workload of a call. Raises WrongCallError for what is none, or not named."""
+    options = asked.options
+    from gputui.checking.trained_model import workload_of
     from gputui.launching.training_words import training_of
     from gputui.planning.model import PlanningError
 
@@ -40,23 +41,36 @@ def subject_of(args: argparse.Namespace, options: LaunchOptions, weights_only: b
     for doubt in training.doubts:
         say(f"note: {doubt}")
     try:
-        model, place = _model(args, options, training)
-        return Subject(model, _workload(args, training, model, weights_only), training, place)
+        model, place = _model(asked, training)
+        given = {
+            "batch": asked.model.batch,
+            "sequence": asked.model.sequence,
+            "precision": asked.model.precision,
+            "optimizer": asked.model.optim,
+            "checkpointing": asked.model.checkpointing,
+            "lora": asked.model.lora,
+            "accumulation": asked.model.accumulation,
+            "weights_only": weights_only,
+        }
+        # (The call's words count before the command's, and these before what is usual.)
+        said = {name: value for name, value in given.items() if value is not None}
+        return Subject(model, workload_of(training, model, said), training, place)
     except PlanningError as error:
         raise WrongCallError(printable(str(error))) from None
 
 
-def _model(args: argparse.Namespace, options: LaunchOptions, training: Training) -> tuple[Model, Path | None]:
+def _model(asked: LaunchRequest, training: Training) -> tuple[Model, Path | None]:
     """Raises PlanningError."""
     from gputui.checking.trained_model import trained_model
     from gputui.planning.reading import find_model, of_parameters, parameters_of
     from gputui.system.environment import given_environment
 
-    if args.parameters is not None:
-        return of_parameters(parameters_of(args.parameters)), None
+    options, given = asked.options, asked.model
+    if given.parameters is not None:
+        return of_parameters(parameters_of(given.parameters)), None
     # (HF_HOME may be one of the variables before the command.)
     environ = {**os.environ, **dict(options.additions)}
-    name, here = args.model, Path()
+    name, here = given.model, Path()
     if name is None:
         name, here = training.model, here / (options.directory or "")
     if name is None:
@@ -64,20 +78,3 @@ def _model(args: argparse.Namespace, options: LaunchOptions, training: Training)
         raise WrongCallError(f"no model is given (--model, --parameters), and {where}")
     model = trained_model(name, options, {**given_environment(), **os.environ}, here)
     return model, find_model(name, environ, here)
-
-
-def _workload(args: argparse.Namespace, training: Training, model: Model, weights_only: bool) -> Workload:
-    """The call's words before the command's, before what is usual. Raises PlanningError."""
-    from gputui.checking.trained_model import workload_of
-
-    given = {
-        "batch": args.batch,
-        "sequence": args.sequence,
-        "precision": args.precision,
-        "optimizer": args.optim,
-        "checkpointing": args.checkpointing,
-        "lora": args.lora,
-        "accumulation": args.accumulation,
-        "weights_only": weights_only,
-    }
-    return workload_of(training, model, {name: value for name, value in given.items() if value is not None})

@@ -85,8 +85,8 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _link(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
-    """A pair by its indices. `gb_per_s` is one way, the kernel's figure or NCCL's model; `weight` is how far
-    it is by the kernel's measure. Null where that needs what is not known."""
+    """Return a pair by its indices. `gb_per_s` is in one direction, from the kernel or by NCCL's model;
+    `weight` is the kernel's distance. Null where the value cannot be computed."""
     word = snapshot.link(one, other)
     count = direct_links(word)
     return {
@@ -94,7 +94,7 @@ def _link(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
         "labels": [snapshot.label(one), snapshot.label(other)],
         "link": word,
         "kind": None if word is None else family(word),
-        # (Nobody counts some: XGMI, MDF.)
+        # Some links have no count: XGMI, MDF.
         "count": count if is_counted(word) else None,
         "generation": None if word is None else generation(snapshot, one, other),
         "gb_per_s": bandwidth(snapshot, one, other),

@@ -1,1 +1,1 @@
-"""What a box is: frozen facts and their JSON. Standard library only; imports nothing else of gputui."""
+"""The facts of a box, frozen, and their JSON. Standard library only; imports nothing else of gputui."""

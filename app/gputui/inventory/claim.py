@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who holds a device, as far as that can be believed.
+    """The holder of a device, as far as the claim can be trusted.
 
     key       the device's UUID
-    user      the owner of the record, as the system tells; all else is the holder's own words, untrusted
+    user      the owner of the record, from the system; all other facts are the holder's own, untrusted
     since     seconds since the epoch
     command   its program and script: no option or argument, any of which may be a secret
-    pid       of the process that took it, in its own pid namespace
-    job       the id of the job, None where it is no job
-    ended     whether the process with that pid has ended: something that it has left keeps the claim
+    pid       the process that took it, in its own pid namespace
+    job       the id of the job, None for a launch that is no job
+    ended     whether the process with that pid has ended: a process that it left behind keeps the claim
     step      0 for a lease on its own, 1 for a step inside a lease, 2 for a step inside such a step …
     ours      whether this process runs inside it: it has inherited the lease, and may divide it into steps
-    own       whether its holder is our own user, as the system tells
-    roots     the processes whose descendants are the job's: its command, and its supervisor
-    pids      the processes that belong to it, of those that were seen on devices when they were last looked
-              up; None where that cannot be known
-    record    the path of the file that tells of it, None where it is not on this box
+    own       whether its holder is our own user, from the system
+    roots     the processes whose descendants belong to the job: its command, and its supervisor
+    pids      its processes, of those that were seen on devices at the last look-up; None where that cannot be
+              known
+    record    the path of the file that describes it, None where the file is not on this box
     """
 
     key: str

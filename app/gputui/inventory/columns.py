@@ -1,7 +1,7 @@
-"""Columns: what is shown of a subject (jobs, those in line, claims, nodes …), one list for each subject.
+"""Columns: the facts that are shown of a subject (jobs, waiters, claims, nodes …), one list for each subject.
 
-The command line prints a table of some of them, the screen paints them. A tone says what a text means; the
-screen has a style for each, a terminal that gets a printed table none.
+The command line prints a table of some of them, the screen paints them. A tone marks the meaning of a text;
+the screen has a style for each tone, a printed table ignores them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ T = TypeVar("T")
 class Column(Generic[T]):
     """One fact of each row. All texts are printable.
 
-    name   stands above it where a table has a heading
-    text   the fact, for people: "–" for what is not known, "" where there is nothing to say
+    name   the heading above it, where a table has one
+    text   the fact, for users: "–" where it is not known, "" where there is nothing to say
     tone   a style of the screen ("strong", "dim", "warn", …), "" for plain
-    right  whether numbers are aligned at the right
-    least  cells that it has in any case;  most: that the screen gives it
+    right  whether the texts are aligned at the right
+    least  the least width in cells
+    most   the largest width in cells on the screen
     optional      whether the screen leaves it out where no row has the fact
     """
 
@@ -41,7 +42,7 @@ class Column(Generic[T]):
 
 
 def printed(columns: Sequence[Column[T]], rows: Sequence[T], width: int | None = None) -> list[str]:
-    """The names of the columns, and a line a row, cut at `width`; None for as long as they are."""
+    """The names of the columns, and a line for each row, cut at `width`; None: not cut."""
     cells = [[column.name for column in columns], *([c.text(row) for c in columns] for row in rows)]
     right = [place for place, column in enumerate(columns) if column.right]
     return [cut(line, width) for line in aligned(cells, right, [column.least for column in columns])]

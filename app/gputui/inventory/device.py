@@ -9,30 +9,30 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Process
 
 if TYPE_CHECKING:
-    # (A module of its own: `pick`, which must be quick, reads none.)
+    # In a module of its own, because `pick`, which must be quick, reads none.
     from gputui.inventory.telemetry import Telemetry
     from gputui.inventory.typed_json import Celsius, Moment
 
 FaultKind = Literal["lost", "reset", "error", "processes"]
 """lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); processes: its process list
-cannot be read, and nothing else is wrong; error: anything else."""
+cannot be read, but nothing else is wrong; error: anything else."""
 
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
 
 
 ComputeMode = Literal["default", "exclusive_thread", "prohibited", "exclusive_process"]
-"""Who may use a GPU (nvmlComputeMode_t, in NVML's order): any, none, or one program at a time."""
+"""The programs that may use a GPU (nvmlComputeMode_t, in NVML's order): any, none, or one at a time."""
 
 COMPUTE_MODES: tuple[str, ...] = get_args(ComputeMode)
 
 
 UUID = r"[0-9A-Za-z]{1,16}-[0-9A-Za-z/-]{1,120}"
-"""A UUID of whatever vendor: not an index, and nothing in it ends an entry of a list or moves a cursor."""
+"""A UUID of any vendor: not an index, and nothing in it ends an entry of a list or moves a cursor."""
 
 Apart = Literal["integrated", "no runtime", "no access", "display"]
-"""Why a device is listed and not offered to programs: a GPU that shares the processor's chip and memory; one
-that the vendor's runtime does not know (no compute driver); one that we may not open; one that only draws
-(the adapter of a management controller)."""
+"""Why a device is listed but not offered to programs: a GPU that shares the processor's chip and memory; a
+GPU that the vendor's runtime does not know (no compute driver); a GPU that we may not open; an adapter that
+only draws (that of a management controller)."""
 
 APARTS: tuple[str, ...] = get_args(Apart)
 
@@ -40,7 +40,7 @@ _NO_UUID = "index "
 
 
 def is_uuid(key: str) -> bool:
-    """Whether a `Device.key` is the device's UUID, by which it can be known outside of one reading."""
+    """Whether a `Device.key` is the device's UUID, which identifies it beyond one reading."""
     return not key.startswith(_NO_UUID)
 
 
@@ -55,47 +55,51 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """What is known of one device at one moment. None is "not known", never 0.
+    """The facts of one device at one time. None means "not known", never 0.
 
     index               the vendor's own (NVML's is PCI bus order); of a MIG instance: its place in its
                         parent; negative where it has none (see `apart`)
     uuid                "GPU-…", "MIG-…"; "" where the device was lost before it could be read, or has none
     uuid_usable         whether the UUID, or its lack, is the device's own: partitions of a GPU can share
-                        theirs, and some GPUs have none for good. Where it is not, the place on the bus
-                        tells devices apart
+                        theirs, and some GPUs never have one. Where it is not, the place on the bus
+                        identifies the device
     vendor              the name of its vendor (`gputui.vendors`)
-    ordinal             the number that the vendor's runtime gives it, asked of the runtime itself where that
-                        does not count by `index` unless it is told to (CUDA)
+    ordinal             the number that the vendor's runtime gives it; the runtime itself is asked where it
+                        does not count by `index` by default (CUDA)
     parent              the UUID of the GPU that a MIG instance is a part of
     board, partition    of a partition that is a device with an index of its own (CPX): the bus id of the GPU
                         that it is a part of, and its number there
-    apart               why it is not offered to programs, None where it is
+    apart               why it is not offered to programs, None where it is offered
     render              the render node that opens it ("renderD128"), where the vendor's driver has those
-    pci_id              "1002:74a1": who made it, and which model it is, as the PCI bus has it
-    runtime             the version of the vendor's runtime that the machine has ("6.4.1"), where a file tells
+    pci_id              "1002:74a1": the maker and the model, from the PCI bus
+    runtime             the version of the vendor's runtime on the machine ("6.4.1"), where a file contains
                         it (ROCm)
     minor               the number of the device file that opens it ("/dev/nvidia4": 4), of an instance that
                         of its GPU; read with `Want.NODES` (NVIDIA)
-    gpu_instance, compute_instance   by which the driver knows a MIG instance; likewise
-    module              the number by which it works together with others of its machine, of which only
-                        aligned groups of 2, 4 or 8 do (Gaudi's module id); None where any devices can
+    gpu_instance, compute_instance
+                        the driver's numbers of a MIG instance; likewise
+    module              the number that decides which devices work together: only aligned groups of 2, 4 or 8
+                        do (Gaudi's module id); None where any devices can
     pci_bus_id          NVML's 8-digit form, "00000000:57:00.0"
     mig                 whether the GPU is divided into MIG instances (it then runs nothing as a whole)
-    memory_*            bytes; `memory_used` without what the driver reserves for itself, where NVML tells
-    memory_idle         bytes in use with nobody on it, where its vendor says so. Such a device takes one
-                        process at a time, and what is in use beyond them tells of anybody's
+    memory_*            bytes; `memory_used` without the driver's own reserve, where NVML reports it
+    memory_idle         bytes in use without any user, where its vendor documents them. Such a device takes
+                        one process at a time, and any further memory in use shows a process of some user
     utilization         percent of the driver's last sampling period in which a kernel ran (NVML)
     memory_utilization  percent of that period in which device memory was read or written
-    temperature         °C;  power, power_limit: W;  sm_clock: MHz
-    throttled           why the clocks are lower than they could be, () for no reason
+    temperature         °C
+    power, power_limit  W
+    sm_clock            MHz
+    throttled           why the clocks are lower than possible, () for no reason
     compute_capability  "9.0"; of AMD the architecture that programs are compiled for, "gfx942"
-    cores, max_sm_clock how many cores, and MHz at most: what "fastest" is judged by
-    compute_mode        how many programs may use it;  display: whether a monitor is attached to it
-    unified             whether its memory is the host's (GB10, Jetson): what is free of it the host tells
-    numa_node           of the host, -1 never: None where the platform has none
-    telemetry           None where nobody has asked for it
+    cores, max_sm_clock the number of cores, and the highest MHz: these decide "fastest"
+    compute_mode        how many programs may use it
+    display             whether a monitor is attached to it
+    unified             whether its memory is the host's (GB10, Jetson): the host reports its free part
+    numa_node           of the host, never -1: None where the platform has none
+    telemetry           None where it was not requested
     processes           None where the driver cannot list them (WSL2), () where there are none; while the list
-                        cannot be read (`fault`), those of the last one that still run
+                        cannot be read (`fault`), those of the last list that still run
     """
 
     index: int
@@ -148,19 +152,19 @@ class Device:
 
     @property
     def key(self) -> str:
-        """What tells this device from every other of its box, also when its UUID could not be read."""
+        """The key that identifies this device in its box, even when its UUID could not be read."""
         if self.uuid_usable:
             return self.uuid if self.uuid else f"{_NO_UUID}{self.index}"
         if self.pci_bus_id is None:
-            # (On no bus: a processor has one GPU, and keeps it.)
+            # On no bus: a processor has one GPU, and keeps it.
             return f"{self.vendor}-{self.index}"
-        # (In the form of a UUID: it is the same as long as the card stays in its slot, and can be claimed.)
+        # In the form of a UUID: it stays the same while the card stays in its slot, and can be claimed.
         part = "" if self.partition is None else f"-{self.partition}"
         return f"{self.vendor}-{self.pci_bus_id.replace(':', '-').replace('.', '-')}{part}"
 
     @property
     def name_by_uuid(self) -> str:
-        """The UUID where it names this device and no other, else ""."""
+        """The UUID where it identifies this device alone, else ""."""
         return self.uuid if self.uuid_usable else ""
 
 
@@ -172,9 +176,9 @@ def has_display(device: Device) -> bool:
 
 
 def one_model(devices: Iterable[Device]) -> bool:
-    """Whether whole GPUs are all alike, by their names: one that has not been read is like no other.
+    """Whether all whole GPUs have the same name; a GPU whose name was not read counts as different.
 
-    A GPU that has failed before its name was read is left out.
+    A GPU that failed before its name was read is left out.
     """
     gpus = [device for device in devices if device.parent is None]
     names = {device.name for device in gpus if device.name or not device.fault}
@@ -182,12 +186,14 @@ def one_model(devices: Iterable[Device]) -> bool:
 
 
 GROUP_SIZES = (2, 4, 8)
-"""How many devices with a `module` can work together: as many from a multiple of their number on."""
+"""The sizes of groups of devices with a `module`; a group begins at a multiple of its size."""
 
 
 def aligned(devices: Iterable[Device]) -> bool:
-    """Whether these devices can work together: one always can, several where none has a `module`, or where
-    theirs are an aligned group."""
+    """Whether these devices can work together.
+
+    One device always can; several can where none has a `module`, or where their modules are an aligned group.
+    """
     modules = sorted(device.module for device in devices if device.module is not None)
     size = len(modules)
     if size < 2:

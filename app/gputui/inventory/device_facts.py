@@ -1,4 +1,4 @@
-"""What is said of a device beyond the table, in groups: for the device page and `ls --details`. Pure."""
+"""The facts of a device beyond the table, in groups: for the device page and `ls --details`. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.xid import MEANINGS
 
 _WORKING = 20
-"""Percent of utilization from which a GPU should run its PCIe link at full speed: a desktop's few do not."""
+"""Percent of utilization from which a GPU should run its PCIe link at full speed: a desktop has less."""
 
 _NOTHING_KNOWN = Telemetry()
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A name and a text; `fraction` (0 to 1) is for a bar, `alarm` marks what a person should look at."""
+    """A name and a text; `fraction` (0 to 1) is for a bar, `alarm` marks a fact that needs attention."""
 
     name: str
     text: str
@@ -36,10 +36,10 @@ class Group:
 
 
 def fact_groups(device: Device, now: float, names: Mapping[str, str] | None = None) -> tuple[Group, ...]:
-    """All that is known of a device as it is at `now` (epoch seconds); what is not known is "–".
+    """All known facts of a device at `now` (epoch seconds); an unknown fact is "–".
 
-    Of a MIG instance load and memory only: the driver tells the rest of the whole GPU. `names` has other
-    names of facts, "" for those that are left out where they are not known (`Vendor.fact_names`).
+    A MIG instance has load and memory only, because the driver reports the rest for the whole GPU. `names`
+    has other names of facts, "" for facts that are left out where they are not known (`Vendor.fact_names`).
     """
     t = device.telemetry or _NOTHING_KNOWN
     groups = (
@@ -109,7 +109,7 @@ def _renamed(groups: Iterable[Group], names: Mapping[str, str]) -> tuple[Group, 
 
 
 def facts_elsewhere(device: Device, snapshot: Snapshot) -> str | None:
-    """Where the facts are that the driver tells of a MIG instance's GPU only; None for a whole GPU."""
+    """The text that names the GPU with a MIG instance's other facts; None for a whole GPU."""
     gpu = snapshot.by_key.get(device.parent) if device.parent else None
     if gpu is None:
         return None
@@ -117,7 +117,7 @@ def facts_elsewhere(device: Device, snapshot: Snapshot) -> str | None:
 
 
 def rate(amount: float) -> str:
-    """Bytes per second as links are sold: decimal, "1.2 GB/s", "40 MB/s"."""
+    """Bytes per second in the decimal units of links: "1.2 GB/s", "40 MB/s"."""
     return f"{amount / 1e9:.1f} GB/s" if amount >= 1e9 else f"{amount / 1e6:.0f} MB/s"
 
 
@@ -157,7 +157,7 @@ def _temperature(device: Device, t: Telemetry) -> Fact:
 
 
 def _memory_and_fan(t: Telemetry) -> Fact:
-    # (On one line: 24 lines have room for a process then.)
+    # On one line, so that 24 lines have room for a process.
     limit = t.memory_slowdown_temperature
     memory = None if t.memory_temperature is None else f"{t.memory_temperature} °C"
     if memory is not None and limit is not None:
@@ -191,7 +191,7 @@ def _throttle(t: Telemetry) -> Fact:
 
 
 def _pcie(device: Device, t: Telemetry) -> Fact:
-    """Idle GPUs lower the generation by themselves: only of a working one, a low one is worth a warning."""
+    """The PCIe link. Idle GPUs lower the generation themselves: it is an alarm only for a working GPU."""
     generation, width = t.pcie_generation, t.pcie_width
     if generation is None and width is None:
         return Fact("PCIe", UNKNOWN)
@@ -214,7 +214,7 @@ def _pcie(device: Device, t: Telemetry) -> Fact:
 
 
 def _traffic(sent: float | None, received: float | None) -> str:
-    """What the device sends (↑) and receives (↓)."""
+    """The rates that the device sends (↑) and receives (↓)."""
     parts = ((sent, "↑"), (received, "↓"))
     return "  ".join(f"{sign} {rate(amount)}" for amount, sign in parts if amount is not None) or UNKNOWN
 
@@ -225,7 +225,7 @@ def _video(t: Telemetry) -> Fact:
 
 
 def _counts(*parts: tuple[int | None, str]) -> str:
-    """ "2 corrected, 1 uncorrected"; "none" where all that is known is 0."""
+    """ "2 corrected, 1 uncorrected"; "none" where all known counts are 0."""
     known = [(count, what) for count, what in parts if count is not None]
     return ", ".join(f"{count} {what}" for count, what in known if count) or ("none" if known else UNKNOWN)
 

@@ -1,6 +1,6 @@
-"""A snapshot as JSON, schema 1: what `ls --json` prints and `record` writes.
+"""A snapshot as JSON, schema 1: the output of `ls --json` and `record`.
 
-`document_reader.py` reads it back by the same records. Bytes, percent, °C, W, MHz, ISO 8601; unknown is
+`document_reader.py` reads it back with the same records. Bytes, percent, °C, W, MHz, ISO 8601; unknown is
 null. Keys that recordings of older versions lack are `later`; `details` are written by `ls --details`.
 `parent` is the UUID of a MIG instance's GPU, or the bus id of the GPU of a partition with its own index.
 """
@@ -37,12 +37,12 @@ from gputui.inventory.waiter import Waiter
 SCHEMA = 1
 
 MOST_NUMBERS = 262_144
-"""CPUs and NUMA nodes of all devices together: 72 devices of a machine with 3,600."""
+"""The most CPUs and NUMA nodes of all devices together: 72 devices of a machine with 3,600."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What could not be read: of the device with that place in the list, or of the box as a whole."""
+    """A fact that could not be read: of the device at that place in the list, or of the box as a whole."""
 
     device: int | None
     message: str
@@ -173,5 +173,5 @@ def _device(snapshot: Snapshot, device: Device, verdict: tuple[str, str], detail
 
 
 def waiters_document(line: Sequence[Waiter]) -> list[dict[str, Any]]:
-    """Those in line, the first one first, as JSON-ready values. `devices` null means any."""
+    """The waiters, the first in line first, as JSON-ready values. `devices` null means any."""
     return [WAITER.write(waiter, place=place) for place, waiter in enumerate(line, 1)]

@@ -1,6 +1,6 @@
-"""A snapshot out of JSON: strict, because a recording may come from a stranger.
+"""Reads a snapshot from JSON: strict, because a recording may come from a stranger.
 
-Wrong types, huge numbers, missing keys, unknown words: one `DocumentError` that names the place.
+Wrong types, huge numbers, missing keys and unknown words raise one `DocumentError` that names the place.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _WITHOUT_REFERENCES = 2
 
 _UUID = re.compile(UUID)
 _BUS_ID = re.compile(r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9A-F]")
-"""Of the GPU that a partition is a part of; a MIG instance has its GPU's UUID in the same place."""
+"""The bus id of the GPU of a partition; a MIG instance has its GPU's UUID in the same field."""
 
 
 _EMPTY: dict[str, Any] = {
     **{key: [] for key in ("links", "pcie", "peers", "link_weights", "link_bandwidths", "waiters")},
     "topology": None,
 }
-"""The parts that are reused where they are unchanged, and what stands for them then."""
+"""The parts that are reused where they are unchanged, and their placeholders in that case."""
 
 
 def from_json(text: str | bytes) -> Snapshot:
@@ -50,9 +50,9 @@ def from_json(text: str | bytes) -> Snapshot:
 
 
 def from_document(document: Any, before: tuple[dict[str, Any], Snapshot] | None = None) -> Snapshot:
-    """The snapshot in JSON-ready values. Raises DocumentError when they are not one.
+    """The snapshot in JSON-ready values. Raises DocumentError when they are invalid.
 
-    `before` is an earlier document of that box and what was read from it: unchanged parts of it are reused.
+    `before` is an earlier document of the same box with its snapshot: unchanged parts of it are reused.
     """
     known: dict[str, Any] = {}
     if before is not None and document.__class__ is dict:
@@ -87,13 +87,13 @@ def from_document(document: Any, before: tuple[dict[str, Any], Snapshot] | None 
 
 
 def _same(value: Any, before: Any) -> bool:
-    """Whether a value of JSON is the same, with its types: Python's 1 equals true."""
+    """Whether two JSON values are the same, including their types: Python's 1 equals true."""
     one, other = (marshal.dumps(each, _WITHOUT_REFERENCES) for each in (value, before))
     return one == other
 
 
 def _faults(troubles: tuple[Trouble, ...]) -> dict[int, Fault]:
-    """What is wrong with devices, by their places."""
+    """The faults of devices, by their places."""
     found: dict[int, Fault] = {}
     for place, each in enumerate(troubles):
         if each.device in found:
@@ -107,13 +107,13 @@ def _device(facts: dict[str, Any], fault: Fault | None, place: int) -> Device:
     if facts["index"] is None:
         if facts.get("apart") is None:
             raise DocumentError("a whole number expected, found null", "devices", place, "index")
-        # (It is told apart from others by its place here.)
+        # Its place in the list identifies it.
         facts["index"] = -1 - place
     of, telemetry = facts["parent"], facts.get("telemetry")
     if of is not None and _BUS_ID.fullmatch(of):
         facts |= {"parent": None, "board": of}
     if telemetry is not None:
-        # (Of the same reading, and in the document once.)
+        # From the same reading, and only once in the document.
         facts["throttled"] = telemetry.throttle
     facts.pop("verdict", None)
     return Device(**{**facts, "uuid": facts["uuid"] or "", "fault": fault})
@@ -128,7 +128,7 @@ def _waiters(rows: tuple[dict[str, Any], ...]) -> tuple[Waiter, ...]:
 
 
 def _check_family(devices: tuple[Device, ...]) -> None:
-    """UUIDs that can be put into a list, and instances that are parts of a GPU before them, each once."""
+    """Check that UUIDs can be put into a list, and that each instance is listed once, after its GPU."""
     whole: set[str] = set()
     places: set[tuple[str, str | None, int]] = set()
     for place, device in enumerate(devices):
@@ -146,7 +146,7 @@ def _check_family(devices: tuple[Device, ...]) -> None:
 
 
 def _check_shapes(snapshot: Snapshot) -> None:
-    """A row and a column of each device in all matrices, or none."""
+    """Check that each matrix has a row and a column for each device, or is empty."""
     devices, topology = len(snapshot.devices), snapshot.topology
     for name in ("links", "pcie", "peers", "link_weights", "link_bandwidths"):
         _check_shape(getattr(snapshot, name), devices, devices, name)
@@ -166,6 +166,6 @@ def _check_shape(matrix: Sequence[Sequence[object]], rows: int, columns: int, *n
         if len(row) != columns:
             raise DocumentError(f"{columns} cells expected", *name, place)
         for column, cell in enumerate(row):
-            # (Of network devices the rows come after those of the devices.)
+            # The rows of network devices come after those of the devices.
             if cell == SELF and column != place - (rows - columns):
                 raise DocumentError("no X expected but where a device meets itself", *name, place, column)

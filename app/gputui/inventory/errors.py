@@ -1,7 +1,7 @@
-"""The base of every error that a program which uses gputui as a library may want to catch."""
+"""The base class of all errors that a program which uses gputui as a library may want to catch."""
 
 from __future__ import annotations
 
 
 class GputuiError(Exception):
-    """What gputui could not do, and why, in one line."""
+    """A failure of gputui and its reason, in one line."""

@@ -1,4 +1,4 @@
-"""How sizes, durations and names are written for people and read from them; how untrusted text is shown."""
+"""How sizes, durations and names are written for users and parsed; how untrusted text is shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MIB = 1024**2
 
 YOU = "you"
 UNKNOWN = "–"
-"""How a fact that is not known is shown: never as 0."""
+"""The text for an unknown fact, which is never shown as 0."""
 
 _PREFIXES = ("NVIDIA GeForce ", "NVIDIA ", "Tesla ", "AMD Instinct ", "AMD Radeon ", "AMD ")
 
@@ -22,12 +22,12 @@ def size(amount: int | None) -> str:
 
 
 def number(value: float | None, unit: str = "") -> str:
-    """A number without decimals, with its unit behind it; "–" for one that is not known."""
+    """A number without decimals, followed by its unit; "–" where it is not known."""
     return UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
 def peak_size(amount: int) -> str:
-    """`size` of what a program has used at most: of a small one that is "under 0.1G", and not nothing."""
+    """`size` of a program's peak memory; a small peak is "under 0.1G", not 0."""
     return size(amount) if amount >= GIB // 10 else "under 0.1G"
 
 
@@ -45,7 +45,7 @@ def duration(seconds: float) -> str:
 
 
 def age(since: float | None, now: float) -> str:
-    """The span from a moment to `now`, both in epoch seconds; "–" where that is not known."""
+    """The span from a time to `now`, both in epoch seconds; "–" where the time is not known."""
     return UNKNOWN if since is None else duration(now - since)
 
 
@@ -53,7 +53,7 @@ _DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def read_duration(text: str, least: float = 0.0, most: float = 366 * 86_400.0) -> float:
-    """Seconds: "90", "90s", "30m", "2h", "1d". Raises ValueError, also for less or more than is allowed."""
+    """Parse seconds: "90", "90s", "30m", "2h", "1d". Raises ValueError, also outside `least` to `most`."""
     digits, unit = (text[:-1], text[-1]) if text[-1:] in _DURATION_UNITS else (text, "s")
     try:
         seconds = float(digits) * _DURATION_UNITS[unit]
@@ -67,12 +67,13 @@ def read_duration(text: str, least: float = 0.0, most: float = 366 * 86_400.0) -
 
 @lru_cache(maxsize=512)
 def short_name(name: str) -> str:
-    """A device without its maker: "NVIDIA GeForce RTX 3090" is "RTX 3090", an instance "1g.10gb MIG"."""
+    """The name of a device without its maker: "NVIDIA GeForce RTX 3090" is "RTX 3090", an instance
+    "1g.10gb MIG"."""
     name = printable(name)
     if " MIG " in name:
         return name.split(" MIG ", 1)[1] + " MIG"
     if name.endswith("]") and "[" in name:
-        # (pci.ids: the chip, and in brackets what it is sold as.)
+        # pci.ids: the chip, and the product name in brackets.
         sold = name[name.rindex("[") + 1 : -1].removeprefix("AMD ").removeprefix("Instinct ")
         name = name if not sold or sold.startswith("0x") else sold
     for prefix in _PREFIXES:
@@ -84,7 +85,7 @@ def short_name(name: str) -> str:
 def gpus(labels: Sequence[str]) -> str:
     """Devices by their labels, for a sentence: "GPU 4", "GPUs 4 and 5", "GPUs 2, 4 and 5".
 
-    (A cell of a table has "GPU 4,5".)
+    A cell of a table has "GPU 4,5".
     """
     shown = [printable(label) for label in labels]
     return f"GPUs {', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else f"GPU {''.join(shown)}"
@@ -102,12 +103,12 @@ def short_bus_id(bus_id: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Foreign text with everything that moves a cursor, hides or reorders characters shown as "·".
+    """Foreign text in which characters that move a cursor, hide or reorder text are shown as "·".
 
-    Escape sequences, newlines, bidirectional marks and lone surrogates of other people's process names
-    must not reach a terminal. Spaces of any kind become one plain space.
+    Escape sequences, newlines, bidirectional marks and lone surrogates in other users' process names
+    must not reach a terminal. A space of any kind becomes a plain space.
     """
-    # (Which it mostly is: to remember that would take longer than to see it, and keep thousands of texts.)
+    # Mostly it is printable: a cache would take longer than this check, and keep thousands of texts.
     return text if text.isprintable() else _printable(text)
 
 
@@ -117,12 +118,12 @@ def _printable(text: str) -> str:
 
 
 def person(user: str, own: bool) -> str:
-    """A user, for people to read: who reads is "you" wherever users are named. JSON has the name."""
+    """The name of a user for display: our own user is "you" everywhere. JSON has the name."""
     return YOU if own else printable(user)
 
 
 def program(command: str) -> str:
-    """What a command line runs, for a narrow column: of an interpreter its script or its module.
+    """The program of a command line, for a narrow column; for an interpreter, its script or module.
 
     "/usr/bin/python3 -u src/train.py" is "train.py", "python -m pkg.train" is "pkg.train".
     """
@@ -148,7 +149,7 @@ _FLAGS = re.compile(r"-([bBdEiIOPqRsSuvx]+|[XW].+)")
 
 
 def without_path(command: str) -> str:
-    """A command line with the name of its program alone: "/usr/bin/python3 -m x" is "python3 -m x"."""
+    """A command line with only the name of its program: "/usr/bin/python3 -m x" is "python3 -m x"."""
     path, blank, rest = command.partition(" ")
     name = path.rsplit("/", 1)[-1] if path.startswith("/") else path
     return f"{name or path}{blank}{rest}"
@@ -158,7 +159,7 @@ _UNITS = {"": 1, "K": 1024, "M": MIB, "G": GIB, "T": 1024 * GIB}
 
 
 def read_size(text: str) -> int:
-    """A size in bytes: "20G", "20GiB", "20GB" are all 20 × 2^30, as nvidia-smi counts. Raises ValueError."""
+    """Parse a size to bytes: "20G", "20GiB", "20GB" are 20 × 2^30, as in nvidia-smi. Raises ValueError."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(?:i?B)?", text, re.IGNORECASE | re.ASCII)
     if match is None or len(text) > 32:
         raise ValueError(f"{text!r} is not a size (20G, 512M)")

@@ -1,12 +1,12 @@
-"""dataclass, field, fields and replace as the standard library has them, made for a quick start.
+"""dataclass, field, fields and replace with the standard library's interfaces, for a quick start.
 
 The module `dataclasses` imports `inspect` (6 ms) and compiles six functions for each class (docs/speed.md).
 Here all classes share their functions, and `__init__` is compiled when the first object of its class is made.
-Type checkers, which see the originals, refuse what the standard library refuses when a class is made.
+Type checkers see the originals, and refuse what the standard library refuses when a class is made.
 
-What gputui's classes use is there: frozen, slots, kw_only and eq; default, default_factory, repr, compare
-and metadata; inheritance from each other, `__post_init__`, `ClassVar`, copying and pickling.
-`dataclasses.fields`, `replace`, `asdict` and `is_dataclass` work for these classes, too.
+It supports the features that gputui's classes use: frozen, slots, kw_only and eq; default, default_factory,
+repr, compare and metadata; inheritance from each other, `__post_init__`, `ClassVar`, copying and pickling.
+`dataclasses.fields`, `replace`, `asdict` and `is_dataclass` work for these classes too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     def is_optional(field: Field[Any]) -> bool:
-        """Whether an object can be made without a value of that field."""
+        """Whether an object can be made without a value for this field."""
 else:
     _MISSING = object()
 
     class _Field:
-        """What a class says of one of its fields."""
+        """The declaration of one field of a class."""
 
         __slots__ = ("compare", "default", "default_factory", "kw_only", "metadata", "name", "repr", "type")
 
@@ -36,7 +36,7 @@ else:
             self.name, self.type, self.kw_only = "", "", False
 
         def standard(self):
-            """The same of the module that this one spares."""
+            """The same field as an object of `dataclasses`."""
             import dataclasses
 
             said = {name: getattr(self, name) for name in ("compare", "kw_only", "metadata", "repr")}
@@ -46,7 +46,7 @@ else:
             return dataclasses.field(**said)
 
     class _StandardFields:
-        """`__dataclass_fields__`, made by the standard library when it is asked for."""
+        """`__dataclass_fields__`, made by the standard library on demand."""
 
         def __get__(self, _, cls):
             import dataclasses
@@ -67,7 +67,7 @@ else:
         return field.default is not _MISSING or field.default_factory is not _MISSING
 
     def replace(obj, /, **changes):
-        # (The other fields are those of a class of Textual's.)
+        # Classes of Textual's have `__dataclass_fields__` only.
         for name in getattr(obj, "__light_fields__", None) or obj.__dataclass_fields__:
             if name not in changes:
                 changes[name] = getattr(obj, name)
@@ -80,7 +80,7 @@ else:
                 inherited.update(base.__dict__.get("__light_fields__", {}))
             own = _own_fields(cls, kw_only)
             members = _members({**inherited, **own}, frozen, eq)
-            # (What the class has written itself stays.)
+            # Methods that the class defines itself stay.
             members = {name: each for name, each in members.items() if cls.__dict__.get(name) is None}
             if slots:
                 if frozen:
@@ -104,7 +104,7 @@ else:
         for name, annotation in cls.__annotations__.items():
             if "ClassVar" in str(annotation):
                 continue
-            # (A default of a class above is an attribute of this one too, unless that has slots.)
+            # A base class's default is an attribute of this class too, unless the base class has slots.
             said = getattr(cls, name, _MISSING)
             if said.__class__ is not _Field:
                 said = _Field(_MISSING if said.__class__ is _Slot else said, _MISSING, True, True, None)
@@ -151,7 +151,7 @@ else:
         return members
 
     def _with_slots(cls, members):
-        """The class once more: only a new one can have slots."""
+        """A new class with the same members, because only a new class can have slots."""
         fields = members["__light_fields__"]
         taken = {name for base in cls.__mro__[1:-1] for name in base.__dict__.get("__slots__", ())}
         left_out = {*fields, "__dict__", "__weakref__"}

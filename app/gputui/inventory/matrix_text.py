@@ -1,8 +1,8 @@
-"""The matrix of links as `nvidia-smi topo -m` prints it: written from a snapshot, read from what people post.
+"""The matrix of links as `nvidia-smi topo -m` prints it: written from a snapshot, parsed from posted texts.
 
-Written with tabs, as nvidia-smi does. Read with tabs or spaces, with or without affinities, with old words
-(SOC), with network devices by name or number, with a prompt, a legend or remarks around it. In a box of
-several vendors, each of whom counts from 0, a GPU is called "amd:0", as `gputui ls` calls it.
+It is written with tabs, as by nvidia-smi. The parser accepts tabs or spaces, a matrix with or without
+affinities, old words (SOC), network devices by name or number, and a prompt, a legend or remarks around it.
+In a box of several vendors, each of which counts from 0, a GPU is called "amd:0", as in `gputui ls`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Legend:
   PIX  = one PCIe switch at most
   NVn  = n NVLinks together, directly or through NVSwitches
 """
-"""As nvidia-smi's own, which explains what the matrix may not have, too."""
+"""Like nvidia-smi's own legend, which also explains words that the matrix does not have."""
 
 _NVLINK_ROW = LEGEND.splitlines(keepends=True)[-1]
 _LEGEND_ROWS = {
@@ -38,7 +38,7 @@ _LEGEND_ROWS = {
     "Xe Link": "  XLn  = n lanes of Intel's Xe Link; XL* goes on over a tile\n",
     "MDF": "  MDF  = joins tiles of one card\n",
 }
-"""By the family of a direct link (`link.family`): what no matrix of nvidia-smi has, where a box has it."""
+"""Rows by the family of a direct link (`link.family`): for links that no matrix of nvidia-smi has."""
 
 PEER_LEGEND = """\
 Legend:
@@ -73,14 +73,14 @@ _NO_WORDS = (NOT_KNOWN, "ERR", "ERR!", "-", "?")
 
 
 class MatrixError(ValueError):
-    """The text has no matrix, or one that contradicts itself. The message is one line."""
+    """The text has no matrix, or a contradictory one. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A matrix as it was printed. `nic_links`: a row for each GPU and then each NIC, a column for each NIC.
+    """A printed matrix. `nic_links`: a row for each GPU and then each NIC, a column for each NIC.
 
-    A cell that says nothing is None; `localities` have what the text has.
+    A cell without information is None; `localities` have the values in the text.
     """
 
     gpus: tuple[str, ...]
@@ -118,7 +118,7 @@ def write(snapshot: Snapshot) -> str:
 
 
 def _legend(snapshot: Snapshot) -> str:
-    """nvidia-smi's legend; in a box with other direct links than NVLink these are explained, in its place."""
+    """nvidia-smi's legend, plus other direct links; these replace NVLink where the box has no NVLink."""
     words = {word for row in snapshot.links for word in row if word is not None and direct_links(word)}
     kinds = {family(word) for word in words}
     others = [row for kind, row in _LEGEND_ROWS.items() if kind in kinds]
@@ -127,14 +127,14 @@ def _legend(snapshot: Snapshot) -> str:
 
 
 def _names(snapshot: Snapshot) -> list[str]:
-    """What the columns are called."""
+    """The names of the columns."""
     return [
         snapshot.label(device) if snapshot.mixed else f"GPU{device.index}" for device in snapshot.numbered
     ]
 
 
 def write_peers(snapshot: Snapshot) -> str:
-    """Peer access of every pair of GPUs (reads), in the form of `nvidia-smi topo -p2p r`."""
+    """Peer access of every pair of GPUs (reads), in the format of `nvidia-smi topo -p2p r`."""
     gpus = snapshot.numbered
     names = _names(snapshot)
     lines = ["\t".join(["", *names])]
@@ -176,12 +176,12 @@ def read(text: str) -> Printed:
 
 
 def looks_like_one(text: str) -> bool:
-    """Whether there may be a matrix's heading in the text."""
+    """Whether the text may contain the heading of a matrix."""
     return any(map(_may_be_heading, _lines(text)))
 
 
 def _lines(text: str) -> list[str]:
-    """The lines without what surrounds a matrix in a mail ("> ") or a table ("|")."""
+    """The lines without the frame of a matrix in a mail ("> ") or a table ("|")."""
     lines = (_STYLING.sub("", line) for line in text.removeprefix("\ufeff").splitlines())
     return [_QUOTED.sub("", line).replace("|", " ") for line in lines]
 
@@ -200,7 +200,7 @@ def _short(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """The columns: the devices' names, and where each of the last ones begins."""
+    """The columns: the devices' names, and the position of each affinity column."""
 
     names: tuple[str, ...]
     tail: tuple[tuple[str, int], ...]
@@ -220,7 +220,7 @@ class _Header:
 
 
 def _plain(name: str) -> str:
-    """A GPU's name as we write it, "gpu01" as "GPU1"; any other name as it is."""
+    """A GPU's name in our spelling, "gpu01" as "GPU1"; any other name unchanged."""
     if not name.upper().startswith("GPU"):
         return name
     match = _GPU.fullmatch(name)
@@ -240,7 +240,7 @@ class _Reader:
 
     @property
     def found(self) -> bool:
-        """Whether there was any row, so that the line above was a heading."""
+        """Whether there was any row, which means that the line above was a heading."""
         return bool(self._localities)
 
     def read(self, lines: Iterable[str]) -> Printed:
@@ -274,7 +274,7 @@ class _Reader:
         cells = [_word(match[0]) for match in words[1 : len(names) + 1]]
         if len(cells) < len(names) or None in cells:
             if name in self._localities:
-                # A remark about a device whose row has been there ("GPU0 - the one with the display").
+                # A remark about a device whose row came before ("GPU0 - the one with the display").
                 return
             raise MatrixError(
                 f"the row of {_short(name)} has not a link for each of the {len(names)} columns"
@@ -290,10 +290,10 @@ class _Reader:
         self._localities[name] = _locality_of(self._tail(line, words[len(names) + 1 :]))
 
     def _tail(self, line: str, words: Sequence[re.Match[str]]) -> dict[str, str]:
-        """What stands behind the links, by column."""
+        """The values after the links, by column."""
         columns = [name for name, _ in self._header.tail]
         if len(words) == len(columns):
-            # Nothing is blank.
+            # No value is blank.
             return {name: match[0] for name, match in zip(columns, words, strict=True)}
         fields = [field.strip() for field in line.split("\t")]
         if columns == list(_COLUMNS)[: len(columns)] and len(fields) > len(self._header.names) + 1:
@@ -322,8 +322,8 @@ class _Reader:
 
 
 def _by_tabs(fields: Sequence[str]) -> dict[str, str]:
-    """The fields behind the links as nvidia-smi separates them: two tabs before the GPU's own node, and one
-    more before a NUMA affinity that is N/A."""
+    """The values after the links as nvidia-smi separates them: two tabs before the GPU's own node, and one
+    more before a NUMA affinity of N/A."""
     cpus, *rest = fields
     if rest[:1] == [""] and rest[1:2] == [NOT_KNOWN] and len(rest) > 2:
         rest = rest[1:]
@@ -343,7 +343,7 @@ def _locality_of(found: Mapping[str, str]) -> Locality:
 
 
 def _word(text: str) -> str | None:
-    """A cell's word as we write it, N/A where it says nothing; None for what no cell has in it."""
+    """A cell's word in our spelling, N/A for a cell without information; None for a text that no cell has."""
     word = text.upper()
     word = _OLD_WORDS.get(word, word)
     if word in _NO_WORDS:

@@ -10,23 +10,24 @@ if TYPE_CHECKING:
     from gputui.inventory.typed_json import Command, Moment, Positive
 
 Kind = Literal["compute", "graphics", "compute+graphics", "mps"]
-"""What a process uses a device for (NVML has a list for each): one on the first two is `compute+graphics`."""
+"""The use of a device by a process. NVML has a list for each; a process on the first two lists is
+`compute+graphics`."""
 
 KINDS: tuple[str, ...] = get_args(Kind)
 
 ANOTHER_NAMESPACE = "another namespace"
-"""Note of a process whose pid means nothing here: NVML reports the host's pids inside a container."""
+"""The note of a process whose pid means nothing here: NVML reports the host's pids inside a container."""
 
 ENDED = "ended"
-"""Note of a process that the driver still lists and the system does not have any more."""
+"""The note of a process that the driver still lists, but the system no longer has."""
 
 OWNER_UNKNOWN = "no visible owner"
-"""Note of a process that exists but whose owner may not be read (hidepid): somebody's, so occupied."""
+"""The note of a process that exists but whose owner may not be read (hidepid): its device is occupied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One process and no other: a pid alone is given to another process sooner or later.
+    """One process and no other: a pid alone is reused sooner or later.
 
     `pid` is above 0: 0 and -1 are groups of processes to kill(2). `ticks` is its start in clock ticks since
     the boot (proc(5), /proc/PID/stat, field 22); None where the system has no /proc.
@@ -38,7 +39,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """A process that started another: what a person recognises a job by (`torchrun`, a shell, tmux)."""
+    """A process that started another; users recognise a job by it (`torchrun`, a shell, tmux)."""
 
     pid: int
     command: Command | None = None
@@ -46,17 +47,18 @@ class Ancestor:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process on one device, as NVML and the operating system tell.
+    """One process on one device, as reported by NVML and the operating system.
 
-    `memory` is bytes of device memory, None where the driver does not say (Windows' WDDM, WSL2).
-    `command` is the whole command line, untrusted text of somebody else.
+    `memory` is bytes of device memory, None where the driver does not report it (Windows' WDDM, WSL2).
+    `command` is the whole command line, untrusted text.
     `started` is seconds since the epoch.
-    `note` says why `user` and `command` are missing; None when they are known.
-    `container` is the one that it runs in ("docker 3f2a9c01d4e5"), None on the host or where it is not known.
-    `ancestors` started it, the nearest first, as far as they are the same user's.
+    `note` gives the reason why `user` and `command` are missing; None when they are known.
+    `container` is the process's container ("docker 3f2a9c01d4e5"), None on the host or where it is not known.
+    `ancestors` started it, the nearest first, as far as they belong to the same user.
     `sm` is percent of the device's multiprocessors' time since the last reading, `host_cpu` percent of one
-    CPU (several threads: more than 100), `host_memory` bytes of RAM: read only for devices somebody looks at.
-    `own` says that it is our own user's: on this machine, as a name of another one means somebody else.
+    CPU (several threads: more than 100), `host_memory` bytes of RAM: read only for devices on display.
+    `own` says that it is our own user's. It is never set for another machine, where the same name may be
+    somebody else.
     """
 
     pid: int

@@ -1,4 +1,4 @@
-"""A snapshot: everything known of the box at one moment. Immutable; every screen and command reads this."""
+"""A snapshot: all known facts of the box at one time. Immutable; every screen and command reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    # (`pick`, which must be quick, reads no topology, and mostly finds no claim.)
+    # `pick`, which must be quick, reads no topology, and mostly finds no claim.
     from gputui.inventory.claim import Claim
     from gputui.inventory.job import Job
     from gputui.inventory.process import Process
@@ -27,10 +27,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class HostLoad:
-    """How busy the machine itself is. None is "not known".
+    """The load of the machine itself. None means "not known".
 
     cpu           percent of all CPUs since the last reading
-    load          the load average of the last minute (getloadavg(3));  cpus: how many CPUs it compares with
+    load          the load average of the last minute (getloadavg(3))
+    cpus          the number of CPUs to compare `load` with
     memory_used, memory_total   bytes of RAM
     """
 
@@ -45,7 +46,7 @@ class HostLoad:
 class Host:
     """The machine: its name, the driver's version, and the newest CUDA that the driver supports.
 
-    `load` is None where nobody has asked for it.
+    `load` is None where it was not requested.
     """
 
     name: str | None = None
@@ -67,15 +68,16 @@ class Snapshot:
     """The box at `time` (seconds since the epoch): devices in bus order, each parent before its instances.
 
     Three matrices have a row and a column for every device, and are empty until they have been read:
-    `links`; `pcie`, the PCIe class of every pair, also of those that NVLinks join; and `peers`, peer access
-    of every pair (reads), one of `PEER_WORDS`. Two more are there where the kernel tells: `link_weights`, how
-    far it
-    is over the link by the kernel's own measure, which compares links of one word (AMD: XGMI 15 a hop), and
+    `links`; `pcie`, the PCIe class of every pair, including pairs with NVLinks; and `peers`, peer access
+    of every pair (reads), one of `PEER_WORDS`. Two more exist where the kernel reports them: `link_weights`,
+    the kernel's distance over a link, which compares links of one word (AMD: XGMI 15 per hop), and
     `link_bandwidths` in MB/s.
-    `errors` are of the box as a whole; a device's own trouble is in `Device.fault`. `claims` are those that
-    are alive. `waiters` are in line for devices, the first one first; `jobs` are the user's own. `missing` is
-    one of the errors: why a vendor's devices cannot be read, where no other vendor's are offered. `ticks` is
-    the moment by a clock that nobody sets (`time.monotonic`); None where it was not read here and now.
+
+    `errors` concern the box as a whole; a device's own fault is in `Device.fault`. `claims` are those that
+    are alive. `waiters` are in line for devices, the first in line first; `jobs` are the user's own.
+    `missing` is one of the errors: why a vendor's devices cannot be read, where no other vendor's are
+    offered. `ticks` is the time of the monotonic clock (`time.monotonic`); None where it was not read here
+    and now.
     """
 
     host: Host
@@ -96,20 +98,20 @@ class Snapshot:
 
     @cached_property
     def claimed(self) -> dict[str, Claim]:
-        """The claim on each device that has one, by `Device.key`; of several the first.
+        """The claim on each device that has one, by `Device.key`; the first where there are several.
 
-        A lease inside which we run ourselves keeps us from nothing; a step of another one inside it does.
+        A lease in which this process runs does not block it; another step inside that lease does.
         """
         return {claim.key: claim for claim in reversed(self.claims) if not claim.ours}
 
     @cached_property
     def own_lease(self) -> frozenset[str]:
-        """The keys of the devices in whose lease this process runs: it divides that lease into steps."""
+        """The keys of the devices of the lease in which this process runs. It divides it into steps."""
         return frozenset(claim.key for claim in self.claims if claim.ours)
 
     @cached_property
     def by_key(self) -> dict[str, Device]:
-        """Devices by `Device.key`, which is the UUID of every device that could be read."""
+        """Devices by `Device.key`, which is the UUID where that could be read and is the device's own."""
         return {device.key: device for device in self.devices}
 
     @cached_property
@@ -119,9 +121,9 @@ class Snapshot:
 
     @cached_property
     def process_groups(self) -> tuple[tuple[tuple[Device, Process | None], ...], ...]:
-        """The processes with their devices: one user's of the same command on several devices together.
+        """The processes with their devices; a user's processes of one command on several devices are grouped.
 
-        A device without processes is there too, alone, with None.
+        A device without processes is included alone, with None.
         """
         jobs: dict[object, list[tuple[Device, Process | None]]] = {}
         for device in self.devices:
@@ -140,27 +142,27 @@ class Snapshot:
 
     @cached_property
     def models(self) -> str:
-        """The GPUs by model, "8× H100 80GB HBM3": how a box is called in one breath."""
+        """The GPUs by model, "8× H100 80GB HBM3": a short description of the box."""
         offered = [d for d in self.devices if d.parent is None and d.apart is None] or self.devices
         counted = Counter(short_name(d.name or "unknown GPU") for d in offered if d.parent is None)
         return " + ".join(f"{count}× {name}" for name, count in counted.items()) or "no devices"
 
     @cached_property
     def numbered(self) -> tuple[Device, ...]:
-        """The whole devices that people mean by a number: those that are offered, or all where none is."""
+        """The whole devices that a number can mean: those that are offered, or all where none is offered."""
         numbered = tuple(device for device in self.devices if device.parent is None and device.index >= 0)
-        # (The GPU in a processor does not make the only card of a workstation an ambiguous one.)
+        # The GPU in a processor must not make the number of a workstation's only card ambiguous.
         return tuple(device for device in numbered if device.apart is None) or numbered
 
     @cached_property
     def mixed(self) -> bool:
-        """Whether indices of several vendors' devices are there to be confused."""
+        """Whether devices of several vendors have indices, which could be confused."""
         return len({device.vendor for device in self.numbered}) > 1
 
     def label(self, device: Device) -> str:
-        """The number that a person sees: the vendor's index, "0:1" for instance 1 of GPU 0 (as nvidia-smi).
+        """The number for display: the vendor's index, "0:1" for instance 1 of GPU 0 (as in nvidia-smi).
 
-        In a box of several vendors, each with indices of its own, it is "nvidia:0".
+        In a box of several vendors with indices of their own, it is "nvidia:0".
         """
         if device.index < 0:
             return "–"
@@ -171,9 +173,11 @@ class Snapshot:
         return f"{parent.index if parent else '?'}:{device.index}"
 
     def labels(self, devices: Iterable[Device]) -> str:
-        """Devices by the numbers that a person sees, in ascending order: "0-3,6", in a box of several vendors
-        "amd:0-3,6 intel:0"; instances of one GPU are "0:1-3"."""
-        # (Imported here: `pick` names no devices so that finds enough.)
+        """Devices by their numbers for display, in ascending order: "0-3,6".
+
+        In a box of several vendors "amd:0-3,6 intel:0"; instances of one GPU are "0:1-3".
+        """
+        # Imported here, because `pick` names no devices this way when it finds enough.
         from gputui.inventory.topology import ranges
 
         numbers: dict[str, list[int]] = {}
@@ -190,22 +194,26 @@ class Snapshot:
         return tuple(other for other in self.devices if other.parent == device.uuid and device.uuid)
 
     def memory(self, device: Device) -> tuple[int | None, int | None]:
-        """Bytes in use and bytes in all of the memory that a program there gets; of unified memory, of which
-        the driver tells no size, the host's RAM."""
+        """The bytes in use and in all of the memory for programs on the device.
+
+        For unified memory whose size the driver does not report, these are those of the host's RAM.
+        """
         load = self.host.load
         if not device.unified or device.memory_total is not None or load is None:
             return device.memory_used, device.memory_total
         return load.memory_used, load.memory_total
 
     def memory_free(self, device: Device) -> int | None:
-        """How many bytes of memory a program can have there; of unified memory, whose size the driver does
-        not tell, what the host has. None where that is not known."""
+        """The bytes of memory that a program can get on the device; None where that is not known.
+
+        For unified memory whose size the driver does not report, this is the host's free memory.
+        """
         if device.memory_free is not None or not device.unified:
             return device.memory_free
         return self.host.memory_free
 
     def link(self, one: Device, other: Device) -> str | None:
-        """What joins two devices of this snapshot, None where it is not known."""
+        """The link between two devices of this snapshot, None where it is not known."""
         return self._cell(self.links, one, other)
 
     def pcie_class(self, one: Device, other: Device) -> str | None:
@@ -213,16 +221,16 @@ class Snapshot:
         return self._cell(self.pcie, one, other)
 
     def peer(self, one: Device, other: Device) -> str | None:
-        """Whether one device reads the other's memory itself, None where it is not known."""
+        """Whether one device reads the other's memory directly, None where it is not known."""
         return self._cell(self.peers, one, other)
 
     def link_weight(self, one: Device, other: Device) -> int | None:
-        """How far it is over the link of two devices by the kernel's measure, None where it does not tell."""
+        """The kernel's distance over the link of two devices, None where the kernel does not report it."""
         return self._cell(self.link_weights, one, other)
 
     def link_bandwidth(self, one: Device, other: Device) -> int | None:
-        """The bandwidth of the link of two devices in MB/s as the kernel has it, None where it does not
-        tell."""
+        """The kernel's bandwidth of the link of two devices in MB/s, None where the kernel does not report
+        it."""
         return self._cell(self.link_bandwidths, one, other)
 
     def _cell(self, matrix: tuple[tuple[T, ...], ...], one: Device, other: Device) -> T | None:

@@ -1,4 +1,4 @@
-"""What is known of a device beyond the table: read only while somebody looks at it."""
+"""The facts about a device beyond the table, which are read only while its page is on display."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """What a device's page shows beyond the table: read only for devices that somebody looks at.
+    """The facts on a device's page beyond the table: read only for devices on display.
 
     None is "not known" or "not supported". Percentages are 0 to 100; rates are bytes per second between the
     last two readings, None at the first.
@@ -22,15 +22,15 @@ class Telemetry:
     fan                         percent of full speed
     memory_temperature          °C
     slowdown_temperature, shutdown_temperature   °C: the driver lowers the clocks, or turns the GPU off
-    hotspot_temperature         °C, of the hottest place, where `Device.temperature` is another sensor's
+    hotspot_temperature         °C, of the hottest spot, where `Device.temperature` is of another sensor
     hotspot_slowdown_temperature, memory_slowdown_temperature   °C
-    throttle                    why the clocks are lower than they could be, () for no reason
+    throttle                    why the clocks are lower than possible, () for no reason
     performance_state           0 is the fastest (P0)
     persistence                 whether the driver keeps the GPU ready while nobody uses it
     ecc_corrected, ecc_uncorrected   errors since the driver was loaded
-    retired_pages, remapped_rows     of the memory, for good
+    retired_pages, remapped_rows     of the memory, permanently
     xid, xid_at                 the driver's last error report while we watched, and when (epoch seconds)
-    pcie_*                      the link as it is now, and the best that device and slot can do
+    pcie_*                      the present state of the link, and the best that device and slot support
     pcie_sent, pcie_received, nvlink_sent, nvlink_received   rates
     sm_active, sm_occupancy, tensor_active   percent, by GPM (Hopper and newer)
     energy                      J since the driver was loaded

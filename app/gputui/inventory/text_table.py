@@ -9,12 +9,12 @@ from itertools import zip_longest
 def aligned(
     rows: Sequence[Sequence[str]], right: Collection[int] = (), least: Sequence[int] = ()
 ) -> list[str]:
-    """A line a row, two spaces between columns, without spaces at its end.
+    """A line for each row, with two spaces between columns and none at its end.
 
-    right   the columns that are aligned to the right
+    right   the indices of the columns that are aligned to the right
     least   the least width of each of the first columns, in characters
 
-    All rows have the same number of cells. The last column is as long as it is.
+    All rows have the same number of cells. The last column is not padded.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths = [max(pair) for pair in zip_longest(widths, least[: len(widths)], fillvalue=0)]
@@ -29,6 +29,5 @@ def aligned(
 
 
 def cut(line: str, width: int | None) -> str:
-    """The line in at most so many characters, None for as many as it has; an ellipsis says that there were
-    more."""
+    """The line cut to at most `width` characters (None: not cut); an ellipsis marks a cut."""
     return line if width is None or len(line) <= width else f"{line[: max(0, width - 1)].rstrip()}…"

@@ -1,4 +1,4 @@
-"""Topology: what is near each device in the host, and what joins it to the others and to the network."""
+"""Topology: the surroundings of each device in the host, and its links to the others and the network."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from gputui.inventory.link import LinkMatrix
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """What is near one device: CPUs, memory, its slot. None: not known; () CPUs: the container shows none.
+    """The surroundings of one device: CPUs, memory, its slot. None: not known; () CPUs: none are visible.
 
-    cpus             the CPUs near it, of those that we may use
+    cpus             the CPUs near it, among those that we may use
     memory_nodes     the host NUMA nodes whose memory is near
-    own_node         the NUMA node that the device's own memory is, where it is one (GH200)
+    own_node         the NUMA node of the device's own memory, where it is one (GH200)
     switched         whether its NVLinks go to NVSwitches
-    pcie_generation  1 to 6, the best that device and slot can do together; pcie_width: lanes
+    pcie_generation  1 to 6, the best that device and slot support together
+    pcie_width       the number of lanes, likewise
     """
 
     cpus: tuple[int, ...] | None = None
@@ -29,7 +30,7 @@ class Locality:
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """A network device with RDMA, as the kernel calls it ("mlx5_0")."""
+    """A network device with RDMA, by its kernel name ("mlx5_0")."""
 
     name: str
     pci_bus_id: str | None = None
@@ -38,11 +39,11 @@ class Nic:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """How the box is wired, beside the matrices of the snapshot. Rows follow `Snapshot.devices`.
+    """The wiring of the box, in addition to the matrices of the snapshot. Rows follow `Snapshot.devices`.
 
     localities    one for each device
     nic_links     a row for each device and then for each NIC; a column for each NIC
-    between_cpus  GB/s between two CPU sockets of this host, as NCCL models it
+    between_cpus  GB/s between two CPU sockets of this host, by NCCL's model
     """
 
     localities: tuple[Locality, ...]
@@ -52,7 +53,7 @@ class Topology:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as the kernel lists CPUs and nodes: (0, 1, 2, 8) is "0-2,8"."""
+    """Numbers in the kernel's notation for CPUs and nodes: (0, 1, 2, 8) is "0-2,8"."""
     parts: list[list[int]] = []
     for number in sorted(set(numbers)):
         if parts and parts[-1][1] == number - 1:
@@ -63,11 +64,11 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 _MOST = 1 << 16
-"""CPUs or nodes of the largest machine that is believed (Linux: NR_CPUS is 8192 at most)."""
+"""The limit for CPU and node numbers of any believable machine (Linux: NR_CPUS is at most 8192)."""
 
 
 def from_ranges(text: str) -> tuple[int, ...]:
-    """The numbers of "0-2,8"; "0-0,8-8" (old drivers) is 0, 8. Raises ValueError."""
+    """Parse "0-2,8" to numbers; "0-0,8-8" (old drivers) is 0, 8. Raises ValueError."""
     spans: set[tuple[int, int]] = set()
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
@@ -77,6 +78,6 @@ def from_ranges(text: str) -> tuple[int, ...]:
         spans.add((low, high))
     numbers: list[int] = []
     for low, high in sorted(spans):
-        # Each number once, however often a hostile list has it.
+        # Each number once, however often a hostile list repeats it.
         numbers.extend(range(max(low, numbers[-1] + 1) if numbers else low, high + 1))
     return tuple(numbers)

@@ -1,14 +1,14 @@
 """Reads JSON into dataclasses by the annotations of their fields, and writes it back.
 
-Documents, records, answers of other programs and settings are read here and nowhere else. A `Record`
-describes how a class is represented in JSON. Types and sizes are checked; an invalid value raises
-`DocumentError`, which names its place ("devices[3].memory_used"). Unknown keys are ignored.
+All documents, records, answers of other programs and settings are parsed here. A `Record` describes how a
+class is represented in JSON. Types and sizes are checked; an invalid value raises `DocumentError`, which
+names its place ("devices[3].memory_used"). Unknown keys are ignored.
 
 An annotation means: `int` a whole number from 0 on, `float` a number from 0 on, `str` a text that is valid
 Unicode, `bool`, a Literal one of its words, `X | None` also null, `tuple[X, ...]` and `frozenset[X]` a list,
 `tuple[X, Y]` a list of two, `dict[str, X]` an object, a dataclass an object, `object` any value. Other ranges
 and forms are aliases with a `Form`: `Moment`, `Epoch`, `Celsius`, `Figure`, `Words`. They need not be
-imported where they stand in an annotation only.
+imported where they are used in annotations only.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MOST_TEXT = 128 * 1024
 MOST_NUMBER = 2**63 - 1
 MOST_WATTS = 1e9
 MOST_ITEMS = 1_000_000
-"""Of a list; the bytes of a document are bounded where it is read."""
+"""The most items of a list; the bytes of a document are bounded where it is read."""
 LAST_MOMENT = 253_402_214_400
-"""The last day of the year 9999: in every time zone a date that can be written."""
+"""The last day of the year 9999, a date that can be written in every time zone."""
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class DocumentError(ValueError):
         self._steps = [*steps]
 
     def within(self, *steps: str | int) -> DocumentError:
-        """The same error, of a value inside another one, at that place."""
+        """Return this error, with `steps` put before its place: for a value inside another one."""
         self._steps[:0] = steps
         return self
 
@@ -51,11 +51,11 @@ class DocumentError(ValueError):
 
 
 def wrong(value: object, want: str) -> DocumentError:
-    """The error for a value, of JSON or TOML, that is not what was expected."""
+    """The error for a value, of JSON or TOML, that is not of the expected kind."""
     import json
 
     if isinstance(value, dict | list):
-        # Not what is inside: it may be nested too deep to be shown.
+        # The contents are not shown, because they may be nested too deep.
         return DocumentError(f"{want} expected, found a list or an object")
     shown = json.dumps(value, default=str)
     return DocumentError(f"{want} expected, found {shown if len(shown) <= 40 else shown[:37] + '…'}")
@@ -112,7 +112,7 @@ def within(value: Any, *keys: str) -> Any:
 
 
 def check(kind: Any, right: Callable[[Any], object], want: str) -> Form:
-    """Values of that type for which `right` is true; `want` says what is expected."""
+    """The form of values of a type for which `right` is true; `want` says what is expected."""
     form = form_of(kind)
 
     def checked(value: Any) -> Any:
@@ -125,8 +125,10 @@ def check(kind: Any, right: Callable[[Any], object], want: str) -> Form:
 
 
 def parsed(read: Callable[[str], T], want: str = "a text") -> Form:
-    """A text that a function parses, which raises ValueError with a message; `want` says what is expected of
-    a value that is no text."""
+    """The form of a text that `read` parses, which raises ValueError with a message.
+
+    `want` says what is expected instead of a value that is not a text.
+    """
 
     def read_text(value: Any) -> T:
         if not isinstance(value, str):
@@ -142,13 +144,13 @@ def parsed(read: Callable[[str], T], want: str = "a text") -> Form:
 
 
 def few(kind: Any, most: int) -> Any:
-    """The type of a list of at most so many."""
+    """The type of a list of at most `most` values."""
     form = check(tuple[kind, ...], lambda found: len(found) <= most, f"at most {most} values")
     return Annotated[tuple[kind, ...], form]
 
 
 def one_of(words: tuple[str, ...]) -> Form:
-    """One of these words."""
+    """The form of one of these words."""
 
     def read(value: Any) -> str:
         if value.__class__ is not str or value not in words:
@@ -159,7 +161,7 @@ def one_of(words: tuple[str, ...]) -> Form:
 
 
 def whole(least: int = 0, most: int = MOST_NUMBER, want: str = "a whole number") -> Form:
-    """A whole number of that range."""
+    """The form of a whole number in this range."""
 
     def read(value: Any) -> int:
         if value.__class__ is not int or not least <= value <= most:
@@ -170,7 +172,7 @@ def whole(least: int = 0, most: int = MOST_NUMBER, want: str = "a whole number")
 
 
 def number(least: float = 0, most: float = MOST_WATTS, want: str = "a number") -> Form:
-    """A number of that range."""
+    """The form of a number in this range."""
 
     def read(value: Any) -> float:
         if value.__class__ not in (int, float) or not least <= value <= most:
@@ -193,7 +195,7 @@ def text(value: Any) -> str:
 
 
 def as_text(words: str | None) -> str | None:
-    """A command line may have bytes that are no text; JSON can have only text."""
+    """Escape undecodable bytes of a command line, because JSON can only have valid text."""
     return words if words is None or words.isascii() else words.encode(errors="backslashreplace").decode()
 
 
@@ -218,7 +220,7 @@ def _moment(value: Any) -> float:
 
     try:
         moment = datetime.fromisoformat(text(value).replace("Z", "+00:00"))
-        # A time without an offset would mean another moment on every machine that reads it.
+        # A time without an offset counts as UTC: otherwise it would depend on the reader's time zone.
         seconds = moment.replace(tzinfo=moment.tzinfo or timezone.utc).timestamp()
     except (ValueError, OverflowError):
         raise wrong(value, "a time (ISO 8601)") from None
@@ -235,25 +237,25 @@ def iso(moment: float) -> str:
 
 
 Moment = Annotated[float, Form(_moment, iso)]
-"""Seconds since the epoch, in JSON a time by ISO 8601."""
+"""Seconds since the epoch; in JSON an ISO 8601 time."""
 Epoch = Annotated[float, number(most=LAST_MOMENT)]
-"""Seconds since the epoch, in JSON as well."""
+"""Seconds since the epoch, also in JSON."""
 Celsius = Annotated[int, whole(-273)]
 Figure = Annotated[float, number(-1e30, 1e30)]
 """A number that may be below zero."""
 Large = Annotated[float, number(most=MOST_NUMBER)]
-"""A number, of bytes or joules."""
+"""A large number, of bytes or joules."""
 Positive = Annotated[int, whole(1)]
 SignalNumber = Annotated[int, whole(1, 64)]
-"""(signal(7): there are 64 on Linux, and fewer elsewhere.)"""
+"""signal(7): Linux has 64 signals, other systems fewer."""
 Command = Annotated[str, Form(text, as_text)]
-"""A command line; bytes of it that are no text are written as escapes."""
+"""A command line; its undecodable bytes are written as escapes."""
 Words = Annotated[str, Form(_words)]
 """A text that gputui wrote; command lines (2 MiB at most, execve(2)) and paths may have undecodable bytes."""
 
 
 def schema(version: int) -> Any:
-    """The type of the key that says which version of the format a document has."""
+    """The type of the key with the version of a document's format."""
     return Annotated[int, check(int, lambda value: value == version, f"schema {version} of this gputui")]
 
 
@@ -299,7 +301,7 @@ def _read_nullable(form: Form) -> Callable[[Any], Any]:
 
 
 def list_of(read: Callable[[Any], T], value: Any) -> tuple[T, ...]:
-    """A list whose values are read by `read`."""
+    """A list whose values `read` reads."""
     if value.__class__ is not list:
         raise wrong(value, "a list")
     if len(value) > MOST_ITEMS:
@@ -348,7 +350,7 @@ def _object(form: Form) -> Form:
 
 
 def inside(step: str | int, read: Callable[[Any], T], value: Any) -> T:
-    """A value read by `read`; its errors name the place `step`."""
+    """A value that `read` reads; its errors name the place `step`."""
     try:
         return read(value)
     except DocumentError as error:
@@ -360,10 +362,10 @@ class Record(Generic[T]):
 
     keys     its fields that have a key, separated by spaces, in the order in which they are written; "" for
              all. "launch=line" is the field `line` with the key "launch"
-    later    fields whose keys may be missing, as older versions do not write them; None: all that have
-             a default; "*": all
-    details  fields whose keys may be missing, as they are written on demand only
-    kinds    types by field, where the JSON has another one than the class
+    later    fields whose keys may be missing, because older versions do not write them; None: all fields
+             with a default; "*": all
+    details  fields whose keys may be missing, because they are written on demand only
+    kinds    types by field, where the JSON has another type than the class
     """
 
     def __init__(
@@ -377,7 +379,7 @@ class Record(Generic[T]):
 
     @property
     def rows(self) -> list[tuple[str, str, Form, bool]]:
-        """Field, key, form, and whether the key is required. (Made when it is first needed.)"""
+        """Field, key, form, and whether the key is required. Made on first use."""
         if not self._rows:
             own = getattr(self.cls, "__light_fields__", {})
             later = (
@@ -387,7 +389,7 @@ class Record(Generic[T]):
             )
             optional = {*later, *self._details}
             names = self._said or [name for name in own if name not in self._details]
-            # (Few annotations differ: each is evaluated once.)
+            # Few annotations differ, so each is evaluated once.
             forms: dict[Any, Form] = {}
             rows = []
             for said in (*names, *self._details):
@@ -396,7 +398,7 @@ class Record(Generic[T]):
                 if kind not in forms:
                     forms[kind] = form_of(self.kind(name))
                 rows.append((name, key or name, forms[kind], not {name, "*"} & optional))
-            # (At once: another thread reads by them as soon as they are there.)
+            # Assigned at once, because another thread may use them as soon as they exist.
             self._rows = rows
         return self._rows
 
@@ -430,11 +432,11 @@ class Record(Generic[T]):
         return found
 
     def read(self, value: Any) -> T:
-        """The object that a value of JSON describes. Raises DocumentError."""
+        """The object that a JSON value describes. Raises DocumentError."""
         return self.cls(**self.facts(value))
 
     def write(self, subject: object, details: bool = False, **given: Any) -> dict[str, Any]:
-        """An object as JSON-ready values; a value that is `given` replaces that of the field."""
+        """An object as JSON-ready values; a value in `given` replaces that of the field."""
         found: dict[str, Any] = {}
         for name, key, form, _ in self.rows:
             if details or name not in self._details:

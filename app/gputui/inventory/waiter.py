@@ -1,4 +1,4 @@
-"""A waiter: somebody in line for devices."""
+"""A waiter: a program in line for devices."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """Somebody in line. What is not from the system is his own word, untrusted.
+    """A program in line. Facts that are not from the system are its own statements, untrusted.
 
-    place    the order: the kernel's time of the ticket, and of those of one tick of it their own
+    place    the order: the kernel's time of the ticket, then within one tick the order of the tickets' names
     user     the ticket's owner
-    count    devices that are waited for
-    devices  the UUIDs that will do, None for any
-    step     of which kind the claim will be (`Claim.step`): those who wait inside a lease are in nobody
-             else's way, and no other user is in theirs
-    job      the id of the job that waits, None where it is no job
-    ours     whether the ticket is one of our own user's
-    silent   whether he has lost his place: he is stopped, or his driver does not answer
+    count    the number of devices that it waits for
+    devices  the UUIDs of suitable devices, None for any
+    step     the step of the future claim (`Claim.step`): programs that wait inside a lease block nobody
+             outside it, and other users do not block them
+    job      the id of the waiting job, None for a launch that is no job
+    ours     whether the ticket belongs to our own user
+    silent   whether it has lost its place: it is stopped, or its driver does not answer
     """
 
     place: tuple[int, str]
@@ -39,11 +39,11 @@ class Waiter:
     silent: bool = False
 
     def wants_of(self, keys: Collection[str] | None) -> bool:
-        """Whether he could take one of these devices (None: of any)."""
+        """Whether it could take one of these devices (None: any device)."""
         return self.devices is None or keys is None or not self.devices.isdisjoint(keys)
 
     def is_before(self, other: Waiter) -> bool:
-        """Whether he is ahead of the other one in line, and could take what the other one waits for."""
+        """Whether it is ahead of the other waiter in line, and could take devices that the other wants."""
         alike = self.step == other.step and (not self.step or self.user == other.user)
         if not alike or not self.wants_of(other.devices):
             return False

@@ -1,4 +1,4 @@
-"""What the commonest error reports of NVIDIA's driver (XIDs) mean, in a few words each."""
+"""The meanings of the most common error reports of NVIDIA's driver (XIDs), in a few words each."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ MEANINGS: dict[int, str] = {
     120: "the GPU's system processor has failed: reset the GPU",
 }
 """By number. Source: NVIDIA, "XID Errors" (docs.nvidia.com/deploy/xid-errors), table of common XIDs and
-"Working with XID errors"; 13, 31, 43 and 45 are mostly the program's own, the others the machine's."""
+"Working with XID errors"; 13, 31, 43 and 45 are mostly faults of the program, the others of the machine."""

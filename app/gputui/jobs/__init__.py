@@ -1,4 +1,4 @@
-"""Jobs: launches that go on by themselves, each with a record, a log and a supervisor of its own."""
+"""Jobs: launches that run independently, each with its own record, log and supervisor."""
 
 FOLDER = "GPUTUI_JOB"
-"""The variable with the record's folder, for a `gputui run --wait` that is a job itself."""
+"""The environment variable with the record's folder, for a `gputui run --wait` that is a job itself."""

@@ -1,78 +1,104 @@
-"""A job once more: what it was started from, kept in its record, and read again for a rerun or a clone."""
+"""Rerun a job: the launch request that its record keeps, without secrets, is read again."""
 
 from __future__ import annotations
 
 import os.path
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.choosing.order import Order
+from gputui.allocating.device_request import DeviceRequest
+from gputui.choosing.named_devices import NONE
 from gputui.inventory.job import Job
-from gputui.inventory.light_dataclasses import replace
-from gputui.launching.history import PastLaunch, here
-from gputui.launching.history_file import read_row, row
+from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.typed_json import DocumentError, Record
+from gputui.launching.history import here
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import is_secret, without_secrets
+from gputui.requesting.launch_request import LaunchRequest, sparse
+
+if TYPE_CHECKING:
+    from gputui.inventory.typed_json import Words
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A launch request for a record; `where`, the working directory to which its paths are relative; and the
+    names of the variables that are left out because their values look like secrets."""
+
+    request: LaunchRequest
+    where: Words | None = None
+    withheld: tuple[Words, ...] = ()
+
+
+_KEPT = Record(_Kept)
+_KEPT_OF_DEVICES = (
+    *("vendor", "group", "order", "never", "prefer", "mine", "ignore_user", "busy_memory", "busy_util"),
+    *("window", "wait"),
+)
 
 
 class Again(NamedTuple):
-    """What starts a job once more: its launch options, on how many devices (0: CPU only), and the words of
-    `gputui run` that say which ones will do (`cli/request_options.py` reads them).
+    """The launch request that reruns a job from the current working directory.
 
-    lost      what of the command was not kept, as it looks like a secret: a mark stands in its place
-    withheld  the same of variables, which are left out
+    lost      the parts of the command that look like secrets and were not kept: a mark replaces each
+    withheld  the variables that look like secrets and were left out
+    problem   why the original launch request cannot be read, and `request` is the command as it ran; else ""
     """
 
-    options: LaunchOptions
-    number: int
-    constraints: tuple[str, ...]
+    request: LaunchRequest
     lost: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+    problem: str = ""
 
     def lacks(self, variables: Collection[str]) -> str | None:
-        """That secrets have to be typed again, which ones, and how; None where these variables are enough."""
+        """The reason that the job cannot be rerun: its launch request is unreadable, or the named secrets
+        must be typed again. None where `variables` are enough."""
         missing = [name for name in self.withheld if name not in variables]
         how = []
         if self.lost:
             how.append(f"type the command again with {', '.join(self.lost)}")
         if missing:
             how.append(f"set {', '.join(missing)}")
-        return f"secrets are not saved: {' and '.join(how)}" if how else None
+        return self.problem or (f"secrets are not saved: {' and '.join(how)}" if how else None)
 
 
-def constraint_words(grouping: Grouping = ALL_REDUCE, order: Order | None = None) -> list[str]:
-    """What devices are for, and their order, in words of `gputui run`."""
-    words = [] if grouping == ALL_REDUCE else ["--group", grouping.word]
-    return words if order is None else [*words, "--order", order]
+def as_kept(request: LaunchRequest) -> object:
+    """The launch request of a job, for its record.
 
-
-def as_kept(options: LaunchOptions, job: Job) -> object:
-    """The launch options of a job for its record: all of its variables but secrets."""
+    It keeps all variables except secrets. Of the device request it keeps the options that say which devices
+    are suitable: a rerun runs on the best of these that are free then.
+    """
+    options, asked = request.options, request.devices
     withheld = tuple(name for name, value in options.additions if is_secret(name, value))
     additions = tuple(pair for pair in options.additions if pair[0] not in withheld)
     options = replace(options, command=without_secrets(options.command)[0], additions=additions)
-    return row(PastLaunch(options, _count(job), job.created, where=here(), withheld=withheld))
+    devices = DeviceRequest(**{name: getattr(asked, name) for name in _KEPT_OF_DEVICES})
+    return sparse(_KEPT.write(_Kept(LaunchRequest(options, devices, near=request.near), here(), withheld)))
 
 
 def again(job: Job) -> Again:
-    """What starts a job once more from where we are. Without launch options it is the command as it ran."""
-    kept = read_row(job.launch)
+    """The rerun of a job from the current working directory. A record without a launch request yields the
+    command as it ran."""
+    number = len(job.devices) if job.waits is None else job.waits
+    devices = DeviceRequest(count=number) if number else DeviceRequest(names=NONE)
+    kept, problem = None, ""
+    try:
+        kept = None if job.launch is None else _KEPT.read(job.launch)
+    except DocumentError as error:
+        problem = f"what job {job.id} was started from cannot be read ({error}): type its command again"
     if kept is None:
         options = LaunchOptions(job.argv, directory=_from_here(job.directory))
-        return Again(options, _count(job), job.constraints, job.withheld)
-    options = kept.options
-    directory = options.directory
+        return Again(LaunchRequest(options, devices), job.withheld, problem=problem)
+    options, directory = kept.request.options, kept.request.options.directory
     if kept.where is not None:
         directory = os.path.normpath(os.path.join(kept.where, directory or "."))  # noqa: PTH118
     options = replace(options, directory=_from_here(directory))
-    return Again(options, _count(job), job.constraints, job.withheld, kept.withheld)
-
-
-def _count(job: Job) -> int:
-    return len(job.devices) if job.waits is None else job.waits
+    request = replace(kept.request, options=options, devices=replace(kept.request.devices, count=number))
+    if not number:
+        request = LaunchRequest(options, devices)
+    return Again(request, job.withheld, kept.withheld)
 
 
 def _from_here(directory: str | None) -> str | None:
-    """A folder as a launch option: None for the one that we are in."""
+    """A directory as a launch option: None for the current working directory."""
     return None if directory == here() else directory

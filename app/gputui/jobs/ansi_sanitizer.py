@@ -1,7 +1,7 @@
-"""Text that a command wrote, sanitized for a terminal: progress bars and colours pass, all else is dropped.
+"""Sanitize a command's output for a terminal: progress bars and colours pass, all else is dropped.
 
-A log may hold anything: sequences that set a title, fill the clipboard, make the terminal type an answer
-(ECMA-48; xterm's ctlseqs), or move text that is not the log's. What is not known to be harmless is left out.
+A log may contain any sequence: it may set the title, fill the clipboard, make the terminal type an answer
+(ECMA-48; xterm's ctlseqs), or overwrite text outside the log. A sequence not known to be harmless is dropped.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ _SEQUENCE = re.compile(
 )
 """Control sequences, control strings (title, clipboard, DCS …) up to their end, and short escapes.
 
-A string ends with its line at the latest, and after 4096 characters: no text is hidden behind one for long.
+A string ends at the end of its line or after 4096 characters, so that it hides little of the text after it.
 """
 _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[PX^_\]][^\x07\x1b\n]*\x1b?|[ -/]*)")
 _NOT_PLAIN = re.compile(r"[^\x20-\x7e\n\r\t\x08]+")
 _JOINER = "\u200d"
-"""Between two emoji that are shown as one; it does nothing else."""
+"""The zero-width joiner between two emoji that are shown as one; it has no other effect."""
 _UP, _MOVES = "AF", "BCDGK"
 _LONGEST = 4096
-"""Characters of a sequence that are waited for."""
+"""Characters up to which an unfinished sequence is kept until the rest arrives."""
 
 
 class AnsiSanitizer:
-    """Bytes in, text that a terminal may be given out, in pieces of any size. It emulates no terminal."""
+    """Turns bytes, in pieces of any size, into text that is safe for a terminal. It emulates no terminal."""
 
     def __init__(self, colours: bool = True) -> None:
         self._colours = colours
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._below = 0
-        """How many lines the cursor may go up and still be in the text that the log itself wrote."""
+        """Lines that the cursor may move up and still be in the log's own text."""
 
     def feed(self, data: bytes, final: bool = False) -> str:
-        """What may be written; with `final`, also what seemed to be the beginning of a sequence."""
+        """The text that may be written. With `final`, an unfinished sequence is not kept for the next
+        call."""
         text = self._rest + self._decoder.decode(data, final)
         self._rest = ""
         done: list[str] = []
@@ -67,7 +68,7 @@ class AnsiSanitizer:
         return _NOT_PLAIN.sub(_shown, text)
 
     def _sanitized(self, match: re.Match[str]) -> str:
-        """The sequence where it is known to do no harm, else ""."""
+        """The sequence where it is known to be harmless, else ""."""
         numbers, final = match["numbers"], match["final"]
         if numbers is None:
             return ""
@@ -83,7 +84,8 @@ class AnsiSanitizer:
 
 
 def _shown(match: re.Match[str]) -> str:
-    """Text beyond plain ASCII: bidirectional marks and the like become visible, control characters go."""
+    """The replacement of non-ASCII text: bidirectional marks become visible, control characters are
+    dropped."""
     return "".join(
         c if c.isprintable() or c == _JOINER else "" if c < "\xa0" else " " if c.isspace() else "·"
         for c in match[0]

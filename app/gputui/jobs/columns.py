@@ -1,11 +1,11 @@
-"""What is shown of jobs wherever they are listed: on the command line, on the pages, in the panel."""
+"""The columns of every list of jobs: on the command line, on the pages and in the panel."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gputui.choosing.queue_outlook import wants
+from gputui.choosing.queue_outlook import describe_request
 from gputui.inventory.columns import Column
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size
 from gputui.inventory.job import Job, signal_name
@@ -23,7 +23,7 @@ SIGNS: dict[str, tuple[str, str]] = {
     "ended": ("?", "unknown"),
     "elsewhere": ("↗", "dim"),
 }
-"""A glyph and a tone for each state; the word stands beside it."""
+"""A glyph and a tone for each state; the state's word is shown next to the glyph."""
 _WIDEST_BOX = 20
 _LONGEST_TITLE = 40
 
@@ -34,10 +34,10 @@ def job_columns(
     snapshot: Snapshot | None = None,
     uses: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Column[Job]]:
-    """The columns with these names, separated by spaces. `now` is seconds since the epoch.
+    """The columns with these names, which are separated by spaces. `now` is seconds since the epoch.
 
-    snapshot  this box with its queue, as far as it is known: how devices are called, what is waited for
-    uses      by the id of a job: that it runs on other devices than it has claimed, `claimed_and_runs_on`
+    snapshot  this box with its queue, where known: it gives the devices' labels and the waiters' requests
+    uses      by job id, the text of `claimed_and_runs_on` for a job that runs on devices it has not claimed
     """
 
     def use(job: Job) -> str:
@@ -74,12 +74,12 @@ def _address(job: Job) -> str:
 
 
 def on_devices(job: Job, snapshot: Snapshot | None) -> str:
-    """What a job runs on, or waits for: "GPU 4,5", "for 2 GPUs", "for GPU 4,5", "CPU"."""
+    """The devices that a job runs on or waits for: "GPU 4,5", "for 2 GPUs", "for GPU 4,5", "CPU"."""
     count = job.in_line_for
     if count is not None:
         line = next((w for w in snapshot.waiters if w.ours and w.job == job.id), None) if snapshot else None
         if line is not None and line.devices is not None:
-            return f"for {wants(line, snapshot)}"
+            return f"for {describe_request(line, snapshot)}"
         return f"for {count} GPU" + ("s" if count > 1 else "")
     if job.state == "waiting":
         return "in line"
@@ -87,7 +87,7 @@ def on_devices(job: Job, snapshot: Snapshot | None) -> str:
 
 
 def labels_of(job: Job, snapshot: Snapshot | None) -> list[str]:
-    """How its devices are called here; those that are not of this box as its record calls them."""
+    """The labels of the job's devices on this box; a device of another box has the label from its record."""
     there = snapshot.by_key if snapshot and job.box is None else {}
     return [
         snapshot.label(there[device.uuid]) if snapshot and device.uuid in there else printable(device.label)
@@ -96,7 +96,7 @@ def labels_of(job: Job, snapshot: Snapshot | None) -> list[str]:
 
 
 def status_text(job: Job) -> str:
-    """ "0", "127", "SIGTERM"; "?" of a job whose end is not known, "–" before the end."""
+    """ "0", "127", "SIGTERM"; "?" for a job whose end is not known, "–" before the end."""
     if job.signal is not None:
         return signal_name(job.signal)
     if job.status is not None:
@@ -105,7 +105,7 @@ def status_text(job: Job) -> str:
 
 
 def _outcome(job: Job) -> str:
-    """The state, in place of "failed" how; with its sign."""
+    """The state with its glyph; the status or the signal in place of "failed"."""
     words = job.state
     if job.state == "failed" and (job.signal, job.status) != (None, None):
         words = status_text(job) if job.signal is not None else f"status {job.status}"
@@ -113,22 +113,23 @@ def _outcome(job: Job) -> str:
 
 
 def how_long(job: Job, now: float) -> str:
-    """How long it has run, or ran; one that waits: has waited."""
+    """The time that a job has run; for a job in line, the time that it has waited."""
     begin = job.created if job.in_line_for is not None else job.began or job.created
     end = job.ended if job.over else now
     return UNKNOWN if end is None or not begin else duration(end - begin)
 
 
 def reason_of(job: Job) -> str | None:
-    """Why it could not be started, or was stopped, None where nobody decided that but a person."""
-    # (Only a job that could not be started has one.)
+    """The reason that a job could not be started or was stopped; None otherwise, also where a person
+    stopped it."""
+    # Imported here: only a job that could not be started needs it.
     from gputui.jobs.start import why_not
 
     return why_not(job.trouble, job) if job.trouble is not None else job.why
 
 
 def _note(job: Job) -> list[str]:
-    """What else is to be said of a job, before its command."""
+    """The note that precedes a job's command, as a list of at most one text."""
     reason = reason_of(job)
     if reason is not None:
         return [f"({printable(reason)})"]

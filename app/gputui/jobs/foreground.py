@@ -1,4 +1,4 @@
-"""A job that is followed as if it ran in this terminal: Ctrl-C reaches it, and it outlives us."""
+"""Follow a job as if it ran in this terminal: Ctrl-C reaches it, and it outlives this process."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from gputui.jobs.stop import stop
 from gputui.jobs.wait import follow, refreshed
 
 _STARTS_WITHIN = 2.0
-"""Seconds that Ctrl-C waits until the record of a job says which process it is for."""
+"""Seconds that Ctrl-C waits until the record of a job names the process to interrupt."""
 LEFT = 128 + signal.SIGHUP
-"""The status of who has left a job behind."""
+"""The exit status of a call that has left its job behind."""
 
 
 class LeftError(Exception):
-    """Our terminal, or whoever started us, has gone; the job has been left."""
+    """Our terminal or our parent process has gone; the job has been left."""
 
 
 class Foreground:
-    """The signals of a terminal, for one job.
+    """The handlers of the terminal's signals, for one job.
 
-    Entered before the job is started, so that no end of the terminal is missed in between: a job that only
-    waits in line for somebody who has gone is stopped. One that runs goes on.
+    Enter it before the job is started, so that a hangup of the terminal in between is not missed. A job that
+    still waits in line is stopped when the terminal has gone; a job that runs goes on.
     """
 
     def __init__(self) -> None:
@@ -74,12 +74,12 @@ class Foreground:
         with contextlib.suppress(JobError, OSError):
             now, deadline = refreshed(self._job), time.monotonic() + _STARTS_WITHIN
             while now.state == "starting" and time.monotonic() < deadline:
-                # (Its output may be here before its record says which process it is.)
+                # Its output may arrive before its record names its process.
                 time.sleep(0.02)
                 now = refreshed(self._job)
             command = now.command
             if command is not None and alive(command):
-                # (It leads a session, and so a group, of its own.)
+                # It leads its own session, and therefore its own process group.
                 os.killpg(command.pid, signal.SIGINT)
 
     def _hang_up(self, number: int, frame: FrameType | None) -> None:

@@ -1,6 +1,7 @@
-"""A job's log as a terminal would show it: a progress bar that rewrites its line is one line.
+"""Render a job's log as a terminal would: a progress bar that rewrites its line is one line.
 
-The terminal is pyte's. Two of its steps are done here: as they are, it takes half a second for 64 KiB.
+The terminal emulator is pyte. Two of its steps are replaced here: unchanged, pyte needs half a second for
+64 KiB.
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ from gputui.jobs.ansi_sanitizer import AnsiSanitizer
 from gputui.system.files import open_own
 
 MOST = 256 * 1024
-"""Bytes read at once: of a long log only its end, whatever its size."""
+"""Bytes read at once. Only the end of a longer log is read."""
 _ROWS = 50
-"""Lines that the command can still go back to; those above them are final."""
+"""Lines to which the command can still move the cursor; the lines above them are final."""
 _KEPT = 5000
 _KEPT_CHARACTERS = 512 * 1024
-"""Of the lines that have scrolled away, in all: 2 MiB at most."""
+"""Characters that are kept of all lines that have scrolled away: 2 MiB at most."""
 _MOST_TIME = 0.03
-"""Seconds of computing after which of what is left only the end is shown: a key press waits for it."""
+"""Seconds of CPU time after which only the end of the remaining text is shown: a key press waits for it."""
 _MOST_AGAIN = 16 * 1024
-"""Bytes of the end of a log that has grown by more than is read at once: nobody reads one that fast, and each
-key press would wait for it."""
+"""Bytes that are read from the end of a log that has grown by more than is read at once. Nobody reads that
+fast, and each key press would wait for more."""
 _AT_ONCE = 2048
-"""Characters between two looks at the time."""
+"""Characters between two checks of the time."""
 _MOST_MARKS = 8
-"""Accents on one letter; a log may have thousands, and each would be slower than the one before."""
+"""Most combining marks on one letter. A log may have thousands, and each takes longer than the last."""
 
 
 class Tail:
     """The end of a log that grows, as lines of text.
 
-    columns   where lines are wrapped
-    most      bytes that are read at once, and of which the lines are made at first
+    columns   the width at which lines are wrapped
+    most      bytes that are read at once; the first lines come from this many bytes
     """
 
     def __init__(self, path: Path, columns: int = 200, most: int = MOST) -> None:
@@ -53,7 +54,7 @@ class Tail:
         self._sanitizer = AnsiSanitizer(colours=False)
 
     def feed(self) -> bool:
-        """Read what has been added; whether there was anything. A log that is not there has nothing."""
+        """Read the text added since the last call. True where there was any; a missing log has none."""
         try:
             with os.fdopen(open_own(self._path), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -76,7 +77,7 @@ class Tail:
         return True
 
     def _show(self, data: bytes) -> None:
-        """Write it on the screen; of text that takes long (accents, bars without an end) only the end."""
+        """Write the data to the screen; only the end of text that takes long (accents, endless bars)."""
         end = time.thread_time() + _MOST_TIME
         text = self._sanitizer.feed(data)
         for place in range(0, len(text), _AT_ONCE):
@@ -88,7 +89,7 @@ class Tail:
             self._stream.feed(text[place : place + _AT_ONCE])
 
     def lines(self, height: int | None = None) -> list[str]:
-        """The last `height` lines, all that are kept for None; without blank ones at the end."""
+        """The last `height` lines (None: all kept lines), without blank lines at the end."""
         now = self._screen.rows()
         missing = len(self._screen.past) if height is None else max(0, height - len(now))
         before = list(self._screen.past)[-missing:] if missing else []
@@ -96,8 +97,8 @@ class Tail:
         return found if height is None else found[max(0, len(found) - height) :]
 
     def _clear(self) -> None:
-        # (The same screen always: one refers to itself, so that those given up would wait for the collector,
-        # a MiB each. To attach it ends a sequence that has begun.)
+        # Reuse the screen: a screen refers to itself, so each discarded one would keep a MiB until the
+        # garbage collector runs. Attaching it again ends an unfinished sequence.
         self._stream.detach(self._screen)
         self._screen.clear()
         self._stream.attach(self._screen)
@@ -108,7 +109,7 @@ class Tail:
 
 
 def _from_a_line_on(data: bytes) -> bytes:
-    """Without the line at the beginning that has lost its own; bars end theirs with a carriage return."""
+    """The data without its first line, which is cut at its beginning. A bar ends with a carriage return."""
     for end in (b"\n", b"\r"):
         _, found, rest = data.partition(end)
         if found and rest:
@@ -117,7 +118,7 @@ def _from_a_line_on(data: bytes) -> bytes:
 
 
 class _Screen(pyte.Screen):
-    """pyte's screen, with the lines that scroll away as text, and with a short way for plain text."""
+    """pyte's screen, which keeps lines that scroll away as text and has a fast path for plain text."""
 
     def __init__(self, columns: int) -> None:
         super().__init__(columns, _ROWS)
@@ -125,14 +126,14 @@ class _Screen(pyte.Screen):
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is on it, and nothing has scrolled away."""
+        """Empty the screen, and forget the lines that have scrolled away."""
         self.reset()
         self.set_mode(LNM)
         self.past.clear()
         self._past_characters = 0
 
     def draw(self, data: str) -> None:
-        """As pyte, which looks each character's width up and makes a new cell for each."""
+        """Draw as pyte does, which looks up the width of each character and makes a new cell for it."""
         place, row, columns = self.cursor.x, self.buffer[self.cursor.y], self.columns
         for character in data:
             known = _cell(character)
@@ -151,7 +152,7 @@ class _Screen(pyte.Screen):
         self.cursor.x = place
 
     def index(self) -> None:
-        """As pyte without margins, which would copy every row and mark it as changed."""
+        """Scroll as pyte does without margins; pyte would copy every row and mark it as changed."""
         if self.cursor.y < self.lines - 1:
             self.cursor_down()
             return
@@ -165,7 +166,7 @@ class _Screen(pyte.Screen):
                 self.buffer[number - 1] = self.buffer.pop(number)
 
     def rows(self) -> list[str]:
-        """What is on the screen, without blank lines below."""
+        """The lines on the screen, without blank lines at the end."""
         last = max(self.buffer, default=-1)
         found = [_text(self.buffer[number]) if number in self.buffer else "" for number in range(last + 1)]
         while found and not found[-1]:
@@ -183,7 +184,7 @@ _REST_OF_WIDE = Char("")
 
 @lru_cache(maxsize=4096)
 def _cell(character: str) -> tuple[Char, int] | None:
-    """The cell of a character and its columns, where these are sure; None leaves the question to pyte."""
+    """The cell and the width of a character, where the width is certain; None leaves it to pyte."""
     if character.isascii():
         return Char(character), 1
     if unicodedata.category(character)[0] in "LNPSZ" and not unicodedata.combining(character):

@@ -1,4 +1,4 @@
-"""The jobs of other boxes, as `jobs --json` tells them there: read again and again, with the log of one."""
+"""The jobs of other boxes, as `jobs --json` prints them there: polled, together with the log of one job."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from gputui.sources.hosts.session import Answer, UnwantedError
 from gputui.sources.hosts.ssh import Way
 
 EVERY = 10.0
-"""Seconds from one answer of a box to the next question: each is a login there."""
+"""Seconds from a box's answer to the next question: each question is a login there."""
 _LONGEST = 60.0
-"""Seconds at most, where a box does not answer: doubled each time."""
+"""Most seconds between two questions to a box that does not answer; the pause doubles each time."""
 MOST_JOBS, MOST_ENDED = 50, 20
-"""Jobs of a box that are shown, and how many of them may have ended: the last ones."""
+"""Most jobs of a box that are shown, and most ended jobs among them: the last to end."""
 _MOST_TEXT = 4096
-"""Characters of a launch line that are kept: nobody reads more of it on a page."""
+"""Characters of a launch line that are kept: nobody reads more on a page."""
 _LINES = 200
 """Lines of the end of a log."""
 _MOST_LOG = 64 * 1024
@@ -39,10 +39,11 @@ _LONGEST_TITLE, _LONGEST_STATE = 400, 20
 class BoxJobs:
     """The jobs of a box.
 
-    jobs    in the order of the jobs page; None before the first answer
-    more    how many others it has;  unreadable: records that it cannot read
-    error   why they are not known now, None where they are
-    since   seconds since the epoch, by our clock: when the jobs were told, None before
+    jobs        in the order of the jobs page; None before the first answer
+    more        the number of further jobs
+    unreadable  the number of records that the box cannot read
+    error       the reason that the jobs are not known now, None where they are
+    since       when the box reported the jobs, in seconds since the epoch by our clock; None before that
     """
 
     alias: str
@@ -54,7 +55,7 @@ class BoxJobs:
 
 
 class LogEnd(NamedTuple):
-    """The last lines of the log of BOX:ID, or why they are not known."""
+    """The last lines of the log of BOX:ID, or the reason that they are not known."""
 
     job: str
     lines: tuple[str, ...]
@@ -62,7 +63,7 @@ class LogEnd(NamedTuple):
 
 
 def jobs_told(answer: Answer, now: float) -> BoxJobs:
-    """What a box has answered to `jobs --json`; why it is not known, where it cannot be read."""
+    """Parse a box's answer to `jobs --json`; an answer that cannot be read yields the error."""
     if answer.error is not None:
         return BoxJobs(answer.alias, error=answer.error)
     try:
@@ -86,12 +87,12 @@ _TOLD = Record(_Told)
 
 
 def _job(box: str, facts: dict[str, Any]) -> Job:
-    """The job, with at most as much of its texts as somebody reads."""
+    """The job, with its texts cut to a length that a page shows."""
     job = Job(**{**facts, "created": facts.get("created") or 0.0}, box=box)
     return replace(
         job,
         name=job.title[:_LONGEST_TITLE],
-        # (One of a newer gputui that we do not know yet is shown by its word.)
+        # A state of a newer gputui that we do not know is shown by its word.
         state=printable(job.state)[:_LONGEST_STATE],
         line=job.line[:_MOST_TEXT],
         directory=job.directory and job.directory[:_MOST_TEXT],
@@ -99,36 +100,36 @@ def _job(box: str, facts: dict[str, Any]) -> Job:
 
 
 class JobsOfBoxes:
-    """Asks each box on a thread of its own. `states` and `log` are for any thread."""
+    """Polls each box on its own thread. `states` and `log` may be read from any thread."""
 
     def __init__(self, boxes: Sequence[str], way: Way, every: float = EVERY) -> None:
         self._askers = [_Jobs(box, way, every) for box in boxes]
         self._looked: Job | None = None
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Begin to poll."""
         for asker in self._askers:
             asker.start()
 
     def stop(self) -> None:
-        """Ask no more, and end the questions that are on their way, soon."""
+        """Stop polling, and end the running questions soon."""
         for asker in self._askers:
             asker.stop()
 
     @property
     def states(self) -> tuple[BoxJobs, ...]:
-        """The boxes as they are known now, in their order."""
+        """The boxes' jobs as known now, in the order of the boxes."""
         return tuple(asker.state for asker in self._askers)
 
     def ask_now(self, box: str | None = None) -> None:
-        """Wait no longer before a box, or each of them, is asked again."""
+        """Ask one box, or all of them for None, without waiting for the next poll."""
         for asker in self._askers:
             if box in (None, asker.alias):
                 asker.ask_now()
 
     def look_at(self, job: Job | None) -> None:
-        """Read the end of the log of this job from now on, and no other's."""
-        # (It is another value where anything about it has changed, too.)
+        """From now on, read the end of this job's log and of no other."""
+        # The value also differs when any fact about the same job has changed.
         if job != self._looked:
             self._looked = job
             for asker in self._askers:
@@ -136,14 +137,14 @@ class JobsOfBoxes:
 
     @property
     def log(self) -> LogEnd | None:
-        """That log; None until it has been read."""
+        """The end of the log of the job given to `look_at`; None until it has been read."""
         looked = self._looked.address if self._looked else None
         found = (asker.log for asker in self._askers)
         return next((log for log in found if log is not None and log.job == looked), None)
 
 
 class _Jobs(Asker):
-    """One box."""
+    """The poller of one box."""
 
     def __init__(self, alias: str, way: Way, every: float) -> None:
         super().__init__(alias, f"gputui jobs of {alias}")
@@ -160,14 +161,13 @@ class _Jobs(Asker):
         super().ask_now()
 
     def look_at(self, job: Job | None) -> None:
-        """Read the end of the log of this job, too."""
+        """Also read the end of this job's log."""
         self._looked = job
         self._now.set()
 
     def run(self) -> None:
-        """Ask until it is stopped."""
-        # (A box that hangs must not keep one of the few connections that are made at a time from a page that
-        # is opened after this one.)
+        """Poll the box until `stop` is called."""
+        # Few connections are made at a time: a box that hangs must not take one from a page opened later.
         with contextlib.suppress(UnwantedError):
             pause = self._every
             while not self._stopped.is_set():
@@ -176,29 +176,30 @@ class _Jobs(Asker):
                     self.state, pause = told, self._every
                     self._read_log(again=True)
                 else:
-                    # (What was known stays, with the time at which it was so.)
+                    # The known jobs stay, with the time at which they were reported.
                     self.state = replace(self.state, error=told.error)
                     pause = min(2 * pause, max(self._every, _LONGEST))
                 self._rest(time.monotonic() + pause)
 
     def _ask(self, *words: str) -> Answer:
-        # (Apart: a Ctrl-C that is for a command with our terminal is not for this.)
+        # Apart: a Ctrl-C for a command that has our terminal must not reach this call.
         return ask(self.alias, words, self._way, apart=True, unwanted=self._stopped)
 
     def _rest(self, until: float) -> None:
-        """Until it is time, or somebody asks; meanwhile the log of a job that one goes to is read."""
+        """Wait until `until` or `ask_now`; meanwhile, read the log of the job that `look_at` selects."""
         while not (self._due or self._stopped.is_set()):
             self._read_log()
             left = until - time.monotonic()
             if left <= 0:
                 return
-            # (A pause without an end has none.)
+            # An infinite pause has no timeout.
             self._now.wait(None if math.isinf(left) else left)
             self._now.clear()
         self._due = False
 
     def _read_log(self, again: bool = False) -> None:
-        """Read the log of the job that is looked at, unless it has been; `again`, if the job runs on."""
+        """Read the log of the selected job, unless it was read already. `again` reads it anew while the job
+        runs or where the last read failed."""
         job = self._looked
         if job is None:
             return

@@ -1,4 +1,4 @@
-"""The jobs of simulated other boxes, for the demo: those of their snapshots."""
+"""The jobs of simulated other boxes, for the demo, taken from the boxes' snapshots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gputui.sources.hosts.ssh import Way
 
 
 class JobsOfSimulatedBoxes(JobsOfBoxes):
-    """Asks nobody. `boxes` gives the boxes as they are now."""
+    """Reads the jobs from the simulated boxes and asks no box. `boxes` returns the boxes as they are now."""
 
     def __init__(self, boxes: Callable[[], Sequence[BoxState]]) -> None:
         super().__init__((), Way(1))

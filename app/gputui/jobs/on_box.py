@@ -1,54 +1,56 @@
-"""Calls of gputui about other boxes: a launch there, which is shown, copied and started; a job there."""
+"""Calls of gputui about other boxes: a launch there, which is shown, copied and started, and a job there."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.formatting import printable
-from gputui.jobs.queued import launch_words, this_gputui
-from gputui.launching.launch_options import LaunchOptions
+from gputui.jobs.own_call import this_gputui
 from gputui.launching.quoting import quote
+from gputui.requesting.launch_request import LaunchRequest, sent
 
 _LINES = 1000
-"""Lines of a log that following it begins with: as `gputui jobs log -f` on a terminal here."""
-
-
-def words_on(
-    box: str, keys: Sequence[str], options: LaunchOptions, grouping: Grouping = ALL_REDUCE
-) -> tuple[str, ...]:
-    """The words of gputui that start the launch on exactly the devices with these keys (`Device.key`), in
-    this order, and only if the box finds all of them free then."""
-    return ("run", "--on", box, "--if-free", "--gpus", ",".join(keys), *launch_words(options, grouping))
+"""Lines of a log at which following begins, as `gputui jobs log -f` does on a terminal here."""
 
 
 def line(words: Sequence[str]) -> str:
-    """The call as it is typed into a shell."""
+    """The shell command line of a call of gputui with these words."""
     return " ".join(map(quote, ("gputui", *words)))
 
 
-def start_detached(words: Sequence[str], environ: Mapping[str, str]) -> tuple[str, bool]:
-    """The call with `--detach`, without a terminal that ssh could ask anything on: what became of it, as a
-    sentence, and whether the job runs."""
-    good, out, said = _called((*words[:1], "--detach", "--quiet", *words[1:]), environ)
+def line_on(box: str, request: LaunchRequest) -> str:
+    """The shell command line that starts a launch on that box."""
+    return line(("run", "--on", box, *request.words))
+
+
+def words_on(box: str, request: LaunchRequest) -> tuple[str, ...]:
+    """The arguments of gputui that start the launch that `line_on` shows."""
+    return ("run", "--on", box, "--request", sent(request))
+
+
+def start_detached(box: str, request: LaunchRequest, environ: Mapping[str, str]) -> tuple[str, bool]:
+    """Start the launch with `--detach` and without a terminal, so that ssh cannot ask a question. Returns the
+    outcome as a sentence, and whether the job runs."""
+    good, out, said = _called((*words_on(box, request), "--detach", "--quiet"), environ)
     return (f"job {out} started: `gputui jobs log -f {out}` follows it" if good else said), good
 
 
 def stop_there(job: str, environ: Mapping[str, str]) -> tuple[str, bool]:
-    """Stop BOX:ID, as `gputui jobs stop` does: what became of it, and whether it has been stopped. It takes
-    as long as the job takes to end."""
+    """Stop BOX:ID as `gputui jobs stop` does, and return the outcome as a sentence, and whether the job has
+    been stopped. The call blocks until the job has ended."""
     good, _, said = _called(("jobs", "stop", job), environ)
     return said, good
 
 
 def follow_words(job: str) -> tuple[str, ...]:
-    """The words of gputui that follow the log of BOX:ID from its last lines on."""
+    """The arguments of gputui that follow the log of BOX:ID, beginning with its last lines."""
     return ("jobs", "log", "-f", "-n", str(_LINES), job)
 
 
 def _called(words: Sequence[str], environ: Mapping[str, str]) -> tuple[bool, str, str]:
-    """A call without a terminal: whether its status is 0, its output, and the last line that it has said."""
+    """Call gputui without a terminal: whether its status is 0, its output, and the last line of its
+    stderr."""
     try:
         ended = subprocess.run(
             this_gputui(words),
@@ -56,7 +58,7 @@ def _called(words: Sequence[str], environ: Mapping[str, str]) -> tuple[bool, str
             capture_output=True,
             env=dict(environ),
             check=False,
-            # (A Ctrl-C that is for a command with our terminal is not for this.)
+            # A Ctrl-C for a command that has our terminal must not reach this call.
             start_new_session=True,
         )
     except (OSError, ValueError) as error:

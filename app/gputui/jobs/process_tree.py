@@ -1,4 +1,4 @@
-"""The processes of a job, from /proc: which are alive, their descendants, which write to its log."""
+"""Find the processes of a job in /proc: the live ones, their descendants, and the writers of its log."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _PROC = Path("/proc")
 
 
 def here() -> PidScope:
-    """The scope of this very process's pids."""
+    """The scope in which this process's pids are valid."""
     return PidScope(os.uname().nodename, _text(_PROC / "sys/kernel/random/boot_id"), pid_namespace())
 
 
 def identity(pid: int) -> Identity:
-    """The process that has this pid now."""
+    """The identity of the process that has this pid now."""
     found = process_stat(pid)
     return Identity(pid, found.ticks if found else None)
 
 
 def alive(process: Identity) -> bool:
-    """Whether that very process still runs. One that has ended and was not collected does not."""
+    """Whether that very process still runs. A zombie does not run."""
     found = process_stat(process.pid)
     if found is not None:
         return found.state not in "ZX" and process.ticks in (None, found.ticks)
@@ -42,7 +42,7 @@ def alive(process: Identity) -> bool:
 
 
 def family(roots: set[int]) -> set[Identity]:
-    """The processes `roots`, where they run, with all their descendants."""
+    """The running processes among `roots`, and all their descendants."""
     running = {pid: stat for pid in _pids() if (stat := process_stat(pid)) and stat.state not in "ZX"}
     found = roots & running.keys()
     while more := {pid for pid, stat in running.items() if stat.parent in found} - found:
@@ -51,19 +51,19 @@ def family(roots: set[int]) -> set[Identity]:
 
 
 def session(leader: int) -> set[int]:
-    """The processes of the session that `leader` made."""
+    """The pids of the processes in the session of `leader`."""
     found = set()
     for pid in _pids():
         try:
             if os.getsid(pid) == leader:
                 found.add(pid)
         except OSError:
-            continue  # it ended meanwhile, or is somebody else's
+            continue  # it has ended, or belongs to another user
     return found
 
 
 def writers(file: Path) -> set[int]:
-    """Our processes that have `file` open for writing: a job's processes inherit its log."""
+    """The pids of our processes that have `file` open for writing: a job's processes inherit its log."""
     wanted = os.path.realpath(file)
     found = set()
     for pid in _pids():
@@ -71,12 +71,12 @@ def writers(file: Path) -> set[int]:
             if any(_writes(pid, name, wanted) for name in os.listdir(f"/proc/{pid}/fd")):  # noqa: PTH208
                 found.add(pid)
         except OSError:
-            continue  # it ended meanwhile, or is somebody else's
+            continue  # it has ended, or belongs to another user
     return found
 
 
 def _writes(pid: int, name: str, wanted: str) -> bool:
-    # The names are compared, not the files: to look at another one on a dead file server would hang.
+    # The names are compared, not the files: a stat of a file on a dead file server would hang.
     if os.readlink(f"/proc/{pid}/fd/{name}") != wanted:  # noqa: PTH115
         return False
     lines = (_text(Path(f"/proc/{pid}/fdinfo/{name}")) or "").splitlines()

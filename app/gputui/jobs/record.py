@@ -1,4 +1,4 @@
-"""A job's record: the files of its folder, written and read. Malformed files and other users' are refused."""
+"""Write and read a job's record: the files of its folder. Malformed files and other users' are refused."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _DEVICE = Record(JobDevice)
 _GIVEN = Record(
     Job,
     "schema name line argv changes directory devices launcher user host boot pids starter created waits"
-    " launch constraints withheld confined",
-    later="waits launch constraints withheld confined",
+    " launch withheld confined",
+    later="waits launch withheld confined",
     schema=schema(SCHEMA),
     starter=Identity,
     created=Epoch,
@@ -68,43 +68,43 @@ TOLD = Record(
     started=Moment | None,
     ended=Moment | None,
 )
-"""What `jobs --json` tells of a job and another box reads; an older gputui tells less."""
+"""The facts of a job that `jobs --json` prints and another box reads; an older gputui prints fewer."""
 _WORDS = form_of(tuple[Words, ...])
 
 
 def without_secrets_of(launch: Launch) -> Launch:
-    """The launch as a record may have it."""
-    # (To read a record, nobody needs the launchers, which tell what in a command is secret.)
+    """The launch without its secrets, as a record may keep it."""
+    # Imported here: reading a record does not need the launchers, which know the secrets of a command.
     from gputui.launching.secrets import secret_changes, without_secrets
 
     return replace(launch, argv=without_secrets(launch.argv)[0], changes=secret_changes(launch.changes))
 
 
 def write_given(job: Job) -> None:
-    """Write what is known before the start, from which secrets are removed already. Raises OSError."""
+    """Write the facts known before the start; their secrets are removed already. Raises OSError."""
     scope = job.scope
     document = _GIVEN.write(job, schema=SCHEMA, host=scope.host, boot=scope.boot, pids=scope.pids)
     write_private(job.folder / GIVEN, json.dumps(document))
 
 
 def write_taken(folder: Path, launch: Launch, now: float) -> None:
-    """Write what a job that has waited for devices runs on, and as what. Raises OSError."""
+    """Write the devices and the command of a job that has waited for its devices. Raises OSError."""
     document = _TAKEN.write(without_secrets_of(launch), taken=now, confined=launch.inside is not None)
     write_private(folder / TAKEN, json.dumps(document))
 
 
 def write_claims(folder: Path, records: Iterable[str]) -> None:
-    """Write where the records of its claims are. Raises OSError."""
+    """Write the paths of the records of its claims. Raises OSError."""
     write_private(folder / CLAIMS, "\n".join(records))
 
 
 def write_words(folder: Path, words: Iterable[str]) -> None:
-    """Write what a job that waits for devices is called with. Raises OSError."""
+    """Write the arguments of a job that is a call of gputui itself. Raises OSError."""
     write_private(folder / WORDS, json.dumps(list(words)))
 
 
 def take_words(folder: Path) -> list[str]:
-    """What `write_words` wrote, which is removed: it is read once. Raises RecordError."""
+    """Read the arguments that `write_words` wrote, and remove the file. Raises RecordError."""
     file = folder / WORDS
     try:
         words = _document(file, _WORDS.read)
@@ -119,23 +119,23 @@ def take_words(folder: Path) -> list[str]:
 
 
 def write_notify(folder: Path, title: str, words: Iterable[str]) -> None:
-    """Write what its supervisor starts when the job has ended. Raises OSError."""
+    """Write the command that the supervisor starts when the job has ended. Raises OSError."""
     write_private(folder / NOTIFY, "".join(f"{word}\0" for word in (title, *words)))
 
 
 def write_finished(folder: Path, ended: float, **facts: object) -> None:
-    """Write how a job ended where there is no supervisor to do it. Raises OSError."""
+    """Write how a job ended, where no supervisor can do so. Raises OSError."""
     write_private(folder / FINISHED, json.dumps({"ended": ended, **facts}))
 
 
 def read_job(folder: Path, scope: PidScope) -> Job:
-    """The job of `folder` as a process of that scope sees it. Raises RecordError, and nothing else."""
+    """The job of `folder` as a process in `scope` sees it. Raises RecordError and no other error."""
     try:
         refuse_of_others(folder)
         job = _read(folder)
         state = _state(job, scope)
         if state == "ended" and job.ended is None:
-            # It may have ended, and its end been written, while we looked.
+            # It may have ended and written its end since the first read.
             job = _read(folder)
             state = _state(job, scope)
     except OSError as error:
@@ -153,7 +153,7 @@ def _state(job: Job, scope: PidScope) -> State:
             return "ended"
         return "done" if job.exit_status == 0 else "failed"
     if job.scope.boot != scope.boot:
-        # This machine after a reboot, or another one that shares the folder (NFS).
+        # The record is from before a reboot, or from another machine that shares the folder (NFS).
         return "ended" if job.scope.host == scope.host else "elsewhere"
     if job.scope.pids != scope.pids:
         return "elsewhere"

@@ -1,11 +1,11 @@
-"""Folders with a record each (jobs, experiments): a new one, all of them read, one removed."""
+"""Folders that hold one record each (jobs, experiments): make one, read all, remove one."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -16,16 +16,16 @@ from gputui.system.files import open_own, private_folder
 from gputui.system.trust import how_changed
 
 _LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "23456789"
-"""Without those that are taken for one another (l 1, o 0, i)."""
+"""Without the characters that are easily confused (l 1, o 0, i)."""
 _TRIES = 1000
 
 
 class RecordError(Exception):
-    """The folder has no record that we could read; the message is one line that says why."""
+    """The folder has no readable record; the message is one line with the reason."""
 
 
 class Record(Protocol):
-    """What a folder's record tells of: a job, an experiment."""
+    """The record of a folder: a job or an experiment."""
 
     @property
     def id(self) -> str:
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A folder that has no record we could read, and why."""
+    """A folder without a readable record, and the reason."""
 
     id: str
     folder: Path
@@ -50,10 +50,11 @@ class Unreadable:
 
 
 def new_folder(parent: Path) -> Path:
-    """An empty folder for a new record, made by nobody else; its name is the record's id.
+    """Make an empty folder for a new record; its name is the record's id, and nobody else has made it.
 
-    Letter, digit, letter, digit ("k3f9"): short, no word, no number that could be a device or a count, and
-    not soon given again, so that an id that a script kept means no other one. Raises JobError.
+    The id is letter, digit, letter, digit ("k3f9"): short, not a word, and not a number that could be a
+    device or a count. An id is rarely given again soon, so that an id kept by a script means no other record.
+    Raises JobError.
     """
     try:
         private_folder(parent.parent)
@@ -71,7 +72,7 @@ def new_folder(parent: Path) -> Path:
 
 
 def cannot_keep(parent: Path, error: OSError) -> JobError:
-    """That the folder cannot be written, as a message."""
+    """The exception for a folder of records that cannot be written."""
     return JobError(
         f"cannot keep a record in {str(parent)!r}: {error.strerror}; set XDG_STATE_HOME to a writable folder"
     )
@@ -83,11 +84,11 @@ def read_folders(
     ended: Iterable[R],
     wanted: Callable[[Path], bool] = lambda folder: True,
 ) -> tuple[tuple[R, ...], tuple[Unreadable, ...]]:
-    """The records of all folders in `parent`, the oldest first. Raises JobError when it cannot be read.
+    """Read the records of all folders in `parent`, the oldest first. Raises JobError when it cannot be read.
 
-    read    the record of a folder. Raises RecordError
-    ended   records that were read before and are not read again: nothing happens to them any more
-    wanted  whether a folder is looked into
+    read    reads the record of a folder. Raises RecordError
+    ended   records read before that are final and are not read again
+    wanted  whether a folder is read
     """
     try:
         folders = sorted(
@@ -108,17 +109,40 @@ def read_folders(
     return tuple(sorted(found, key=lambda record: (record.created, record.id))), tuple(unreadable)
 
 
+def meant(
+    word: str, among: Sequence[R | Unreadable], what: str, listed: str, named: Sequence[R] = ()
+) -> R | Unreadable:
+    """The record that `word` means: its id, else the one of those `named` so, else the beginning of its id.
+
+    what    the word for such a record
+    listed  the call that lists them
+
+    Raises JobError where there is none, or more than one.
+    """
+    found: Sequence[R | Unreadable] = (
+        [one for one in among if one.id == word]
+        or named
+        or [one for one in among if word and one.id.startswith(word)]
+    )
+    if not found:
+        raise JobError(f"no {what} is called {word!r}; `{listed}` lists them")
+    if len(found) > 1:
+        ids = ", ".join(one.id for one in found)
+        raise JobError(f"{word!r} matches more than one {what}: {ids}")
+    return found[0]
+
+
 def refuse_of_others(folder: Path) -> None:
-    """Raises RecordError for a folder that others could have changed, OSError where there is none."""
+    """Raise RecordError for a folder that other users could have changed, OSError where there is none."""
     reason = how_changed(folder.stat(), str(folder))
     if reason is not None:
         raise RecordError(f"{reason} it")
 
 
 def read_document(file: Path, most: int, read: Callable[[Any], T]) -> T | None:
-    """What a file of a record says, of at most so many bytes, as `read` reads it; None without the file.
+    """The document of a record's file, parsed by `read`; None without the file.
 
-    Raises OSError, and DocumentError.
+    Raises OSError, and DocumentError, also for a file of more than `most` bytes.
     """
     try:
         with os.fdopen(open_own(file), "rb") as stream:
@@ -134,7 +158,7 @@ def read_document(file: Path, most: int, read: Callable[[Any], T]) -> T | None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a record with all that is in its folder, if it is there. Raises JobError."""
+    """Remove a record and its whole folder, if it exists. Raises JobError."""
     try:
         shutil.rmtree(folder)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Jobs of Slurm's: where in the cluster one goes, the launch that starts it there, and its submission."""
+"""Slurm jobs: the place in the cluster, the launch that starts a job there, and its submission."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _MOST_TEXT = 64 * 1024
 def place_in(
     cluster: Cluster, text: str, count: int, partition_only: bool = False
 ) -> tuple[SlurmRequest, tuple[str, ...]]:
-    """Where "[NODE|PARTITION][:TYPE]" is, and notes for whoever asks for `count` devices there.
+    """The request for `count` devices at "[NODE|PARTITION][:TYPE]", and notes for the user.
 
-    A name that a node and a partition have is the node's, unless `partition_only`.
+    A name that both a node and a partition have means the node, unless `partition_only`.
 
-    Raises SlurmError for what is not there, NotEnoughError where no node there has so many.
+    Raises SlurmError for an unknown name or type, NotEnoughError where no node there has `count` devices.
     """
     where, _, kind = text.partition(":")
     node, partition = None if partition_only else cluster.node(where), cluster.partition(where)
@@ -76,14 +76,15 @@ def place_in(
 
 
 def _partition_of(node: Node, cluster: Cluster) -> Partition | None:
-    """The default partition where the node is in it, else the first that is up."""
+    """The default partition if the node is in it, else the first partition that is up, else any; None if the
+    node has no partition."""
     of_it = [each for each in cluster.partitions if each.name in node.partitions]
     of_it.sort(key=lambda each: (not each.default, not each.up))
     return of_it[0] if of_it else None
 
 
 def _shortage(nodes: Sequence[Node], kind: str, count: int) -> str:
-    """Why none of these nodes has so many free."""
+    """The reason that none of these nodes has `count` free devices, as text."""
     if len(nodes) > 1:
         return f"none of the {len(nodes)} nodes has {count} devices free"
     node = nodes[0]
@@ -95,11 +96,11 @@ def _shortage(nodes: Sequence[Node], kind: str, count: int) -> str:
 def slurm_launch(
     options: LaunchOptions, count: int, request: SlurmRequest, environ: Mapping[str, str], vendor: Vendor
 ) -> Launch:
-    """The launch on so many devices, which Slurm will select. Raises SlurmError."""
+    """The launch on `count` devices, which Slurm will select. Raises SlurmError."""
     if options.nodes > 1:
         raise SlurmError("several machines of Slurm's: gputui export --as sbatch --nodes N writes it")
     if options.processes is not None and launcher_of(options).name == "python":
-        # (srun starts them.)
+        # srun starts the processes.
         request, options = replace(request, processes=options.processes), replace(options, processes=None)
     devices = [Device(index=place, uuid="", vendor=vendor.name) for place in range(count)]
     launch = compose(devices, options, environ, box=(vendor,))
@@ -110,11 +111,11 @@ def slurm_launch(
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What became of a batch job.
+    """The outcome of the submission of a batch job.
 
     status  sbatch's own exit status
-    text    what it printed, for a screen: the job id
-    errors  what it wrote to stderr, for a screen, a line each
+    text    its output, sanitized for a screen: the job id
+    errors  the lines of its stderr, sanitized for a screen
     advice  how to follow the job and to end it, "" where it has no id
     """
 
@@ -129,7 +130,7 @@ def submit(launch: Launch, environ: Mapping[str, str]) -> Submitted:
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         status = run_child(launch, environ, outputs=(output.fileno(), errors.fileno()))
         text, said = (_read(file).strip() for file in (output, errors))
-    # (--parsable: the id, and the cluster where there are several.)
+    # --parsable prints the id, and the cluster where there are several.
     job = _SUBMITTED.fullmatch(text)
     lines = tuple(printable(line) for line in said.splitlines() if line.strip())
     if status != 0 or job is None:

@@ -1,7 +1,7 @@
 """A source that adds the user's own jobs to every snapshot of another source.
 
-To a demo's or a recording's box it adds those that this very program has started: others run on this
-machine's devices. Nothing there is claimed for them: their devices are shown as if it were.
+To the box of a demo or a recording it adds only the jobs that this process has started: other jobs run on
+this machine's devices. Such jobs hold no claims there; their devices are shown as claimed.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from gputui.jobs.store import Stored
 
 _EVERY = 1.0
-"""Seconds between two looks at the jobs."""
+"""Seconds between two reads of the jobs."""
 _RECENT = 86_400.0
-"""Seconds for which a job that has ended is shown."""
+"""Seconds that a job is shown after its end."""
 _MOST_ENDED = 20
 _LINES = 10
-"""Lines of a log that are shown beside the devices."""
+"""Lines of a log that are shown next to the devices."""
 _SETTLED = 2.0
-"""Seconds after which a folder's time stamp tells whether anything came or went since it was listed."""
+"""Seconds after which a folder's timestamp shows reliably whether an entry was added or removed."""
 
 
 class WithJobs:
-    """Another source with our user's jobs: all that have not ended, and the last ones that have.
+    """Another source with our user's jobs: all jobs that have not ended, and the last ones that have.
 
-    Nobody who has never started a job pays for more than one stat(2) a second. It remembers the most device
-    memory that was seen of each job, which no record has.
+    For a user who has never started a job it costs one stat(2) a second. It remembers the peak device memory
+    of each job, which no record has.
 
     `early` is called with each snapshot before the jobs are read: the first frame does not wait for them
-    (50 ms), and the screen that follows it has them from its beginning.
+    (50 ms), and the screen that follows the frame has them from its beginning.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class WithJobs:
         return replace(snapshot, jobs=(*jobs, *snapshot.jobs), claims=claims)
 
     def _claims(self, snapshot: Snapshot) -> Iterator[Claim]:
-        """The claims that the jobs would have, were the box this machine."""
+        """The claims that the jobs would hold if the box were this machine."""
         for job in self._jobs:
             for key in () if job.over else job.keys:
                 if key in snapshot.by_key and key not in snapshot.claimed:
@@ -101,7 +101,7 @@ class WithJobs:
         except (OSError, NoHomeError):
             self._jobs, self._listed = (), None
             return
-        # Imported here: most have never started a job.
+        # Imported here: most users have never started a job.
         from gputui.inventory.job import JobError
         from gputui.jobs.process_tree import here
         from gputui.jobs.record import read_job
@@ -122,7 +122,7 @@ class WithJobs:
                         self._listed = None  # it is forgotten, or about to be
                 self._stored = Stored(tuple(jobs), self._stored.unreadable)
         except JobError:
-            # (The jobs page says why.)
+            # The jobs page shows the reason.
             self._jobs, self._stored = (), None
             return
         jobs_here = self._stored.jobs if not self.label else filter(of_this_program, self._stored.jobs)
@@ -134,7 +134,7 @@ class WithJobs:
                 del known[gone]
 
     def _tail(self, job: Job) -> tuple[str, ...]:
-        """The last lines of its log, read again when it has been written to."""
+        """The last lines of the job's log, read again when the log has changed."""
         from gputui.jobs.last_lines import last_lines
 
         try:
@@ -148,10 +148,10 @@ class WithJobs:
         return before[1]
 
     def _note_peaks(self, snapshot: Snapshot) -> None:
-        """What the processes of each job have on a device now, where that is more than ever seen."""
+        """Update each job's peak of device memory from its processes in this snapshot."""
         for claim in snapshot.claims:
             device = snapshot.by_key.get(claim.key)
-            # (A record of somebody else's may say anything.)
+            # Another user's record may say anything.
             if claim.job is None or claim.user != self._user or not claim.pids or device is None:
                 continue
             used = [process.memory for process in device.processes or () if process.pid in claim.pids]
@@ -161,13 +161,13 @@ class WithJobs:
 
 
 def place(job: Job) -> tuple[bool, bool, float]:
-    """The order in which jobs are listed: those that run, those that wait, the newest first, and then those
-    that have ended, the last one first."""
+    """The sort key of jobs in a list: running jobs, then waiting jobs, each the newest first, then ended
+    jobs, the last to end first."""
     return job.over, job.state == "waiting", -((job.ended if job.over else None) or job.created)
 
 
 def _shown(jobs: Collection[Job], now: float) -> list[Job]:
-    """Those that have not ended, and the last ones that have."""
+    """The jobs that have not ended, and the last ones that have."""
     current = sorted((job for job in jobs if not job.over), key=place)
     ended = sorted((job for job in jobs if job.over), key=place)
     recent = [job for job in ended if now - (job.ended or job.created) < _RECENT]
@@ -175,5 +175,5 @@ def _shown(jobs: Collection[Job], now: float) -> list[Job]:
 
 
 def of_this_program(job: Job) -> bool:
-    """Whether this very process has started the job."""
+    """Whether this process has started the job."""
     return job.starter is not None and job.starter.pid == os.getpid()

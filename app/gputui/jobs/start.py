@@ -1,9 +1,8 @@
-"""Starting a job: its record, its log and its supervisor, which answers whether the command has started."""
+"""Start a job: its record, its log and its supervisor, which reports whether the command has started."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sys
 import time
@@ -13,9 +12,10 @@ from typing import IO, TYPE_CHECKING
 
 from gputui.allocating.settings import Settings, SettingsError, settings
 from gputui.inventory.job import STEPS, Job, JobDevice, JobError, Trouble
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import replace
 from gputui.jobs import FOLDER
 from gputui.jobs.again import as_kept
+from gputui.jobs.own_call import OwnCall, this_gputui
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import (
     read_job,
@@ -28,12 +28,12 @@ from gputui.jobs.record import (
 )
 from gputui.jobs.record_folders import RecordError, cannot_keep, new_folder
 from gputui.jobs.store import jobs_folder
+from gputui.launching.history import name_problem
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import program_and_script, without_secrets
-from gputui.launching.start import StartError, cannot_confine, no_program
+from gputui.launching.start import StartError, cannot_start
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.system.files import create_private
-from gputui.system.landlock import LandlockError
 from gputui.system.users import own_name
 
 if TYPE_CHECKING:
@@ -41,13 +41,12 @@ if TYPE_CHECKING:
 
 _SUPERVISE = Path(__file__).with_name("supervise.py")
 _LIVE = "PYTHONUNBUFFERED"
-_LONGEST_NAME = 60
 _EVERY = 30.0
-"""Seconds between two looks at the devices that a job runs on."""
+"""Seconds between two checks of the devices that a job runs on."""
 
 
 def detached(launch: Launch, environ: Mapping[str, str]) -> Launch:
-    """The launch as a job runs it: Python writes its log at once, unless the user has decided on that."""
+    """The launch as a job runs it: Python's output is unbuffered, unless the user has set that variable."""
     if _LIVE in environ or any(name == _LIVE for name, _ in launch.changes):
         return launch
     remark = f"{_LIVE}=1 so that the log shows what is printed when it is printed"
@@ -55,26 +54,9 @@ def detached(launch: Launch, environ: Mapping[str, str]) -> Launch:
 
 
 def check_name(name: str) -> None:
-    """Raises JobError when no job can have that name."""
-    if not name.strip() or not name.isprintable() or name.startswith("-"):
-        raise JobError(f"not a valid job name: {name!r} (printable characters only)")
-    if len(name) > _LONGEST_NAME:
-        raise JobError(f"the name {name!r} is too long: at most {_LONGEST_NAME} characters")
-
-
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """What a job that is a call of gputui itself will run: `subcommand` with these `words`. They may hold
-    secrets and are not on its command line, which every user of the machine can read: it finds them in its
-    folder. `argv` is what the record shows as its command.
-
-    `count` is how many devices it waits for before it becomes that command, None for a call that stays what
-    it is."""
-
-    count: int | None
-    argv: tuple[str, ...]
-    words: tuple[str, ...]
-    subcommand: str = "run"
+    """Raise JobError where no job can have that name."""
+    if (problem := name_problem("job", name)) is not None:
+        raise JobError(problem)
 
 
 def start_job(
@@ -82,20 +64,20 @@ def start_job(
     environ: Mapping[str, str],
     name: str | None = None,
     pass_fds: Sequence[int] = (),
-    queued: Queued | None = None,
+    queued: OwnCall | None = None,
     claims: Sequence[str] = (),
-    options: LaunchOptions | None = None,
-    constraints: Sequence[str] = (),
+    request: LaunchRequest | None = None,
     tie: int | None = None,
 ) -> Job:
-    """Start `launch` with `environ` changed as it says; it goes on whatever becomes of this process.
+    """Start `launch` with its changes to `environ`. The job goes on when this process ends.
 
-    `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; its
-    supervisor does not keep them. `claims` are the paths of a lease's records: the supervisor empties them
-    when the job has ended. `options` are what the launch was made from, and `constraints` the words of
-    `gputui run` by which its devices were found, for a rerun. `tie` is the reading end of a pipe: once nobody
-    has its other end open, the job is stopped. Raises StartError when the command could not be started (the
-    record says so too), and JobError when there can be no record.
+    `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; the
+    supervisor closes them. `claims` are the paths of a lease's records: the supervisor empties them when the
+    job has ended. `request` is the launch request that the launch was made from, for a rerun. `tie` is the
+    read end of a pipe: the job is stopped once no process has the write end open.
+
+    Raises StartError when the command could not be started (the record says so too), and JobError when no
+    record can be written.
     """
     if name is not None:
         check_name(name)
@@ -103,14 +85,12 @@ def start_job(
     kept = without_secrets_of(launch)
     given = replace(
         _given(kept, new_folder(jobs_folder(environ)), name),
-        constraints=tuple(constraints),
+        launch=None if request is None else as_kept(request),
         withheld=without_secrets(launch.argv)[1],
     )
     if queued is not None:
         given = _waiting(given, queued)
         launch = launch.with_changes((FOLDER, str(given.folder)))
-    if options is not None:
-        given = replace(given, launch=as_kept(options, given))
     try:
         words = launch.argv if queued is None else queued.words
         if any("\0" in word for word in (*words, launch.directory or "")):
@@ -133,15 +113,15 @@ def start_job(
         raise JobError(f"job {given.id} has started, but its record is gone: {error}") from None
 
 
-def _waiting(given: Job, queued: Queued) -> Job:
-    """The job as one that waits in line: its command is the one that it will start."""
-    line = without_secrets_of(Launch(("gputui", queued.subcommand, *queued.words))).line
+def _waiting(given: Job, queued: OwnCall) -> Job:
+    """The job as a waiting job: its recorded command is the command that it will start."""
+    line = without_secrets_of(Launch(queued.line)).line
     argv, withheld = without_secrets(queued.argv)
     return replace(given, waits=queued.count, argv=argv, line=line, withheld=withheld)
 
 
-def _write(given: Job, claims: Sequence[str], queued: Queued | None, notify: Sequence[str]) -> None:
-    """The files of its record that are there before it starts. Raises OSError."""
+def _write(given: Job, claims: Sequence[str], queued: OwnCall | None, notify: Sequence[str]) -> None:
+    """Write the files of the record that exist before the job starts. Raises OSError."""
     write_given(given)
     if claims:
         write_claims(given.folder, claims)
@@ -156,36 +136,27 @@ def start_leased_job(
     environ: Mapping[str, str],
     lease: Lease | None,
     name: str | None = None,
-    options: LaunchOptions | None = None,
-    constraints: Sequence[str] = (),
+    request: LaunchRequest | None = None,
 ) -> Job:
-    """Start `launch` as a job that holds the lease from then on; ours is given back, whatever comes of it.
+    """Start `launch` as a job that takes over the lease. This process gives its own hold back in any case.
 
     Raises StartError and JobError.
     """
     if lease is None:
-        return start_job(launch, environ, name, options=options, constraints=constraints)
+        return start_job(launch, environ, name, request=request)
     try:
-        job = start_job(
-            launch,
-            environ,
-            name,
-            lease.passed_on,
-            claims=lease.records,
-            options=options,
-            constraints=constraints,
-        )
+        job = start_job(launch, environ, name, lease.passed_on, claims=lease.records, request=request)
         if job.command is not None:
             supervisor = job.supervisor.pid if job.supervisor else None
             lease.belongs_to(job.command.pid, job.id, supervisor)
         return job
     finally:
-        # This empties the records of a job that has ended already: its supervisor found them held by us.
+        # This also empties the records of a job that has ended already: its supervisor found them held by us.
         lease.release()
 
 
 def _notify_words(own: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The command of the settings that is told when a job has ended, its program with the whole path.
+    """The `notify` command of the settings, which is run when a job has ended, with its program's full path.
 
     () where there is none."""
     words = own.notify
@@ -198,17 +169,15 @@ def _notify_words(own: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _look(own: Settings, launch: Launch, job: Job) -> tuple[str, ...]:
-    """What the supervisor calls again and again: it stops the job if it runs on devices that it has not
-    claimed. () where a job of these settings is not to be stopped for that, or cannot get there."""
-    from gputui.jobs.queued import this_gputui
-
+    """The command that the supervisor runs at intervals, to stop the job if it uses devices that it has not
+    claimed. () where the settings do not ask for that, or the job cannot reach such devices."""
     gets_there = launch.inside is None and (launch.devices or job.waits)
     looks = gets_there and own.stray == "stop"
     return this_gputui(("jobs", "stop", "--if-stray", job.id)) if looks else ()
 
 
 def _settings(environ: Mapping[str, str]) -> Settings:
-    """The settings. Those that cannot be read are no reason not to start."""
+    """The settings; their defaults where they cannot be read, so that the job starts all the same."""
     try:
         return settings(environ)
     except SettingsError:
@@ -217,19 +186,13 @@ def _settings(environ: Mapping[str, str]) -> Settings:
 
 def why_not(trouble: Trouble, job: Job) -> str:
     """Why a command could not be started, as a sentence."""
-    if trouble.step == "confinement":
-        return str(cannot_confine(LandlockError(trouble.errno)))
-    if trouble.step == "directory":
-        return f"cannot change to {job.directory!r}: {os.strerror(trouble.errno)}"
-    if trouble.errno == errno.ENOENT:
-        return no_program(job.argv[0])
-    return f"cannot start {job.argv[0]!r}: {os.strerror(trouble.errno)}"
+    return str(cannot_start(trouble, job.argv[0], job.directory))
 
 
 def _given(launch: Launch, folder: Path, name: str | None) -> Job:
     directory = launch.directory
     with contextlib.suppress(OSError):
-        # (Our own directory may have been removed; the command can run there all the same.)
+        # Our working directory may have been removed; the command can run in it all the same.
         directory = str(Path.cwd() / (directory or "."))
     return Job(
         id=folder.name,
@@ -259,7 +222,8 @@ def _supervise(
     log_cap: int,
     look: Sequence[str],
 ) -> str:
-    """Start the supervisor and wait for its answer. Raises OSError when there can be no log; StartError."""
+    """Start the supervisor and wait for its answer. Raises OSError when no log can be made, and
+    StartError."""
     import subprocess
 
     log = create_private(job.log, os.O_WRONLY | os.O_APPEND)
@@ -268,7 +232,7 @@ def _supervise(
     with open(answer, encoding="ascii") as answers:  # noqa: PTH123 - a descriptor
         try:
             process = subprocess.Popen(
-                # -I -S: what the job's environment says to Python is for the job, not for its supervisor.
+                # -I -S: Python's variables in the job's environment are for the job, not for its supervisor.
                 [sys.executable, "-I", "-S", str(_SUPERVISE), str(job.folder), *map(str, (reply, *pass_fds))],
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -292,19 +256,20 @@ def _supervise(
 def _tell(
     stdin: IO[bytes], launch: Launch, locale: str | None, cap: int, tie: int | None, look: Sequence[str]
 ) -> None:
-    """What the supervisor has to know: not through files or arguments, so that each byte is what it was."""
+    """Send the supervisor its facts through stdin, not through files or arguments, so that no byte
+    changes."""
     kept = "" if locale is None else f"={locale}"
     tied = "" if tie is None else str(tie)
     counts = map(str, (len(launch.left_out), len(look), len(launch.argv)))
     facts = (launch.directory or "", kept, str(cap), tied, str(_EVERY))
     words = [*counts, *facts, *launch.left_out, *look, *launch.argv]
-    # A supervisor that has ended already says so by its missing answer.
+    # Where the supervisor has ended already, its missing answer shows that.
     with contextlib.suppress(BrokenPipeError), stdin:
         stdin.write(b"\0".join(map(os.fsencode, words)))
 
 
 def _not_started(given: Job, answer: str) -> Exception:
-    """What to raise for an answer other than "started"."""
+    """The exception for an answer other than "started"."""
     step, _, number = answer.partition(" ")
     if step == "record":
         _remove(given.folder)
@@ -314,8 +279,7 @@ def _not_started(given: Job, answer: str) -> Exception:
         return StartError(f"cannot start {given.argv[0]!r}: {os.strerror(int(number))} (`ulimit -u`)", 126)
     if step in STEPS:
         trouble = Trouble(next(each for each in STEPS if each == step), int(number))
-        status = 127 if trouble == Trouble("program", errno.ENOENT) else 126
-        return StartError(why_not(trouble, given), status)
+        return cannot_start(trouble, given.argv[0], given.directory)
     with contextlib.suppress(OSError):
         write_finished(given.folder, time.time(), status=126)
     return StartError(

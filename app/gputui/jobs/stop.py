@@ -1,4 +1,4 @@
-"""Stopping a job: a signal to its process group, then SIGKILL to every process of it."""
+"""Stop a job: a signal to its process group, then SIGKILL to all of its processes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gputui.jobs.wait import refreshed, wait_for
 from gputui.system.files import write_private
 
 GRACE = 10.0
-"""Seconds between the signal and SIGKILL, unless told otherwise: as `docker stop`."""
+"""Default seconds between the signal and SIGKILL, as for `docker stop`."""
 _PATIENCE = 10.0
-"""Seconds that SIGKILL may take; a process that waits for a driver does not die at once."""
+"""Seconds that SIGKILL may take: a process that waits for a driver does not end at once."""
 _ASK_AGAIN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """What became of a stop: the job afterwards, and a sentence for people."""
+    """The outcome of a stop: the job afterwards, and a sentence for people."""
 
     job: Job
     message: str
@@ -33,9 +33,9 @@ class Stopped:
 def stop(job: Job, number: int = signal.SIGTERM, grace: float = GRACE, why: str = "") -> Stopped:
     """Stop a job and wait until it has ended. Raises JobError when it cannot be stopped from here.
 
-    The job's supervisor does it, and goes on with it should we be interrupted. Without a supervisor, or where
-    it cannot be told how (a full disk), we do it ourselves. Of a job that has ended, only what it left behind
-    is stopped; nothing left is no error. `why` is kept in its record.
+    The job's supervisor stops it, and continues if we are interrupted. Without a supervisor, or where the
+    request cannot be written (a full disk), we stop the job ourselves. For a job that has ended, only the
+    processes that it left behind are stopped; having none is no error. `why` is kept in the record.
     """
     began = time.monotonic()
     while (job := refreshed(job)).state == "starting":
@@ -64,9 +64,9 @@ def _message(job: Job, number: int, seconds: float, killed: int) -> str:
 
 
 def _ask(job: Job, supervisor: Identity, number: int, grace: float, why: str) -> bool:
-    """Whether the supervisor could be asked: on a full disk it cannot be told how to stop.
+    """Ask the supervisor to stop the job. False where the request cannot be written, as on a full disk.
 
-    It need not be where it is to stop as it does without being told.
+    The default signal and grace need no written request.
     """
     file = job.folder / STOP
     try:
@@ -75,7 +75,7 @@ def _ask(job: Job, supervisor: Identity, number: int, grace: float, why: str) ->
         if (number, grace) != (signal.SIGTERM, GRACE):
             return False
         try:
-            # What was asked for earlier.
+            # An earlier request must not apply.
             file.unlink(missing_ok=True)
         except OSError:
             return False
@@ -84,7 +84,8 @@ def _ask(job: Job, supervisor: Identity, number: int, grace: float, why: str) ->
 
 
 def _stop_ourselves(job: Job, number: int, grace: float, why: str) -> int | None:
-    """How many processes needed SIGKILL; None when there was nothing to stop."""
+    """Stop the job without its supervisor. Returns the number of processes that needed SIGKILL, None when
+    there was nothing to stop."""
     processes = _members(job)
     if not processes:
         return None
@@ -100,20 +101,21 @@ def _stop_ourselves(job: Job, number: int, grace: float, why: str) -> int | None
             _send(process, signal.SIGKILL)
         killed |= left
         time.sleep(_ASK_AGAIN)
-        # What they started meanwhile.
+        # Add the processes that they started meanwhile.
         processes = left | _members(job)
     if not left and job.ended is None:
         with contextlib.suppress(OSError):
-            # (A record that cannot be written leaves the job as one whose end is not known, which is true.)
+            # Where the record cannot be written, the end of the job stays unknown.
             write_finished(job.folder, time.time(), stop=int(number), killed=len(killed), why=why or None)
     return len(killed)
 
 
 def _members(job: Job) -> set[Identity]:
-    """Every process of a job without its supervisor: the command's descendants, its session, its writers.
+    """All processes of a job except its supervisor: the command's descendants, its session, the log's
+    writers.
 
-    The session only while the command itself is alive: a session is named by a pid, which may be given again.
-    The log tells the others: nobody else writes to it.
+    The session counts only while the command itself is alive: a session is named by a pid, which the system
+    may reuse. The log identifies the other processes: only processes of the job write to it.
     """
     others = {os.getpid(), *([job.supervisor.pid] if job.supervisor else [])}
     roots = writers(job.log) - others
@@ -127,7 +129,7 @@ def _alive(processes: set[Identity]) -> set[Identity]:
 
 
 def _send(process: Identity, number: int) -> None:
-    """A signal to that very process, and to no other that has its pid by now."""
+    """Send a signal to that very process, and to no other process that has its pid by now."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if not hasattr(signal, "pidfd_send_signal"):
             if alive(process):

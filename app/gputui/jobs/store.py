@@ -1,4 +1,4 @@
-"""Our jobs: their folder, all of them, which one a person means, and forgetting one."""
+"""The store of our jobs: its folder, reading all jobs, finding one by a word, and forgetting one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gputui.inventory.job import FINISHED, Job, JobError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.jobs.process_tree import here
 from gputui.jobs.record import read_job
-from gputui.jobs.record_folders import Unreadable, read_folders, remove
+from gputui.jobs.record_folders import Unreadable, meant, read_folders, remove
 from gputui.jobs.typed_name import typed_list, typed_name
 from gputui.system.files import NoHomeError, state_folder
 
 
 def jobs_folder(environ: Mapping[str, str]) -> Path:
-    """The folder of our user's jobs. Raises JobError when there is no home."""
+    """The folder of our user's jobs. Raises JobError when the user has no home."""
     try:
         return state_folder(environ) / "jobs"
     except NoHomeError as error:
@@ -24,17 +24,17 @@ def jobs_folder(environ: Mapping[str, str]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the folder of the jobs has; the jobs in the order they were started."""
+    """The contents of the jobs' folder; the jobs in the order they were started."""
 
     jobs: tuple[Job, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
 
 
 def stored(environ: Mapping[str, str], before: Stored | None = None, since: float = 0.0) -> Stored:
-    """Everything in the folder of the jobs. Raises JobError when it cannot be looked into.
+    """Read everything in the jobs' folder. Raises JobError when the folder cannot be read.
 
-    Of what was read `before`, jobs that had ended are not read again: nothing happens to them any more. Those
-    that ended before `since` (seconds since the epoch) are left out unread.
+    Jobs that had ended in `before` are final and are not read again. Jobs that ended before `since` (seconds
+    since the epoch) are left out unread.
     """
 
     def wanted(folder: Path) -> bool:
@@ -49,38 +49,25 @@ def stored(environ: Mapping[str, str], before: Stored | None = None, since: floa
 
 
 def all_jobs(environ: Mapping[str, str]) -> list[Job]:
-    """Our jobs in the order they were started. Raises JobError when their folder cannot be looked into."""
+    """Our jobs in the order they were started. Raises JobError when their folder cannot be read."""
     return list(stored(environ).jobs)
 
 
 def find_job(word: str, among: Stored, newest: bool = False) -> Job | Unreadable:
     """The job that `word` means: its id, its name, or the beginning of its id. Raises JobError.
 
-    Of several jobs of one name the one that has not ended is meant; where all have, with `newest` the last
-    one (a name is given again every night), else none.
+    Of several jobs with one name, the job that has not ended is meant. Where all have ended, `newest` takes
+    the last one (a script may give a name again every night); without `newest` the word is ambiguous.
     """
-    everything: tuple[Job | Unreadable, ...] = (*among.jobs, *among.unreadable)
-    exact = [one for one in everything if one.id == word]
-    if exact:
-        return exact[0]
     named = [job for job in among.jobs if job.name == word]
-    current = [job for job in named if not job.over]
-    begins = [one for one in everything if word and one.id.startswith(word)]
-    if newest and named and not current:
-        current = named[-1:]
-    for candidates in (current or named, begins):
-        if len(candidates) == 1:
-            return candidates[0]
-        if candidates:
-            ids = ", ".join(one.id for one in candidates)
-            raise JobError(f"{word!r} matches more than one job: {ids}")
-    raise JobError(f"no job is called {word!r}; `{typed_list()}` lists them")
+    current = [job for job in named if not job.over] or (named[-1:] if newest else named)
+    return meant(word, (*among.jobs, *among.unreadable), "job", typed_list(), current)
 
 
 def forget(job: Job | Unreadable, force: bool = False) -> None:
-    """Remove the record and the log. Raises JobError when the job has not ended, or cannot be removed.
+    """Remove a job's record and log. Raises JobError when the job has not ended, or cannot be removed.
 
-    `force`: also of a job that belongs to another machine or container, which may be gone for good.
+    `force` also removes a job that belongs to another machine or container, which may no longer exist.
     """
     if isinstance(job, Job) and not job.over and not (force and job.state == "elsewhere"):
         remedy = (

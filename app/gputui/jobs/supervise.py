@@ -1,21 +1,22 @@
-"""A job's supervisor: a program that starts the command, waits for its end and writes how it ended.
+"""A job's supervisor: a program that starts the command, waits for its end and records how it ended.
 
     python -I -S supervise.py FOLDER PIPE [DESCRIPTOR…]
 
-It imports nothing of gputui and little else, for it lives as long as the job (9 MB, 5 of them its own).
-Its stdin carries the directory, the cap of the log, a pipe and the command, its stdout and stderr are the
-job's log, its environment is the command's. To PIPE it writes "started", or why the command could not be
-started. The DESCRIPTORs are for the command alone.
+It imports nothing of gputui and little else, because it lives as long as the job (9 MB, 5 of them its own).
+Its stdin carries the directory, the cap of the log, a pipe and the command; its stdout and stderr are the
+job's log; its environment is the command's. To PIPE it writes "started", or the step at which the start
+failed and the errno. Only the command inherits the DESCRIPTORs.
 
-The command never begins before its pid is in the record. SIGTERM begins a stop, as the file "stop" of the
-folder says (signal, seconds of grace): the signal to the command's process group; then, once the command
-has ended, to what is left; after the grace SIGKILL to everything. A log above its cap loses its middle: the
-room is given back to the disk and the rest stays at its place, so that neither the command, which writes into
-the file itself, nor anybody who reads the log notices. A job that is tied to a process is stopped when that
-one ends, even by SIGKILL: it holds the other end of a pipe. Launchers such as torchrun start workers in
-sessions of their own that no signal to a group reaches. When the job has ended, the command of the file
-"notify" is started. On Linux, orphans become children of the supervisor (PR_SET_CHILD_SUBREAPER, prctl(2)),
-so that every process of the job stays a descendant.
+The command never begins before its pid is in the record. SIGTERM begins a stop with the signal and the
+seconds of grace from the file "stop" in the folder. The signal goes to the command's process group and, once
+the command has ended, to the remaining processes; after the grace, SIGKILL goes to all of them. Launchers
+such as torchrun start workers in their own sessions, which no signal to a group reaches.
+
+A log above its cap loses its middle: the disk space is freed and the rest keeps its offsets, so that neither
+the command, which writes into the file itself, nor a reader of the log notices. A job that is tied to a
+process is stopped when that process ends, even by SIGKILL: the process holds the other end of a pipe. When
+the job has ended, the command of the file "notify" is started. On Linux, orphans become children of the
+supervisor (PR_SET_CHILD_SUBREAPER, prctl(2)), so that every process of the job stays a descendant.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _NOTIFY_TIME = 10.0
 _AGAIN, _AT_MOST = 0.05, 1.0
 """Seconds between two rounds of SIGKILL: a process may have started another one meanwhile."""
 _HEAD = 1 << 20
-"""Bytes at the beginning of a log that are kept whatever its cap: what the command said of itself. What is
-given back begins and ends at a multiple of it, so that it is whole blocks of any file system."""
+"""Bytes at the beginning of a log that are kept under any cap: the command's first output. A freed range
+begins and ends at a multiple of it, so that it covers whole blocks of any file system."""
 _LOOK, _LOOK_OFTEN, _LOOK_SELDOM = 1.0, 0.05, 10.0
-"""Seconds to the first look at the size of a log, and the least and the most between two of them."""
+"""Seconds to the first check of the size of a log, and the least and the most between two checks."""
 _PUNCH = 1 | 2
 """FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE of linux/falloc.h."""
 _END = 512
@@ -57,7 +58,7 @@ def main() -> None:
         _reply(answer, f"process {error.errno}")
         return
     if supervisor:
-        # Our starter waits for this process only; the other one belongs to init.
+        # Our starter waits for this process only; init adopts the other one.
         os._exit(0)
     os.set_inheritable(answer, False)
     given = _read_command()
@@ -83,10 +84,10 @@ def main() -> None:
         end = _Watch(folder, command, _Cap(given.cap), given.look, given.tie).until_the_end()
         _remove_claims(folder)
         with contextlib.suppress(OSError):
-            # (A job that was killed before it had read its words, which may be secrets.)
+            # A job that was killed before it read its arguments leaves this file, which may hold secrets.
             os.unlink(f"{folder}/words.json")  # noqa: PTH108 - pathlib would be a megabyte
         with contextlib.suppress(OSError):
-            # (Where it cannot be written, the end stays unknown, which is what is then shown.)
+            # Where it cannot be written, the end is shown as unknown.
             _write_end(folder, end.json)
         _notify(folder, end)
         return
@@ -100,9 +101,15 @@ def main() -> None:
 
 
 class _Command:
-    """The command's words, its directory ("" for ours), its LC_CTYPE ("=…", "" for none), the most bytes that
-    its log may have on the disk (0: any), the pipe at whose end the job is stopped ("" for none), the
-    device files that it cannot open, and what is called every so many seconds (`_Look`)."""
+    """The command to run, as bytes from stdin.
+
+    directory  its working directory, "" for ours
+    locale     its LC_CTYPE as "=…", "" for none
+    cap        the most bytes that its log may have on the disk (0: any)
+    tie        the pipe whose closing stops the job, "" for none
+    every      seconds between two calls of `look` (`_Look`)
+    left_out   the device files that the command cannot open
+    """
 
     def __init__(
         self,
@@ -122,13 +129,13 @@ class _Command:
             os.set_inheritable(self.tie, False)
 
     def environment(self) -> dict[bytes, bytes]:
-        """Ours, without the LC_CTYPE that Python sets for itself where the locale is "C" (PEP 538)."""
+        """Our environment, without the LC_CTYPE that Python sets for itself in the "C" locale (PEP 538)."""
         made = {name: value for name, value in os.environb.items() if name != b"LC_CTYPE"}
         return {**made, b"LC_CTYPE": self._locale[1:]} if self._locale else made
 
 
 def _read_command() -> _Command:
-    """Read the command from stdin, which is /dev/null afterwards."""
+    """Read the command from stdin, and replace stdin by /dev/null."""
     data = b""
     while piece := os.read(0, 1 << 20):
         data += piece
@@ -147,14 +154,14 @@ def _read_command() -> _Command:
 
 
 def _reply(answer: int, text: str) -> None:
-    """Answer the process that started us; it may have ended, which changes nothing."""
+    """Answer the process that started us. It may have ended, which is no error."""
     with contextlib.suppress(BrokenPipeError):
         os.write(answer, text.encode())
     os.close(answer)
 
 
 def _write(folder: str, name: str, text: str) -> None:
-    """A file of the record, whole or not at all (as `write_private` of system/files.py)."""
+    """Write a file of the record, whole or not at all (as `write_private` of system/files.py does)."""
     new = f"{folder}/.{name}.{os.getpid()}"
     handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
@@ -171,17 +178,17 @@ def _write(folder: str, name: str, text: str) -> None:
 def _write_all(handle: int, text: str) -> None:
     data = text.encode()
     if os.write(handle, data) < len(data):
-        # (A write that finds room for a part of it ends like this.)
+        # A full disk may have room for only a part of the data.
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _reserve_end(folder: str) -> None:
-    """Take the room on the disk that the record of the end needs: by then the job may have filled it."""
+    """Reserve disk space for the record of the end: by then the job may have filled the disk."""
     _write(folder, ".end", " " * _END)
 
 
 def _write_end(folder: str, text: str) -> None:
-    """The record of the end, in the room that was reserved for it. (Blanks after JSON mean nothing.)"""
+    """Write the record of the end into the reserved space. Blanks after JSON have no meaning."""
     place = f"{folder}/.end"
     try:
         handle = os.open(place, os.O_WRONLY | os.O_NOFOLLOW)
@@ -197,11 +204,11 @@ def _write_end(folder: str, text: str) -> None:
 
 def _remove_claims(folder: str) -> None:
     """Empty and remove the records of the job's claims, by the rules of `remove_ended`
-    (allocating/claims/read.py): not one that is held by a process which the job has left behind."""
+    (allocating/claims/read.py). A record stays if a process that the job has left behind holds it."""
     import fcntl
     import struct
 
-    # `struct flock64`: any range that blocks a read lock, which is one that is locked for writing.
+    # `struct flock64`: any range that would block a read lock, that is, any range locked for writing.
     any_range = struct.pack(
         "hhqqi4x" if sys.maxsize > 2**32 else "hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0
     )
@@ -229,11 +236,14 @@ def _adopt_orphans() -> None:
 
 
 class _NoProcessError(OSError):
-    """There can be no more processes (`ulimit -u`)."""
+    """No more processes can be started (`ulimit -u`)."""
 
 
 def _start(folder: str, given: _Command) -> tuple[int, tuple[str, int] | None]:
-    """The pid of the command, and why it could not be started. Raises OSError when nothing can be kept."""
+    """Start the command. Returns its pid, and the step and the errno at which the start failed, else None.
+
+    Raises OSError when the record cannot be written.
+    """
     go, allow = os.pipe()
     failed, fail = os.pipe()
     try:
@@ -243,7 +253,7 @@ def _start(folder: str, given: _Command) -> tuple[int, tuple[str, int] | None]:
     if command == 0:
         try:
             os.close(allow)
-            # Nothing comes when the record could not be written, or the supervisor was killed.
+            # No byte arrives when the record could not be written or the supervisor was killed.
             if os.read(go, 1):
                 _become(given, fail)
         finally:
@@ -267,7 +277,7 @@ def _start(folder: str, given: _Command) -> tuple[int, tuple[str, int] | None]:
 
 
 def _become(given: _Command, fail: int) -> None:
-    """Become the command; comes back only when that cannot be, with the reason written to `fail`."""
+    """Become the command. Returns only when that fails, and then has written the reason to `fail`."""
     os.setsid()
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
@@ -282,13 +292,13 @@ def _become(given: _Command, fail: int) -> None:
         step = "program"
         _execute(given.argv, given.environment())
     except (OSError, ValueError) as error:
-        # (Python itself refuses an empty program.)
+        # Python raises ValueError for an empty program.
         why = error.errno if isinstance(error, OSError) else errno.EINVAL
         os.write(fail, f"{step} {why}".encode())
 
 
 def _confine(left_out: list[bytes]) -> None:
-    """As system/landlock.py says, which is read in the command's own process only. Raises OSError."""
+    """Confine the process with system/landlock.py, which only the command's process loads. Raises OSError."""
     with open(_LANDLOCK, "rb") as file:  # noqa: PTH123
         code = compile(file.read(), _LANDLOCK, "exec")
     landlock = type(os)("landlock")
@@ -297,7 +307,7 @@ def _confine(left_out: list[bytes]) -> None:
 
 
 def _execute(argv: list[bytes], environment: dict[bytes, bytes]) -> None:
-    """As a shell does: the program along PATH, one without "#!" as a script. Raises OSError."""
+    """Execute a program as a shell does: search PATH, and run text without "#!" with sh. Raises OSError."""
     paths = [argv[0]]
     if b"/" not in argv[0]:
         places = environment.get(b"PATH", os.fsencode(os.defpath)).split(b":")
@@ -321,24 +331,24 @@ def _is_text(path: bytes) -> bool:
 
 
 class _End:
-    """How a job ended: for its record, in words, and after how many seconds."""
+    """How a job ended: the text for its record, words for people, and the seconds that it ran."""
 
     def __init__(self, json: str, words: str, seconds: float) -> None:
         self.json, self.words, self.seconds = json, words, seconds
 
 
 class _Cap:
-    """Keeps the log, our stdout, at about `most` bytes on the disk: its beginning and its end (0: all)."""
+    """Keeps the beginning and the end of the log, our stdout: about `most` bytes on the disk (0: all)."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._size = 0
         self._given_back = _HEAD
         self.pause: float | None = _LOOK if most and hasattr(signal, "sigtimedwait") else None
-        """Seconds until the next look, None when there is no need."""
+        """Seconds until the next check, None when none is needed."""
 
     def look(self) -> None:
-        """Give back what is above the cap."""
+        """Free the part of the log that exceeds the cap."""
         if self.pause is None:
             return
         facts = os.fstat(1)
@@ -365,7 +375,7 @@ class _Cap:
 
 
 def _give_back(start: int, length: int) -> None:
-    """Make a hole in the log (fallocate(2)). Raises OSError, AttributeError where there is no such call."""
+    """Make a hole in the log (fallocate(2)). Raises OSError, AttributeError where the call does not exist."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -377,8 +387,8 @@ def _give_back(start: int, length: int) -> None:
 
 
 class _Look:
-    """Calls a command every so many seconds, one at a time: a look at the devices that the job runs on, which
-    asks us to stop it where it has not claimed them (`gputui jobs stop --if-stray`)."""
+    """Runs a command every `every` seconds, one at a time. The command checks the devices that the job runs
+    on, and asks us to stop the job where it has not claimed them (`gputui jobs stop --if-stray`)."""
 
     def __init__(self, every: float, words: list[bytes]) -> None:
         self._words = words
@@ -396,7 +406,7 @@ class _Look:
                 _start_apart(self._words)
 
     def end(self) -> None:
-        """It is no process of the job's."""
+        """Kill the running command: it is not a process of the job."""
         if self.running:
             _signal(self.running, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
@@ -404,7 +414,7 @@ class _Look:
 
 
 def _start_apart(words: list[bytes]) -> None:
-    """Become a command that has neither the job's log nor its signals. Never returns."""
+    """Become a command with neither the job's log nor its signal handlers. Never returns."""
     try:
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
@@ -419,15 +429,15 @@ def _start_apart(words: list[bytes]) -> None:
 
 
 class _Watch:
-    """Waits for the command to end, stops it when asked, and looks after the size of its log and the devices
-    that it runs on."""
+    """Waits for the command to end, stops it on request, and checks the size of its log and the devices that
+    it runs on."""
 
     def __init__(self, folder: str, command: int, cap: _Cap, look: _Look, tie: int | None) -> None:
         self._folder, self._command, self._cap, self._tie = folder, command, cap, tie
         self._look, self._why = look, ""
         self._ended: int | None = None
         self._when = time.time()
-        # (How long it took is measured by the monotonic clock, which nobody sets.)
+        # Durations come from the monotonic clock, which nobody sets.
         self._began = self._over_at = time.monotonic()
         self._stop: int | None = None
         self._rest_told = False
@@ -459,7 +469,7 @@ class _Watch:
         )
 
     def _next_signal(self) -> int | None:
-        """The next signal that is waited for; None when none came and the log was looked at."""
+        """Wait for the next signal; None when the pause passed without one and the checks were due."""
         pauses = [each.pause for each in (self._cap, self._look) if each.pause is not None]
         if not pauses:
             return signal.sigwait(_WAITED_FOR)
@@ -471,18 +481,18 @@ class _Watch:
         return came.si_signo
 
     def _watch_tie(self) -> None:
-        """Have SIGIO sent to us when the other end of the pipe is closed (O_ASYNC, fcntl(2))."""
+        """Request SIGIO for when the other end of the pipe is closed (O_ASYNC, fcntl(2))."""
         if self._tie is None:
             return
         import fcntl
 
         fcntl.fcntl(self._tie, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(self._tie, fcntl.F_SETFL, fcntl.fcntl(self._tie, fcntl.F_GETFL) | os.O_ASYNC)
-        # (It may have been closed before that.)
+        # The pipe may have been closed before the request.
         os.kill(os.getpid(), signal.SIGIO)
 
     def _untied(self) -> bool:
-        """Whether the process that the job is tied to has ended; true once."""
+        """Whether the process that the job is tied to has ended; true only once."""
         import select
 
         if self._tie is None:
@@ -491,7 +501,7 @@ class _Watch:
         poll.register(self._tie)
         if not poll.poll(0):
             return False
-        # (Nobody writes into the pipe: what can be read is its end.)
+        # Nobody writes into the pipe: it becomes readable only at its end.
         os.close(self._tie)
         self._tie = None
         return True
@@ -509,7 +519,7 @@ class _Watch:
         return False
 
     def _collect(self) -> bool:
-        """Collect the children that have ended; whether any are left."""
+        """Reap the children that have ended. Returns whether any are left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -523,15 +533,15 @@ class _Watch:
                 self._ended, self._when, self._over_at = status, time.time(), time.monotonic()
 
     def _begin_to_stop(self) -> None:
-        """Send the signal that was asked for, and start the grace; a later request replaces both."""
+        """Send the requested signal, and start the grace period; a later request replaces both."""
         self._stop, grace, self._why = _asked(self._folder)
         self._rest_told = False
         if self._ended is None:
-            # The pid is the command's for as long as its end has not been collected.
+            # The pid stays the command's until the command has been reaped.
             _signal(-self._command, self._stop)
             # A command that is suspended cannot act on a signal.
             _signal(-self._command, signal.SIGCONT)
-        # No time at all would switch the alarm off.
+        # A time of zero would switch the alarm off.
         signal.setitimer(signal.ITIMER_REAL, max(grace, 0.001))
 
     def _kill(self) -> None:
@@ -547,11 +557,11 @@ class _Watch:
 
 
 def _peak_process_memory() -> int:
-    """The peak RAM in bytes of any single process that has been collected (getrusage(2)).
+    """The peak RAM in bytes of any single process that has been reaped (getrusage(2)).
 
-    It costs nothing while the job runs. Nothing keeps such a figure for all processes together, unless the
-    job has a cgroup of its own. It is never less than ours: a process begins as a copy of this one. (Nor than
-    that of a look at its devices, 40 MB, where there are any: `_Look`.)
+    It costs nothing while the job runs. No such figure exists for all processes together, unless the job has
+    its own cgroup. It is never less than our own RAM, because each process begins as a copy of this one, nor
+    than that of a device check, 40 MB, where there are any (`_Look`).
     """
     import resource
 
@@ -560,10 +570,10 @@ def _peak_process_memory() -> int:
 
 
 def _notify(folder: str, end: _End) -> None:
-    """Start the command of the record's file "notify", "{message}" in it replaced.
+    """Start the command of the record's file "notify" with "{message}" replaced.
 
-    It is not waited for: who waits for the job's end waits for ours. A process of its own kills it when it
-    hangs."""
+    We do not wait for it, because a process that waits for the job's end waits for ours. A separate process
+    kills the command when it hangs."""
     try:
         with open(f"{folder}/notify", "rb") as file:  # noqa: PTH123
             title, *words = file.read().split(b"\0")[:-1]
@@ -576,7 +586,7 @@ def _notify(folder: str, end: _End) -> None:
     if not argv or os.fork():
         return
     try:
-        # Not the job's log: a process that has it open for writing counts as one of the job's.
+        # Close the job's log: a process that has it open for writing counts as a process of the job.
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
@@ -587,14 +597,14 @@ def _notify(folder: str, end: _End) -> None:
             try:
                 os.killpg(command, signal.SIGKILL)
             except ProcessLookupError:
-                # It has not made its session yet.
+                # The command has not made its session yet.
                 os.kill(command, signal.SIGKILL)
     finally:
         os._exit(0)
 
 
 def _duration(seconds: float) -> str:
-    """As `duration` of inventory/formatting.py: "40s", "12m", "2h10m", "3d4h"."""
+    """The duration as `duration` of inventory/formatting.py writes it: "40s", "12m", "2h10m", "3d4h"."""
     whole = max(0, int(seconds))
     minutes, hours, days = whole // 60 % 60, whole // 3600 % 24, whole // 86400
     if whole < 3600:
@@ -605,8 +615,8 @@ def _duration(seconds: float) -> str:
 
 
 def _asked(folder: str) -> tuple[int, float, str]:
-    """The signal and the seconds of grace that were asked for (SIGTERM when somebody used plain kill(1)), and
-    why, as JSON ("" where a person has asked)."""
+    """The requested signal and seconds of grace (SIGTERM for a plain kill(1)), and the reason as JSON, ""
+    where a person has asked."""
     try:
         handle = os.open(f"{folder}/stop", os.O_RDONLY)
         number, grace, *why = os.read(handle, 300).decode("ascii", "ignore").strip().split(" ", 2)
@@ -618,25 +628,25 @@ def _asked(folder: str) -> tuple[int, float, str]:
 
 
 def _signal(pid: int, number: int) -> None:
-    # It has ended, or runs as another user by now (sudo).
+    # The process may have ended, or run as another user by now (sudo).
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
 def _ticks(pid: int) -> str:
-    """The start of a process in clock ticks since the boot (proc(5), field 22), "null" without /proc."""
+    """The start time of a process in clock ticks since boot (proc(5), field 22), "null" without /proc."""
     facts = _facts(pid)
     return facts[2] if facts else "null"
 
 
 def _facts(pid: int) -> tuple[bool, int, str] | None:
-    """Whether a process runs (has not merely not been collected), its parent, its start."""
+    """Whether a process runs and is not a zombie, its parent, and its start; None where it cannot be read."""
     try:
         handle = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except OSError:
         return None
     try:
-        # The name in the second field may have spaces and parentheses of its own.
+        # The name in the second field may contain spaces and parentheses.
         fields = os.read(handle, 4096).rpartition(b")")[2].split()
     except OSError:
         return None
@@ -646,7 +656,7 @@ def _facts(pid: int) -> tuple[bool, int, str] | None:
 
 
 def _descendants() -> set[int]:
-    """The processes below this one that run."""
+    """The pids of the running descendants of this process."""
     try:
         names = os.listdir("/proc")  # noqa: PTH208 - pathlib would be a megabyte
     except OSError:

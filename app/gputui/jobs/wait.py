@@ -1,6 +1,6 @@
-"""Waiting for a job to end, and following its log until then.
+"""Wait for a job to end, and follow its log until then.
 
-Where the system has pidfds (Linux 5.3), a job that ends wakes us; elsewhere it is looked at again and again.
+Where the system has pidfds (Linux 5.3), a job that ends wakes us; elsewhere the job is polled.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from pathlib import Path
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Identity
-from gputui.jobs.log_file import missing, read_data
+from gputui.jobs.log_file import end_of, missing, read_data
 from gputui.jobs.process_tree import alive, here
 from gputui.jobs.record import read_job
 from gputui.jobs.record_folders import RecordError
 from gputui.system.files import open_own
 
 _ASK_AGAIN = 0.05
-"""Seconds between two looks at a job that is about to start or to end."""
+"""Seconds between two polls of a job without a pidfd."""
 _LONGEST = 3600.0
-"""Seconds that are waited at once."""
+"""Most seconds of one wait."""
 _PIECE = 64 * 1024
-"""Bytes of a log that are read at once."""
+"""Most bytes of a log that are read at once."""
 _MOST_BACK = 1024 * 1024
-"""Bytes before the end of a log in which its last lines are looked for."""
+"""Bytes at the end of a log that are searched for its last lines."""
 _LOOK_AGAIN = 0.1
-"""Seconds between two looks at the log."""
+"""Seconds between two polls of the log."""
 
 
 def refreshed(job: Job) -> Job:
-    """The job as it is now. Raises JobError when its record has gone."""
+    """Read the job's record again. Raises JobError when the record has gone."""
     try:
         return read_job(job.folder, here())
     except RecordError as error:
@@ -45,7 +45,7 @@ def refreshed(job: Job) -> Job:
 def wait_for(job: Job, timeout: float | None = None) -> Job:
     """The job once it has ended, or as it is after `timeout` seconds. Raises JobError.
 
-    A job that belongs elsewhere cannot be waited for: its processes are not ours to see.
+    A job that belongs elsewhere cannot be waited for: its processes are not visible here.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -65,9 +65,9 @@ def wait_for(job: Job, timeout: float | None = None) -> Job:
 
 
 def wait_for_any(jobs: Sequence[Job], timeout: float | None = None) -> list[Job]:
-    """Those of the jobs that have ended, as soon as there is one; [] after `timeout` seconds.
+    """Wait until a job has ended, and return all jobs that have; [] after `timeout` seconds.
 
-    One whose record has been removed has ended, nobody knows how. Raises JobError as `wait_for` does.
+    A job whose record has been removed counts as ended in an unknown way. Raises JobError as `wait_for` does.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -93,9 +93,9 @@ def _as_it_is(job: Job) -> Job:
 
 @contextmanager
 def ending(job: Job) -> Iterator[int | None]:
-    """A descriptor that can be read once the job's supervisor, or without one its command, has ended.
+    """A descriptor that becomes readable once the job's supervisor, or without one its command, has ended.
 
-    None where the system has no such thing, or the job has no process yet.
+    None where the system has no pidfds, or the job has no live process.
     """
     process = next((p for p in (job.supervisor, job.command) if p and alive(p)), None)
     descriptor = _pidfd(process) if process else None
@@ -113,13 +113,13 @@ def _pidfd(process: Identity) -> int | None:
         descriptor = os.pidfd_open(process.pid)
         if alive(process):
             return descriptor
-        # The pid was given to another process just before.
+        # Another process has received the pid just before.
         os.close(descriptor)
     return None
 
 
 def _readable(descriptors: Sequence[int], seconds: float) -> None:
-    # (poll, not select: a descriptor may be above 1024 in a process with many files open.)
+    # poll, not select: a descriptor may be above 1024 in a process with many open files.
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
@@ -127,9 +127,9 @@ def _readable(descriptors: Sequence[int], seconds: float) -> None:
 
 
 def follow(job: Job, place: int = 0, live: bool = True) -> Iterator[bytes]:
-    """The log's bytes from `place` on; with `live` until the job has ended. Raises JobError.
+    """Yield the log's bytes from offset `place` on; with `live` until the job has ended. Raises JobError.
 
-    What is missing of it, because of its cap, is a line that says so.
+    A line replaces each part that is missing because of the cap.
     """
     try:
         file = os.fdopen(open_own(job.log), "rb", buffering=0)
@@ -153,24 +153,17 @@ def follow(job: Job, place: int = 0, live: bool = True) -> Iterator[bytes]:
                 place = 0
                 continue
             if _has_ended(end):
-                # What it wrote last is still to be read.
+                # The last output is still to be read.
                 job = refreshed(job)
                 over = job.over or job.state == "elsewhere"
 
 
 def last_lines(log: Path, number: int) -> int:
-    """The place in a log where its last `number` lines begin, at most a mebibyte before its end.
+    """The offset in a log where its last `number` lines begin, at most a mebibyte before its end.
 
-    A log that is not there begins at 0.
+    0 for a log that does not exist.
     """
-    try:
-        with os.fdopen(open_own(log), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            start = max(0, size - _MOST_BACK)
-            file.seek(start)
-            data = file.read(_MOST_BACK)
-    except OSError:
-        return 0
+    start, data = end_of(log, _MOST_BACK)
     place = len(data) - data.endswith(b"\n")
     for _ in range(number):
         place = data.rfind(b"\n", 0, place)
@@ -180,7 +173,7 @@ def last_lines(log: Path, number: int) -> int:
 
 
 def _has_ended(end: int | None) -> bool:
-    """Let a moment pass, less when the job ends; whether it may have ended."""
+    """Wait for a moment, or until the job ends. Returns whether the job may have ended."""
     poll = select.poll()
     if end is not None:
         poll.register(end, select.POLLIN)

@@ -1,10 +1,10 @@
 """The one reader of argument vectors: options, their values, and where the operands begin.
 
-A program is described by an `OptionTable`; `read_options` reads its words into `Arguments`. From those,
-options are read and removed by name; what is left alone is written back word for word. "Option",
-"operand" and "--" are as in the Utility Syntax Guidelines of POSIX (XBD 12.2); clusters, glued values and
-abbreviations are as argparse and getopt_long take them. The table of a program stands where the program is
-known: each launcher, wrapper, shell and container engine in its own module.
+An `OptionTable` describes a program; `read_options` parses its words into `Arguments`, from which options are
+read and removed by name. Words that are not removed are written back unchanged. "Option", "operand" and "--"
+are as in the Utility Syntax Guidelines of POSIX (XBD 12.2); clusters, glued values and abbreviations are as
+argparse and getopt_long parse them. The module of each launcher, wrapper, shell and container engine defines
+the table of its program.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class OptionTable:
-    """The options of a program; made by `option_table`. All names are without dashes, "_" written as "-".
+    """The options of a program; made by `option_table`. All names are without dashes, with "-" for "_".
 
-    flags           options without a value; one with a "=" behind it has a value all the same
+    flags           options without a value; `--flag=v` has a value all the same
     valued          options with one value: `--x v`, `--x=v`, `-x v`, `-xv`, `-x=v`
     pairs           options with two words as their value (`--mca NAME VALUE`), or one (`-genv NAME=VALUE`)
-    last            options with a value behind which there are no more options (`python -m MODULE`)
-    aliases         other names and the name that they stand for: {"m": "module"}
-    unlisted        whether an option that is not listed is taken for a flag or for one with a value
-    abbreviations   whether the beginning of a long name stands for it where only one listed name begins so
-    letters         whether one dash begins a cluster of letters (`-abc`); else one dash is the same as two
+    last            options with a value that end the options (`python -m MODULE`)
+    aliases         maps other names to the listed name: {"m": "module"}
+    unlisted        whether an option that is not listed is a flag or has a value
+    abbreviations   whether a prefix of a long name stands for that name where the prefix is unambiguous
+    letters         whether one dash begins a cluster of letters (`-abc`); otherwise one dash equals two
     signs           the characters that begin an option ("-+" for shells)
     """
 
@@ -42,11 +42,11 @@ class OptionTable:
     signs: str
 
     def letter(self, name: str) -> str:
-        """The listed name that the letter of a cluster stands for; else the letter."""
+        """Return the listed name that the letter of a cluster stands for; otherwise the letter."""
         return self.aliases.get(name, name)
 
     def long_name(self, name: str) -> str:
-        """The listed name that a long name, an alias or an abbreviation stands for; else the name."""
+        """Return the listed name for a long name, an alias or an abbreviation; otherwise the name."""
         name = name.replace("_", "-")
         if self.abbreviations:
             listed = self.flags | self.valued | self.pairs | self.last | self.aliases.keys()
@@ -55,13 +55,14 @@ class OptionTable:
         return self.aliases.get(name, name)
 
     def begins_option(self, word: str) -> bool:
-        """Whether a word in front of the operands is an option. A lone "-" is one where it is listed."""
+        """Whether a word before the operands is an option. A lone "-" is an option only where it is
+        listed."""
         if word == "-":
             return word in self.aliases
         return len(word) > 1 and word[0] in self.signs and word != "--"
 
     def value_count(self, name: str, following: Sequence[str]) -> int:
-        """How many of the following words are the value of the option with that listed name."""
+        """Return how many of the following words are the value of the option with that listed name."""
         if name in self.pairs:
             return 1 if following and "=" in following[0] else min(2, len(following))
         listed = name in self.valued or name in self.last
@@ -80,7 +81,7 @@ def option_table(
     letters: bool = True,
     signs: str = "-",
 ) -> OptionTable:
-    """A table from names in one text each; an option with several names is written "module|m"."""
+    """Make a table; each argument lists names, and an option with several names is written "module|m"."""
     aliases: dict[str, str] = {}
 
     def names(text: str) -> frozenset[str]:
@@ -103,14 +104,14 @@ def option_table(
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option as it was given.
+    """An option as it was given.
 
     name      its listed name
-    spelling  as it was written, with its dashes and without its value: "--nproc", "-r"
+    spelling  the option as it was written, with its dashes and without its value: "--nproc", "-r"
     values    empty for a flag, and where the words ended before the value
-    glue      what stands between spelling and value in the same word ("=" or nothing); None where the
-              values are words of their own
-    place     the place of its word among the words that were read; letters of one cluster share it
+    glue      the text between spelling and value in the same word ("=" or ""); None where the values are
+              separate words
+    place     the index of its word among the words that were read; the letters of a cluster share it
     """
 
     name: str
@@ -121,12 +122,12 @@ class Option:
 
     @property
     def value(self) -> str:
-        """The value in one piece; "" where there is none."""
+        """The values joined with spaces; "" where there are none."""
         return " ".join(self.values)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The option alone, as words."""
+        """The option as words."""
         if self.glue is None:
             return (self.spelling, *self.values)
         return (f"{self.spelling}{self.glue}{self.value}",)
@@ -134,7 +135,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The words of a program, read. `rest` is what stands behind the options, a "--" in front included."""
+    """The parsed words of a program. `rest` holds the words after the options, including a leading "--"."""
 
     options: tuple[Option, ...]
     rest: tuple[str, ...]
@@ -144,43 +145,41 @@ class Arguments:
         return any(option.name == name for option in self.options)
 
     def get(self, name: str, default: str = "") -> str:
-        """The option's value. The last one counts, as with argparse and getopt."""
+        """Return the option's value. The last occurrence counts, as with argparse and getopt."""
         return next((option.value for option in reversed(self.options) if option.name == name), default)
 
     def number(self, name: str) -> int | None:
-        """The option's value where it is a whole number."""
+        """Return the option's value where it is a whole number; otherwise None."""
         return whole_number(self.get(name))
 
     def named(self, names: Collection[str]) -> tuple[Option, ...]:
-        """The options with one of these names, in the order in which they were given."""
+        """Return the options with these names, in the order in which they were given."""
         return tuple(option for option in self.options if option.name in names)
 
     def text(self, *names: str) -> str:
-        """The options with these names as they were typed; "" for none."""
+        """Return the options with these names as they were typed; "" for none."""
         return " ".join(write_options(self.named(names)))
 
     def without(self, names: Collection[str]) -> Arguments:
-        """The same without some options, their values and all their repetitions."""
+        """Return the same arguments without any occurrence of these options."""
         return replace(self, options=tuple(option for option in self.options if option.name not in names))
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """What stands behind the options, without the "--" that ends them."""
+        """The words after the options, without the "--" that ends them."""
         return self.rest[1:] if self.rest[:1] == ("--",) else self.rest
 
     @property
     def option_words(self) -> tuple[str, ...]:
-        """The options as words."""
         return write_options(self.options)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All words."""
         return (*self.option_words, *self.rest)
 
 
 def read_options(words: Sequence[str], table: OptionTable) -> Arguments:
-    """The options at the beginning of `words`, which are those behind the program's own name."""
+    """Parse the options at the beginning of `words`; `words` begin after the program's own name."""
     options: list[Option] = []
     place = 0
     while place < len(words) and table.begins_option(words[place]):
@@ -197,7 +196,7 @@ def read_options(words: Sequence[str], table: OptionTable) -> Arguments:
 
 
 def write_options(options: Sequence[Option]) -> tuple[str, ...]:
-    """The options as words. Letters that stood in one cluster stand in one again."""
+    """Return the options as words. Letters that came from one cluster form one cluster again."""
     words: list[str] = []
     for _, group in groupby(options, key=lambda option: option.place):
         first, *others = group
@@ -210,9 +209,9 @@ def write_options(options: Sequence[Option]) -> tuple[str, ...]:
 
 
 def likely_options(words: Sequence[str]) -> Iterator[Option]:
-    """Every word of an unknown program that begins as an option does, wherever it stands.
+    """Yield every word of an unknown program that begins with a dash, as an option.
 
-    The next word is taken for its value unless that begins with a dash too.
+    The next word is taken for its value unless that word begins with a dash too.
     """
     for place, word in enumerate(words):
         if not word.startswith("-"):
@@ -224,18 +223,18 @@ def likely_options(words: Sequence[str]) -> Iterator[Option]:
 
 
 def program_name(command: Sequence[str]) -> str:
-    """The name of the program that a command starts: "/opt/venv/bin/torchrun" is "torchrun"."""
+    """Return the name of the program that a command starts: "torchrun" for "/opt/venv/bin/torchrun"."""
     return command[0].rsplit("/", 1)[-1] if command else ""
 
 
 def machines_of(hosts: Iterable[str], names: Collection[str]) -> int:
-    """How many machines take part where these are named, at least one; `names` are those of this one."""
+    """Return how many machines `hosts` name, at least one; `names` are the names of this machine."""
     found = set(hosts)
     return len(found.difference(names)) + bool(found.intersection(names)) or 1
 
 
 def whole_number(text: str) -> int | None:
-    """A whole number, None for anything else. Of one that is too long to be a count, its beginning."""
+    """Return a whole number, None for anything else. Only the first 12 digits of a longer number are read."""
     return int(text[:12]) if text.isascii() and text.isdigit() else None
 
 
@@ -248,13 +247,13 @@ def _long(word: str, following: Sequence[str], table: OptionTable, place: int) -
 
 
 def _cluster(word: str, following: Sequence[str], table: OptionTable, place: int) -> list[Option]:
-    """The options of a word with one dash: "-r3", "-r=3", "-qm"."""
+    """Parse a word with one dash: "-r3", "-r=3", "-qm"."""
     sign, text = word[0], word[1:]
     options: list[Option] = []
     while text:
         letter, text = text[0], text[1:]
         name, spelling = table.letter(letter), f"{sign}{letter}"
-        # What is no letter is none of the cluster: the "=" of "-q=1".
+        # A character that is not alphanumeric ends the cluster: the "=" of "-q=1".
         if text and (not text[0].isalnum() or table.value_count(name, (text,))):
             glue = "=" if text[0] == "=" else ""
             options.append(Option(name, spelling, (text.removeprefix("="),), glue, place))

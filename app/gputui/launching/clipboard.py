@@ -1,8 +1,8 @@
-"""Copying text to the clipboard of the person at the keyboard, and reporting which way it took.
+"""Copy text to the clipboard of the person at the keyboard, and report how it was copied.
 
-Over SSH a local tool would reach the wrong machine: tmux, else OSC 52. Here: the desktop's own tool, then
-tmux, then OSC 52. tmux's default `set-clipboard external` drops OSC 52 of the programs inside it, but passes
-on `load-buffer -w` (seen with tmux 3.3a).
+In a local session: the desktop's own tool, then tmux, then OSC 52. Over SSH a local tool would reach the
+wrong machine: tmux, then OSC 52. tmux's default `set-clipboard external` drops OSC 52 from the programs
+inside it, but passes on `load-buffer -w` (seen with tmux 3.3a).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from shutil import which
 from gputui.inventory.light_dataclasses import dataclass
 
 _PATIENCE = 2.0
-"""Seconds that a tool may take; xclip on a dead X server never answers."""
+"""Timeout of a tool in seconds; xclip on a dead X server never answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was done. `sure`: a program took the text; else a terminal was asked, which does not answer.
-    `asked`: false where not even a terminal could be."""
+    """The outcome. `sure`: a program took the text; otherwise a terminal was asked, which does not answer.
+    `asked`: false where there was no terminal to ask."""
 
     message: str
     sure: bool
@@ -31,7 +31,7 @@ class Copied:
 
 
 def osc52(text: str) -> str:
-    """The escape sequence that asks a terminal to put `text` on its clipboard."""
+    """Return the escape sequence that asks a terminal to put `text` on its clipboard."""
     return f"\x1b]52;c;{base64.b64encode(text.encode(errors='surrogateescape')).decode()}\x07"
 
 
@@ -52,7 +52,7 @@ def copy(text: str, environ: Mapping[str, str], write: Callable[[str], None] | N
 
 
 def tools(environ: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
-    """The tools to try in order, as (name, argv), for this environment."""
+    """Yield the tools to try in this environment, in order, as (name, argv)."""
     remote = "SSH_TTY" in environ or "SSH_CONNECTION" in environ
     if not remote:
         for name, argv, needs in (
@@ -69,7 +69,7 @@ def tools(environ: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
 
 def _fed(argv: list[str], text: str, environ: Mapping[str, str]) -> bool:
     try:
-        # xclip and wl-copy stay behind to serve the text: they must not hold our output open.
+        # xclip and wl-copy keep running to serve the text: they must not hold our output open.
         done = subprocess.run(
             argv,
             input=text.encode(errors="surrogateescape"),

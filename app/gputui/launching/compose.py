@@ -1,4 +1,4 @@
-"""Puts devices and a command together: the only place that makes a launch for given devices."""
+"""Compose devices and a command into a launch. No other module makes a launch for given devices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gputui.vendors.visibility import Changes, Visibility
 
 
 def launcher_of(options: LaunchOptions) -> Launcher:
-    """The launcher that is in force for launch options."""
+    """The launcher that the launch options select, or that is recognised from the command."""
     return recognised(unwrap(options.command)[1]) if options.launcher == AUTO else LAUNCHERS[options.launcher]
 
 
@@ -53,11 +53,11 @@ def compose(
 ) -> Launch:
     """The launch of `options` on exactly `devices` in this order; no devices means CPU only.
 
-    `environ` is what the command will inherit; it is read for warnings, never changed. `box` are the vendors
-    of all devices of the box: without `devices`, all of theirs are hidden. `intent` is what the command says,
-    where the caller has read it; `meeting` is given where the other machines of the launch are started at the
-    same time; `link` is the weakest one between the devices, None where it is not known. Raises
-    MixedVendorsError for devices of several vendors.
+    `environ` is the environment that the command will inherit; it is only read. `box` are the vendors of all
+    devices of the box: without `devices`, the devices of all of them are hidden. `intent` is the command's
+    intent, where the caller has read it; `meeting` is given where the other machines of the launch are
+    started at the same time; `link` is the weakest link between the devices, None where it is not known.
+    Raises MixedVendorsError for devices of several vendors.
     """
     vendor = vendor_of(devices, box)
     visibility = vendor.visibility
@@ -90,7 +90,7 @@ def compose(
             " would make the program wait for other ranks (to keep them, write them before the command)"
         )
     if not devices:
-        # (A script may name devices where it finds an empty list.)
+        # A script may name devices itself when it finds an empty list.
         empty = tuple((name, value) for name, value in ours if value is not None)
         read = replace(options, additions=(*options.additions, *empty))
         intent = read_intent(read, environ, host_environment, (vendor,))
@@ -124,8 +124,8 @@ def _device_variables(
     prefix: tuple[str, ...],
     visible: Visible,
 ) -> tuple[Changes, tuple[str, ...], list[str]]:
-    """The changes to the environment by which the command sees exactly these devices, the wrappers before it
-    with these changes, and the remarks on them."""
+    """The environment changes that make exactly these devices visible, the wrappers before the command with
+    these changes, and the remarks on them."""
     visibility = vendor.visibility
     before = visibility.changes_here(_inherited(environ, options, prefix)) if devices else ()
     match visible:
@@ -138,7 +138,7 @@ def _device_variables(
     if not devices:
         ours = (*ours, *(change for other in box if other is not vendor for change in _hidden(other)))
     prefix, rewritten = with_variables(prefix, ours, {**environ, **dict(options.additions)})
-    # (What only the command itself had set is out of it now.)
+    # A variable that only the command itself had set is no longer in it.
     ours = tuple(each for each in ours if each not in before or each[0] in environ)
     remarks = []
     taken_away = [
@@ -157,7 +157,7 @@ def _device_variables(
 
 
 RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-"""Variables that make a program wait for other ranks, where a shell still has them from another run."""
+"""Variables that make a program wait for other ranks; a shell may still have them from another run."""
 
 _BESIDE_RANKS = (
     *("LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"),
@@ -165,19 +165,19 @@ _BESIDE_RANKS = (
     *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
     "TORCHELASTIC_USE_AGENT_STORE",
 )
-"""What torchrun sets beside them, and what is usual on clusters."""
+"""The further variables that torchrun sets, and those that are usual on clusters."""
 
 
 def _reads_ranks(launcher: Launcher, command: Sequence[str]) -> bool:
-    """Whether the variables of ranks mean something to what is started itself, and not to a script's words.
+    """Whether the started program itself reads the variables of ranks.
 
-    (`torchrun --node-rank $RANK` in a shell script needs them.)
+    A shell script may need them: `torchrun --node-rank $RANK`.
     """
     return launcher.name != "python" or is_python(command) or program_name(command).endswith(".py")
 
 
 def _stale(environ: Mapping[str, str], options: LaunchOptions, prefix: Sequence[str]) -> tuple[str, ...]:
-    """The variables of ranks that are inherited, and that nobody has written before the command."""
+    """The variables of ranks that are inherited and not written before the command."""
     typed = _typed(options, prefix)
     if not any(name in environ and name not in typed for name in RANKS):
         return ()
@@ -198,7 +198,7 @@ def _value_in(words: str, variable: str) -> str | None:
 def _only_indices(
     notices: Completed, program: Program, devices: Sequence[Device], refused: bool, visibility: Visibility
 ) -> None:
-    """Report what becomes of UUIDs for a program that reads each entry of the list as a number."""
+    """Report the treatment of UUIDs for a program that parses each entry of the list as a number."""
     if refused:
         notices.remark(f"the devices by index: {program.name} cannot read UUIDs in {visibility.variable}")
     if any(device.parent for device in devices):
@@ -206,12 +206,12 @@ def _only_indices(
 
 
 def _hidden(vendor: Vendor) -> Changes:
-    """What hides all devices of a vendor."""
+    """The environment changes that hide all devices of a vendor."""
     return vendor.visibility.changes(())
 
 
 def _with_option(own: OwnDevices | None, visibility: Visibility) -> OwnDevices | None:
-    """With the option of gputui that names the same devices; none can where one of them is named twice."""
+    """`own` with the option of gputui that names the same devices; no option can name a device twice."""
     if own is None or own.option is not None or own.listed is None:
         return own
     entries = visibility.entries(own.listed)
@@ -231,13 +231,14 @@ def refusal(
     box: Sequence[Vendor] = (),
     intent: Intent | None = None,
 ) -> str | None:
-    """Why the command cannot be started on whichever `count` devices; None where it can.
+    """The reason that the command cannot be started on any `count` devices; None where it can.
 
-    For a call that does not know its devices yet, because it will wait for them. The command is completed for
-    devices with indices that no command names: what contradicts these contradicts any.
+    It is for a call that does not know its devices yet, because it will wait for them. The command is
+    completed for devices with indices that no command names: words that contradict these contradict any
+    devices.
     """
     vendor = vendor_of((), box).name
-    # (A number beyond that of any box is found to be too many without a list of so many.)
+    # The count is capped: a number that no box has is too large without a list of that length.
     count = min(count, MAX_DEVICES + 1)
     devices = [Device(index=_NO_DEVICE_OF_ANY_BOX + place, uuid="", vendor=vendor) for place in range(count)]
     return compose(devices, options, environ, host_environment, intent=intent).refusal
@@ -254,7 +255,7 @@ def _completed(
     vendor: Vendor,
     meeting: Meeting | None,
 ) -> Completed:
-    """The launcher's own command, completed; a command of another launcher is taken apart first."""
+    """Complete the launcher's own command; a command of another launcher is taken apart first."""
     container = read_container(command)
     if container is not None and vendor.containers is not None and launcher.name == "python":
         return _completed_container(container, devices, options, host_environment, vendor)
@@ -294,7 +295,8 @@ def _completed(
 def started_by_another(
     launcher: Launcher, command: Sequence[str], host_environment: HostEnvironment, directory: str | None
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """What another launcher starts, started by this one; with warnings and remarks on what gets lost."""
+    """The entrypoint of another launcher's command, started by this launcher, with warnings and remarks about
+    the lost parts."""
     source = recognised(command)
     entrypoint = with_interpreter_beside(source.entrypoint(command), host_environment.is_file, directory)
     warnings, remarks = list[str](), list[str]()
@@ -315,7 +317,7 @@ def _completed_container(
     host_environment: HostEnvironment,
     vendor: Vendor,
 ) -> Completed:
-    """A `docker run` that is given the devices, with what it starts completed."""
+    """Give the devices to a `docker run`, and complete the command that it starts."""
     return complete_container(
         container,
         devices,
@@ -328,24 +330,24 @@ def _completed_container(
 
 
 def _inherited(environ: Mapping[str, str], options: LaunchOptions, prefix: Sequence[str]) -> dict[str, str]:
-    """What the launcher's command will find in its environment."""
+    """The environment that the launcher's command will inherit."""
     changed = {**environ, **dict(options.additions), **dict(assigned(prefix))}
     return {name: value for name, value in changed.items() if value is not None}
 
 
 def _elsewhere(devices: Sequence[Device], options: LaunchOptions, launcher: Launcher) -> tuple[str, ...]:
-    """The command that starts the other machines of several: each chooses its devices itself."""
+    """The remark with the command for the other machines of several: each machine chooses its own devices."""
     if options.nodes < 2 or launcher.name != "torchrun" or options.rendezvous is None:
-        # (Without a place to meet: a batch script, whose scheduler starts the others.)
+        # Without a rendezvous it is a batch script, whose scheduler starts the other machines.
         return ()
     devices_there = ("-n", str(len(devices))) if devices else ("--gpus", "none")
-    # With all variables: a rank without one that the others have (NCCL_IB_DISABLE) hangs them all.
+    # Include all variables: a rank that lacks one of them (NCCL_IB_DISABLE) makes all ranks hang.
     words = ["gputui", "run", *devices_there, *words_of(options)]
     return (f"on each of the other machines: {shlex.join([*words, '--', *options.command])}",)
 
 
 def _additions(options: LaunchOptions, ours: Changes, launchers: Changes) -> Changes:
-    """The changes besides those of the devices: the launcher's, and the user's, which take precedence."""
+    """The changes that do not select devices: the launcher's, and the user's, which take precedence."""
     names = {name for name, _ in ours}
     typed = {name: value for name, value in options.additions if name not in names}
     return (*(change for change in launchers if change[0] not in typed), *typed.items())
@@ -361,7 +363,7 @@ def _warn(
     vendor: Vendor,
     intent: Intent,
 ) -> None:
-    """The warnings and remarks that do not depend on the launcher."""
+    """Add the warnings and remarks that do not depend on the launcher."""
     wanted, variable = dict(ours), vendor.visibility.variable
     _warn_of_lists(notices, devices, options, wanted, vendor.visibility, intent)
     if options.nodes > 1 and launcher_of(options).name != "torchrun":
@@ -376,10 +378,10 @@ def _warn(
 
 
 def _of_trainer(devices: int, vendor: Vendor, link: str | None) -> str:
-    """What the Trainer of transformers does in one process with several devices.
+    """The remark about the Trainer of transformers in one process with several devices.
 
-    Its guide (perf_train_gpu_many, "DP vs DDP", 4.49) measured two GPUs: DataParallel took 110.6 s, a process
-    a device 101.9 s over NVLink and 131.4 s without.
+    Its guide (perf_train_gpu_many, "DP vs DDP", 4.49) measured two GPUs: DataParallel took 110.6 s; one
+    process per device took 101.9 s over NVLink and 131.4 s without.
     """
     used = "uses DataParallel" if vendor.data_parallel else "uses the first one only"
     measured = "which its guide measured"
@@ -399,13 +401,13 @@ def _warn_of_lists(
     visibility: Visibility,
     intent: Intent,
 ) -> None:
-    """Report which lists of devices of the command itself give way, and which ask for devices other than
+    """Report the command's own lists of devices that are replaced, and those that ask for devices other than
     `devices`."""
     variable = visibility.variable
     by_index = visibility.means_our_indices(wanted)
     overridden = {name: value for name, value in options.additions if wanted.get(name, value) != value}
     if by_index and visibility.names_in_order(overridden.get(variable), devices):
-        # The same in other words.
+        # It names the same devices in another way.
         del overridden[variable]
     if overridden:
         notices.remark(f"{_shown(overridden)} replaced by the selected devices")
@@ -421,7 +423,7 @@ def _warn_of_lists(
     if intent.needs is not None and devices and intent.needs.number > len(devices):
         notices.warn(f"{intent.needs.words} needs {intent.needs.number}, with {number}")
     count = intent.count
-    # (The other launchers warn of their own options.)
+    # The other launchers warn about their own options.
     plain = launcher_of(options).name == "python"
     if count is not None and count.firm and plain and len(devices) not in (0, count.number):
         notices.warn(f"{count.words} of the command asks for {count.number}, with {number}")

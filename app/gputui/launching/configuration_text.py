@@ -1,7 +1,7 @@
-"""The values of a configuration that a command names, in YAML or JSON: bounded before any is built.
+"""Parse a configuration that a command names, in YAML or JSON, with its size bounded before it is built.
 
-A few hundred bytes of YAML can mean gigabytes: an alias repeats what it names, and a merge (`<<`) copies it.
-So the events of the text are counted first, which takes time by its length only.
+A few hundred bytes of YAML can mean gigabytes: an alias repeats its target, and a merge (`<<`) copies it.
+So the events of the text are counted first, in time proportional to its length.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from yaml import ScalarEvent
 
 _MOST_EVENTS = 4000
-"""Two for a list or mapping, one for everything else in it. (FSDP's configuration of accelerate has 80.)"""
+"""A list or mapping has two events, a scalar one. Accelerate's configuration for FSDP has 80."""
 _DEEPEST = 30
 _MOST_REPEATED = 10
-"""Aliases, and merges: each may repeat what the others have repeated."""
+"""Aliases and merges together: each may repeat the repetitions of the others."""
 _LONGEST_NUMBER = 1000
-"""Characters: the time of a number of base 60 (1:59:59) grows with their square."""
+"""Characters: the time to parse a number of base 60 (1:59:59) grows with the square of its length."""
 _SLOWEST = 1 << 13
-"""Characters where PyYAML was built without libyaml, which is ten times as quick."""
+"""The most characters where PyYAML was built without libyaml, which is ten times as fast."""
 
 
 @lru_cache(maxsize=4)
 def read_values(text: str, form: str) -> object:
-    """The values of a text in that form ("JSON", "YAML"). Raises NotReadError, and ValueError for a text that
-    is not of that form."""
+    """Parse a text in that form ("JSON", "YAML"). Raises NotReadError, and ValueError for a text that is not
+    of that form."""
     go_on()
     return parse_json(text) if form == "JSON" else _read_yaml(text)
 
 
 def _read_yaml(text: str) -> object:
-    # 20 ms to import, only where a command names a file.
+    # Takes 20 ms to import; needed only where a command names a file.
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -53,11 +53,11 @@ def _read_yaml(text: str) -> object:
         return yaml.load(text, loader)
     except NotReadError:
         raise
-    # (PyYAML lets errors of its conversions through: `!!bool maybe`, `!!timestamp x`.)
+    # PyYAML does not wrap the errors of its conversions: `!!bool maybe`, `!!timestamp x`.
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise ValueError("not YAML") from error
 
 
 def _is_number(event: ScalarEvent) -> bool:
-    """Whether a scalar may be read as a number."""
+    """Whether PyYAML may read a scalar as a number."""
     return bool(event.tag) or (event.implicit[0] and event.value[0] in "+-.0123456789")

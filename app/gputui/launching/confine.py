@@ -1,11 +1,12 @@
-"""Confined launches: whether a command is started so that it can open its own devices only, and how then.
+"""Confined launches: whether and how a command is started so that it can open its own devices only.
 
-What a process may not open, its driver does not show: so a confined command runs on the claimed devices,
-whatever it sets or reads (system/landlock.py). They are counted from 0 there, in the order of their indices,
-and the launch is composed for these numbers a second time (`Launch.inside`); what is shown, copied and
-exported keeps the machine's own. Nothing is confined where that is not proved (confine_proof.py).
+The driver does not show a device whose file the process may not open, so a confined command runs on the
+claimed devices, whatever it sets or reads (system/landlock.py). It numbers them from 0, in the order of their
+indices, and the launch is composed a second time for these numbers (`Launch.inside`); the launch that is
+shown, copied and exported keeps the machine's own numbers. No launch is confined where confinement is not
+proved (confine_proof.py).
 
-What speaks against it is one table, `AGAINST`, with a sentence each.
+The table `AGAINST` holds the reasons not to confine a launch, each with its sentence.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ class CannotConfineError(GputuiError):
 class Case(NamedTuple):
     """A launch that could be confined.
 
-    inside    as it was composed for the numbers that its devices have by themselves
-    left_out  the device files of the others; None where the file of a device is not known
-    environ   what the command will inherit
+    inside    the launch as composed for the numbers of its devices inside the confinement
+    left_out  the files of the other devices; None where the file of a device is not known
+    environ   the environment that the command will inherit
     """
 
     launch: Launch
@@ -68,20 +69,20 @@ def confined(
     again: bool = False,
     asking: Callable[[], object] | None = None,
 ) -> Launch:
-    """The launch, with how it is started confined where it is to be; `made` composes it for devices with the
-    numbers that they have by themselves, and with what its command says then.
+    """Return the launch, with `inside` set where it is to be confined.
 
-    Warnings that do not hold for a confined launch are removed from it.
+    `made` composes the launch for the renumbered devices and the intent of a confined command. Warnings that
+    do not hold for a confined launch are removed.
 
-    Without `prove` no driver is asked, and what has not been proved before is not confined; `again` proves it
-    anew; `asking` is called before a driver is asked, which takes up to seconds. Raises CannotConfineError
-    where it is to be confined always, and cannot be.
+    Without `prove` no driver is asked, and a launch is confined only where an earlier proof is kept; `again`
+    repeats the proof; `asking` is called before a driver is asked, which can take seconds. Raises
+    CannotConfineError where `how` is "always" and the launch cannot be confined.
     """
     if how == "never" or not launch.devices:
         return launch
     others = left_out(launch.devices, snapshot, HERE)
     if others == ():
-        # There are no other devices: nothing is to be kept from it.
+        # There are no other devices to hide.
         return launch
     inside = made(_alone(launch.devices), intent.confined())
     case = Case(launch, inside, intent, others, environ, HERE)
@@ -89,7 +90,7 @@ def confined(
         why = reason(case)
         if why is not None:
             return _not_confined(launch, how, why, of_command)
-    assert others is not None  # the first reason
+    assert others is not None  # the first reason in AGAINST
     why = proved(launch.devices[0], snapshot, launch.environment(environ), case.root, prove, again, asking)
     if why is not None:
         return _not_confined(launch, how, why, False)
@@ -109,8 +110,8 @@ def confined(
 
 
 def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Mapping[str, str]) -> Intent:
-    """The intent of a command, `relative` where the command will be confined, as far as that can be told
-    before its devices are known: then numbers in a script of its own are those of the claimed devices."""
+    """Return the intent of a command, `relative` where the command is expected to be confined; its devices
+    are not known yet. Numbers in its script then count the claimed devices."""
     named = intent.devices
     if how == "never" or named is None or named.rewritable or not named.listed:
         return intent
@@ -121,7 +122,7 @@ def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Map
 
 
 def _alone(devices: tuple[Device, ...]) -> tuple[Device, ...]:
-    """The devices as a program numbers them that can open no others; instances are named by UUID anyway."""
+    """Return the devices as a confined program numbers them; instances are named by UUID anyway."""
     return devices if any(device.parent for device in devices) else renumbered(devices)
 
 
@@ -159,11 +160,11 @@ _PROGRAMS: dict[str, str] = {
     **dict.fromkeys(("systemd-run", "at", "batch", "srun", "sbatch", "salloc", "ssh", "qsub"), _DAEMON),
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "udocker"), _OWN_LIST),
 }
-"""Programs that do not work in a confined process, or whose command is not in it."""
+"""Programs that do not work in a confined process, or that start their command outside it."""
 
 
 def _program(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    """What in the command does not work in a confined process, or is not in it."""
+    """Return why a program of the command does not work in a confined process or leaves it; None for none."""
     command = unwrap(argv)[1]
     for word in (*(call.words[0] for call in wrappers(argv)), *command[:1]):
         name = program_name((word,))
@@ -171,7 +172,7 @@ def _program(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
         if why is not None:
             return why.format(name)
     shell = shell_of(command)
-    # (Of `bash -c`; what is not found fails loudly inside.)
+    # Only the commands of `bash -c` are read; any other such program fails loudly inside.
     started = read_shell(shell.command, shell.arguments, environ)[0] if shell and shell.command else ()
     return next(filter(None, (_program(each.words, environ) for each in started)), None)
 
@@ -198,12 +199,12 @@ _EXPLAINED = (
         "a confined command cannot change mounts",
     ),
 )
-"""Two expressions of which both are in a line of what a command wrote, and what they mean."""
+"""Two expressions that both match one line of a command's output, and the explanation of such a line."""
 
 
 def explained(lines: Sequence[str]) -> str | None:
-    """Why a confined command has failed, by its last lines; None where they say nothing that confinement
-    explains, as of most failures."""
+    """Return why a confined command has failed, by the last lines of its output; None where confinement does
+    not explain the failure, which is usual."""
     for line in reversed(lines):
         for what, how, why in _EXPLAINED:
             if re.search(what, line) and re.search(how, line):
@@ -212,7 +213,7 @@ def explained(lines: Sequence[str]) -> str | None:
 
 
 def _own_numbers(case: Case) -> str | None:
-    """Numbers of the whole machine in the command, where they cannot be rewritten."""
+    """Return a reason where the command has device numbers of the whole machine that cannot be rewritten."""
     own, named = case.inside.own, case.intent.devices
     if named is not None and not named.rewritable and named.listed:
         inside = _alone(case.launch.devices)
@@ -234,8 +235,9 @@ def _landlock() -> str | None:
 
 
 def _mounted_on_demand(case: Case) -> str | None:
-    """A folder of `/` that is mounted when it is first looked into: what is mounted then is not what was
-    allowed (proc_pid_mountinfo(5); "indirect" maps are mounted below theirs, which is)."""
+    """Return a reason where a folder directly below `/` is mounted on its first access: the new mount is not
+    the folder that was allowed (proc_pid_mountinfo(5)). An "indirect" map mounts below its folder, which is
+    allowed."""
     for line in (case.root.text("/proc/self/mountinfo", 2**20) or "").splitlines():
         before, _, after = line.partition(" - ")
         words, options = before.split(" "), after.split(" ")
@@ -254,6 +256,6 @@ AGAINST: tuple[tuple[bool, Callable[[Case], str | None]], ...] = (
     (False, lambda case: _landlock()),
     (False, _mounted_on_demand),
 )
-"""What speaks against confining a launch, what costs least first: whether it is the command that does and not
-the machine (then it is said each time), and what gives the sentence, None where it does not. The last reason
-is that it is not proved."""
+"""The reasons against confining a launch, the cheapest check first: whether the reason lies in the command,
+not in the machine (then each launch reports it), and the function that returns the sentence, or None. A
+missing proof is checked after these."""

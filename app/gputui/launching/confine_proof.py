@@ -1,9 +1,9 @@
 """The proof that confinement works on this machine.
 
-A process that can open one device's files asks the driver which devices there are: exactly that one must
-answer. It holds for one boot, kernel and driver, and for whole GPUs or for instances; the answer is kept in
-the state folder, so that the driver starts once for it (0.2 to 2 s). One that is not the right one is asked
-for again after an hour, or by hand (`gputui check --confine`)."""
+A process that can open only the files of one device asks the driver which devices there are: the driver must
+report exactly that device. The proof holds for one boot, kernel and driver, and either for whole GPUs or for
+instances. The answer is kept in the state folder, so that the driver starts for it once (0.2 to 2 s). A
+failed proof is repeated after an hour, or by hand (`gputui check --confine`)."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from gputui.vendors.driver_process import DriverDevice
 
 SECONDS = 20.0
-"""How long the driver may take to start: without the persistence daemon it first initializes the device."""
+"""Timeout of the driver's start: without the persistence daemon it first initializes the device."""
 
 _AGAIN = 3600.0
-"""Seconds after which a proof that failed is tried again."""
+"""Seconds after which a failed proof is repeated."""
 _MOST, _LARGEST = 64, 2**16
-"""How many answers are kept, and the most bytes of their file."""
+"""The most answers that are kept, and the most bytes of their file."""
 
 NOT_YET = "it has not been proved on this machine yet (`gputui check --confine`)"
 
 
 def left_out(devices: Sequence[Device], snapshot: Snapshot, root: Root) -> tuple[str, ...] | None:
-    """The device files that a program on these devices is not to open; None where one that it needs, or must
-    not open, is not known."""
+    """Return the device files that a program on these devices must not open; None where a file that it needs,
+    or must not open, is not known."""
     vendor = vendor_of(devices)
     keys = {device.key for device in devices}
     every, own = dict.fromkeys(vendor.all_nodes(root)), set[str]()
@@ -55,7 +55,7 @@ def left_out(devices: Sequence[Device], snapshot: Snapshot, root: Root) -> tuple
 
 
 def subject(vendor: Vendor, instances: bool, root: Root) -> str:
-    """What a proof with a device of this vendor, an instance or a whole one, is valid for."""
+    """Return the key of a proof with a device of this vendor, an instance or a whole one."""
     boot = root.text("/proc/sys/kernel/random/boot_id", 64) or ""
     kind = "instances" if instances else "whole"
     return " ".join((vendor.name, vendor.driver_here(root), kind, os.uname().release, boot))
@@ -70,10 +70,10 @@ def proved(
     again: bool = False,
     asking: Callable[[], object] | None = None,
 ) -> str | None:
-    """None where confinement is proved on this machine for devices like this one; else why it is not.
+    """Return None where confinement is proved on this machine for devices like this one; otherwise why not.
 
-    `ask`: whether the driver may be asked where nothing is kept; `again`: whatever is kept. `asking` is
-    called before it is asked.
+    `ask`: whether the driver may be asked where no answer is kept; `again`: ignore the kept answer. `asking`
+    is called before the driver is asked.
     """
     of = subject(vendor_of((device,)), device.parent is not None, root)
     kept = {} if again else _kept(environ)
@@ -89,12 +89,12 @@ def proved(
 
 
 def is_proved(vendor: Vendor, environ: Mapping[str, str], root: Root) -> bool:
-    """Whether it is proved already for whole devices of this vendor. Starts no driver."""
+    """Whether confinement is already proved for whole devices of this vendor. Starts no driver."""
     return _kept(environ).get(subject(vendor, False, root), ("", 0.0))[0] is None
 
 
 def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root: Root) -> str | None:
-    # (A launch mostly finds that it has been proved, and waits for each import.)
+    # Most launches find a kept proof, and each import delays them.
     from gputui.vendors.driver_process import NoAnswerError, ask_driver
 
     vendor = vendor_of((device,))
@@ -117,19 +117,19 @@ def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root:
 
 
 def _is(seen: DriverDevice, device: Device) -> bool:
-    """Whether the driver's device is this one: by UUID; by its place on the bus where it tells none."""
+    """Whether the driver's device is this one: by UUID, or by bus ID where the driver reports no UUID."""
     vendor = vendor_of((device,))
     if seen.uuid is not None and device.name_by_uuid:
         return vendor.bare_uuid(seen.uuid) == vendor.bare_uuid(device.uuid)
     place = (device.pci_bus_id or "").lower()
-    # (The driver may write the domain with fewer digits.)
+    # The driver may write the domain with fewer digits.
     found = (seen.bus or "").lower()
     return ":" in found and place.endswith(found) and device.parent is None
 
 
 @dataclass(frozen=True, slots=True)
 class _Proof:
-    """What a proof is valid for, why it failed (None: it did not), and when."""
+    """The key of a proof, why it failed (None: it did not), and when it was made."""
 
     of: str
     why: str | None
@@ -149,7 +149,7 @@ def _file(environ: Mapping[str, str]) -> Path:
 
 
 def _kept(environ: Mapping[str, str]) -> dict[str, tuple[str | None, float]]:
-    """The answers that are kept, the newest last, by what they are valid for: why not, and when."""
+    """Return the kept answers by key, the newest last: why the proof failed, and when it was made."""
     try:
         with os.fdopen(open_own(_file(environ)), "rb") as file:
             data = file.read(_LARGEST + 1)
@@ -159,7 +159,7 @@ def _kept(environ: Mapping[str, str]) -> dict[str, tuple[str | None, float]]:
 
 
 def _keep(environ: Mapping[str, str], of: str, why: str | None) -> None:
-    """Where it cannot be kept, the driver is asked again at the next launch."""
+    """Keep an answer. Where that fails, the next launch asks the driver again."""
     rows = {**_kept(environ), of: (why, time.time())}
     proofs = tuple(_Proof(key, *answer) for key, answer in [*rows.items()][-_MOST:])
     try:

@@ -1,7 +1,7 @@
-"""`docker run`, `podman run` and `nerdctl run` taken apart: their options, the image, the command in it.
+"""Parse `docker run`, `podman run` and `nerdctl run`: their options, the image, and the command in it.
 
-Pure, and without a word on launchers: what a command inside needs is `container_launch.py`'s. Sources: the
-help texts of docker 28, podman 5 and nerdctl 2; `--gpus` as docker's client reads it (cli/opts/gpus.go).
+Pure, and independent of launchers: `container_launch.py` handles the needs of the command inside. Sources:
+the help texts of docker 28, podman 5 and nerdctl 2; `--gpus` as docker's client reads it (cli/opts/gpus.go).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Engine = Literal["docker", "podman", "nerdctl"]
 ENGINES: tuple[Engine, ...] = ("docker", "podman", "nerdctl")
 
 ALL = -1
-"""As a count: every device there is (docker's own number for it)."""
+"""The count that means every device of the machine (docker's own number for it)."""
 
 RUN = option_table(
     flags="detach|d init interactive|i tty|t no-healthcheck oom-kill-disable privileged publish-all|P quiet|q"
@@ -35,23 +35,23 @@ RUN = option_table(
     valued="env|e workdir|w network|net entrypoint name ipc shm-size gpus device runtime",
     unlisted="value",
 )
-"""The options of `run`; one that is not listed has a value."""
+"""The options of `run`; an option that is not listed has a value."""
 
 _GLOBAL = option_table(
     flags="debug|D tls tlsverify help|h version|v remote|r syslog noout transient-store debug-full"
     " insecure-registry kube-hide-dupe",
     unlisted="value",
 )
-"""The options before `run`. (`-v` and `-h` start nothing.)"""
+"""The options before `run`. `-v` and `-h` start nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """Devices that a container is to be given.
+    """The devices that a container is to be given.
 
-    count    how many, of the engine's choice; `ALL`; None where they are named
-    names    indices or UUIDs of the box
-    ordered  whether a program counts them in the order of `names`; otherwise it counts in bus order
+    count    the number of devices, chosen by the engine, or `ALL`; None where the devices are named
+    names    indices or UUIDs on the box
+    ordered  whether a program counts the devices in the order of `names`; otherwise it counts in bus order
     """
 
     count: int | None = None
@@ -63,8 +63,8 @@ class GpuRequest:
 class ContainerCommand:
     """A `docker run` as it was typed.
 
-    head       the words up to `run`, the engine's own options among them
-    arguments  the options of `run`; behind them the image and its arguments
+    head       the words up to and including `run`, with the engine's own options
+    arguments  the options of `run`, followed by the image and its arguments
     """
 
     engine: Engine
@@ -81,7 +81,8 @@ class ContainerCommand:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What is started inside: `--entrypoint` in front; as typed, where the image has its own program."""
+        """The command inside, with `--entrypoint` in front; without it, the words as typed, which may be
+        arguments of the image's own program."""
         inner = self.arguments.operands[1:]
         entrypoint = self.arguments.get("entrypoint")
         return (entrypoint, *inner) if entrypoint else inner
@@ -97,7 +98,7 @@ class ContainerCommand:
 
     @property
     def shares_memory(self) -> bool:
-        """Whether it says itself how much memory its processes share."""
+        """Whether the command itself sets the shared memory of its processes."""
         return bool(self.arguments.named(("ipc", "shm-size")))
 
     @property
@@ -106,7 +107,7 @@ class ContainerCommand:
 
     @property
     def environment(self) -> dict[str, str | None]:
-        """The variables of `-e`; None: the one of the engine's own environment (`-e NAME`)."""
+        """The variables of `-e`; None means the value in the engine's own environment (`-e NAME`)."""
         found: dict[str, str | None] = {}
         for option in self.arguments.named(("env",)):
             name, equals, value = option.value.partition("=")
@@ -114,7 +115,7 @@ class ContainerCommand:
         return found
 
     def with_command(self, command: Sequence[str]) -> ContainerCommand:
-        """The same with another command inside."""
+        """Return the same container with another command inside."""
         arguments, inner = self.arguments, tuple(command)
         if arguments.get("entrypoint"):
             options = tuple(
@@ -126,9 +127,9 @@ class ContainerCommand:
         return replace(self, arguments=replace(arguments, rest=(*before, self.image, *inner)))
 
     def asked(self, vendor: Vendor) -> GpuRequest | None:
-        """The vendor's devices that the command itself asks for; None where it asks for none.
+        """Return the vendor's devices that the command itself requests; None where it requests none.
 
-        `-e` with the vendor's list counts the devices that the container was given, in bus order.
+        The vendor's list in `-e` counts the devices of the container, in bus order.
         """
         given = self._given(vendor)
         listed = self.environment.get(vendor.visibility.variable)
@@ -144,7 +145,7 @@ class ContainerCommand:
         return given if given.names else GpuRequest(len(entries))
 
     def _given(self, vendor: Vendor) -> GpuRequest | None:
-        """The devices of the container, whatever a program in it is told besides."""
+        """Return the devices of the container, regardless of the vendor's list in `-e`."""
         containers = vendor.containers
         names: list[str] = []
         if containers is None:
@@ -168,10 +169,11 @@ class ContainerCommand:
         variables: Mapping[str, str | None],
         before: Sequence[str] = (),
     ) -> ContainerCommand:
-        """The same with exactly these devices, in place of those that it asks for itself.
+        """Return the same container with exactly these devices, in place of those that it requests itself.
 
-        variables  for the programs inside; those that are unset (None) are not there in the first place.
-                   The command's own `-e` come later, where the last one counts; but those of the devices go
+        variables  for the programs inside; a variable with None needs no option, as a container starts
+                   without it. The command's own `-e` come later and win; but its `-e` that name devices are
+                   removed
         before     more options of `run`
         """
         kept = tuple(option for option in self.options if not gives_devices(option, vendor))
@@ -188,13 +190,13 @@ class ContainerCommand:
 
 
 SHARED = "--ipc=host"
-"""Ranks that talk through NCCL and DataLoader workers share memory in /dev/shm, of which a container has
-64 MiB unless told otherwise."""
+"""Ranks that communicate through NCCL and DataLoader workers share memory in /dev/shm, which has 64 MiB in a
+container by default."""
 
 
 def read_container(words: Sequence[str]) -> ContainerCommand | None:
-    """The `run` of a container engine; None for other commands, for other uses of one (`docker compose`),
-    and without an image. What stands before the engine (`sudo`) is the caller's to take off."""
+    """Parse the `run` of a container engine; None for other commands, for other uses of an engine
+    (`docker compose`), and without an image. The caller removes words before the engine (`sudo`)."""
     name = program_name(words)
     engine = next((each for each in ENGINES if each == name), None)
     if engine is None:
@@ -209,9 +211,9 @@ def read_container(words: Sequence[str]) -> ContainerCommand | None:
 
 
 def read_gpus(value: str) -> GpuRequest:
-    """The value of `--gpus`: "all", "2", '"device=0,1"', 'device=GPU-u,capabilities=utility'.
+    """Parse the value of `--gpus`: "all", "2", '"device=0,1"', 'device=GPU-u,capabilities=utility'.
 
-    docker refuses 'device=0,1' without the inner quotes; it is read as what was meant.
+    docker refuses 'device=0,1' without the inner quotes; here it means the same as with them.
     """
     count: int | None = None
     names: tuple[str, ...] = ()
@@ -226,13 +228,13 @@ def read_gpus(value: str) -> GpuRequest:
             names = tuple(text.split(","))
     if names:
         return GpuRequest(None, names)
-    # (docker gives one where nothing says how many.)
+    # docker gives one device where no count is set.
     return GpuRequest(1 if count is None else count)
 
 
 def device_words(by_cdi: bool, devices: Sequence[Device], vendor: Vendor, typed: str = "") -> list[str]:
-    """The options that give a container the devices, by the container device interface or docker's own
-    `--gpus`; with what else the user's own `--gpus` asks of them (capabilities, a driver)."""
+    """Return the options that give a container the devices, by the container device interface or docker's own
+    `--gpus`. The other fields of the user's own `--gpus` (capabilities, a driver) are kept."""
     if vendor.containers is None or not devices:
         return []
     if by_cdi:
@@ -247,11 +249,11 @@ def device_words(by_cdi: bool, devices: Sequence[Device], vendor: Vendor, typed:
 
 
 _BESIDE_DEVICES = ("capabilities", "driver", "options")
-"""The fields of `--gpus` that do not say which devices (cli/opts/gpus.go)."""
+"""The fields of `--gpus` that do not select devices (cli/opts/gpus.go)."""
 
 
 def gives_devices(option: Option, vendor: Vendor) -> bool:
-    """Whether an option of `run` decides on the vendor's devices: `--gpus`, `-e` of one of its variables."""
+    """Whether an option of `run` selects the vendor's devices: `--gpus`, `-e` with one of its variables."""
     name, value = option.name, option.value
     if vendor.containers is not None and vendor.containers.gives_devices(name, value):
         return True

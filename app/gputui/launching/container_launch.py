@@ -1,7 +1,7 @@
-"""A `docker run` completed: it is given the devices, and the launcher inside it the number of processes.
+"""Complete a `docker run`: with the devices, and with the number of processes for the launcher inside it.
 
-A container has only the devices that it is given, and counts them from 0 in bus order, whatever order they
-were given in. So a launcher inside is completed for the devices as they are numbered there.
+A container has only the devices that it is given, and counts them from 0 in bus order, regardless of their
+order in the option. So a launcher inside is completed for the devices as the container numbers them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gputui.vendors.vendor import Vendor, renumbered
 from gputui.vendors.visibility import Changes
 
 PORT = 29500
-"""Free in a container: nothing else listens in its network. (torch's own default.)"""
+"""Torch's own default. It is free in a container, where no other program listens in its network."""
 
 
 def complete_container(
@@ -37,9 +37,10 @@ def complete_container(
     logs: str | None = None,
     numa: bool = False,
 ) -> Completed:
-    """The container on exactly `devices` in this order, with the launcher inside it completed.
+    """Return the container on exactly `devices` in this order, with the launcher inside it completed.
 
-    `port` is a TCP port that is free where the container listens; the others are as in `LauncherRequest`.
+    `port` is a TCP port that is free where the container listens; the other parameters are as in
+    `LauncherRequest`.
     """
     own, typed_inside = started_inside(container)
     prefix, command = unwrap((*own, *typed_inside))
@@ -70,7 +71,7 @@ def complete_container(
         words = " ".join(word for option in typed for word in option.words)
         done.remarks.insert(0, f"{words} replaced by the selected devices")
     if not command or (launcher.name == "python" and not is_python(command) and _is_unknown(command)):
-        # (`docker run IMAGE train.py` may well be for a program of the image's own.)
+        # `docker run IMAGE train.py` may well pass its words to the image's own program.
         done.refused = None
     else:
         given = given.with_command((*prefix, *done.argv)[len(own) :])
@@ -83,7 +84,7 @@ def _is_unknown(command: Sequence[str]) -> bool:
 
 
 def inside_changes(devices: Sequence[Device], vendor: Vendor, image: str, command: Sequence[str]) -> Changes:
-    """The variables with which what is started in a container counts the devices in their order."""
+    """Return the variables that make a program in a container count the devices in their order."""
     if vendor.containers is None:
         return ()
     return vendor.containers.changes(devices, vendor.visibility, reads_numbers_only(image, command))
@@ -92,7 +93,8 @@ def inside_changes(devices: Sequence[Device], vendor: Vendor, image: str, comman
 def reads_numbers_only(image: str, command: Sequence[str]) -> bool:
     """Whether the program cannot read a UUID in the list of visible devices (`Program.only_indices`).
 
-    It may stand in a shell's line, which is one word, or in the image (`vllm/vllm-openai --model …`).
+    The program may be named in a line for a shell, which is one word, or by the image
+    (`vllm/vllm-openai --model …`).
     """
     words = [part for word in command for part in word.split()]
     of_image = program_of_image(image)
@@ -105,14 +107,14 @@ def reads_numbers_only(image: str, command: Sequence[str]) -> bool:
 
 
 def program_of_image(image: str) -> Program | None:
-    """The program that an image starts of itself (`vllm/vllm-openai:latest`), by the image's own name."""
+    """Return the program that an image starts by default (`vllm/vllm-openai:latest`), by the image's name."""
     name = re.split("[:@]", image.rsplit("/", 1)[-1])[0]
     return next((program for program in PROGRAMS if name in program.images), None)
 
 
 def started_inside(container: ContainerCommand) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words with which the image starts a program, where it is given only options for that; and the
-    command as it was typed."""
+    """Return the words with which the image starts its program, where the command gives only options for that
+    program, and the command as it was typed."""
     command = container.command
     program = program_of_image(container.image)
     if program is None or not command or not command[0].startswith("-"):
@@ -125,8 +127,8 @@ def _names(program: Program) -> set[str]:
 
 
 def numbered_inside(inner: Intent) -> Intent:
-    """The intent of a container whose command says this: devices inside are numbered anew, so what names
-    them there says only how many there must be."""
+    """Return the intent of a container whose command has the intent `inner`. Devices are renumbered inside,
+    so numbers there say only how many devices there must be."""
     named = inner.devices
     places = [whole_number(entry) for entry in named.listed.split(",")] if named is not None else []
     if named is None or not places or None in places:

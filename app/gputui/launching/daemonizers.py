@@ -1,5 +1,5 @@
-"""Programs whose command outlives its lease: they come back at once, or start it where our descriptors are
-closed. Devices would be free for others while it runs on them, and so it is not started."""
+"""Programs whose command outlives its lease: they return at once, or start the command with our descriptors
+closed. The devices would be free for others while the command runs on them, so it is not started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from gputui.launching.wrappers import WRAPPERS, unwrap, wrappers
 
 @dataclass(frozen=True, slots=True)
 class _Daemonizer:
-    """`only_by`: the options with which it is one, () for always; `unless`: those with which it is none."""
+    """`only_by`: the options that make the program a daemonizer, () for always; `unless`: the options with
+    which it is not a daemonizer."""
 
     options: OptionTable
     only_by: tuple[str, ...] = ()
@@ -23,11 +24,11 @@ class _Daemonizer:
 _AT = option_table(valued="f q t")
 
 _DAEMONIZERS: dict[str, _Daemonizer] = {
-    # (screen(1). Its server closes all descriptors; who is attached has them until the session is detached.)
+    # screen(1). Its server closes all descriptors; an attached client has them until the session is detached.
     "screen": _Daemonizer(WRAPPERS["screen"].options, unless=WRAPPERS["screen"].never),
-    # (systemd-run(1): the service manager starts it.)
+    # systemd-run(1): the service manager starts the command.
     "systemd-run": _Daemonizer(WRAPPERS["systemd-run"].options, unless=("scope", "version", "help")),
-    # (daemonize(1), start-stop-daemon(8): they close all descriptors.)
+    # daemonize(1), start-stop-daemon(8): they close all descriptors.
     "daemonize": _Daemonizer(option_table(valued="c e E o p l u")),
     "start-stop-daemon": _Daemonizer(
         option_table(
@@ -37,7 +38,7 @@ _DAEMONIZERS: dict[str, _Daemonizer] = {
         ),
         only_by=("background",),
     ),
-    # (at(1): atd starts it.)
+    # at(1): atd starts the command.
     "at": _Daemonizer(_AT, unless=("l", "d", "r", "c", "V")),
     "batch": _Daemonizer(_AT),
     **dict.fromkeys(map(str, ENGINES), _Daemonizer(RUN, only_by=("detach",))),
@@ -45,15 +46,15 @@ _DAEMONIZERS: dict[str, _Daemonizer] = {
 
 
 def daemonizer_in(command: Sequence[str]) -> str | None:
-    """The words of a command that leave its lease ("screen", "docker run --detach"); None for none.
+    """Return the words of a command that leave its lease ("screen", "docker run --detach"); None for none.
 
-    What stands in a script is not looked at: `read_intent` asks of each of its commands.
+    Scripts are not read here: `read_intent` calls this for each command of a script.
     """
     inner = unwrap(command)[1]
     for words in (*(call.words for call in wrappers(command)), inner):
         name = program_name(words)
         row = _DAEMONIZERS.get(name)
-        # (A project's own ./batch is another program.)
+        # A project's own ./batch is another program.
         if row is None or (words[0] != name and not words[0].startswith(("/usr/", "/bin/", "/sbin/"))):
             continue
         container = read_container(words)
@@ -68,7 +69,7 @@ def daemonizer_in(command: Sequence[str]) -> str | None:
 
 
 def refusal_of(daemonizer: str) -> str:
-    """Why a command with these words is not started, and what to write in its place."""
+    """Return why a command with these words is not started, and the command to use instead."""
     left_out = daemonizer.rpartition(" ")[2] if " --" in daemonizer else daemonizer
     return (
         f"{daemonizer} would leave the program running without the claim on its devices: leave {left_out} out"

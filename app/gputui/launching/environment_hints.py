@@ -1,7 +1,7 @@
-"""Environment variables that the launch page, `--help` and the completion suggest, each with what it does.
+"""Environment variables that the launch page, `--help` and the completion suggest, each with its effect.
 
-Nothing of this is set unless the user asks for it. Sources: NCCL's and PyTorch's environment variables,
-the frameworks' own documentation on GPU memory.
+None of them is set unless the user asks for it. Sources: the documentation of NCCL's and PyTorch's
+environment variables, and the frameworks' own documentation on GPU memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ THREADS = "OMP_NUM_THREADS"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentHint:
-    """A variable, the suggested value, and what it does."""
+    """A variable, the suggested value, and its effect."""
 
     name: str
     value: str
@@ -32,7 +32,7 @@ _OF_NCCL: tuple[EnvironmentHint, ...] = (
     EnvironmentHint("NCCL_IB_DISABLE", "1", "disable InfiniBand: to locate a hang"),
     EnvironmentHint("NCCL_DEBUG", "INFO", "NCCL logs its rings and links"),
 )
-"""Of collectives over NCCL, and over AMD's RCCL, which reads the same."""
+"""For collectives over NCCL, and over AMD's RCCL, which reads the same variables."""
 
 _OF_COLLECTIVES = EnvironmentHint(
     "TORCH_DISTRIBUTED_DEBUG", "DETAIL", "check that ranks agree on collectives; slow"
@@ -48,7 +48,7 @@ _OF_FRAMEWORKS: tuple[EnvironmentHint, ...] = (
 
 
 def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[EnvironmentHint, ...]:
-    """The suggestions for a launch on these devices; with the number of threads where the CPUs are known."""
+    """Return the suggestions for a launch on these devices, with the threads where the CPUs are known."""
     near = threads_near(snapshot, devices) if snapshot is not None else None
     share = "its share of the CPUs near (torchrun sets 1)"
     threads = () if near is None else (EnvironmentHint(THREADS, str(near), share),)
@@ -59,10 +59,11 @@ def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[Environ
 
 
 def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:
-    """How many of the CPUs near its device each process gets, one process a device; None where not known.
+    """Return each process's share of the CPUs near its device, with one process per device; None: not known.
 
-    A CPU that several GPUs of the box are near to is divided among all of them, as the others will have
-    processes too; what a GPU has, among the chosen instances of it. Logical CPUs, as the driver counts them.
+    A CPU that is near several GPUs of the box is divided among all of them, as the other GPUs will have
+    processes too. The share of a GPU is divided among its chosen instances. CPUs are logical, as the driver
+    counts them.
     """
     topology = snapshot.topology
     if topology is None or not devices:
@@ -78,6 +79,6 @@ def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:
     for gpu, processes in gpus.items():
         if gpu not in near:
             return None
-        # (Halves and thirds do not add up to whole numbers exactly.)
+        # The small summand corrects rounding: halves and thirds do not add up to whole numbers exactly.
         shares.append(int(sum(1 / sharing[cpu] for cpu in near[gpu]) / processes + 1e-6))
     return max(1, min(shares))

@@ -1,6 +1,6 @@
-"""The last launches, and those that were given a name: what to run, and on how many devices.
+"""The history of launches and the named launches: what to run, and on how many devices.
 
-Values that look like secrets are not kept. `remembered_file.py` has the file.
+Values that look like secrets are not kept. `history_file.py` reads and writes the file.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from gputui.launching.secrets import is_secret, secret_word
 from gputui.vendors.registry import vendors
 
 MOST = 40
-"""Launches without a name that are kept."""
+"""The most launches without a name that are kept."""
 
 _LONGEST_NAME = 60
 
 
 @dataclass(frozen=True, slots=True)
 class PastLaunch:
-    """A launch of before.
+    """A past launch.
 
-    count     devices, 0 for CPU only
+    count     the number of devices, 0 for CPU only
     when      seconds since the epoch
-    where     the folder in which it was started, None where that is not known: its words mean files there
-    withheld  names of the variables that it had and whose values are not kept
+    where     the directory in which the launch was started, to which its paths are relative; None where that
+              is not known
+    withheld  the names of its variables whose values are not kept
     """
 
     options: LaunchOptions
@@ -38,21 +39,21 @@ class PastLaunch:
 
 
 Launches = tuple[PastLaunch, ...]
-"""The memory: the last launch first."""
+"""The history, the last launch first."""
 
 
 class KeepError(ValueError):
-    """Launches cannot be kept, or what is kept cannot be read; the message has cause and remedy."""
+    """Launches cannot be saved, or the saved ones cannot be read; the message has cause and remedy."""
 
 
 def with_launch(
     known: Sequence[PastLaunch], options: LaunchOptions, count: int, when: float, where: str | None = None
 ) -> Launches:
-    """The memory after a launch: it is the first; the same one from before is not there twice.
+    """Return the history after a launch, which is the first entry; an earlier equal launch is removed.
 
-    Named ones stay however many there are; of the others the last `MOST`. A list of devices before the
-    command is not kept: the next time it starts on others. Raises KeepError for a launch with a secret among
-    its words: without it, it would be another launch.
+    All named launches are kept, and the last `MOST` of the others. The variable with the list of devices is
+    not kept: the next time the launch starts on other devices. Raises KeepError for a launch with a secret
+    among its words, as it would be another launch without the secret.
     """
     secret = secret_word(options.command)
     if secret is not None:
@@ -61,20 +62,20 @@ def with_launch(
     left_out = {*withheld, *(name for vendor in vendors() for name in vendor.visibility.names)}
     kept = replace(options, additions=tuple(pair for pair in options.additions if pair[0] not in left_out))
     if where is not None:
-        # One and the same, whether it was started there or from elsewhere with --directory.
+        # The launch is the same whether it was started there or elsewhere with --directory.
         where, kept = str(Path(where) / (options.directory or "")), replace(kept, directory=None)
     first = PastLaunch(kept, count, when, None, where, withheld)
     before = next((each for each in known if replace(each, when=when, name=None) == first), None)
     first = replace(first, name=before.name if before else None)
     rest = [each for each in known if each is not before]
-    # Those that have a name are not counted.
+    # Named launches are not counted.
     room = MOST - (first.name is None)
     unnamed = [id(each) for each in rest if each.name is None][:room]
     return (first, *(each for each in rest if each.name is not None or id(each) in unnamed))
 
 
 def here() -> str | None:
-    """The folder that we are in, None where it has been removed."""
+    """Return the working directory, None where it has been removed."""
     try:
         return str(Path.cwd())
     except OSError:
@@ -82,20 +83,20 @@ def here() -> str | None:
 
 
 def again(each: PastLaunch) -> LaunchOptions:
-    """The options to start it again with from here: where its words mean what they meant."""
+    """Return the options that start the launch again from here, in its own directory."""
     if each.where is None or each.where == here():
         return each.options
     return replace(each.options, directory=each.where)
 
 
 def missing(each: PastLaunch, environ: Mapping[str, str]) -> str | None:
-    """That variables of it are not kept and not set now either, None when it is whole."""
+    """Return a sentence on withheld variables that are not set now either, None where all are set."""
     names = [name for name in each.withheld if name not in environ]
     return f"without {', '.join(names)}: it looks like a secret and is not saved" if names else None
 
 
 def named(known: Sequence[PastLaunch], place: int, name: str | None) -> Launches:
-    """The memory with a name for one of them, or without (None). A name is one launch's only."""
+    """Return the history with the launch at `place` named, or unnamed (None). Names are unique."""
     return tuple(
         replace(each, name=name)
         if at == place
@@ -108,16 +109,24 @@ def named(known: Sequence[PastLaunch], place: int, name: str | None) -> Launches
 
 def check_name(name: str) -> None:
     """Raises KeepError when no launch can have that name."""
+    problem = name_problem("launch", name)
+    if problem is None and name.isdigit():
+        problem = f"not a valid launch name: {name!r} (a number is a place in the list)"
+    if problem is not None:
+        raise KeepError(problem)
+
+
+def name_problem(kind: str, name: str) -> str | None:
+    """Why a launch, or a job, cannot have that name; None where it can."""
     if not name.strip() or not name.isprintable() or name.startswith("-"):
-        raise KeepError(f"not a valid launch name: {name!r} (printable characters only)")
-    if name.isdigit():
-        raise KeepError(f"not a valid launch name: {name!r} (a number is a place in the list)")
+        return f"not a valid {kind} name: {name!r} (printable characters only)"
     if len(name) > _LONGEST_NAME:
-        raise KeepError(f"the name {name!r} is too long: at most {_LONGEST_NAME} characters")
+        return f"the name {name!r} is too long: at most {_LONGEST_NAME} characters"
+    return None
 
 
 def found(known: Sequence[PastLaunch], word: str) -> int | None:
-    """The place of the launch with that name, or that number, counted from 1 as they are listed."""
+    """Return the index of the launch with that name, or with that number in the list, counted from 1."""
     for place, each in enumerate(known):
         if each.name == word:
             return place

@@ -1,4 +1,4 @@
-"""The file of the last launches: one of the user's own, read with suspicion and written as a whole."""
+"""The user's file with the history of launches, which is validated when read, and written as a whole."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from gputui.system.files import (
 SCHEMA = 1
 
 _LARGEST = 4 << 20
-"""Bytes that are read and written: a command may have two million."""
+"""The most bytes that are read and written: a command may have two million."""
 
 
 def load(environ: Mapping[str, str]) -> Launches:
-    """What is kept, the last one first; a row that says nothing we know is left out.
+    """Read the history, the last launch first; rows that are not launches are skipped.
 
-    Raises KeepError when there is something and it cannot be read: it would be lost with the next launch.
+    Raises KeepError where the file exists and cannot be read: the next launch would overwrite it.
     """
     try:
         file = state_folder(environ) / "launches.json"
@@ -47,7 +47,7 @@ def load(environ: Mapping[str, str]) -> Launches:
 
 
 def _bytes(file: Path) -> bytes:
-    """The content of a file of our own; never waits (a named pipe). Raises OSError, KeepError."""
+    """Return the content of a file of our own; never blocks on a named pipe. Raises OSError, KeepError."""
     with os.fdopen(open_own(file), "rb") as stream:
         data = stream.read(_LARGEST + 1)
     if len(data) > _LARGEST:
@@ -71,9 +71,9 @@ def _launches(file: Path, data: bytes) -> Launches:
 
 
 def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> Launches:
-    """Read, change by `how` (from what is kept to what is to be kept), and write, with nobody in between.
+    """Read the history, apply `how` to it, and write the result, under a lock.
 
-    Raises KeepError; then everything is as it was.
+    Raises KeepError; then nothing has changed.
     """
     try:
         folder = state_folder(environ)
@@ -96,9 +96,9 @@ def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> L
 
 
 def remember(environ: Mapping[str, str], options: LaunchOptions, count: int, when: float) -> str | None:
-    """Keep a launch on so many devices, started here, as the last one.
+    """Save a launch on `count` devices, started here, as the last one.
 
-    Returns why it cannot be kept, None when it was.
+    Returns why it cannot be saved, None when it was.
     """
     try:
         change(environ, lambda known: with_launch(known, options, count, when, here()))
@@ -108,7 +108,8 @@ def remember(environ: Mapping[str, str], options: LaunchOptions, count: int, whe
 
 
 def _fitting(kept: Launches) -> tuple[Launches, str]:
-    """As much as can be read again, and its text: those without a name go first, the oldest of them first."""
+    """Return the launches that fit into the file, and their text. The oldest launches without a name are
+    dropped first."""
     import json
 
     while True:
@@ -133,13 +134,13 @@ _PAST = Record(
 
 
 def row(each: PastLaunch) -> dict[str, Any]:
-    """A launch as it is kept, ready for JSON."""
+    """Return a launch as a row of the file, ready for JSON."""
     facts = _PAST.write(each, withheld=each.withheld or None) | OPTIONS.write(each.options)
     return {key: value for key, value in facts.items() if value is not None}
 
 
 def read_row(row: object) -> PastLaunch | None:
-    """The launch that `row` wrote; None where it is not one."""
+    """Return the launch that `row` wrote; None where the row is not a launch."""
     try:
         facts, options = _PAST.facts(row), OPTIONS.read(row)
     except DocumentError:
@@ -148,7 +149,7 @@ def read_row(row: object) -> PastLaunch | None:
 
 
 def _nameable(name: object) -> str | None:
-    """The name, None where it is none that could have been given."""
+    """Return the name, None where it is not valid."""
     if not isinstance(name, str):
         return None
     try:

@@ -1,6 +1,6 @@
-"""What launchers ask of the machine: files, programs and their versions, a free TCP port.
+"""The machine as launchers see it: files, programs and their versions, a free TCP port.
 
-Launchers ask the machine through this only, so that they are pure functions of what they are given.
+Launchers query the machine through this class only, so that they are pure functions of their arguments.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ T = TypeVar("T")
 READING = "the files that the command names are being read …"
 
 _MOST = 1 << 16
-"""Bytes of a configuration that are read at most: a file named by mistake may be of any size."""
+"""The most bytes of a configuration that are read: a file named by mistake may be of any size."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _MOST_LINES = 1024
-"""Bytes at the beginning of a script in which its interpreter is looked for."""
+"""Bytes at the beginning of a script that are searched for its interpreter."""
 
 _EXEC = re.compile(rb"'''exec' (.+) \"\$0\" \"\$@\"")
-"""The second line that pip (distlib) and uv write where the interpreter's path is too long for a first line,
-has a space in it, or is relative to the script."""
+"""The second line that pip (distlib) and uv write where the interpreter's path is too long for the first
+line, contains a space, or is relative to the script."""
 
 _BESIDE = b'"$(dirname -- "$(realpath -- "$0")")"/'
 
@@ -40,29 +40,29 @@ _NOT_BESIDE = ("env", "sh")
 
 
 class HostEnvironment:
-    """The machine as launchers see it; this one is that of which nothing is known, such as a container.
+    """The machine as launchers see it. This base class is an unknown machine, such as a container.
 
-    port  a TCP port that is free there, None where there is none
+    port  a free TCP port of that machine, None where there is none
     """
 
     def __init__(self, port: int | None = None) -> None:
         self._port = port
 
     def text(self, path: str) -> str | None:
-        """The file's text; None where there is none, it is not text, or has more than 64 KiB."""
+        """Return the file's text; None where there is no file, it is not text, or it has more than 64 KiB."""
         return None
 
     def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
-        """The first `most` bytes of a regular file, and whether that is all of it; None where there is none.
-        What is behind a NUL is not read.
+        """Return the first `most` bytes of a regular file, and whether that is all of it; None where there is
+        no such file. Bytes after a NUL are not read.
 
-        Bytes that are no UTF-8 are kept (surrogateescape), as in the words of a command.
+        Bytes that are not UTF-8 are kept (surrogateescape), as in the words of a command.
         """
         return None
 
     def reading_of(self, what: Hashable, read: Callable[[], T], unread: T) -> T:
-        """What `read` makes of files, for which `what` stands; `unread` where they have not been read yet and
-        nobody must wait for them here (the screen)."""
+        """Return the result of `read`, which reads files; `what` is its cache key. Return `unread` where the
+        files have not been read yet and the caller must not block (the screen)."""
         return read()
 
     def is_file(self, path: str) -> bool:
@@ -70,28 +70,28 @@ class HostEnvironment:
         return False
 
     def program(self, name: str, environ: Mapping[str, str]) -> str | None:
-        """The path of a program, as a shell with that environment would find it."""
+        """Return the path of a program, as a shell with that environment would find it."""
         return None
 
     def version(self, package: str, program: str) -> tuple[int, ...] | None:
-        """The version of an installed Python package in the environment that the program belongs to."""
+        """Return the version of a Python package installed in the environment that the program belongs to."""
         return None
 
     def free_port(self) -> int | None:
-        """A TCP port of this machine that nothing listens on; None where there is none to be had."""
+        """Return a TCP port of this machine that nothing listens on; None where there is none."""
         return self._port
 
     def interpreter(self, path: str) -> tuple[str, ...] | None:
-        """The interpreter that the first lines of a program name, with its options; None where none do."""
+        """Return the interpreter that the first lines of a program name, with its options; None for none."""
         return None
 
     def names(self) -> tuple[str, ...]:
-        """The names of this machine."""
+        """Return the names of this machine."""
         return ("localhost", "127.0.0.1", "::1")
 
 
 class ThisHost(HostEnvironment):
-    """This machine. `free_port` gives the same port while it is free; versions are looked up once."""
+    """This machine. `free_port` returns the same port while it is free; versions are looked up once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class ThisHost(HostEnvironment):
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 not_read(os.path.basename(path), error.strerror)  # noqa: PTH119 - a text
         except ValueError:
-            # (A NUL in the path.)
+            # The path contains a NUL.
             pass
         return None
 
@@ -140,12 +140,12 @@ class ThisHost(HostEnvironment):
         return (*super().names(), own, own.partition(".")[0])
 
     def free_port(self) -> int | None:
-        # 5 ms to import, for the one launcher that needs a port.
+        # Takes 5 ms to import, and only one launcher needs a port.
         import socket
 
         if self._port is None or not is_free(self._port):
             with socket.socket() as probe:
-                # On all addresses, as launchers listen: on one of them another program may have it.
+                # Binds to all addresses, as launchers do: another program may have the port on one of them.
                 try:
                     probe.bind(("", 0))
                 except OSError:
@@ -155,11 +155,11 @@ class ThisHost(HostEnvironment):
 
 
 def is_free(port: int) -> bool:
-    """Whether nothing of this machine listens on a TCP port, on any address."""
+    """Whether no program of this machine listens on a TCP port, on any address."""
     import socket
 
     with socket.socket() as probe:
-        # As the launchers' own sockets: a port in TIME_WAIT can be taken.
+        # Launchers' own sockets have this option, too: a port in TIME_WAIT can be used.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
@@ -169,7 +169,7 @@ def is_free(port: int) -> bool:
 
 
 def _version(package: str, program: str) -> tuple[int, ...] | None:
-    """The version by the folders in site-packages; starting the interpreter takes 20 to 60 times as long."""
+    """Return the version by the folders in site-packages; the interpreter takes 20 to 60 times as long."""
     for home in _environments(program):
         for pattern in (
             "lib/python3*/site-packages",
@@ -184,19 +184,19 @@ def _version(package: str, program: str) -> tuple[int, ...] | None:
 
 
 def _environments(program: str) -> list[Path]:
-    """The environments that a script may belong to: its interpreter's, then that of its own folder."""
+    """Return the environments that a script may belong to: its interpreter's, then that of its own folder."""
     homes = [Path(program).parent.parent]
     named = shebang(program)
-    # Not resolved: a virtual environment's interpreter is a link out of it.
+    # The path is not resolved: a virtual environment's interpreter is a link to a file outside it.
     if named is not None and "/" in named[0] and Path(named[0]).name not in _NOT_BESIDE:
         homes.insert(0, Path(named[0]).parent.parent)
     return homes
 
 
 def shebang(path: str) -> tuple[str, ...] | None:
-    """The interpreter that a script's first lines name, with its options; None where there is none.
+    """Return the interpreter that a script's first lines name, with its options; None where there is none.
 
-    `#!/usr/bin/env python3` is ("python3",), for the PATH to find.
+    `#!/usr/bin/env python3` yields ("python3",), to be looked up in PATH.
     """
     try:
         head = beginning(path, _MOST_LINES)[0]
@@ -214,7 +214,7 @@ def shebang(path: str) -> tuple[str, ...] | None:
         return _of_trick(trick[1], path) if trick else tuple(words)
     if name == "env":
         return behind_env(words) or None
-    # The kernel gives everything behind the first space as one word.
+    # The kernel passes everything after the first space as one word.
     return tuple(os.fsdecode(lines[0][2:].strip()).split(None, 1))
 
 

@@ -1,8 +1,8 @@
-"""Intent: what a command itself says of devices and of how many it needs, as one value.
+"""Intent: the devices that a command itself names and the number that it needs, as one value.
 
-`read_intent` (read_intent.py) reads it once, before anything is selected. The request, the claims, the launch
-line and the screen's preselection all use it. What stands on the command line is the user's word; what a
-configuration file or an inherited variable says is a default, which `-n` and `--gpus` override.
+`read_intent` (read_intent.py) reads it once, before devices are selected. The request, the claims, the launch
+line and the screen's preselection all use it. Options on the command line are explicit ("firm"); a
+configuration file or an inherited variable gives a default, which `-n` and `--gpus` override.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class ContradictionError(ValueError):
 class NamedDevices:
     """Devices that a command names, in order.
 
-    words   where it says so: "--gpu_ids 0,1"
+    words   the words that name them: "--gpu_ids 0,1"
     listed  the devices, as the list of the vendor's variable would name them; "" is CPU only
-    firm    whether it is the user's word on the command line, and not a default from a file or the
+    firm    whether the user named them on the command line, and they are not a default from a file or the
             environment
     rewritable  whether the command can be rewritten to other devices
-    environ     what the program inherits that reads the list: it decides how numbers count
-    first       whether they follow from a number, as the first so many, and nobody has named them
-    visible     whether the program counts them among the devices that it sees ("--device 1")
+    environ     the environment of the program that reads the list, which decides how numbers count
+    first       whether they follow from a count, as the first devices of the box, and are not named
+    visible     whether the numbers are positions among the visible devices of the program ("--device 1")
     """
 
     words: str
@@ -52,12 +52,12 @@ class NamedDevices:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of devices."""
         return len(self.listed.split(",")) if self.listed else 0
 
     @property
     def first_ones(self) -> DeviceCount | None:
-        """How many they are, where they are the first so many by number ("1,0"); None for others."""
+        """Their count, where the devices are 0 to n-1 in any order ("1,0"); None for others."""
         if sorted(self.listed.split(",")) != sorted(map(str, range(self.count))) or not self.count:
             return None
         return DeviceCount(self.words, self.count, self.firm)
@@ -65,13 +65,13 @@ class NamedDevices:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCount:
-    """How many devices a command needs: a process each, or tensor × pipeline × data parallel ones.
+    """The number of devices that a command needs: one per process, or tensor × pipeline × data parallel size.
 
     words, firm  as in NamedDevices
-    takes_first  whether it takes the first so many of the box, whatever is visible, where it is not rewritten
-                 (deepspeed's `--num_gpus`)
-    certain      whether it is known that so many are used: neither is the command started in a branch that is
-                 perhaps taken, nor is the meaning of its option guessed
+    takes_first  whether the command, unless rewritten, takes the first `number` devices of the box,
+                 regardless of the visible ones (deepspeed's `--num_gpus`)
+    certain      false where the command is started in a branch that may not be taken, or the meaning of its
+                 option is a guess
     """
 
     words: str
@@ -86,23 +86,23 @@ _Said = TypeVar("_Said", NamedDevices, DeviceCount)
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """All that a command says of devices.
+    """All that a command says about devices.
 
-    devices       those that it names, None where it names none
+    devices       the devices that it names, None where it names none
     count         how many it needs, None where it takes as many as it is given
     needs         how many devices must be visible for the highest number that a script names
-    group         how they work together (its tensor- and pipeline-parallel sizes), None where it says nothing
-    excluded      devices that it leaves out (deepspeed's `--exclude`), None where it leaves out none
-    all_devices   where it gives what it starts every device of the box, unless it is rewritten
-    leaves        why what it starts sees other devices than those selected, where it is not confined to them
-    unclaimed     what in it leaves the lease on the devices (daemonizers.py), None where nothing does
-    only_indices  the program that cannot read UUIDs in the vendor's variable, None where each one can
+    group         its tensor- and pipeline-parallel sizes, None where it does not set them
+    excluded      devices that it excludes (deepspeed's `--exclude`), None where it excludes none
+    all_devices   the words that give its program every device of the box, unless they are rewritten
+    leaves        why its program sees other devices than the selected ones, unless it is confined to them
+    unclaimed     the words that leave the lease on the devices (daemonizers.py), None for none
+    only_indices  the program that cannot read UUIDs in the vendor's variable, None where every program can
     trainer       whether a Python script that no launcher starts imports the Trainer of transformers
-    warnings      what the user should know, however it is started
-    doubt         where it may set a list of devices that cannot be told, None where it does not; confined,
-                  it cannot use others
-    relative      whether it is expected to be confined: devices that cannot be rewritten are then counted
-                  among those that are claimed, from 0
+    warnings      warnings for the user, however the command is started
+    doubt         the place that may set a list of devices whose value is not known, None for none; a confined
+                  command cannot use other devices
+    relative      whether the command is expected to be confined: devices that cannot be rewritten are then
+                  counted among the claimed ones, from 0
     """
 
     devices: NamedDevices | None = None
@@ -121,19 +121,19 @@ class Intent:
 
     @property
     def counted_inside(self) -> DeviceCount | None:
-        """How many devices it needs, where those that it names and that cannot be rewritten are all of the
-        first so many (a list of 0,1 in a script), and it is expected to be confined."""
+        """The number of devices that it needs, where it is expected to be confined and names devices 0 to n-1
+        that cannot be rewritten (a list of 0,1 in a script); otherwise None."""
         named = self.devices
         return named.first_ones if self.relative and named is not None and not named.rewritable else None
 
     def confined(self) -> Intent:
-        """The same of a command that can open its own devices only."""
+        """Return the intent of the same command when confined to its own devices."""
         return replace(self, doubt=None, leaves=None)
 
     def around(self, inner: Intent) -> Intent:
-        """The intent of a command whose wrapper or variables say this, and what it starts says `inner`.
+        """Combine this intent, of wrappers or variables, with `inner`, that of the program after them.
 
-        The user's word counts before a default, and of the same kind what is nearer to the program.
+        Explicit options win over defaults; within the same kind, the inner intent wins.
         """
         return replace(
             inner._or(self),
@@ -143,24 +143,24 @@ class Intent:
         )
 
     def _or(self, other: Intent) -> Intent:
-        """The same, and what `other` says where this says nothing."""
+        """Return this intent with the values of `other` where this one has none."""
         both = ((each.name, getattr(self, each.name), getattr(other, each.name)) for each in fields(Intent))
         said = Intent(**{name: own or others for name, own, others in both})
         return replace(said, warnings=(*self.warnings, *other.warnings))
 
     def as_it_stands(self, behind: str = "") -> Intent:
-        """The intent of a command that cannot be rewritten: what a file or a default says is what it uses.
+        """Return the intent of a command that cannot be rewritten: its files and defaults apply.
 
-        `behind` is where it stands (" (train.sh:3)").
+        `behind` is its location (" (train.sh:3)").
         """
         devices, count, needs, leaves = self.devices, self.count, self.needs, self.leaves
         numbers = devices.listed.split(",") if devices is not None and devices.visible else ()
         if devices is not None and numbers and all(map(str.isdigit, numbers)):
-            # (Whichever devices it is given, there must be so many.)
+            # Whichever devices it is given, that position must exist.
             needs = needs or DeviceCount(f"{devices.words}{behind}", max(map(int, numbers)) + 1, firm=False)
             devices = None
         elif devices is not None:
-            # (Whoever asks for devices for what runs elsewhere means it.)
+            # A list of devices for a program that runs elsewhere is explicit.
             firm = devices.firm or bool(devices.listed)
             devices = replace(devices, words=f"{devices.words}{behind}", firm=firm, rewritable=False)
         if count is not None:
@@ -182,9 +182,9 @@ class Intent:
         )
 
     def beside(self, other: Intent) -> Intent:
-        """The intent of several commands that are started from one place: a shell script's.
+        """Combine the intents of two commands that one shell script starts.
 
-        Devices that any of them names are needed; of two counts the larger one.
+        The result names the devices of both, and has the larger count.
         """
         devices = self.devices or other.devices
         if self.devices and other.devices and self.devices.listed != other.devices.listed:
@@ -203,7 +203,8 @@ NO_INTENT = Intent()
 
 
 def list_of(visibility: Visibility, text: str) -> str:
-    """A list of devices as far as its reader gets; one that it cannot read at all stays, to be refused."""
+    """Return the entries of a list of devices up to the first unreadable one. A list with no readable entry
+    is returned as it is, to be refused."""
     entries = visibility.entries(text)
     if entries or text.strip() in ("", "-1", visibility.none, visibility.none_in_words) or not text.strip():
         return ",".join(entries)
@@ -211,26 +212,26 @@ def list_of(visibility: Visibility, text: str) -> str:
 
 
 _NO_DEVICE = ("none", "void", "nodevfiles")
-"""What people write for no device; each is an entry that names none."""
+"""Entries that people write for no device."""
 
 
 def beside_each_other(intents: Iterable[Intent]) -> Intent:
-    """The intent of all of several commands."""
+    """Combine the intents of several commands."""
     return reduce(Intent.beside, intents, NO_INTENT)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """What an intent depends on besides the command's own words.
+    """The input of an intent besides the command's own words.
 
-    environ           what the command inherits: the environment, and the variables of the line
-    typed             the variables of the line: what they say is the user's word
-    host_environment  the files that the command reads
-    directory         where it is started, None for here
-    vendors           whose devices the command may mean, the most likely vendor first
-    depth             how many scripts and containers this is within
-    ranks             how many processes a launcher starts this command in, 0 where that is not known; None
-                      where it is no launcher's
+    environ           the environment of the command: the inherited one, and the variables of the line
+    typed             the names of the line's variables, which are explicit
+    host_environment  gives access to the files that the command reads
+    directory         its working directory, None for the current one
+    vendors           the vendors whose devices the command may mean, the most likely one first
+    depth             the number of scripts and containers around the command
+    ranks             the number of processes in which a launcher starts this command, 0 where that is not
+                      known; None where no launcher starts it
     """
 
     environ: Mapping[str, str]
@@ -243,23 +244,23 @@ class CommandContext:
 
     @property
     def visibilities(self) -> tuple[Visibility, ...]:
-        """The variables of each vendor that name devices."""
+        """The visibility rules of each vendor."""
         return tuple(vendor.visibility for vendor in self.vendors)
 
     @property
     def lists(self) -> Mapping[str, str]:
-        """The lists of devices that a launch will set, but for those that the line sets: variables, each with
-        what stands for its value, which is not known yet."""
+        """The variables with lists of devices that a launch will set, except those that the line sets. Each
+        maps to a placeholder, as its value is not known yet."""
         names = (visibility.variable for visibility in self.visibilities)
         return {name: f"${name}" for name in names if name and name not in self.typed}
 
     @property
     def visibility(self) -> Visibility:
-        """By whose rules a list is read that is no variable's."""
+        """The rules for a list that is not the value of a variable."""
         return self.vendors[0].visibility
 
     def with_variables(self, variables: Mapping[str, str | None]) -> CommandContext:
-        """The same for a command behind a wrapper that sets these variables (None: unsets)."""
+        """Return the context of a command after a wrapper that sets these variables (None: unsets)."""
         changed = {**self.environ, **variables}
         environ = {name: value for name, value in changed.items() if value is not None}
         return replace(self, environ=environ, typed=self.typed | variables.keys())
@@ -267,10 +268,10 @@ class CommandContext:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a call asks for: `-n`, `--gpus` and `--group`; each None where it is not given.
+    """The devices that a call requests: `-n`, `--gpus` and `--group`; each None where it is not given.
 
-    by_command  the devices are those that the command names, and `names` is its list
-    excluded    those that the command leaves out
+    by_command  the devices that the command names, where `names` is its list; otherwise None
+    excluded    the devices that the command excludes
     """
 
     count: int | None = None
@@ -281,17 +282,17 @@ class Asked:
 
     @property
     def number(self) -> int | None:
-        """How many devices it asks for."""
+        """The number of devices that the call requests."""
         if self.names is None:
             return self.count
         return 0 if self.names == NONE else len(self.names.split(","))
 
 
 def settle(asked: Asked, intent: Intent, force: bool = False) -> Asked:
-    """What to ask for where call and command are both heard. The call's own words count before a default.
+    """Combine the options of a call with the intent of its command. The call's options win over defaults.
 
-    Raises ContradictionError where they contradict the user's words in the command; with `force` the call
-    wins.
+    Raises ContradictionError where they contradict explicit options of the command; with `force` the call
+    wins, except over devices that cannot be rewritten.
     """
     counted = intent.counted_inside
     if counted is not None:
@@ -316,7 +317,7 @@ def settle(asked: Asked, intent: Intent, force: bool = False) -> Asked:
 
 
 def _contradict(asked: Asked, intent: Intent) -> None:
-    """Raises ContradictionError for a count or a list that is not the command's."""
+    """Raise ContradictionError where the call's count or list differs from the command's."""
     devices, count = intent.devices, intent.count
     wanted = f"-n {asked.count}" if asked.count is not None else f"--gpus {asked.names}"
     number, names, other = asked.number, _entries(asked.names or ""), None
@@ -325,11 +326,11 @@ def _contradict(asked: Asked, intent: Intent) -> None:
     elif devices and devices.firm:
         said = f"{devices.words} (GPU {devices.listed})" if devices.first else devices.words
         theirs = _entries(devices.names)
-        # (A UUID may be that of a number.)
+        # A UUID and a number may name the same device.
         same = names == theirs or asked.names is None or not all(map(str.isdigit, (*names, *theirs)))
         other = None if same and devices.count == number else said
     elif count and count.firm and count.number != number and number:
-        # (Without a device, a count is of processes on the CPU.)
+        # Without a device, the count is the number of processes on the CPU.
         other = count.words
     if other is not None:
         forced = f" (--force lets {wanted} win)" if devices is None or devices.rewritable else ""
@@ -341,7 +342,7 @@ def _contradict(asked: Asked, intent: Intent) -> None:
 
 
 def _counts_before(devices: NamedDevices, count: DeviceCount | None) -> bool:
-    """Whether the named devices are the choice, and not the best of that count."""
+    """Whether the named devices are used, and not the best `count` devices."""
     return devices.firm or count is None or not count.firm or count.number == devices.count
 
 
@@ -350,13 +351,13 @@ def _fitting(group: Grouping | None, count: int) -> Grouping | None:
 
 
 def _entries(names: str) -> list[str]:
-    """The entries of a list of devices. (`01` is 1.)"""
+    """Return the entries of a list of devices; "01" becomes "1"."""
     entries = [entry.strip() for entry in names.split(",")]
     return [str(int(entry)) if entry.isascii() and entry.isdigit() else entry for entry in entries]
 
 
 def _firmer(first: _Said | None, second: _Said | None) -> _Said | None:
-    """The user's word before a default; of two that are alike, the first."""
+    """Return the explicit value before a default; of two values of the same kind, the first."""
     if first is None or (second is not None and second.firm and not first.firm):
         return second
     return first

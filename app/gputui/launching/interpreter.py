@@ -1,6 +1,6 @@
-"""Which Python interpreter a command will train in, and how to start a script of ours in it.
+"""Find the Python interpreter that a command will train in, to start a script of ours in it.
 
-It looks programs up in the PATH and reads their first lines; it starts nothing.
+This module looks programs up in PATH and reads their first lines; it starts no program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gputui.launching.python_command import OPTIONS, is_python, read_python
 from gputui.launching.wrappers import assigned, unwrap, uv_starting_python, wrappers
 
 _INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
-"""Dependencies of a single script (PEP 723), for which uv makes an environment of its own."""
+"""The dependencies of a single script (PEP 723), for which uv makes a separate environment."""
 
 
 class InterpreterError(Exception):
@@ -29,9 +29,9 @@ class InterpreterError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """What starts a script: ("uv", "run", "python"), ("/opt/venv/bin/python3",).
+    """The words that start a script: ("uv", "run", "python"), ("/opt/venv/bin/python3",).
 
-    doubt  why the command's own interpreter is not known and another was taken; None where it is known
+    doubt  why the command's own interpreter is not known and another was chosen; None where it is known
     """
 
     argv: tuple[str, ...]
@@ -44,19 +44,19 @@ def interpreter(
     directory: str | None = None,
     python: str | None = None,
 ) -> Interpreter:
-    """The interpreter of `command`, started with `environ` in `directory`; `python` is one named by the user.
+    """Return the interpreter of `command`, started with `environ` in `directory`; `python` overrides it.
 
-    Raises InterpreterError when there is none, or the command's program is not there.
+    Raises InterpreterError where there is no interpreter, or the command's program does not exist.
     """
     path, place = environ.get("PATH"), Path(directory or ".")
     if python is not None:
-        # Named by a person where they are, not where the command will be.
+        # A path from the user is relative to the current directory, not to the command's.
         found = python if "/" not in python else str(Path(python).absolute())
         return Interpreter((found,))
     if not command:
         return _of_path(path, None)
     prefix, inner = unwrap(command)
-    # Nobody waits for what `setsid` starts.
+    # `setsid` is left out: it may not wait for the script.
     calls = [call for call in wrappers(prefix) if call.name != "setsid"]
     prefix = tuple(word for call in calls for word in call.words)
     own = {name: value for name, value in assigned(prefix) if value is not None}
@@ -67,14 +67,14 @@ def interpreter(
     if launcher.name in ("mpirun", "torchrun"):
         entrypoint = launcher.entrypoint(inner)
         if entrypoint.kind == "program":
-            # What they start is another command, with an interpreter of its own or none.
+            # They start another command, which may have an interpreter of its own.
             within = interpreter(entrypoint.words, {**environ, **own}, directory)
             return Interpreter((*prefix, *within.argv), within.doubt)
         if launcher.name == "mpirun":
             return Interpreter((*prefix, entrypoint.python or "python"))
     started = read_python(inner)
     if started is not None:
-        # Its options decide what it can import (-I, -X dev); -i would make it wait for a person.
+        # Its options decide what it can import (-I, -X dev); -i would make it wait for input.
         options = read_options(started.options, OPTIONS).without(("i",)).option_words
         return Interpreter((*prefix, started.interpreter, *options))
     if any(call.chooses_environment for call in calls) and ("/" not in inner[0] or inner[0].endswith(".py")):
@@ -97,7 +97,7 @@ def _of_path(path: str | None, doubt: str | None) -> Interpreter:
 
 
 def _inline(word: str, place: Path) -> str | None:
-    """Why the environment of a project is not the one of this script."""
+    """Return why uv does not start this script in the project's environment; None where it does."""
     if not word.endswith(".py"):
         return None
     head = _head(place / word, 1 << 16)
@@ -109,10 +109,10 @@ def _inline(word: str, place: Path) -> str | None:
 def _of_program(
     prefix: tuple[str, ...], word: str, environ: Mapping[str, str], place: Path, path: str | None
 ) -> Interpreter:
-    """The interpreter of a script (torchrun, accelerate, deepspeed, ./train.py): its first line names it."""
+    """Return the interpreter that the first line of a script names (torchrun, accelerate, ./train.py)."""
     name = word.rsplit("/", 1)[-1]
     if name == "torchrun" and environ.get("PYTHON_EXEC"):
-        # torchrun starts its workers with it (torch/distributed/run.py).
+        # torchrun starts its workers with this program (torch/distributed/run.py).
         return Interpreter((*prefix, environ["PYTHON_EXEC"]))
     found = str(place / word) if "/" in word else shutil.which(word, path=path)
     if found is None or not Path(found).exists():
@@ -122,7 +122,7 @@ def _of_program(
         return Interpreter((*prefix, *named))
     beside = Path(found).parent / "python"
     if Path(found).parent.name == "shims" and os.access(beside, os.X_OK):
-        # pyenv and its like put a script of theirs in the way of every program, of python too.
+        # pyenv and similar tools put a script in front of every program, including python.
         return Interpreter((*prefix, str(beside)))
     kind = f"a script of {named[0]}" if named else "a program"
     return _of_path(path, f"which Python {name} ({kind}) starts is unknown")

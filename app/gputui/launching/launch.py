@@ -1,4 +1,4 @@
-"""The launch: argv, environment changes, directory. One object that is shown, copied, exported, executed."""
+"""The launch: argv, environment changes, directory. One object is shown, copied, exported and executed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gputui.vendors.vendor import Vendor
 
 @dataclass(frozen=True, slots=True)
 class OwnDevices:
-    """Words of a command that ask for other devices than those it is to run on, and cannot be rewritten.
+    """Words of a command that ask for devices other than the selected ones, and cannot be rewritten.
 
-    words    as they were typed: "--hostfile hosts"
-    warning  what comes of it, as a sentence; it is among the launch's warnings
-    listed   the devices that they name, as the vendor's variable would; None where they name none ("-u …")
+    words    the words as typed: "--hostfile hosts"
+    warning  the consequence, as a sentence; it is among the launch's warnings
+    listed   the devices that the words name, as in the vendor's variable; None where they name none ("-u …")
     option   the option of gputui that asks for the same devices, None where none does
     """
 
@@ -29,7 +29,8 @@ class OwnDevices:
 
     @property
     def refusal(self) -> str:
-        """Why nothing is started, and what to do: devices are not claimed for a command that uses others."""
+        """The reason that nothing is started, and the remedy: no device is claimed for a command that uses
+        others."""
         remedy = f"use {self.option} in its place" if self.option else "leave it out"
         return (
             f"{self.words} asks for other devices than gputui would claim: {remedy}"
@@ -39,11 +40,11 @@ class OwnDevices:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """How a launch is started where it is confined (confine.py): its devices have other numbers there.
+    """The start of a confined launch (confine.py), in which the devices have other numbers.
 
-    argv, changes  as those of the launch, with the numbers that the devices have where there are no others
+    argv, changes  as those of the launch, with the numbers that the devices have when no others are visible
     left_out       the device files that it cannot open
-    sees           what it sees, in words
+    sees           a sentence about the devices that it sees
     """
 
     argv: tuple[str, ...]
@@ -54,22 +55,20 @@ class Inside:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What will run. `changes` are (name, value) in the order shown; a value of None unsets the variable.
+    """The command that will run. `changes` are (name, value) in the order shown; None unsets the variable.
 
-    warnings   sentences about what the user gave and what the launcher does with it; they change nothing
-    remarks    sentences about what gputui did on its own account, and why
-    devices    what it runs on, in order: the n-th is the n-th that the program counts; empty is
-               CPU only
-    launcher   the name of the launcher that made it
-    vendor_name  `Device.vendor` of the devices; of a launch without devices, whose they would have been
-    own        what in the command asks for other devices than these and cannot be rewritten, None where
-               nothing does
-    refused    why it must not be started for another reason, None where nothing speaks against it
-    names      whether the command's own words name the devices, and not the variable alone (deepspeed)
-    settings   what the launcher reads from a configuration file of the user's (accelerate), None for none
-    inside     how it is started confined to its devices, None where it is not confined: `started` is what is
-               executed, and everything else here what is shown, copied and exported, for other places
-    unconfined why it is not confined though it was to be, None where it is or was not to be
+    warnings     sentences about the user's input and the launcher's treatment of it; they change nothing
+    remarks      sentences about the changes that gputui made by itself, and the reasons
+    devices      the devices it runs on, in the order in which the program counts them; empty is CPU only
+    launcher     the name of the launcher that made it
+    vendor_name  `Device.vendor` of the devices; without devices, the vendor that they would have had
+    own          the words of the command that ask for other devices and cannot be rewritten, None for none
+    refused      another reason that it must not be started, None where there is none
+    names        whether the command's own words name the devices, and not the variable alone (deepspeed)
+    settings     the values that the launcher reads from the user's configuration file (accelerate), else None
+    inside       its start when confined to its devices, None where it is not confined. `started` is executed;
+                 everything else here is shown, copied and exported for use elsewhere
+    unconfined   the reason that a requested confinement is missing; None where it is not missing
     """
 
     argv: tuple[str, ...]
@@ -89,7 +88,8 @@ class Launch:
 
     @property
     def started(self) -> Launch:
-        """What is executed. Its numbers mean these devices only where `left_out` cannot be opened."""
+        """The launch that is executed. Its numbers mean these devices only where `left_out` cannot be
+        opened."""
         if self.inside is None:
             return self
         return replace(self, argv=self.inside.argv, changes=self.inside.changes)
@@ -100,22 +100,22 @@ class Launch:
         return self.inside.left_out if self.inside is not None else ()
 
     def with_changes(self, *changes: tuple[str, str | None]) -> Launch:
-        """The launch with further changes to the environment, however it is started."""
+        """The launch with further changes to the environment, confined or not."""
         inside = self.inside and replace(self.inside, changes=(*self.inside.changes, *changes))
         return replace(self, changes=(*self.changes, *changes), inside=inside)
 
     @property
     def refusal(self) -> str | None:
-        """Why it must not be started, None where nothing speaks against it."""
+        """The reason that it must not be started, None where there is none."""
         return self.refused or (self.own.refusal if self.own is not None else None)
 
     @property
     def vendor(self) -> Vendor:
-        """Whose variables say which devices are visible."""
+        """The vendor whose variables select the visible devices."""
         return vendor_named(self.vendor_name) if self.vendor_name else vendor_of(self.devices)
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """`base` with the changes made; `base` itself stays as it is."""
+        """A copy of `base` with the changes made."""
         environment = dict(base)
         for name, value in self.changes:
             if value is None:
@@ -128,17 +128,17 @@ class Launch:
     def line(self) -> str:
         """The launch as one line for bash or zsh that can be shown, pasted and run.
 
-        Characters that a screen could not show as they are, are written as `$'\\n'`.
+        Characters that a screen cannot show are written as `$'\\n'`.
         """
         return self.render(quote)
 
     def render(self, form: Quoting, program: Callable[[str, Quoting], str] = quote_program) -> str:
-        """The line with another way of quoting a word (`quoting.posix` for a plain sh), and the first one."""
+        """The line with another quoting of words (`quoting.posix` for a plain sh) and of the program."""
         unset = [name for name, value in self.changes if value is None]
         words = [
             *(["env", *(word for name in unset for word in ("-u", name))] if unset else []),
             *(assignment(name, value, form) for name, value in self.changes if value is not None),
-            # `env` takes a program's name with "=" in it for an assignment whatever the quotes.
+            # `env` takes a program's name with "=" in it as an assignment, however it is quoted.
             *(form(word) if unset else program(word, form) for word in self.argv[:1]),
             *(form(word) for word in self.argv[1:]),
         ]

@@ -1,8 +1,8 @@
-"""What the user wants to run, apart from the devices: the one table of launch options.
+"""The launch options: everything about a launch except its devices, in one table.
 
 A field of `LaunchOptions` that is made by `option` is an option of `gputui run`, `export` and `check`, a row
 of the launch page, part of every launch in the history, and part of the line that starts the other machines
-of a launch. Nothing else lists the options: to add one, add a field.
+of a launch. No other module lists the options: to add one, add a field.
 """
 
 from __future__ import annotations
@@ -18,38 +18,40 @@ from gputui.inventory.typed_json import Form, Record, Words, check, form_of, wro
 from gputui.vendors.visibility import CONFINE, Confine, Ids
 
 AUTO = "auto"
-"""Stands for the launcher that the command itself starts with."""
+"""Means the launcher that the command itself starts with."""
 
 LAUNCHER_NAMES = ("python", "torchrun", "accelerate", "deepspeed", "mpirun")
-"""The names of `launchers.LAUNCHERS`, in the order in which the screen walks through them. (Launchers take
-15 ms to import, and the first frame needs none.)"""
+"""The names of `launchers.LAUNCHERS`, in the order in which the screen cycles through them. They are repeated
+here because the launchers take 15 ms to import, and the first frame needs none."""
 
 MOST = 10_000
-"""Processes or machines: a larger number is a typing error."""
+"""Most processes or machines: a larger number is a typing error."""
 
 Kind = Literal["choice", "switch", "number", "path", "text"]
 
 
 class OptionError(ValueError):
-    """What was typed is no value of the option; the message says why."""
+    """The typed text is not a value of the option; the message gives the reason."""
 
 
 class Option(NamedTuple):
-    """One launch option. (A dataclass of as many fields takes 3 ms to define, before the first frame.)
+    """One launch option. A dataclass with that number of fields would take 3 ms to define before the first
+    frame.
 
-    name     the field of LaunchOptions
-    flag     on the command line: "--launcher"
-    help     there
-    label    of its row on the launch page; `about` is what stands beside its value there, and `about_given`
-             where the user has given one
-    unset    what the page shows while it has its default: "{launcher}" is the one that is recognised,
-             "{started}" how many processes are started; in `about`, "{processes}" says why so many
-    kind     choice: one of `choices`; switch: on or off; number: 1 to MOST; path: of a file, in which the
-             launch page expands `~`, as a shell does; text: what `read` takes
-    metavar  how `--help` writes its value
-    applies  whether it is asked for on the launch page, for launch options as they are
-    read     the value that a typed text means. Raises OptionError
-    bare     of a choice, what the flag means without a value; the last choice is that of "--no-…"
+    name         the field of LaunchOptions
+    flag         the flag on the command line: "--launcher"
+    help         the help text on the command line
+    label        the label of its row on the launch page
+    about        the text next to its value on the launch page
+    about_given  that text where the user has given a value
+    unset        the text on the page in place of the default. "{launcher}" is the recognised launcher and
+                 "{started}" the number of processes; in `about`, "{processes}" explains that number
+    kind         choice: one of `choices`; switch: on or off; number: 1 to MOST; path: a file's path, in which
+                 the launch page expands `~` as a shell does; text: text that `read` accepts
+    metavar      the placeholder of its value in `--help`
+    applies      whether the launch page shows it, given the other launch options
+    read         parses a typed text into the value. Raises OptionError
+    bare         the choice that the flag without a value means; "--no-…" then means the last choice
     """
 
     name: str
@@ -68,7 +70,7 @@ class Option(NamedTuple):
     bare: str | None
 
     def typed(self, text: str) -> Any:
-        """The value that a person's text means. Raises OptionError."""
+        """Parse the text that a person has typed. Raises OptionError."""
         if self.kind == "number":
             return _number(text)
         if self.kind == "choice" and text not in self.choices():
@@ -76,7 +78,7 @@ class Option(NamedTuple):
         return self.read(text)
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value, read from a file, is one that the option can have."""
+        """Whether the option can have this value, which was read from a file."""
         if value is None or self.kind == "switch":
             return value is self.default or isinstance(value, bool)
         if self.kind == "number":
@@ -89,7 +91,7 @@ class Option(NamedTuple):
 
     @property
     def form(self) -> Form:
-        """How its values are read from JSON."""
+        """The form that reads its values from JSON."""
 
         def read(value: Any) -> Any:
             if not self.accepts(value):
@@ -99,13 +101,13 @@ class Option(NamedTuple):
         return Form(read)
 
     def words(self, value: object) -> tuple[str, ...]:
-        """The words of `gputui run` that give it this value; () for its default."""
+        """The arguments of `gputui run` that give it this value; () for its default."""
         if value == self.default:
             return ()
         if self.kind == "switch":
             return (self.flag,)
         text = str(value)
-        # argparse takes a separate word that begins with a dash for another option.
+        # argparse takes a separate word with a leading dash as another option.
         return (f"{self.flag}={text}",) if self.bare or text.startswith("-") else (self.flag, text)
 
 
@@ -124,7 +126,7 @@ def option(
     about_given: str | None = None,
     bare: str | None = None,
 ) -> Any:
-    """A field of LaunchOptions that is a launch option; see `Option`."""
+    """Define a field of LaunchOptions that is a launch option; see `Option`."""
     facts = {
         "default": default,
         "flag": flag,
@@ -150,7 +152,7 @@ def _number(text: str) -> int:
 
 
 def with_home(text: str) -> str:
-    """A path that a person has typed where no shell expands its `~`. Raises OptionError."""
+    """Expand the `~` of a path that a person has typed outside a shell. Raises OptionError."""
     try:
         return str(Path(text).expanduser()) if text.startswith("~") else text
     except RuntimeError:
@@ -165,7 +167,7 @@ def _rendezvous(text: str) -> str:
 
 
 def _is_ipv6(text: str) -> bool:
-    """Whether this is a bare IPv6 address, which has no port."""
+    """Whether the text is an IPv6 address without brackets and port."""
     import ipaddress
 
     try:
@@ -176,13 +178,13 @@ def _is_ipv6(text: str) -> bool:
 
 
 class Meeting(NamedTuple):
-    """What the machines of one launch have agreed on, where they are started together.
+    """The agreement of the machines of one launch that are started together.
 
-    It holds for that launch only, and is no launch option.
+    It is valid for that launch only, and is not a launch option.
 
-    id       of their rendezvous, no other launch's
-    first    whether this machine is the one where they meet
-    address  by which the others reach this machine, None where that is not known
+    id       the id of their rendezvous, unique to the launch
+    first    whether the machines meet on this machine
+    address  the address by which the others reach this machine, None where it is not known
     """
 
     id: str
@@ -192,16 +194,17 @@ class Meeting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """What the user wants to run, apart from the devices.
+    """The command and its launch options, without the devices.
 
     command     the words that the user typed, without the variables before them
     additions   environment variables that the user wrote before the command (`FOO=1 python train.py`) or
                 asked for
     python      Python interpreter to start it with, None for the command's own
-    processes   how many, None for one a device
-    logs        a directory for a log a rank
+    processes   the number of processes, None for one per device
+    logs        a directory for one log per rank
     numa        bind processes to the CPUs near their devices
-    nodes       machines; `rendezvous` is HOST[:PORT] of the first of several
+    nodes       the number of machines
+    rendezvous  HOST[:PORT] of the first of several machines
     """
 
     command: tuple[str, ...] = ()
@@ -336,7 +339,7 @@ OPTIONS = Record(
 
 
 def words_of(options: LaunchOptions) -> tuple[str, ...]:
-    """The words of `gputui run` that mean these options: all but the devices and the command."""
+    """The arguments of `gputui run` that give these options, without the devices and the command."""
     words = [word for name, each in table().items() for word in each.words(getattr(options, name))]
     return (*words, *(f"--env={name}={value}" for name, value in options.additions))
 
@@ -347,7 +350,7 @@ def with_value(options: LaunchOptions, name: str, value: Any) -> LaunchOptions:
 
 
 def next_choice(options: LaunchOptions, name: str, now: str) -> LaunchOptions:
-    """The options with the choice behind `now` in force; the choice that stands for others is passed over."""
+    """The options with the choice after `now`; AUTO, which means another choice, is skipped."""
     choices = [choice for choice in table()[name].choices() if choice != AUTO]
     place = choices.index(now) + 1 if now in choices else 0
     following = choices[place % len(choices)]

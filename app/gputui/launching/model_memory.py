@@ -1,7 +1,8 @@
-"""Says before a launch that its devices cannot hold the model that its command names.
+"""Warn before a launch that its devices cannot hold the model that its command names.
 
-Only where that is certain and quickly known: from a config.json of this machine, with the least that such a
-training, or such an inference, can need. Nothing is refused: a script may do what no option says.
+The warning appears only where it is certain and cheap to compute: from a config.json on this machine, with
+the least memory that such a training, or such an inference, can need. No launch is refused: a script may do
+more than its options say.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _NAMES_A_MODEL = re.compile(
 def memory_warning(
     options: LaunchOptions, snapshot: Snapshot, devices: Sequence[Device], environ: Mapping[str, str]
 ) -> str | None:
-    """One sentence; None where the model fits, and where nothing is known."""
-    # (What follows takes milliseconds to import.)
+    """Return one sentence; None where the model fits, and where that is not known."""
+    # The imports below take milliseconds.
     if not devices or not any(map(_NAMES_A_MODEL.match, options.command)):
         return None
     free = [snapshot.memory_free(device) for device in devices]
@@ -50,7 +51,8 @@ def memory_warning(
 
 
 def _model(name: str, environ: Mapping[str, str], directory: Path) -> Model | None:
-    """By the closed form of its configuration; None where there is none, or its weights are packed."""
+    """Return the model by the closed form of its configuration; None where there is none, or its weights are
+    packed."""
     from gputui.planning.closed_forms import closed_form
     from gputui.planning.fields import Fields
     from gputui.planning.model import PlanningError
@@ -69,7 +71,7 @@ def _model(name: str, environ: Mapping[str, str], directory: Path) -> Model | No
 
 
 def _too_large(model: Model, free: Sequence[int]) -> str | None:
-    """Of one that only computes with it: whether its weights in 16 bits are more than all devices have."""
+    """Return a sentence for inference where the weights in 16 bits exceed the free memory of all devices."""
     weights = 2 * model.parameters
     if weights <= sum(free):
         return None

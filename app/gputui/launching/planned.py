@@ -1,4 +1,5 @@
-"""How a planned training is started: its files in a folder, and launch options whose command names them."""
+"""Start a planned training: write its files into a folder, and make launch options whose command names
+them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from gputui.system.files import write_result
 
 
 class FilesDifferError(Exception):
-    """Other files of the same names are there. `paths` are those files."""
+    """Files of the same names with other contents exist. `paths` are those files."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = tuple(paths)
@@ -33,9 +34,9 @@ class FilesDifferError(Exception):
 class Prepared:
     """A recipe for one command.
 
-    options  for `compose`, on `recipe.devices` devices; of a command that is empty it makes none
-    texts    what is to be written, by path; compose reads accelerate's, so `write` comes first
-    notes    sentences about what the files cannot say, and what became of the command's own options
+    options  for `compose`, on `recipe.devices` devices; an empty command stays empty
+    texts    the files to write, by path; compose reads accelerate's file, so call `write` before it
+    notes    sentences about facts that the files cannot state, and about changed options of the command
     """
 
     recipe: Recipe
@@ -50,10 +51,10 @@ def prepared(
     folder: str,
     host_environment: HostEnvironment | None = None,
 ) -> Prepared:
-    """The command of `options`, started as the recipe says with files in `folder`.
+    """Prepare the command of `options` to start as the recipe says, with files in `folder`.
 
-    The command becomes one of the launcher's own; options of accelerate's that the file decides give way.
-    Raises RecipeError for a command, or a launcher asked for, that the recipe cannot be started with,
+    The command is rewritten for the recipe's launcher; accelerate's options that the file sets are removed.
+    Raises RecipeError where the recipe cannot be started with the command or with the requested launcher, and
     NoLauncherError for a recipe that no launcher starts.
     """
     prefix, command = unwrap(options.command)
@@ -65,7 +66,7 @@ def prepared(
     if read_container(command) is not None:
         raise RecipeError("the command starts a container, in which these files are not")
     if options.directory is not None:
-        # The command is started there, and the folder was named here.
+        # The command starts in another directory, but the folder's path is relative to ours.
         folder = os.path.abspath(folder)  # noqa: PTH100 - as text
     paths = {name: os.path.join(folder, name) for name in planned.texts}  # noqa: PTH118
     notes = list(planned.notes)
@@ -89,7 +90,7 @@ def _started(
     host_environment: HostEnvironment,
     notes: list[str],
 ) -> tuple[str, ...]:
-    """The command as one of the launcher's own, without a number of processes that it would keep."""
+    """The command rewritten for the launcher, without torchrun's own number of processes."""
     if recognised(command) is not launcher:
         words, warnings, remarks = started_by_another(launcher, command, host_environment, directory)
         notes += [*warnings, *remarks]
@@ -101,7 +102,7 @@ def _started(
 
 
 def _with_config(command: tuple[str, ...], path: str, notes: list[str]) -> tuple[str, ...]:
-    """A command of accelerate's that reads the configuration, without options that would count more."""
+    """An accelerate command that reads the configuration file, without options that would override it."""
     accelerate = LAUNCHERS["accelerate"]
     assert isinstance(accelerate, Accelerate)
     starter, rest = accelerate.split(command)
@@ -111,12 +112,12 @@ def _with_config(command: tuple[str, ...], path: str, notes: list[str]) -> tuple
         words = " ".join(word for option in decided for word in option.words)
         notes.append(f"left out, as the file decides it: {words}")
     kept = given.without({option.name for option in decided})
-    # (A path that begins with a dash would be an option.)
+    # A path with a leading dash would be parsed as an option.
     return (*starter, "--config_file", f"./{path}" if path.startswith("-") else path, *kept.words)
 
 
 def _without_checkpointing(command: Sequence[str], notes: list[str]) -> tuple[str, ...]:
-    """The command without the Trainer's switch: with it and accelerate's the Trainer refuses to start."""
+    """The command without the Trainer's switch: with both it and accelerate's, the Trainer does not start."""
 
     def switches(word: str) -> bool:
         return word.replace("_", "-").partition("=")[0] == "--gradient-checkpointing"
@@ -133,7 +134,7 @@ def _without_checkpointing(command: Sequence[str], notes: list[str]) -> tuple[st
 
 
 _SWITCHED = ("true", "false", "yes", "no", "y", "n", "t", "f", "1", "0", "on", "off")
-"""Values of a switch that transformers reads behind its name."""
+"""Values that transformers accepts after the name of a switch."""
 
 _DECIDED = frozenset(
     (
@@ -145,21 +146,21 @@ _DECIDED_PARTS = ("fsdp_config", "deepspeed_config", "parallelism_config", "mega
 
 
 def _decided(name: str) -> bool:
-    """Whether the file says what that option of accelerate's does."""
+    """Whether the file sets the value of that accelerate option."""
     return name in _DECIDED or section_of(name) in _DECIDED_PARTS
 
 
 _JSON_OPTIONS = ("--deepspeed", "--deepspeed_config")
-"""How scripts are told DeepSpeed's file: of transformers' Trainer; of `deepspeed.add_config_arguments`, where
---deepspeed is a flag."""
+"""The options that give a script DeepSpeed's file: the first is that of transformers' Trainer, the second
+that of `deepspeed.add_config_arguments`, where --deepspeed is a flag."""
 
 
 def _with_json(
     recipe: Recipe, command: tuple[str, ...], path: str | None, launcher: Launcher, notes: list[str]
 ) -> tuple[str, ...]:
-    """The command with our file where it names one of its own, which a script takes before accelerate's.
+    """The command with our file in place of its own DeepSpeed file, which a script prefers to accelerate's.
 
-    Raises RecipeError for one that asks for DeepSpeed where the recipe has none.
+    Raises RecipeError for a command that asks for DeepSpeed where the recipe has none.
     """
     words, found = list(command), False
     for place, word in enumerate(words):
@@ -180,10 +181,10 @@ def _with_json(
 
 
 def write(prepared: Prepared, overwrite: bool = False) -> tuple[Path, ...]:
-    """Write the files, and make their folder where there is none. Returns their paths.
+    """Write the files, and make their folder where it is missing. Returns their paths.
 
-    Raises FilesDifferError, before anything is written, where another file would be lost and `overwrite` does
-    not say that it may be; OSError.
+    Raises FilesDifferError, before anything is written, where another file would be lost without `overwrite`;
+    OSError.
     """
     differing = [path for path, text in prepared.texts.items() if _differs(path, text.encode())]
     if differing and not overwrite:
@@ -195,7 +196,7 @@ def write(prepared: Prepared, overwrite: bool = False) -> tuple[Path, ...]:
 
 
 def _differs(path: Path, data: bytes) -> bool:
-    """Whether something else is there. (Of a file of another size nothing is read.)"""
+    """Whether the path exists with other contents. A file of another size is not read."""
     if not path.exists():
         return False
     return not path.is_file() or path.stat().st_size != len(data) or path.read_bytes() != data

@@ -1,4 +1,4 @@
-"""A command that starts a Python interpreter: the interpreter's own options, and what it runs."""
+"""Parse a command that starts a Python interpreter: the interpreter's own options, and its program."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ OPTIONS = option_table(
     valued="X W check-hash-based-pycs",
     last="m c",
 )
-"""`python --help-all` of 3.13."""
+"""Source: `python --help-all` of 3.13."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonCommand:
-    """`python -X dev -m MODULE ARGUMENT…`. Of module, code and script at most one is not None.
+    """`python -X dev -m MODULE ARGUMENT…`. At most one of module, code and script is not None.
 
     options    the interpreter's own, without -m and -c
     script     the file that is run; "-" is standard input
-    arguments  what the script, the module or the code is given
+    arguments  the arguments of the script, the module or the code
     """
 
     interpreter: str
@@ -36,13 +36,13 @@ class PythonCommand:
 
 
 def read_python(command: Sequence[str]) -> PythonCommand | None:
-    """What a command runs in Python; None where it starts another program."""
+    """Parse a command that starts Python; None where it starts another program."""
     if not is_python(command):
         return None
     given = read_options(command[1:], OPTIONS)
     runs = {option.name: option.value for option in given.named(OPTIONS.last) if option.values}
     options = given.without(OPTIONS.last).option_words
-    # Behind -m and -c a "--" is an argument of theirs.
+    # After -m and -c, a "--" is an argument of the module or the code.
     arguments = given.rest if runs else given.operands[1:]
     script = None if given.named(OPTIONS.last) else next(iter(given.operands), None)
     return PythonCommand(command[0], options, runs.get("m"), runs.get("c"), script, arguments)
@@ -51,7 +51,7 @@ def read_python(command: Sequence[str]) -> PythonCommand | None:
 def is_python(command: Sequence[str]) -> bool:
     """Whether the command starts a Python interpreter: python, python3, python3.11, python3.13t, pypy3.
 
-    PEP 779: a "t" behind the version is a free-threaded build, a "d" one for debugging.
+    PEP 779: a "t" after the version is a free-threaded build, a "d" a debug build.
     """
     return re.fullmatch(r"(python|pypy)([0-9]+(\.[0-9]+)*t?d?)?", program_name(command)) is not None
 
@@ -87,11 +87,11 @@ _RUNNERS = {
         ),
     ),
 }
-"""Modules that run another one: their subcommand, and their options (debugpy 1.8, coverage 7, memray 1)."""
+"""Modules that run other modules: their subcommand, and their options (debugpy 1.8, coverage 7, memray 1)."""
 
 
 class Started(NamedTuple):
-    """Which program a command starts: `name`, or the `module` of `python -m`; and how many words say so."""
+    """The program that a command starts: `name`, or the `module` of `python -m`; how many words name it."""
 
     name: str | None
     module: str | None
@@ -99,8 +99,8 @@ class Started(NamedTuple):
 
 
 def started_program(command: Sequence[str]) -> Started:
-    """The program that a command starts: of `python /opt/bin/torchrun` it is torchrun, as of `torchrun`; of
-    `python -m debugpy -m MODULE`, and of `uv run -m MODULE`, it is the module."""
+    """Return the program that a command starts: torchrun for `python /opt/bin/torchrun` and `torchrun`; the
+    module for `python -m debugpy -m MODULE` and `uv run -m MODULE`."""
     python = read_python(command)
     if python is None:
         by_uv = uv_starting_module(command)
@@ -120,9 +120,9 @@ def started_program(command: Sequence[str]) -> Started:
 def words_of_start(
     command: Sequence[str], started: Started, starts: Sequence[str], modules: Sequence[str]
 ) -> int:
-    """How many words at the beginning of a command say that it is one of these: programs ("vllm serve"), or
-    modules ("swift.cli.main sft"); 0 for another command. `started` is what it starts."""
-    # (`uvx vllm@0.11 serve` names a version.)
+    """Return how many leading words of a command match one of these programs ("vllm serve") or modules
+    ("swift.cli.main sft"); 0 for another command. `started` is the program that the command starts."""
+    # `uvx vllm@0.11 serve` names a version.
     name = started.module or (started.name or "").partition("@")[0]
     for begin in starts if started.module is None else modules:
         program, *following = begin.split()
@@ -133,13 +133,13 @@ def words_of_start(
 
 
 def _is_program(script: str) -> bool:
-    """Whether the script is a program of its own: `python /opt/venv/bin/torchrun`."""
+    """Whether the script is an installed program: `python /opt/venv/bin/torchrun`."""
     return not script.endswith(".py") and "/" in script
 
 
 def _run_by_module(module: str, arguments: Sequence[str], words: int) -> Started | None:
-    """The module that another one runs: of `python -m debugpy --listen 5678 -m torch.distributed.run` it is
-    the second; None where it runs none."""
+    """Return the module that another module runs: torch.distributed.run for `python -m debugpy --listen 5678
+    -m torch.distributed.run`; None where it runs none."""
     verb, options = _RUNNERS.get(module, ((), None))
     if options is None or tuple(arguments[: len(verb)]) != verb:
         return None
@@ -154,5 +154,5 @@ def _run_by_module(module: str, arguments: Sequence[str], words: int) -> Started
 
 
 def particular_interpreter(word: str) -> str | None:
-    """The interpreter, where the word names one by a path or a version; None for "python" and "python3"."""
+    """Return the word if it has a path or a version; None for "python" and "python3"."""
     return None if word in ("python", "python3") else word

@@ -1,9 +1,9 @@
-"""Reads a Python script for what it says of devices: lines are searched, nothing is parsed or executed.
+"""Search a Python script for the devices that it uses: by regular expressions, without parsing it.
 
-It serves the question how many devices the script needs, or which it names. What stands in a docstring or a
-comment does not count; what stands in a branch or a function counts only perhaps.
-Sources: torch.device and the module of the devices in PyTorch's documentation, tf.config, jax.devices,
-`devices` of Lightning's Trainer.
+The result answers how many devices the script needs, or which devices it names. Docstrings and comments do
+not count; a list of devices in a branch or a function does not count either, as it may not be set.
+Sources: torch.device and the device modules in PyTorch's documentation, tf.config, jax.devices, `devices` of
+Lightning's Trainer.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _DOCUMENTATION = re.compile(r"(\"\"\"|''')(.*?)(?:\1|\Z)", re.DOTALL)
 _COMMENT = re.compile(r"^([ \t]*)#[^\n]*", re.MULTILINE)
 _TEXT = re.compile(r"""\s*(?:str\()?\s*(?:'([^'\\]*)'|"([^"\\]*)"|([0-9]+))[\s)}]*(?:[#;].*)?""")
 _MOST = 100
-"""Places of a script that count."""
+"""The most places of a script that count."""
 
 
 class OwnList(NamedTuple):
-    """A place where the script sets the list of visible devices for itself, whenever it gets so far."""
+    """A line where the script unconditionally sets its own list of visible devices."""
 
     line: int
     text: str
 
 
 class DeviceUse(NamedTuple):
-    """A place that names devices by their position among the visible ones, of which it `needs` so many."""
+    """A place that names devices by their position among the visible ones, of which it `needs` that many."""
 
     line: int
     needs: int
@@ -45,7 +45,7 @@ class DeviceUse(NamedTuple):
 
 
 class PythonReading(NamedTuple):
-    """What a script says of one vendor's devices. `trainer`: whether it imports transformers' Trainer."""
+    """The use of one vendor's devices by a script. `trainer`: whether it imports transformers' Trainer."""
 
     lists: tuple[OwnList, ...] = ()
     uses: tuple[DeviceUse, ...] = ()
@@ -54,10 +54,10 @@ class PythonReading(NamedTuple):
 
 @lru_cache(maxsize=8)
 def read_python(text: str, variable: str, device_type: str) -> PythonReading:
-    """What the beginning of a Python script says of the devices of one vendor.
+    """Search the beginning of a Python script for the devices of one vendor.
 
-    `variable` is that which lists the visible devices, "" for none; `device_type` is torch's word for a
-    device (`Vendor.device_type`).
+    `variable` lists the visible devices, "" for none; `device_type` is torch's word for a device
+    (`Vendor.device_type`).
     """
     go_on()
     text = without_documentation(text)
@@ -67,13 +67,13 @@ def read_python(text: str, variable: str, device_type: str) -> PythonReading:
 
 
 def without_documentation(text: str) -> str:
-    """A script without its docstrings and comment lines; each line stays where it is."""
+    """Return a script without its docstrings and comment lines; line numbers do not change."""
     text = _DOCUMENTATION.sub(lambda match: "''" + "\n" * match[0].count("\n"), text)
     return _COMMENT.sub(r"\1", text)
 
 
 def _lists(text: str, variable: str) -> Iterator[OwnList]:
-    """The lists that are written out in a line that is not indented: in no branch, and in no function."""
+    """Yield the literal lists in lines that are not indented, so in no branch and in no function."""
     name = rf"['\"]{re.escape(variable)}['\"]"
     environ = r"(?:os\.)?environ"
     sets = re.compile(

@@ -1,4 +1,4 @@
-"""Quoting words for shells: the shell reads exactly that word, and a person can see all of it."""
+"""Quote words for shells: the shell reads exactly that word, and all of its characters are visible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _POWERSHELL_QUOTES = re.compile("['\u2018\u2019\u201a\u201b]")
 
 
 def quote(word: str) -> str:
-    """For bash and zsh. Invisible characters (newlines, bidirectional marks, stray bytes) become `$'\\x…'`.
+    """Quote for bash and zsh. Newlines, bidirectional marks and other invisible bytes become `$'\\x…'`.
 
     They are written byte by byte, so that the line means the same in every locale.
     """
@@ -33,15 +33,15 @@ def quote(word: str) -> str:
 
 
 def posix(word: str) -> str:
-    """For any POSIX shell: single quotes, everything inside as it is."""
+    """Quote for any POSIX shell: in single quotes, with everything inside unchanged."""
     # An unquoted "=ls" is the path of ls in zsh.
     return f"'{word}'" if word.startswith("=") and "'" not in word else shlex.quote(word)
 
 
 def fish(word: str) -> str:
-    """For fish: single quotes, in which only a quote and a backslash are escaped.
+    """Quote for fish: in single quotes, where only a quote and a backslash are escaped.
 
-    Invisible characters stand outside of them, byte by byte (`\\X0a`), so that the line can be shown.
+    Invisible characters are written outside the quotes, byte by byte (`\\X0a`), so that they can be seen.
     """
     if _FISH_PLAIN.fullmatch(word):
         return word
@@ -56,10 +56,10 @@ def fish(word: str) -> str:
 
 
 def powershell(word: str) -> str:
-    """For PowerShell, of any version: single quotes, in which a quote is doubled and all else is itself.
+    """Quote for any version of PowerShell: in single quotes, with quotes doubled and all else literal.
 
-    A typographic quote is a quote there too. Numbers, dots and colons are never left bare: `-x.y` and `-x:y`
-    would become two arguments.
+    PowerShell treats typographic quotes as quotes, too. Numbers, dots and colons are always quoted: `-x.y`
+    and `-x:y` would become two arguments.
     """
     if _POWERSHELL_PLAIN.fullmatch(word):
         return word
@@ -67,12 +67,12 @@ def powershell(word: str) -> str:
 
 
 def assignment(name: str, value: str, form: Quoting) -> str:
-    """`NAME=value`; an empty value is written as nothing, which `env $(gputui pick --format env)` needs."""
+    """Return `NAME=value`; an empty value is not quoted, which `env $(gputui pick --format env)` needs."""
     return f"{name}={form(value) if value else ''}"
 
 
 def quote_program(word: str, form: Quoting) -> str:
-    """The first word of a command: `NAME=…` must not become an assignment, nor `time` the shell's own."""
+    """Quote the first word of a command: `NAME=…` must not become an assignment, nor `time` a keyword."""
     quoted = form(word)
     if quoted == word and _NO_PROGRAM.fullmatch(word):
         return f"'{word}'"

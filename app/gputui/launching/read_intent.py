@@ -1,4 +1,4 @@
-"""Reads the intent of a command: from its variables, wrappers, launcher or program, and what that starts."""
+"""Read the intent of a command from its variables, wrappers, launcher or program, and scripts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Visibility
 
 _DEEPEST = 4
-"""Scripts that start each other, as far as they are followed."""
+"""The limit for following scripts that start each other."""
 
 
 def read_intent(
@@ -42,10 +42,10 @@ def read_intent(
     host_environment: HostEnvironment | None = None,
     box: Sequence[Vendor] = (),
 ) -> Intent:
-    """What the command of launch options says of devices. `box`: the vendors of the devices that are there,
-    where they are known; else the variables of every vendor that is installed count.
+    """Return the intent of the command of launch options. `box`: the vendors of the box's devices, where they
+    are known; otherwise the variables of every vendor count.
 
-    `environ` is what gputui inherited; a list of devices in it is a limit of the selection, and no intent.
+    `environ` is the environment of gputui; a list of devices in it limits the selection and is not an intent.
     """
     possible = tuple(box) or vendors()
     host = host_environment or ThisHost()
@@ -74,7 +74,7 @@ def _read(options: LaunchOptions, context: CommandContext) -> Intent:
 
 
 def _intent_of(command: Sequence[str], context: CommandContext) -> Intent:
-    """What a command says, whatever stands before it."""
+    """Return the intent of a command, including its wrappers."""
     intent = _unplaced(command, context)
     if intent.unclaimed is None and (daemonizer := daemonizer_in(command)) is not None:
         intent = replace(intent, unclaimed=daemonizer)
@@ -85,7 +85,7 @@ def _intent_of(command: Sequence[str], context: CommandContext) -> Intent:
 
 
 def _unplaced(command: Sequence[str], context: CommandContext) -> Intent:
-    """The same; of devices that it names it is not said yet in which environment."""
+    """Return the same, but `NamedDevices.environ` may not be set yet."""
     prefix, inner = unwrap(command)
     typed = {name: context.environ[name] for name in context.typed if name in context.environ}
     variables = {**handed_in(prefix, typed), **dict(assigned(prefix))}
@@ -109,7 +109,7 @@ def _unplaced(command: Sequence[str], context: CommandContext) -> Intent:
             ranks = replace(context, ranks=said.count.number if said.count else 0)
             said = said.around(_of_each_rank(_intent_of(entrypoint.words, ranks)))
         elif program := program_of(entrypoint.by_python()):
-            # A script says how the processes work together (Megatron), and not how many there are.
+            # A script sets how the processes work together (Megatron), and not how many there are.
             said = said.around(Intent(group=program.intent(entrypoint.by_python(), context).group))
         if entrypoint.kind != "program":
             said = replace(said.around(_of_script(inner, context)), trainer=False)
@@ -118,7 +118,7 @@ def _unplaced(command: Sequence[str], context: CommandContext) -> Intent:
 
 
 def _of_script(command: Sequence[str], context: CommandContext) -> Intent:
-    """What the script says that a command starts, and the variables that `make` is given."""
+    """Return the intent of the script that a command starts, or of the variables that `make` is given."""
     if context.depth >= _DEEPEST:
         return NO_INTENT
     if program_name(command) in ("make", "gmake"):
@@ -127,7 +127,7 @@ def _of_script(command: Sequence[str], context: CommandContext) -> Intent:
         return _listed(known, context).as_it_stands()
     script = started_script(command, context.host_environment, context.directory)
     if script is not None and script.kind == "shell":
-        # It inherits from us in which order its lists count.
+        # It inherits our variable that sets the order in which lists count.
         orders = dict(each.order for each in context.visibilities if each.order is not None)
         inside = replace(context.with_variables(orders), depth=context.depth + 1)
         return shell_intent(script, inside, _intent_of)
@@ -137,7 +137,7 @@ def _of_script(command: Sequence[str], context: CommandContext) -> Intent:
 
 
 def _of_container(container: ContainerCommand, context: CommandContext) -> Intent:
-    """The devices that a container is to be given, and how many the command in it needs."""
+    """Return the intent of a container: its devices, and the count of the command in it."""
     inside = replace(context, host_environment=HostEnvironment(), depth=context.depth + 1)
     own, typed = started_inside(container)
     inner = _intent_of((*own, *typed), inside.with_variables(container.environment))
@@ -147,12 +147,12 @@ def _of_container(container: ContainerCommand, context: CommandContext) -> Inten
         options = [o for o in container.options if any(gives_devices(o, v) for v in context.vendors)]
         words = " ".join(word for option in options for word in option.words)
         if asked.count is not None and asked.count < 0:
-            # (Those that are selected, where it can be rewritten.)
+            # Where the command can be rewritten, these become the selected devices.
             said = Intent(all_devices=words)
         elif asked.count is not None and asked.count > 0:
             said = Intent(count=DeviceCount(words, asked.count))
         elif asked.names:
-            # A container counts in bus order, whatever order it was given them in.
+            # A container counts its devices in bus order, regardless of the order of the option.
             by_index = all(name.isdigit() for name in asked.names) and not asked.ordered
             names = sorted(asked.names, key=int) if by_index else asked.names
             said = Intent(devices=NamedDevices(words, ",".join(names)))
@@ -160,17 +160,18 @@ def _of_container(container: ContainerCommand, context: CommandContext) -> Inten
 
 
 def _of_each_rank(intent: Intent) -> Intent:
-    """Of what each process of a launcher starts, the number counts a process's devices and not all."""
+    """Return the intent of the command that a launcher starts in each process, without its count: that counts
+    the devices of one process, not all devices."""
     return replace(intent.as_it_stands(), count=None, group=None, trainer=False)
 
 
 def _listed(variables: Mapping[str, str | None], context: CommandContext) -> Intent:
-    """The intent of a list of devices among variables."""
+    """Return the intent of a list of devices among variables."""
 
     def read_by(visibility: Visibility) -> int:
         return sum(visibility.list_among({name: variables[name]}) is not None for name in variables)
 
-    # (Where nobody knows whose devices there are, who reads the most of the lists is meant.)
+    # The vendor whose variables read the most of the lists is meant.
     visibility = max(context.visibilities, key=read_by, default=None)
     found = None if visibility is None else visibility.list_among(variables)
     if visibility is None or found is None:

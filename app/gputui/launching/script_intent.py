@@ -1,8 +1,8 @@
-"""The intent of a script: what the commands that it starts say, each read like one that was typed.
+"""The intent of a script: each command that it starts is read like a typed one.
 
-What a script says literally counts like an option of the line, and cannot be rewritten. What it says only
-perhaps, in a branch or a function, is a default. A list of devices that cannot be told is a doubt, with file
-and line, where the kernel does not keep the command to its devices (confine.py).
+Literal values in a script count like options of the line, and cannot be rewritten. Values in a branch or a
+function may not apply, and are defaults. A list of devices whose value is not known is a doubt, with file and
+line, unless the kernel confines the command to its devices (confine.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gputui.launching.started_script import StartedScript, launcher_words
 from gputui.launching.wrappers import unwrap
 
 _NO_DEVICES = re.compile(r"-.*(port|addr|address|[-_]ip|host|endpoint|[-_]rank|rdzv[-_]id|job[-_]id|dir)")
-"""Options of launchers that say where the processes meet and what they write, not what they run on."""
+"""Options of launchers for rendezvous, ranks and output, which do not affect the devices."""
 
 _MOST_COMMANDS = 200
 
@@ -39,8 +39,8 @@ _SHELL = (
     r"(?:^|[;&|(\s])(?:NAME=|set(?:env)?[ \t]+(?:-\w+[ \t]+)*NAME[ \t]+)(\S*)",
     r"(?:\[|\btest\b)[^;&|\n]{0,80}NAME",
 )
-"""Where a script sets the list called NAME, and to what; and where it tests the list, which it then sets only
-where it inherits none (a launch sets one)."""
+"""Patterns for a script that sets the list NAME, with its value, and for a script that tests the list. A
+script with a test sets the list only where it inherits none, and a launch sets one."""
 _SHELL_COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
 _PYTHON = (
     r"""(?:putenv\(\s*['"]NAME['"]\s*,|environ\[\s*['"]NAME['"]\s*\]\s*=(?!=)"""
@@ -54,7 +54,7 @@ ReadCommand = Callable[[Sequence[str], CommandContext], Intent]
 
 
 def shell_intent(script: StartedScript, context: CommandContext, read: ReadCommand) -> Intent:
-    """What a shell script says of devices."""
+    """Return the intent of a shell script."""
     lists = [visibility.variable for visibility in context.visibilities if visibility.variable]
     commands, whole = read_shell(script.text, script.arguments, context.environ, context.lists)
     intents, cpu_only = [], []
@@ -72,7 +72,7 @@ def shell_intent(script: StartedScript, context: CommandContext, read: ReadComma
         not_read(script.name, "it is too long, or ends within a word")
     if cpu_only and all(cpu_only):
         return Intent(devices=cpu_only[0])
-    # One command on the CPU does not make the whole script CPU only.
+    # A single command on the CPU does not make the whole script CPU only.
     intent = beside_each_other(
         replace(each, devices=None) if each.devices and not each.devices.listed else each for each in intents
     )
@@ -82,9 +82,9 @@ def shell_intent(script: StartedScript, context: CommandContext, read: ReadComma
 def _with_doubt(
     intent: Intent, script: str, text: str, lists: Sequence[str], sets: str, tests: str
 ) -> Intent:
-    """The intent of a script, with the place where it may set a list that its reader did not follow.
+    """Return the intent of a script with the place where it may set a list that the parser did not follow.
 
-    An empty list, and one made of the inherited one, lead to no other devices.
+    An empty list, and a list derived from the inherited one, name no other devices.
     """
     if intent.devices is not None or intent.leaves is not None:
         return intent
@@ -100,11 +100,11 @@ def _with_doubt(
 
 
 def _unlike(commands: Sequence[StartedCommand], lists: Sequence[str]) -> Iterator[StartedCommand]:
-    """The commands without those that say the same again, as the turns of a loop do."""
+    """Yield the commands without repetitions of the same intent, as in the iterations of a loop."""
     seen: set[object] = set()
     for command in commands:
         own = launcher_words(command.words)
-        # (Of another program, all words may matter; of Python, only which script it is.)
+        # For Python, only the script matters; for another program, all words may matter.
         said = command.words[:own] or (command.words[:4] if is_python(command.words) else command.words)
         listed = tuple((command.variables.get(name), command.not_known.get(name)) for name in lists)
         if (key := (said, listed, command.certain)) not in seen and len(seen) < _MOST_COMMANDS:
@@ -113,12 +113,12 @@ def _unlike(commands: Sequence[StartedCommand], lists: Sequence[str]) -> Iterato
 
 
 def _of_command(command: StartedCommand, script: str, context: CommandContext, read: ReadCommand) -> Intent:
-    # (The text of `bash -c` is in sight.)
+    # The text of `bash -c` needs no location: the user sees it in the command.
     place = script if script.endswith(" -c") else f"{script}:{command.line}"
     behind = "" if script.endswith(" -c") else f" ({place})"
     context = context.with_variables(command.variables)
     if command.directory is None:
-        # Which files it reads there is not known.
+        # The directory is not known, so its files cannot be read.
         context = replace(context, host_environment=HostEnvironment())
     elif command.directory:
         context = replace(context, directory=os.path.join(context.directory or "", command.directory))  # noqa: PTH118
@@ -126,7 +126,7 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
     for visibility in context.visibilities:
         name = visibility.variable
         listed = command.variables.get(name)
-        # (A launcher's own option counts before the variable.)
+        # A launcher's own option wins over the variable.
         if inner.devices is None and listed is not None:
             named = NamedDevices(
                 f"{name}={listed}{behind}",
@@ -152,11 +152,11 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
 
 
 def _unknown_of_launcher(command: StartedCommand, context: CommandContext) -> str | None:
-    """What is not known of the words that say what a launcher runs on; None where all that matters is."""
+    """Return the unknown word of a launcher that may affect its devices; None where there is none."""
     own = launcher_words(command.words) or (len(command.words) if _is_launcher(command.words) else 0)
     names = [visibility.variable for visibility in context.visibilities if visibility.variable]
     for place, word in enumerate(command.words[:own]):
-        # What is counted from the list of visible devices takes what it is given.
+        # A count that is computed from the list of visible devices fits any selection.
         if word in command.unknown and not any(name in word for name in names):
             option, equals, _ = word.partition("=")
             if not equals or not option.startswith("-"):
@@ -167,7 +167,7 @@ def _unknown_of_launcher(command: StartedCommand, context: CommandContext) -> st
 
 
 def python_intent(script: StartedScript, context: CommandContext) -> Intent:
-    """What a Python script says of devices. A list that it sets itself cannot be changed."""
+    """Return the intent of a Python script. A list that it sets itself cannot be rewritten."""
     devices, needs, trainer = None, None, False
     for vendor in context.vendors:
         variable = vendor.visibility.variable

@@ -1,10 +1,10 @@
-r"""What counts as a secret: by its name, by its shape, and by the program that takes it.
+r"""The table of secrets: by name, by shape, and by the program that takes them.
 
-The one table that `secrets.py` decides by; a new spelling is a row here and a line in
+`secrets.py` decides by this table; a new spelling needs a row here and a line in
 tests/unit/test_secret_spellings.py. Its sources are the publishers' documentation and the public rules of
 two scanners: "gitleaks" is config/gitleaks.toml of github.com/gitleaks/gitleaks, "detect-secrets" the list
 of its plugin `KeywordDetector` (github.com/Yelp/detect-secrets). Rules that need the entropy of a whole file
-are left out: a command has too few words for that.
+are left out, because a command has too few words.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-# By name. The name of an option, a variable or a key is read in lower case; "_" and "-" and the humps of
-# camelCase become "_", every other separator becomes ".".
+# By name. The name of an option, a variable or a key is converted to lower case; "-" and the word boundaries
+# of camelCase become "_", every other separator becomes ".".
 
 _QUALIFIERS = (
     r"api|app|application|access|secret|private|priv|auth|account|client|enc(?:rypt(?:ion)?)?|decrypt(?:ion)?|fernet|aes|hmac"
@@ -36,12 +36,12 @@ _ABOUT = (
     r"|timeout|expir\w*|prefix|fields?|columns?|env|var|arn|command|cmd|helper|store|backend|provider|manager"
     r"|budget|limit|dims?|dropout|index"
 )
-"""HF_TOKEN_PATH is where a token is."""
+"""HF_TOKEN_PATH holds the location of a token, not a token."""
 _OF_TOKENS = (
     r"bearer|bot|csrf|git(?:hub|lab)?|id|jupyter|notebook|personal|refresh|security|session|telegram"
     r"|upload|vault"
 )
-"""The same with "token", whatever the value is."""
+"""With one of these, a "token" is a secret whatever its value is."""
 _PASS_OF = (
     r"db|database|user|smtp|imap|mysql|my|sql|pg|root|admin|ssh|s?ftp|https?|e?mail|redis|mongo|login|key|proxy|vault"
     r"|ansible|become|sudo|wifi|auth|cert|store|basic|web|rabbitmq|neo4j|jenkins"
@@ -51,18 +51,18 @@ _PLAIN_WORD = re.compile(r"|true|false|yes|no|none|null|on|off|auto|<[^<>]*>|\[[
 """A switch, or a special token of a tokenizer ("<pad>", "[MASK]"): never a secret."""
 _VARIABLE = r"\$(?:[A-Z][A-Z0-9_]{2,}|\{[A-Za-z_]\w*(?::?[-?])?\})"
 _REFERENCE = re.compile(rf"{_VARIABLE}|\$[0-9]?|(?:\$\(|`)(?:cat\s+|<\s*)[\w./~$-]+[)`]")
-"""What a shell replaces by a variable or a file: "$HF_TOKEN", "${1:?}", "$(cat FILE)". (A "$" alone is the
-beginning of a command.)"""
+"""Expansions of a shell that yield a variable or a file: "$HF_TOKEN", "${1:?}", "$(cat FILE)". A "$" alone is
+the beginning of a command substitution."""
 _LABEL = re.compile(r"[^\W\d_]{1,10}|[^\w\s]{1,3}|\d{1,3}")
-"""What tokens of a text look like, and those that a service has made do not: "EOT", "cls", "|"."""
+"""The shape of a tokenizer's tokens, which a service's tokens do not have: "EOT", "cls", "|"."""
 _NO_PASSWORD = re.compile(r"\d{1,2}|(?:file|env|fd):.*|stdin", re.DOTALL)
-"""A number of passes; where openssl(1) reads its password."""
+"""A number of passes; the source from which openssl(1) reads its password."""
 _PATH = re.compile(r"\.{1,2}|~|(?:~|\.{1,2}|\$\{?\w+\}?)?/.*|\$\{?PWD\}?", re.DOTALL)
 _RANDOM = re.compile(
     r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])(?:[0-9A-Fa-f-]{32,}|[0-9a-z]{32,}"
     r"|(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])[\w+/~%-]{20,}={0,2})"
 )
-"""Hexadecimal, base 36, base 64 and what an address makes of it: an identifier that nobody has thought of."""
+"""A generated identifier: hexadecimal, base 36, base 64, or percent-encoded."""
 _PAIR = re.compile(r"[^:/\s]+:[^/\s].*", re.DOTALL)
 
 
@@ -101,13 +101,13 @@ _NAMES: tuple[tuple[str, Callable[[str], bool]], ...] = (
     (r"(?:.*\.)?account\.key\..+", bool),
     (r"(?:.*[._])?(?:git(?:hub|lab)?|gh|gl|bitbucket|azure|ado)_?pat", bool),
     (rf"(?:.*\.)?(?:(?:.*_)?(?:{_PASS_OF})_?)?(?:passw?|pw|pswd?)", _password),
-    # (--pwd of Apptainer is a folder, and so is PWD.)
+    # --pwd of Apptainer is a directory, and so is PWD.
     (r"(?:.*[._])?pwd", _no_folder),
     # RFC 6750, 7235 and 6265; --gradio-auth NAME:PASSWORD; REDISCLI_AUTH of redis-cli(1)
     (r"(?:.*[._])?(?:bearer|jwt|authorization|(?:set_)?cookie)", bool),
     (r"(?:.*[._])?(?:gradio|api|basic|http|proxy|redis(?:_?cli)?)_auth", bool),
-    # Names of other things as well: the value decides. (`sig` of Azure's shared access signatures,
-    # X-Amz-Signature, X-Goog-Signature.)
+    # Names with other meanings, too: the value decides. `sig` is Azure's shared access signature; other
+    # examples are X-Amz-Signature and X-Goog-Signature.
     (r"(?:.*[._])?(?:auth|user_?pass|login)", _random_or_pair),
     (r"(?:.*[._])?(?:keys?|sig(?:nature)?|pat|sas|sid|session(?:_?id)?|code|webhook)", _random),
 )
@@ -116,24 +116,24 @@ _OF_VARIABLES: tuple[tuple[str, Callable[[str], bool]], ...] = (
     (rf"(?:.*_)?(?:pass|pw)(?:_(?!(?:.*_)?(?:{_ABOUT})\Z).*)?", _password),
     (r".*_pat", bool),
 )
-"""The same of a name in capital letters, which is a variable's: AWS_ACCESS_KEY_ID, SSH_KEY, HF_TOKEN_PROD."""
+"""Further rules for variables, with names in capital letters: AWS_ACCESS_KEY_ID, SSH_KEY, HF_TOKEN_PROD."""
 _BEFORE_NAME = re.compile(r"-D(?=\w+\.)|-+")
-"""Dashes; and -D of Java's properties."""
+"""Dashes, and -D of Java's properties."""
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TAIL = re.compile(
     r"(?:_?\d+|_(?:value|str(?:ing)?|text|plain(?:text)?|b64|base64|hex|raw|prod|dev|staging))+\Z"
 )
-"""api_key_2, token_value: the name of the same thing."""
+"""Suffixes that do not change the meaning of a name: api_key_2, token_value."""
 _LONGEST_NAME = 200
 
 
 def is_reference(value: str) -> bool:
-    """Whether a value only says where a secret is."""
+    """Whether a value only refers to a secret."""
     return bool(_REFERENCE.fullmatch(value))
 
 
 def is_named_secret(name: str, value: str) -> bool:
-    """Whether what has this name and this value is a secret, judged by the name first."""
+    """Whether the value is a secret, judged by the name first."""
     if _PLAIN_WORD.fullmatch(value) or is_reference(value):
         return False
     plain = _HUMP.sub("_", _BEFORE_NAME.sub("", name, 1)[-_LONGEST_NAME:]).replace("-", "_").lower()
@@ -142,7 +142,7 @@ def is_named_secret(name: str, value: str) -> bool:
     return any(re.fullmatch(rule, plain) and judge(value) for rule, judge in rules)
 
 
-# By shape: what publishers' tokens begin with, and what follows.
+# By shape: the prefixes of publishers' tokens, and the rest.
 
 _TOKENS = (
     # hf.co/docs/hub/security-tokens; gitleaks: huggingface-*
@@ -203,19 +203,19 @@ _TOKENS = (
     ("JSON Web", r"eyJ", r"(?:[\w-]{6,}(?:\.[\w-]*){2,4}|[\w-]{17,})={0,2}"),
 )
 BEGINNINGS = rf"(?:{'|'.join(begins for _, begins, _ in _TOKENS)})"
-"""What tokens begin with, as a pattern."""
+"""The prefixes of tokens, as a pattern."""
 
 _BEFORE = r"(?:(?<![^\s=:,'\"`(\[{<>|;&@?])|(?<=\A-[A-Za-z]))"
-"""What may stand before a token: no part of a word, or the letter of an option."""
+"""The context before a token: no part of a word, or the letter of an option."""
 _AFTER = r"(?![^\s'\"`,;&|<>)\]}\\])"
 ADDRESS = "an address with a password"
 
 TOKEN = rf"{_BEFORE}({'|'.join(f'(?:{begins})(?:{rest})' for _, begins, rest in _TOKENS)}){_AFTER}"
-"""A token of one of these wherever it stands in a word: its one group."""
+"""A token of one of these anywhere in a word; the token is the pattern's only group."""
 
 
 def token_name(token: str) -> str:
-    """What to call a token that `TOKEN` has found."""
+    """Return a description of a token that `TOKEN` has matched."""
     return next(f"a token of {owner}" for owner, begins, _ in _TOKENS if re.match(begins, token))
 
 
@@ -246,23 +246,23 @@ SHAPES = (
     # RFC 7235
     ("Authorization", rf"\b(?i:Bearer|Basic)\s+(?!{_VARIABLE}(?!\S*[^\s'\"]))([^\s'\"]{{8,}})"),
 )
-"""What else is a secret wherever it stands: what to call it, and a pattern whose one group is the secret.
-(Patterns are compiled where they are needed, and kept by `re`: not every command has its words read.)"""
+"""Other secrets anywhere in a word: a description, and a pattern whose only group is the secret. The patterns
+are compiled on first use, as not every command has its words read."""
 
 
 class Program(NamedTuple):
-    """A secret that a program takes without a name that says so, or by a letter that means something else to
+    """A secret that a program takes without a revealing name, or by a letter that means something else to
     other programs, according to its own documentation.
 
-    name     what the secret is called
-    called   a pattern of the program's name
+    name     the description of the secret
+    called   a pattern for the program's name
     verbs    the words that follow the program's name
-    option   the option, with what is glued to it as "value"
-    next     whether the next word is the value where nothing is glued: "" never, "-" even one with a dash
-    before   what ends the part of the value that is no secret: ":" where it is NAME:SECRET
-    valued   other options whose value is the next word; needed where `operand` is
-    operand  what the first word is that is no option: "" an argument like others, "secret", or the "command"
-             with options of its own
+    option   a pattern for the option, with a glued value as the group "value"
+    next     whether the next word is the value where no value is glued: "" never, "-" even with a dash
+    before   the text that ends the public part of the value: ":" for NAME:SECRET
+    valued   other options whose value is the next word; needed where `operand` is set
+    operand  the meaning of the first word that is not an option: "" an ordinary argument, "secret", or the
+             "command" with its own options
     """
 
     name: str
@@ -324,7 +324,7 @@ PROGRAMS = (
         before=":",
     ),
     Program("http -a", "https?|xhs?", r"-[bcdfFhIjmSv]*a(?P<value>(?s:.*))", before=":"),
-    # `aws configure set NAME VALUE`, and the like
+    # `aws configure set NAME VALUE` and similar commands
     Program(
         "config set",
         "aws|git|dvc|pip3?|poetry|npm|rclone",

@@ -1,6 +1,6 @@
-"""Which words of a launch look like secrets: those are shown and run, but not written to a file.
+"""Find the words of a launch that look like secrets: they are shown and run, but not written to a file.
 
-Other users read only the program and the script of a command.
+Other users can read only the program and the script of a command.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap
 
 MARK = "***"
-"""What is written for a secret."""
+"""The text that replaces a secret."""
 
 _ASSIGNED = re.compile(r"[+~]*([A-Za-z_][\w.@/-]*)\+?=(.+)", re.DOTALL)
 """A variable, and an override of Hydra's (`++hub.token=x`, `db@src.password=x`)."""
@@ -66,7 +66,7 @@ _WHOLE_HEADER = re.compile(
     r"(?:-H|--(?:proxy-)?header=)?([A-Za-z_][\w.-]{0,99}):\s*(?:(?:Bearer|Basic|Token)\s+)?(.+)",
     re.IGNORECASE | re.DOTALL,
 )
-"""A header that is a word of its own: its value may have any characters."""
+"""A header that is a whole word: its value may have any characters."""
 
 _ANY_PROGRAM = "|".join(program.called for program in PROGRAMS)
 _ENGINES = frozenset(("docker", "podman", "nerdctl"))
@@ -79,21 +79,21 @@ _PIECE = re.compile(
     r"""|(?P<plain>[^\s'"\\;&|()<>`]+)|\\(?P<escaped>.)|(?P<end>[\n;&|()`])|\\""",
     re.DOTALL,
 )
-"""The tokens of a shell's text. A quote that is not closed extends to the end."""
+"""The tokens of a shell's text. An unclosed quote extends to the end."""
 _LEVELS = 6
-"""How many levels of shells within the quotes of shells are read."""
+"""The deepest nesting of quoted shell texts that is read."""
 
 _TOKEN = re.compile(rf"{BEGINNINGS}[-_.0-9A-Za-z]{{6,}}|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{{24,}}")
-"""What other users must not read: also any long mixture of letters and digits without a dot."""
+"""Words that other users must not read: tokens, and any long mixture of letters and digits without a dot."""
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable looks like one that holds a secret."""
+    """Whether a variable looks as if it holds a secret."""
     return bool(value) and secret_word((f"{name}={value}",)) is not None
 
 
 class _Found(NamedTuple):
-    """A secret: what it is called, and where it stands in which word."""
+    """A secret: its description, the index of its word, and its position in the word."""
 
     name: str
     place: int
@@ -102,24 +102,24 @@ class _Found(NamedTuple):
 
 
 def secret_changes(changes: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:
-    """Environment changes with `MARK` for the values that look like secrets."""
+    """Return the environment changes with `MARK` for the values that look like secrets."""
     return tuple((name, MARK if value and is_secret(name, value) else value) for name, value in changes)
 
 
 def secret_word(command: Sequence[str]) -> str | None:
-    """The option or variable within a command that looks like one with a secret, None where there is none."""
+    """Return the option or variable of a command that seems to have a secret, None where there is none."""
     return next((each.name for each in _found(command)), None)
 
 
 def secret_in(command: Sequence[str], changes: Iterable[tuple[str, str | None]]) -> str | None:
-    """The same for a command and the changes to its environment."""
+    """Return the same for a command and the changes to its environment."""
     return secret_word(command) or next(
         (name for name, value in changes if value and is_secret(name, value)), None
     )
 
 
 def without_secrets(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The command with `MARK` for all that looks like a secret, and what that was called, each name once."""
+    """Return the command with `MARK` for each apparent secret, and the secrets' descriptions, each once."""
     found = _found(command)
     words = list(command)
     for place, own in groupby(found, key=lambda each: each.place):
@@ -139,7 +139,7 @@ def _found(command: Sequence[str]) -> list[_Found]:
         for call in calls:
             found.update(_in_call(call))
             found.update(_given_to_programs(call, within=level > 0))
-        # Whatever has blanks may be the text of a shell: of `sh -c`, `su -c`, `ssh HOST`, `sbatch --wrap`.
+        # Any word with blanks may be the text of a shell: of `sh -c`, `su -c`, `ssh HOST`, `sbatch --wrap`.
         texts = [word for call in calls for word in call if len(word.text.split(None, 1)) > 1]
         texts += [word.behind(match.end()) for word in texts if (match := _OPTIONS.match(word.text))]
         calls = [call for text in texts for call in _calls_in(text)]
@@ -147,12 +147,12 @@ def _found(command: Sequence[str]) -> list[_Found]:
 
 
 class _Word(NamedTuple):
-    """A word of a command, or one within a shell's text that is a word of it.
+    """A word of a command, or a word within a shell's text that is itself a word of the command.
 
-    place  the place of the command's word
-    text   as the program reads it, without quotes
-    at     where each of its characters stands in the command's word
-    span   where it stands there, with its quotes
+    place  the index of the command's word
+    text   the word as the program reads it, without quotes
+    at     the position of each of its characters in the command's word
+    span   its span in the command's word, with its quotes
     """
 
     place: int
@@ -161,11 +161,12 @@ class _Word(NamedTuple):
     span: tuple[int, int]
 
     def behind(self, start: int) -> _Word:
-        """What of it begins at this character."""
+        """Return the part that begins at this character."""
         return _Word(self.place, self.text[start:], self.at[start:], self.span)
 
     def secret(self, name: str, start: int, end: int | None = None) -> Iterator[_Found]:
-        """These of its characters, to the end unless said; the whole word where quotes are in between."""
+        """Yield a secret for these characters, by default to the end; for the whole word where quotes are in
+        between."""
         end = len(self.text) if end is None else end
         if start < end and not is_reference(self.text[start:end]):
             first, last = self.at[start], self.at[end - 1] + 1
@@ -173,7 +174,7 @@ class _Word(NamedTuple):
 
 
 def _in_call(call: Sequence[_Word]) -> Iterator[_Found]:
-    """What the words of one call say themselves."""
+    """Yield the secrets that the words of one call reveal by name or shape."""
     for option in likely_options([word.text for word in call]):
         if option.value and is_named_secret(option.spelling, option.value):
             glued = option.glue is not None
@@ -191,10 +192,11 @@ def _in_call(call: Sequence[_Word]) -> Iterator[_Found]:
 
 
 def _given_to_programs(call: Sequence[_Word], within: bool) -> Iterator[_Found]:
-    """What a program of the call takes as a secret although its name does not say so; `within` a text."""
+    """Yield the secrets that a program of the call takes without a revealing name; `within`: the call is part
+    of a shell's text."""
     names = [_program_of(word.text) for word in call]
     if within and call:
-        # (`--wrap=curl` begins the text of another program's option.)
+        # `--wrap=curl` begins the text of another program's option.
         names[0] = names[0].rpartition("=")[2]
     if any(re.fullmatch(_ANY_PROGRAM, name) for name in names):
         for program in PROGRAMS:
@@ -206,7 +208,7 @@ def _program_of(text: str) -> str:
 
 
 def _given_to(program: Program, call: Sequence[_Word], names: Sequence[str]) -> Iterator[_Found]:
-    """The secrets of a program that stands anywhere among the words: wrappers may stand before it."""
+    """Yield the secrets of a program anywhere among the words: wrappers may precede it."""
     place, reads, publishes = 0, False, not _ENGINES.isdisjoint(names) and not _STARTS.isdisjoint(names)
     while place < len(call):
         word, here = call[place], place
@@ -241,7 +243,7 @@ def _given_to(program: Program, call: Sequence[_Word], names: Sequence[str]) -> 
 
 
 def _calls_in(text: _Word) -> list[list[_Word]]:
-    """The words of each call in a shell's text."""
+    """Return the words of each call in a shell's text."""
     calls: list[list[_Word]] = [[]]
     pieces: list[tuple[int, int]] = []
     start = end = 0
@@ -257,12 +259,12 @@ def _calls_in(text: _Word) -> list[list[_Word]]:
         pieces.clear()
 
     def apart(start: int, end: int) -> list[_Word]:
-        """What is read as a text of its own, where it has blanks."""
+        """Return a part that is later read as a separate text, where it has blanks."""
         own, at = text.text[start:end], text.at[start:end]
         return [_Word(text.place, own, at, (at[0], at[-1] + 1))] if own else []
 
     if "<<" in text.text and "\n" in text.text:
-        # (An apostrophe in a here-document is no quote.)
+        # An apostrophe in a here-document is not a quote.
         calls += [apart(*match.span()) for match in re.finditer(r"[^\n]+", text.text)] + [[]]
     for match in _PIECE.finditer(text.text):
         kind = match.lastgroup
@@ -286,7 +288,7 @@ def _calls_in(text: _Word) -> list[list[_Word]]:
 
 def _assignments(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
     whole = _ASSIGNED.fullmatch(word)
-    # (`TOKEN=$TOKEN python x.py` is a shell's text.)
+    # `TOKEN=$TOKEN python x.py` is a shell's text.
     begins = whole and _VALUE.match(word, whole.start(2))
     if (
         whole
@@ -295,11 +297,12 @@ def _assignments(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
     ):
         yield whole[1], whole.span(2)
         return
-    # (A word with blanks may be a shell's own text, and one without have several: `A=1,TOKEN=x`.)
+    # A word with blanks may be a shell's text; a word without blanks may have several assignments:
+    # `A=1,TOKEN=x`.
     at = 0
     while match := _NAMED_WITHIN.search(word, at):
         at = match.end()
-        # (What follows is judged by its beginning: it may be long, and begin at every second character.)
+        # The value is judged by its beginning: values may be long, and begin at every second character.
         value = _VALUE.match(word, at, at + _LONGEST_JUDGED)
         if value and is_named_secret(match[1], value[0].strip("'\"")):
             value = _VALUE.match(word, at) or value
@@ -308,7 +311,7 @@ def _assignments(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def _within(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    """What is a secret wherever it stands in a word."""
+    """Yield the secrets that are found anywhere in a word."""
     for match in re.finditer(TOKEN, word):
         yield token_name(match[1]), match.span(1)
     for name, shape in SHAPES:
@@ -327,10 +330,10 @@ _PROGRAM = re.compile(r"[\w.@%+][\w.@%+-]{0,79}")
 
 
 def program_and_script(command: Sequence[str]) -> str:
-    """What other users may read of a command: its program, and the script or module that it starts.
+    """Return the words of a command that other users may read: its program, and its script or module.
 
-    "torchrun train.py", "python -m pkg.train". Any other word may be a secret: no option, argument or
-    variable is among them. "" where not even the program has a plain name.
+    Examples: "torchrun train.py", "python -m pkg.train". Options, arguments and variables are left out, as
+    any of them may be a secret. The result is "" where the program has no plain name.
     """
     prefix, inner = unwrap(command)
     launcher = recognised(inner)
@@ -345,7 +348,7 @@ def program_and_script(command: Sequence[str]) -> str:
     else:
         script = _script((shell.script if shell else None) or "")
         if prefix and not shell and not _script(name):
-            # An option that is not in our table may have a value, which then looks like the program.
+            # An option that is missing from the table may have a value, which then looks like the program.
             name = program_name(prefix)
     if not _PROGRAM.fullmatch(name) or _TOKEN.fullmatch(name):
         return ""
@@ -353,11 +356,11 @@ def program_and_script(command: Sequence[str]) -> str:
 
 
 def _script(word: str) -> str:
-    """The name of the file, "" where the word does not look like a script's."""
+    """Return the name of the file, "" where the word does not look like a script."""
     name = word.rsplit("/", 1)[-1]
     return name if _SCRIPT.fullmatch(name) and not _TOKEN.fullmatch(name) else ""
 
 
 def _module(word: str) -> str:
-    """ "-m" and the module, "" where the word does not look like a module's name."""
+    """Return "-m" and the module, "" where the word does not look like a module's name."""
     return f"-m {word}" if len(word) <= 80 and _MODULE.fullmatch(word) and not _TOKEN.fullmatch(word) else ""

@@ -1,9 +1,9 @@
-"""Reads a shell script for the commands that it starts: a flat scan, line by line, and no shell.
+"""Scan a shell script for the commands that it starts: line by line, without running a shell.
 
-It serves one question: how many devices the script needs, or which it names. A variable counts where its
-value is written out above ("N=8", "${N:-8}", "$1", an array, a list of `for`). What a branch, a function or a
-program decides is not known, and neither is what depends on it. Nothing is read for the sake of safety: a
-confined command opens its own devices only, whatever its script sets (confine.py).
+The result answers how many devices the script needs, or which devices it names. A variable is known where its
+value is written above ("N=8", "${N:-8}", "$1", an array, a list of `for`). Values that a branch, a function
+or a program decides are not known, and neither are values that depend on them. The scan is not a security
+measure: a confined command opens its own devices only, whatever its script sets (confine.py).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gputui.inventory.others_files import NotReadError, go_on
 from gputui.launching.shell_words import WordsError, assignments, split
 
 _MOST_COMMANDS = 2_000
-"""That are followed, each turn of a loop counted."""
+"""The most commands that are followed, counting each iteration of a loop."""
 _DEEPEST = 8
-"""Loops in each other."""
+"""The deepest nesting of loops."""
 _LONGEST = 1 << 14
-"""Characters of a command, once it is expanded."""
+"""The most characters of an expanded command."""
 
 _NESTED = r"[^()]*"
 for _ in range(4):
@@ -38,8 +38,8 @@ _TOKEN = re.compile(
     |(?P<word>(?:{_QUOTED}|{_BRACED}|\$(?![({{])|[^\s;&|()<>'"\\`$])+)""",
     re.VERBOSE | re.DOTALL,
 )
-"""(Within a repetition no two alternatives begin alike: whatever is not closed is then read once, not in
-each way in which it can be divided.)"""
+"""Within a repetition, no two alternatives begin alike: unclosed text is then read once, without backtracking
+over all its divisions."""
 _EXPANSION = re.compile(
     rf"(?P<literal>'[^']*'|\\.)|(?P<computed>{_COMPUTED})|\$(?P<plain>[A-Za-z_]\w*|[0-9@*#])"
     r"|(?P<all>\"\$\{\w+\[@\]\}\"|\"\$(?:@|\{@\})\"|\$\{\w+\[[@*]\]\})"
@@ -47,9 +47,9 @@ _EXPANSION = re.compile(
     re.DOTALL,
 )
 _PLACE = re.compile("\0([0-9]+)\0")
-"""What stands in a line for something that is not known, while it is split."""
+"""The placeholder for an unknown value in a line while the line is split."""
 _OF_RANKS = re.compile(r"RANK|LOCALID|^SLURM_|^OMPI_|^PMI")
-"""Variables that a launcher sets for each process, if not now then where the script runs."""
+"""Variables that a launcher sets for each process: where the script runs, if not here."""
 _SEQUENCE = re.compile(r"\{([0-9]{1,3})\.\.([0-9]{1,3})\}")
 
 _OPENING = ("if", "while", "until", "case", "select", "for", "function", "{")
@@ -65,7 +65,7 @@ _NO_PROGRAMS = frozenset(
 
 
 class Value(NamedTuple):
-    """A text; where it is not `known`, as it is written in the script."""
+    """A text; where its value is not `known`, the text as written in the script."""
 
     text: str
     known: bool = True
@@ -75,13 +75,14 @@ class Value(NamedTuple):
 class StartedCommand:
     """A program that a script starts.
 
-    words      as the program gets them; what is not known stands there as it is written
-    unknown    the words of which something is not known
+    words      the words as the program gets them; unknown values are as written in the script
+    unknown    the words that contain an unknown value
     variables  the environment variables that the script sets; None: unset, or not known
-    not_known  the variables among them whose value is not known, as it is written
-    certain    whether it is started whenever the script gets as far
-    directory  where it is started, as seen from where the script is; "" there, None where that is not known
-    line       of the script, from 1
+    not_known  the variables among them whose value is not known, with the value as written
+    certain    whether it is started whenever the script reaches its line
+    directory  its working directory, relative to the script's; "" for the same one, None where that is not
+               known
+    line       the line of the script, from 1
     """
 
     words: tuple[str, ...]
@@ -94,7 +95,7 @@ class StartedCommand:
 
 
 class _Simple(NamedTuple):
-    """A command as it is written: its words, and what ends it ("", where nothing more can be read)."""
+    """A command as written: its words, and its terminator ("" where the rest cannot be read)."""
 
     words: tuple[str, ...]
     end: str
@@ -104,10 +105,10 @@ class _Simple(NamedTuple):
 def read_shell(
     text: str, arguments: Sequence[str], environ: Mapping[str, str], given: Mapping[str, str] = {}
 ) -> tuple[tuple[StartedCommand, ...], bool]:
-    """The commands that a script starts, in their order; and whether all of it is read.
+    """Return the commands that a script starts, in order, and whether the whole script was read.
 
-    `arguments` are $1, $2, …; `environ` is what the script inherits; `given` are variables that it inherits
-    with a value that is not known yet, though it is not empty, and what stands for that.
+    `arguments` are $1, $2, …; `environ` is the environment of the script; `given` maps inherited variables
+    whose value is not known yet, but is not empty, to placeholders.
     """
     commands = list[_Simple]()
     script, whole = _Script(arguments, environ, given), True
@@ -126,7 +127,7 @@ def read_shell(
 
 
 def _simple_commands(text: str) -> Iterator[_Simple]:
-    """The commands of a text, without comments, redirections and here-documents."""
+    """Yield the commands of a text, without comments, redirections and here-documents."""
     words, ends_of_documents, skips = list[str](), list[str](), ""
     place, line, depth = 0, 1, 0
     while place < len(text):
@@ -147,7 +148,7 @@ def _simple_commands(text: str) -> Iterator[_Simple]:
                 ends_of_documents.append(found.strip("'\"\\"))
             skips = ""
         elif kind == "end":
-            # (Without a "(" before it, a ")" ends a pattern of `case`.)
+            # Without a "(" before it, a ")" ends a pattern of `case`.
             pattern = found == ")" and not depth
             yield _Simple(tuple(words if not pattern else words[:1] if "case" in words else ()), found, begun)
             depth = max(0, depth + {"(": 1, ")": -1}.get(found, 0))
@@ -162,7 +163,7 @@ def _simple_commands(text: str) -> Iterator[_Simple]:
 
 
 class _Script:
-    """What is known at one line of a script, and the commands that it has started up to there."""
+    """The state at one line of a script, and the commands that it has started so far."""
 
     def __init__(
         self, arguments: Sequence[str], environ: Mapping[str, str], given: Mapping[str, str]
@@ -175,13 +176,13 @@ class _Script:
         self._inherited = {*environ, *given}
         self._exported = {*self._inherited}
         self._own = set(given)
-        """Those that the script, or the launch, sets: what differs from what it inherits."""
+        """The variables that the script, or the launch, sets: they differ from the inherited ones."""
         self._open: list[str] = []
         self._directory: str | None = ""
         self._turns = self._loops = 0
 
     def follow(self, commands: Sequence[_Simple], perhaps: bool = False) -> None:
-        """Follow the commands. Raises NotReadError where they are too many, or too long."""
+        """Follow the commands. Raises NotReadError where there are too many, or they are too long."""
         place, joined = 0, ""
         while place < len(commands):
             go_on()
@@ -219,7 +220,7 @@ class _Script:
 
     @staticmethod
     def _body(commands: Sequence[_Simple], place: int) -> int:
-        """Where the loop ends whose words stand before `place`."""
+        """Return the index at which the loop whose header precedes `place` ends."""
         depth = 1
         for end in range(place, len(commands)):
             words = [word for word in commands[end].words if word in ("do", "done")]
@@ -229,7 +230,7 @@ class _Script:
         return len(commands)
 
     def _loop(self, name: str, listed: Sequence[str], body: Sequence[_Simple], perhaps: bool) -> None:
-        """Follow a loop once for each value that is written out; once for one that is not known."""
+        """Follow a loop once for each value where all values are known; otherwise once."""
         values = [value for word in listed for value in self._words(word)]
         known = bool(values) and all(value.known for value in values)
         self._loops += 1
@@ -241,7 +242,7 @@ class _Script:
         self._loops -= 1
 
     def _execute(self, raw: Sequence[str], unsure: bool) -> None:
-        """Take in what a command sets or starts."""
+        """Process a command: set its variables, or record the program that it starts."""
         given = [value for word in raw for value in self._words(word)]
         set_before = list[tuple[str, Value]]()
         while given and (pairs := assignments((given[0].text,))[0]):
@@ -277,7 +278,7 @@ class _Script:
             self._start(given, dict(set_before), unsure)
 
     def _set(self, name: str, value: Value, unsure: bool) -> None:
-        """Set a variable; one that is perhaps set to another value is not known any more."""
+        """Set a variable; where it is not certain that its value changes, the value becomes unknown."""
         if unsure and self._values.get(name) != value:
             value = Value(f"${name}", known=False)
         self._values[name] = value
@@ -302,8 +303,8 @@ class _Script:
         )
 
     def _words(self, raw: str) -> list[Value]:
-        """The words that a word becomes. Variables are written into it, and what results is split again: what
-        stands in quotes stays one word."""
+        """Expand a word. Variables are replaced by their values, and the result is split again; quoted text
+        stays one word."""
         go_on()
         unknown: list[str] = []
         array = re.match(r"(\w+)(\+?)=\(", raw)
@@ -329,8 +330,8 @@ class _Script:
             return [Value(raw, known=False)]
 
     def _expanded(self, raw: str, unknown: list[str]) -> str:
-        """A text with the values of its variables; for what is not known, a place in `unknown`. Raises
-        NotReadError before it is longer than a command may be."""
+        """Return a text with the values of its variables, and placeholders for unknown values, which are
+        appended to `unknown`. Raises NotReadError before the result is longer than a command may be."""
         left = _LONGEST
 
         def written(match: re.Match[str]) -> str:
@@ -348,7 +349,7 @@ class _Script:
         return _EXPANSION.sub(written, raw)
 
     def _value(self, match: re.Match[str]) -> Value | None:
-        """What stands for an expansion; None where that is not known."""
+        """Return the value of an expansion; None where that is not known."""
         if match["literal"] is not None:
             return Value(match[0])
         if match["computed"] is not None or match["other"] is not None:
@@ -372,10 +373,10 @@ class _Script:
 
 
 def _sets_arguments(words: Sequence[Value]) -> bool:
-    """Whether these words of `set` are $1, $2, … from there on."""
+    """Whether these words of `set` set $1, $2, …"""
     return any(word.text == "--" for word in words) or (bool(words) and words[0].text[:1] not in ("-", "+"))
 
 
 def _with(text: str, unknown: Sequence[str]) -> str:
-    """The text with what is not known as it is written."""
+    """Replace the placeholders in the text by the unknown values as written."""
     return _PLACE.sub(lambda match: unknown[int(match[1])], text)

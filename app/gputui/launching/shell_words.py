@@ -1,7 +1,7 @@
-"""Splitting a typed line into words and joining words to a line. Nothing is expanded as a shell would.
+"""Split a typed line into words, and join words to a line, without a shell's expansions.
 
-What a shell would act on (`;`, `|`, `$(…)`) is found here, for every line that people write: it would be a
-plain argument, and `rm -r out; python x.py` would remove x.py.
+This module also finds the syntax that a shell would act on (`;`, `|`, `$(…)`) in every line that users write:
+it would be a plain argument here, and `rm -r out; python x.py` would remove x.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _HARMLESS = r"""[^"\\`$]*(?:(?:\\.|\$(?!\())[^"\\`$]*)*"""
 """Within double quotes."""
 _SYNTAX = re.compile(rf"""\$\(|\$['"]|"{_HARMLESS}(\$\(|`)|`|\n|&&?|\|\|?|>>?|<<?|;|\#(?<!\S\#)""", re.DOTALL)
-"""What a shell acts on where it is not quoted; of these, `$(` and a backtick also in double quotes. (Each
-begins with a character of its own, at which a search begins.)"""
+"""Unquoted syntax that a shell acts on; `$(` and a backtick also count in double quotes. Each alternative
+begins with a different character, at which a search begins."""
 _WITHOUT_SYNTAX = re.compile(
     rf"""'(?<!\$')[^']*'|"(?<!\$"){_HARMLESS}"|\\.|\$\{{[^}}]{{0,200}}\}}""", re.DOTALL
 )
@@ -26,26 +26,27 @@ _EXPANSION = re.compile(
     r"\$(\{[^}]{0,200}\}|[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])"
     r"|\{[^\s{}]{0,99}(,|\.\.)[^\s{}]{0,200}\}|\*|\?|\[[^\s\]]{1,200}\]"
 )
-"""What a shell replaces where it is not quoted; of these, the first also in double quotes. (No repetition is
-without an end: no line takes long.)"""
+"""Unquoted syntax that a shell replaces; the first alternative also counts in double quotes. Every repetition
+is bounded, so that no line takes long."""
 _HOME = re.compile(r"~[^\s/]*")
 _PLAIN = re.compile(r"[^\\'\"]+")
 _BARE = re.compile(r"[^ \t\r\n]+")
 _WORD = re.compile(r"""(?:[^ \t\r\n'"\\]+|'[^']*'|"[^"\\]*(?:\\.[^"\\]*)*"|\\.)+|['"\\]""", re.DOTALL)
-"""A word with its quotes; a quote alone is one that is not closed."""
+"""A word with its quotes; a quote alone is an unclosed quote."""
 _QUOTED = re.compile(r"""'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)""", re.DOTALL)
 _MARKS = re.compile(r"['\"\\]")
 _MAY_EXPAND = re.compile(r"[${*?\[~]")
 
 
 class WordsError(ValueError):
-    """The line cannot be split: a quote is not closed. The message is for the person who types."""
+    """The line cannot be split: a quote is not closed. The message is for the user."""
 
 
 def split(line: str) -> tuple[str, ...]:
-    """The words of a line; quotes and backslashes mean what they mean to a shell. Raises WordsError.
+    """Split a line into words; quotes and backslashes mean the same as in a shell. Raises WordsError.
 
-    They are those of `shlex.split`, which takes seconds for a list of many tasks: it reads by characters.
+    The result equals that of `shlex.split`, which takes seconds for a list of many tasks, as it reads single
+    characters.
     """
     if not _MARKS.search(line):
         return tuple(_BARE.findall(line))
@@ -58,7 +59,7 @@ def _unquoted(word: str) -> str:
         raise WordsError("no closing quotation in the command")
     if word == "\\":
         raise WordsError("no escaped character in the command")
-    # (Each match is followed by its three groups.)
+    # Each unquoted part is followed by the three groups of a match.
     parts = _QUOTED.split(word)
     if "\\" in word:
         parts[2::4] = [part and _without_backslashes(part) for part in parts[2::4]]
@@ -66,12 +67,12 @@ def _unquoted(word: str) -> str:
 
 
 def _without_backslashes(text: str) -> str:
-    """What double quotes quote: a backslash is one unless a quote or another backslash follows."""
+    """Unescape the content of double quotes: a backslash escapes only a quote or another backslash."""
     return "\\".join(part.replace('\\"', '"') for part in text.split("\\\\"))
 
 
 def assignments(words: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """The `NAME=value` words before the command, and the command: ((("A", "1"),), ("python", "x.py"))."""
+    """Split `NAME=value` words from the command after them: ((("A", "1"),), ("python", "x.py"))."""
     found: list[tuple[str, str]] = []
     for place, word in enumerate(words):
         match = _ASSIGNMENT.fullmatch(word)
@@ -82,8 +83,8 @@ def assignments(words: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], tupl
 
 
 def shell_syntax(line: str) -> str | None:
-    """The first of a line that a shell would act on (a pipe, `;`, a second line, a comment), and that is a
-    plain argument here; None for none."""
+    """Return the first syntax of a line that a shell would act on (a pipe, `;`, a second line, a comment) and
+    that is a plain argument here; None for none."""
     if not _MAY_ACT.search(line):
         return None
     found = _SYNTAX.search(_WITHOUT_SYNTAX.sub("_", line))
@@ -92,8 +93,8 @@ def shell_syntax(line: str) -> str | None:
 
 
 def shell_expansion(line: str) -> str | None:
-    """The first of a line that a shell would replace (`$HOME`, `~`, `*`, `{a,b}`), and that stays as it is
-    here; None for none."""
+    """Return the first expansion of a line that a shell would replace (`$HOME`, `~`, `*`, `{a,b}`) and that
+    stays unchanged here; None for none."""
     before = " "
     for part, kind in _quoted_parts(line):
         for place in (match.start() for match in _MAY_EXPAND.finditer(part) if kind in ("", '"')):
@@ -109,19 +110,19 @@ def shell_expansion(line: str) -> str | None:
 
 
 def for_a_shell(line: str) -> str:
-    """The command that has a shell read the line."""
+    """Return the command that passes the line to a shell."""
     return f"bash -c {shlex.quote(line)}"
 
 
 def one_line(text: str) -> str:
-    """What is pasted as one line, as a shell joins lines that end with a backslash; other ends stay."""
+    """Join the lines of a pasted text that end with a backslash, as a shell does; other line ends stay."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
-    # (In single quotes a shell keeps them, too.)
+    # A shell, too, keeps a backslash and a line end in single quotes.
     return "".join(part if kind == "'" else part.replace("\\\n", "") for part, kind in _quoted_parts(text))
 
 
 def one_word_for_several(program: str) -> str:
-    """What to write in place of a program that is a whole line in one word; "" where it is none."""
+    """Return a hint for a program that is a whole command line in one word; "" for another program."""
     if len(program.split()) < 2:
         return ""
     try:
@@ -136,7 +137,7 @@ def one_word_for_several(program: str) -> str:
 
 
 def _quoted_parts(line: str) -> Iterator[tuple[str, str]]:
-    """A line in parts, with how each is quoted: by "'", by '"', by a backslash, or not at all ("")."""
+    """Yield the parts of a line, with the quoting of each: "'", '"', a backslash, or none ("")."""
     plain, kind, place = "", "", 0
     while place < len(line):
         if (run := _PLAIN.match(line, place)) is not None:
@@ -149,7 +150,7 @@ def _quoted_parts(line: str) -> Iterator[tuple[str, str]]:
             plain, place = "", place + 2
             continue
         if character in "'\"" and kind in ("", character):
-            # (With `$` before it, it is a shell's own way of quoting.)
+            # With `$` before it, the quote begins a shell's `$'…'` or `$"…"`.
             own = not kind and plain.endswith("$")
             yield (plain + character if own else plain), kind
             if not own:
@@ -162,6 +163,6 @@ def _quoted_parts(line: str) -> Iterator[tuple[str, str]]:
 
 
 def command_line(additions: Sequence[tuple[str, str]], command: Sequence[str]) -> str:
-    """Variables and a command as one line that can be edited; `split` and `assignments` read it back."""
+    """Return variables and a command as one line for editing; `split` and `assignments` parse it back."""
     words = [f"{name}={shlex.quote(value)}" for name, value in additions]
     return " ".join([*words, *([shlex.join(command)] if command else [])])

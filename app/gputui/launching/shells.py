@@ -1,4 +1,4 @@
-"""Reads a command that is a shell: the text of its `-c`, or its script."""
+"""Parse a command that starts a shell: the text of its `-c`, or its script."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _FISH = option_table(
 _SHELLS = {**dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh"), _BASH), "fish": _FISH}
 
 _LETTERS = {"errexit": "e", "nounset": "u", "noglob": "f", "allexport": "a", "noexec": "n", "login": "l"}
-"""Options by name, and the letter that means the same."""
+"""Maps the long names of options to the equivalent letters."""
 
 
 class Shell(NamedTuple):
     """The command in one word, or the script; each None where there is none.
 
-    arguments  what stands behind it
-    flags      the options that the shell itself is given, by letter or name: "e", "x", "posix"
+    arguments  the words after it
+    flags      the options of the shell itself, by letter or name: "e", "x", "posix"
     """
 
     command: str | None = None
@@ -31,7 +31,7 @@ class Shell(NamedTuple):
 
 
 def shell_of(words: Sequence[str]) -> Shell | None:
-    """What the shell runs that the words start; None where they start another program."""
+    """Parse the words that start a shell; None where they start another program."""
     table = _SHELLS.get(program_name(words))
     if table is None:
         return None
@@ -45,7 +45,7 @@ def shell_of(words: Sequence[str]) -> Shell | None:
         if option.spelling.startswith("-")
         for name in (option.values if option.name == "o" else (option.name,))
     )
-    # The command is the first word behind all options: `bash -c -e 'COMMAND'`.
+    # The command is the first word after all options: `bash -c -e 'COMMAND'`.
     if "c" in given:
         return Shell(following or "", None, arguments, flags)
     return Shell(None, following, arguments, flags)

@@ -1,12 +1,12 @@
-"""A launch handed over to Slurm: `srun`, or `sbatch` for one that goes on in the background. Pure.
+"""Pass a launch to Slurm: `srun`, or `sbatch` for a launch that runs in the background. Pure.
 
-Slurm selects the devices itself; by index nobody can. What can be chosen is the node, the type, how many, and
-the order inside: which of the devices that Slurm gives is the first.
+Slurm selects the devices itself, and does not accept indices. The user can choose the node, the type, the
+number of devices, and their order inside the job.
 
-Seen with Slurm 22.05: `--gpu-bind` does nothing for a single task, and its `none` hides the devices from
-several. Where devices are not constrained (cgroup.conf), its `map_gpu` counts the node's devices, and binds
-every task to the job's first one where it meets none of them. So it is used for whole nodes only, and
-elsewhere each task orders its own list.
+Observed with Slurm 22.05: `--gpu-bind` has no effect on a single task, and `--gpu-bind=none` hides the
+devices from several tasks. Where devices are not constrained (cgroup.conf), `map_gpu` counts the node's
+devices, and binds every task to the job's first device where its numbers match none of them. So `map_gpu` is
+used for whole nodes only, and elsewhere each task orders its own list.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _NAME = "--job-name="
 
 
 class SlurmError(ValueError):
-    """Slurm cannot start the launch; the message says why, and what can."""
+    """Slurm cannot start the launch; the message gives the reason, and an alternative where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmRequest:
-    """What is asked of Slurm besides the number of devices, which is the launch's.
+    """A request to Slurm; the number of devices is that of the launch.
 
-    node       the one to run on, "" for any;  partition: "" for the default
-    type       of the devices, as the site calls it; "" for any
-    whole      whether these are all devices that the node has
-    order      the order inside, as positions among the devices that Slurm gives
-    processes  how many tasks, where the command has no launcher that starts them
-    detach     as a batch job, whose id is printed
-    name       of the job, None for one made from the command
+    node       the node to run on, "" for any;  partition: "" for the default
+    type       the site's name of the device type; "" for any
+    whole      whether the launch uses all devices of the node
+    order      the order inside, as positions among the devices that Slurm allocates
+    processes  the number of tasks, where the command has no launcher that starts them
+    detach     whether to submit a batch job, whose id is printed
+    name       the name of the job, None for a name made from the command
     """
 
     node: str = ""
@@ -50,7 +50,7 @@ class SlurmRequest:
 
 
 def through_slurm(launch: Launch, request: SlurmRequest) -> Launch:
-    """The launch through Slurm. Raises SlurmError for a command that Slurm cannot start this way."""
+    """Return the launch through Slurm. Raises SlurmError for a command that Slurm cannot start this way."""
     _check(launch, request)
     own = tasks_of(launch)
     job = [
@@ -65,7 +65,7 @@ def through_slurm(launch: Launch, request: SlurmRequest) -> Launch:
     of_a_task = [f"--cpus-per-task={cores}"] if cores else []
     bound, words = _in_order(launch, request)
     if own is None and ":" in words:
-        # (srun takes a lone ":" for the start of another job's options.)
+        # srun takes a lone ":" for the start of another job's options.
         words = ["bash", "-c", "exec " + " ".join(map(posix, words))]
     if not request.detach:
         argv = ["srun", *job, *of_a_task, *bound, *words]
@@ -91,7 +91,7 @@ def through_slurm(launch: Launch, request: SlurmRequest) -> Launch:
 
 
 def output_of(launch: Launch, job: str) -> str:
-    """The file with the output of a job, in the folder of the launch that `through_slurm` has made."""
+    """Return the file with the output of a job; it is in the directory of the launch from `through_slurm`."""
     name = next(word for word in launch.argv if word.startswith(_NAME)).removeprefix(_NAME)
     return f"{name}-{job}.out"
 
@@ -124,7 +124,7 @@ def _reordered(request: SlurmRequest) -> bool:
 
 
 def _in_order(launch: Launch, request: SlurmRequest) -> tuple[list[str], list[str]]:
-    """srun's options for which task gets which device, and the words that it starts."""
+    """Return srun's options that assign devices to tasks, and the words that it starts."""
     words, count = [*launch.argv], len(launch.devices)
     if request.processes > 1:
         if request.processes != count:
@@ -141,8 +141,8 @@ def _in_order(launch: Launch, request: SlurmRequest) -> tuple[list[str], list[st
 
 
 def _reading_list(launch: Launch, before: str, entries: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The words, started with other entries of the list that Slurm has set. (With -u a list that is too short
-    ends the job.)"""
+    """Return the words, started with the reordered entries of Slurm's list. With -u, a list that is too short
+    ends the job."""
     visibility = launch.vendor.visibility
     variable = visibility.slurm or visibility.variable
     first = f"{before}; " if before else ""

@@ -1,4 +1,4 @@
-"""Starting a launch in place of this process, with its pid and terminal, or as a child of it."""
+"""Start a launch in place of this process, with its pid and terminal, or as a child of it."""
 
 from __future__ import annotations
 
@@ -8,47 +8,80 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from gputui.inventory.errors import GputuiError
+from gputui.inventory.job import Step, Trouble
 from gputui.inventory.others_files import beginning
 from gputui.launching.launch import Launch
 from gputui.launching.shell_words import one_word_for_several
-from gputui.system.landlock import LandlockError, confine, started
+from gputui.system import landlock
 
+T = TypeVar("T")
 
-def _shell_script(program: str, environment: Mapping[str, str]) -> str | None:
-    """The path of a text file without "#!", which every shell runs as a script; None for a binary."""
-    path = shutil.which(program, path=environment.get("PATH"))
-    if path is None:
-        return None
-    return None if b"\0" in beginning(path, 256)[0] else path
+CANNOT_START = 126
+"""The status of a shell whose command exists and cannot be started."""
 
 
 class StartError(GputuiError):
-    """The command could not be started; `status` is what a shell would end with (126 or 127)."""
+    """The command could not be started; `status` is the status that a shell would have (126 or 127)."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
 
 
-def cannot_confine(error: OSError) -> StartError:
-    """For a launch that was to be confined, and cannot be: then it is not started."""
-    return StartError(f"cannot confine it to its devices: {error.strerror} (--no-confine)", 126)
+def cannot_start(trouble: Trouble, program: str, directory: str | None) -> StartError:
+    """The error for a program that could not be started in that directory."""
+    if trouble.step == "confinement":
+        why = f"cannot confine it to its devices: {landlock.why(trouble.errno)} (--no-confine)"
+    elif trouble.step == "directory":
+        why = f"cannot change to {directory!r}: {os.strerror(trouble.errno)}"
+    elif trouble.errno == errno.ENOENT:
+        return StartError(no_program(program), 127)
+    else:
+        why = f"cannot start {program!r}: {os.strerror(trouble.errno)}"
+    return StartError(why, CANNOT_START)
+
+
+@contextlib.contextmanager
+def _told(program: str, directory: str | None = None) -> Iterator[None]:
+    """Turn the system's errors at a start into StartError."""
+    try:
+        yield
+    except OSError as error:
+        step: Step = "program"
+        if isinstance(error, landlock.LandlockError):
+            step = "confinement"
+        elif directory is not None and error.filename == directory:
+            step = "directory"
+        raise cannot_start(Trouble(step, error.errno or 0), program, directory) from None
+    except ValueError as error:
+        raise StartError(f"cannot start {program!r}: {error}", CANNOT_START) from None
+
+
+def _or_by_shell(start: Callable[[list[str]], T], words: Sequence[str], environment: Mapping[str, str]) -> T:
+    """The result of `start`; a text file without "#!" is started by sh, as every shell does."""
+    try:
+        return start([*words])
+    except OSError as error:
+        path = shutil.which(words[0], path=environment.get("PATH")) if error.errno == errno.ENOEXEC else None
+        if path is None or b"\0" in beginning(path, 256)[0]:
+            raise
+        return start(["/bin/sh", path, *words[1:]])
 
 
 def no_program(program: str) -> str:
-    """That a program is not there, and what to write where it is a line in one word."""
+    """The message that a program does not exist, with a remedy where it is a whole line in one word."""
     return f"there is no program {program!r}{one_word_for_several(program)}"
 
 
 def line_in_one_word(command: Sequence[str], directory: str | None) -> str | None:
-    """A sentence where a command is a whole line in one word ("python x.py"), which names no file; else None.
+    """A message for a command that is a whole line in one word ("python x.py") and names no file; else None.
 
-    Asked before it is completed: what ends with .py would be started by Python.
+    Call it before the command is completed: a word that ends with .py would be started by Python.
     """
     word = command[0]
     if not one_word_for_several(word) or shutil.which(word) or (Path(directory or ".") / word).exists():
@@ -57,33 +90,33 @@ def line_in_one_word(command: Sequence[str], directory: str | None) -> str | Non
 
 
 def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
-    """A sentence where the launch's program cannot be found, else None; asked before the screen is left."""
-    program = launch.argv[0]
-    if "/" in program:
-        found = (Path(launch.directory or ".") / program).exists()
-    else:
-        found = shutil.which(program, path=launch.environment(environ).get("PATH")) is not None
-    return None if found else no_program(program)
+    """The reason that a launch cannot start, as a sentence; None where none is known."""
+    try:
+        look_ahead(launch, environ)
+    except StartError as error:
+        return str(error)
+    return None
 
 
 def look_ahead(launch: Launch, environ: Mapping[str, str]) -> None:
-    """Raises the StartError of a launch whose directory or program is not there, or may not be used.
+    """Raise the StartError of a launch whose directory or program does not exist or may not be used.
 
-    What only its start would tell (the interpreter of a script) is not looked for.
+    Causes that only a start reveals (a script's missing interpreter) are not found.
     """
-    if launch.directory is not None:
+    directory, program = launch.directory, launch.argv[0]
+    if directory is not None:
         try:
-            # (With the dot it says as well whether we may go there.)
-            os.stat(os.path.join(launch.directory, "."))  # noqa: PTH116, PTH118 - pathlib drops the dot
+            # With the dot, stat also checks that we may change to the directory.
+            os.stat(os.path.join(directory, "."))  # noqa: PTH116, PTH118 - pathlib drops the dot
         except OSError as error:
-            raise StartError(f"cannot change to {launch.directory!r}: {error.strerror}", 126) from None
-    program, path = launch.argv[0], launch.environment(environ).get("PATH", os.defpath)
+            raise cannot_start(Trouble("directory", error.errno or 0), program, directory) from None
+    path = launch.environment(environ).get("PATH", os.defpath)
     places = [""] if "/" in program else path.split(os.pathsep)
-    files = [Path(launch.directory or ".") / place / program for place in places]
-    if not any(os.access(file, os.F_OK) for file in files):
-        raise StartError(no_program(program), 127)
-    if not any(os.access(file, os.X_OK) and file.is_file() for file in files):
-        raise StartError(f"cannot start {program!r}: {os.strerror(errno.EACCES)}", 126)
+    files = [Path(directory or ".") / place / program for place in places]
+    if any(os.access(file, os.X_OK) and file.is_file() for file in files):
+        return
+    there = any(os.access(file, os.F_OK) for file in files)
+    raise cannot_start(Trouble("program", errno.EACCES if there else errno.ENOENT), program, directory)
 
 
 def run_child(
@@ -92,39 +125,26 @@ def run_child(
     pass_fds: Sequence[int] = (),
     outputs: tuple[int | None, int | None] = (None, None),
 ) -> int:
-    """Start `launch` on our terminal and wait for it; its status, -n after signal n. Raises StartError.
+    """Start `launch` on our terminal and wait for it. Returns its status, -n after signal n. Raises
+    StartError.
 
-    `pass_fds` are open descriptors that it inherits (a lease on its devices), `outputs` those that it writes
-    to in place of our stdout and stderr.
+    `pass_fds` are open descriptors that it inherits (a lease on its devices); `outputs` are the descriptors
+    that it writes to in place of our stdout and stderr.
     """
     launch = launch.started
-    program = launch.argv[0]
     environment = launch.environment(environ)
-    words = list(launch.argv)
-    try:
-        try:
-            return _status_of(words, environment, launch.directory, pass_fds, outputs, launch.left_out)
-        except OSError as error:
-            script = _shell_script(program, environment) if error.errno == errno.ENOEXEC else None
-            if script is None:
-                raise
-            words = ["/bin/sh", script, *words[1:]]
-            return _status_of(words, environment, launch.directory, pass_fds, outputs, launch.left_out)
-    except LandlockError as error:
-        raise cannot_confine(error) from None
-    except FileNotFoundError as error:
-        if error.filename == launch.directory and launch.directory is not None:
-            raise StartError(f"cannot change to {launch.directory!r}: {error.strerror}", 126) from None
-        raise StartError(no_program(program), 127) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise StartError(f"cannot start {program!r}: {reason}", 126) from None
+
+    def run(words: Sequence[str]) -> int:
+        return _status_of(words, environment, launch.directory, pass_fds, outputs, launch.left_out)
+
+    with _told(launch.argv[0], launch.directory):
+        return _or_by_shell(run, launch.argv, environment)
 
 
 @contextlib.contextmanager
 def _no_interrupt() -> Iterator[list[int]]:
-    """Ctrl-C raises nothing meanwhile, and is noted: between its start and our hold on it, a program would be
-    left alone. (A handler of somebody else's stays, and so does a signal that is ignored.)"""
+    """Note Ctrl-C instead of raising KeyboardInterrupt: raised before we have its process, it would leave a
+    started program unattended. Another handler stays in place, and so does an ignored signal."""
     noted: list[int] = []
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -147,8 +167,8 @@ def _status_of(
 ) -> int:
     """Start a program and wait for it. Raises OSError, ValueError.
 
-    Ctrl-C reaches the program, too, which may save what it has: it gets the time, as a shell would give it
-    (`subprocess.call` kills it after a quarter of a second). A second Ctrl-C kills it.
+    Ctrl-C also reaches the program, which may save its state. We wait for it as a shell would, whereas
+    `subprocess.call` kills it after a quarter of a second. A second Ctrl-C kills it.
     """
     import subprocess
 
@@ -158,7 +178,7 @@ def _status_of(
         )
 
     with _no_interrupt() as interrupted:
-        process = started(left_out, start)
+        process = landlock.started(left_out, start)
     try:
         if interrupted:
             raise KeyboardInterrupt
@@ -173,34 +193,21 @@ def _status_of(
 
 
 def replace_process(launch: Launch, environ: Mapping[str, str]) -> NoReturn:
-    """Become `launch`, with `environ` changed as it says. Raises StartError when that cannot be."""
+    """Become `launch`, with its changes to `environ`. Raises StartError when that fails."""
     launch = launch.started
-    environment = launch.environment(environ)
-    if launch.left_out:
-        try:
-            confine(launch.left_out)
-        except LandlockError as error:
-            raise cannot_confine(error) from None
-    if launch.directory is not None:
-        try:
+    environment, program = launch.environment(environ), launch.argv[0]
+    with _told(program, launch.directory):
+        if launch.left_out:
+            landlock.confine(launch.left_out)
+        if launch.directory is not None:
             os.chdir(launch.directory)
-        except OSError as error:
-            raise StartError(f"cannot change to {launch.directory!r}: {error.strerror}", 126) from None
-    # Python ignores these two, and what is ignored stays ignored in the command: `… | head` would differ.
+    # Python ignores these two, and the command would inherit that: `… | head` would behave differently.
     for name in ("SIGPIPE", "SIGXFSZ"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
-    program = launch.argv[0]
-    try:
-        try:
-            os.execvpe(program, list(launch.argv), environment)
-        except OSError as error:
-            script = _shell_script(program, environment) if error.errno == errno.ENOEXEC else None
-            if script is None:
-                raise
-            os.execve("/bin/sh", ["/bin/sh", script, *launch.argv[1:]], environment)
-    except FileNotFoundError:
-        raise StartError(no_program(program), 127) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise StartError(f"cannot start {program!r}: {reason}", 126) from None
+
+    def become(words: list[str]) -> NoReturn:
+        os.execvpe(words[0], words, environment)
+
+    with _told(program):
+        _or_by_shell(become, launch.argv, environment)

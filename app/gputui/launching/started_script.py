@@ -1,4 +1,4 @@
-"""Which script a command starts, and with what: `bash train.sh A B`, `./train.sh`, `torchrun train.py`."""
+"""Find the script that a command starts: `bash train.sh A B`, `./train.sh`, `torchrun train.py`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap
 
 MOST = 1 << 17
-"""Bytes of a script that are read."""
+"""The most bytes of a script that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartedScript:
     """A script that a command starts.
 
-    name       as a person would call it: "train.sh", "sh -c"
-    text       its first 128 KiB, up to its first NUL
+    name       its name for messages: "train.sh", "sh -c"
+    text       its first 128 KiB, up to the first NUL
     whole      whether that is all of it
-    arguments  what it is given
+    arguments  its arguments
     """
 
     kind: Literal["shell", "python"]
@@ -42,9 +42,9 @@ def started_script(
     host_environment: HostEnvironment,
     directory: str | None = None,
 ) -> StartedScript | None:
-    """The script that a command starts, also behind wrappers and launchers; None where it starts no script.
+    """Return the script that a command starts, also through wrappers and launchers; None for no script.
 
-    Of modules (`-m pkg.train`) only a file below the directory is found, none that is installed.
+    A module (`-m pkg.train`) is found only as a file below the directory, not as an installed package.
     """
     for _ in range(4):
         command = unwrap(command)[1]
@@ -60,7 +60,7 @@ def started_script(
             return StartedScript("python", "python -c", python.code, arguments=python.arguments)
         launcher = recognised(command)
         if python is not None and launcher.name == "python":
-            # Options of the interpreter do not matter for what it runs.
+            # The interpreter's options do not change the script.
             if python.script in (None, "-") and python.module is None:
                 return None
             words = (python.module or python.script or "", *python.arguments)
@@ -76,7 +76,7 @@ def started_script(
 
 
 def launcher_words(command: Sequence[str]) -> int:
-    """How many words of a command belong to a launcher, and what stands before it; 0 where there is none."""
+    """Return how many words of a command belong to a launcher and its wrappers; 0 for no launcher."""
     inner = unwrap(command)[1]
     launcher = recognised(inner) if inner else None
     if launcher is None or launcher.name == "python" or not launcher.recognises(inner):
@@ -95,7 +95,7 @@ def _shell(
     if shell is None or name == "fish":
         return None
     if shell.command is not None:
-        # (The first word behind it is $0.)
+        # The first word after the command is $0.
         return StartedScript("shell", f"{name} -c", shell.command, True, shell.arguments[1:])
     if shell.script is None or shell.script == "-" or "s" in shell.flags:
         return None
@@ -106,7 +106,7 @@ def _shell(
 def _by_first_line(
     command: Sequence[str], host_environment: HostEnvironment, directory: str | None
 ) -> StartedScript | None:
-    """`./train.sh`, whose first line names a shell, or Python."""
+    """Return the script for `./train.sh`, whose first line names a shell, or Python."""
     words = host_environment.interpreter(_joined(directory, command[0])) if "/" in command[0] else None
     if words is None:
         return None

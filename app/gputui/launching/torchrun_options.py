@@ -1,4 +1,4 @@
-"""The options of torchrun: for its launcher, and for programs that hand them on to it."""
+"""The options of torchrun: for its launcher, and for programs that pass them on to it."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ TORCHRUN = option_table(
     unlisted="value",
     abbreviations=True,
 )
-"""torch/distributed/run.py, 2.13."""
+"""Source: torch/distributed/run.py, 2.13."""

@@ -1,9 +1,9 @@
-"""Reads what a command says of its training: model, batch, sequence, precision, as far as it says that.
+"""Read the training parameters that a command sets: model, batch, sequence, precision and others.
 
-Of a Python script that is what it gives transformers' TrainingArguments, and the type of its weights.
+Of a Python script, only the arguments of TrainingArguments and the type of the weights are read.
 
 Names of options and keys: TrainingArguments and the example scripts of transformers 5.23, TRL, axolotl,
-LLaMA-Factory, swift, torchtune and `accelerate launch`. Nothing is guessed: what is not said is None.
+LLaMA-Factory, swift, torchtune and `accelerate launch`. No value is guessed: an unset parameter is None.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a command says. None: not said.
+    """The training parameters of a command. None: not set.
 
-    model        as the command names it: a path from its directory, or a hub id
-    batch        sequences of a device in one forward pass
-    sequence     tokens of a sequence, at most
+    model        the model as the command names it: a path relative to its directory, or a hub id
+    batch        sequences per device in one forward pass
+    sequence     the most tokens of a sequence
     precision, optimizer
                  by the planner's names
-    lora         the rank; 0 for what says that all parameters are trained
+    lora         the rank; 0 where the command trains all parameters
     accumulation forward passes before a step
     other_optimizer
-                 one that the planner does not know, as the command names it
-    quantized    whether the weights are loaded in 4 or 8 bits, of which the planner knows nothing
-    offloads     whether DeepSpeed is asked for, which may use the host's memory
+                 an optimizer that the planner does not know, as the command names it
+    quantized    whether the weights are loaded in 4 or 8 bits, which the planner does not model
+    offloads     whether DeepSpeed is used, which may use the host's memory
     serves       whether it is an inference server
-    trains       whether anything shows that it trains
-    trainer      whether it uses transformers' Trainer: what is not said then is what that does
-    unread       of each file that is not read, why
+    trains       whether any sign shows that it trains
+    trainer      whether it uses transformers' Trainer, whose defaults apply to unset parameters
+    unread       the reason for each file that is not read
     """
 
     model: str | None = None
@@ -77,7 +77,7 @@ class Training:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What a plan of this training does not know, in sentences."""
+        """The limits of a plan of this training, as sentences."""
         texts = [*self.unread]
         if self.quantized:
             texts.append("the command loads weights in 4 or 8 bits, which is not counted: it needs less")
@@ -126,7 +126,7 @@ _TRAINER = (
     *("do-train", "num-train-epochs", "gradient-accumulation-steps"),
 )
 _TRAINERS = ("TRL", "LLaMA-Factory")
-"""Options of TrainingArguments and of transformers' examples; programs that hand them on."""
+"""Options of TrainingArguments and of transformers' examples, and programs that pass them on."""
 
 _OPTIMIZERS: Mapping[str, str] = {
     "adamw": "adamw",
@@ -141,7 +141,7 @@ _OPTIMIZERS: Mapping[str, str] = {
     "sgd": "sgd",
     "lion_32bit": "lion",
 }
-"""Of `OptimizerNames` of transformers those that the planner knows."""
+"""The optimizers that the planner knows, by their names in transformers' `OptimizerNames`."""
 
 _SERVING_VERBS = frozenset(
     (
@@ -152,7 +152,7 @@ _SERVING_VERBS = frozenset(
 """Subcommands of axolotl, LLaMA-Factory and swift that train nothing."""
 
 _DEFAULT_RANKS: Mapping[str, int] = {"use-peft": 16, "adapter": 8, "finetuning-type": 8}
-"""TRL's ModelConfig; axolotl and LLaMA-Factory, whose lora_rank is 8."""
+"""Sources: TRL's ModelConfig; axolotl; LLaMA-Factory, whose lora_rank is 8."""
 
 _FILE = re.compile(r"[^-].*\.(?:ya?ml|json)")
 _TRUE, _FALSE = ("true", "yes", "1", "on", "auto"), ("false", "no", "0", "off", "none")
@@ -165,10 +165,11 @@ def training_of(
     environ: Mapping[str, str],
     host_environment: HostEnvironment | None = None,
 ) -> Training:
-    """What the command of launch options says. Reads the configuration files that it names, and no other.
+    """Return the training parameters of the command of launch options. Reads its script and the configuration
+    files that it names, and no other files.
 
-    Of a shell script it is what the first command in it says that names a model. Of a container nothing is
-    known: its paths are not ours.
+    For a shell script, they are those of the first command that trains and names a model, or else of the
+    first one that names a model. For a container nothing is known: its paths are not ours.
     """
     with one_reading() as unread:
         try:
@@ -180,7 +181,7 @@ def training_of(
 
 
 _DEEPEST = 3
-"""Shell scripts that start each other, as far as they are followed."""
+"""The limit for following shell scripts that start each other."""
 
 
 def _of_command(
@@ -222,7 +223,7 @@ def _of_command(
 def _of_script(
     options: LaunchOptions, environ: Mapping[str, str], host: HostEnvironment, depth: int
 ) -> Training:
-    """What the first command of a shell script says that names a model, the one that trains before others."""
+    """Return the parameters of a script's first command that trains and names a model, or that names one."""
     script = started_script(options.command, host, options.directory)
     if script is None or script.kind != "shell" or not depth:
         return NO_TRAINING
@@ -247,7 +248,7 @@ _ARGUMENT = re.compile(
 
 
 def _of_arguments(text: str) -> dict[str, object]:
-    """What a Python script writes out in its call of TrainingArguments, and as the type of the weights."""
+    """Return the literal arguments of a Python script's TrainingArguments, and the type of the weights."""
     found: dict[str, object] = {}
     for call in _ARGUMENTS.finditer(text):
         go_on()
@@ -262,8 +263,8 @@ def _of_arguments(text: str) -> dict[str, object]:
 
 
 class _Said:
-    """The options and keys of a command, by names with dashes; and those of the files that it names, which
-    say what the command does not."""
+    """The options and keys of a command, by names with dashes, and those of the files that it names, which
+    apply where the command sets none."""
 
     def __init__(self, command: Sequence[str], context: CommandContext) -> None:
         self._command = command
@@ -279,7 +280,7 @@ class _Said:
             self._accelerate = found.values if found is not None else {}
 
     def _of_files(self, context: CommandContext) -> Mapping[str, object]:
-        """What the files say at their top."""
+        """Return the top-level keys of the files."""
         plain = [
             word
             for before, word in pairwise(self._command)
@@ -294,7 +295,7 @@ class _Said:
         return found
 
     def text(self, names: Sequence[str]) -> str | None:
-        """The value by the first name that has one: of the line, then of a file."""
+        """Return the value of the first name that has one, from the line, then from a file."""
         for values in (self._line, self._values):
             for name in names:
                 value = values.get(name)
@@ -307,7 +308,8 @@ class _Said:
         return number if number and number <= _MOST else None
 
     def flag(self, name: str) -> bool | None:
-        """Whether a switch is on; as transformers reads it: `--bf16`, `--bf16 True`, `--no_bf16`."""
+        """Whether a flag is on, as transformers reads it (`--bf16`, `--bf16 True`, `--no_bf16`); None:
+        unset."""
         if name in self._line:
             return self._line[name].lower() not in _FALSE
         stored = self._values.get(name)
@@ -326,17 +328,17 @@ class _Said:
         return self.text(_MODEL)
 
     def uses_trainer(self) -> bool:
-        # (Lightning has a Trainer, too.)
+        # Lightning has a Trainer, too.
         library = re.search(r"\b(?:transformers|trl)\b", self._script) and "lightning" not in self._script
         if library and "Trainer" in self._script:
             return True
         return self.said(*_TRAINER)
 
     def precision(self, loads: bool) -> Precision | None:
-        """The weights' own type counts first: with that of 16 bits `--bf16` changes nothing of them.
+        """Return the precision. The weights' type counts first: `--bf16` does not change 16-bit weights.
 
-        axolotl loads the weights in the type of `bf16: true` (`base_model` is its name for the model), and so
-        does a program that `loads` them in it.
+        With `bf16: true`, axolotl loads the weights in bf16 (`base_model` is its name for the model), and so
+        does a program with `loads`.
         """
         kind = (self.text(_TYPE) or "").lower().removeprefix("torch.")
         if kind in ("bfloat16", "bf16", "float16", "fp16", "half") or self.flag("pure-bf16"):
@@ -364,7 +366,7 @@ class _Said:
         return found if isinstance(found, bool) else None
 
     def lora(self) -> int | None:
-        """The rank. A rank beside a switch that says "full" is none."""
+        """Return the rank; 0 where another option selects full training."""
         rank = self.number(_RANK)
         if self.flag("use-peft") or self.flag("use-lora"):
             return rank or _DEFAULT_RANKS["use-peft"]
@@ -387,7 +389,7 @@ class _Said:
         return self.said("deepspeed", "use-deepspeed", "deepspeed-config")
 
     def trains(self) -> bool:
-        """Whether an option is one of training, or the script's name says that it trains."""
+        """Whether an option belongs to training, or the script's name suggests training."""
         if self.said(*_TRAINS):
             return True
         names = [program_name((word,)).lower() for word in self._command if not word.startswith("-")]
@@ -395,13 +397,13 @@ class _Said:
 
 
 def _options_in(words: Sequence[str]) -> dict[str, str]:
-    """The options and keys among the words: `--a v`, `--a=v`, `a=v`, `x.a=v`. One without a value has "", and
-    `--no-a` makes "a" false. The last one counts."""
+    """Return the options and keys among the words: `--a v`, `--a=v`, `a=v`, `x.a=v`. An option without a
+    value has "", and `--no-a` sets "a" to "false". The last occurrence counts."""
     found = {option.name.replace("_", "-"): option.value for option in likely_options(words)}
     for word in words:
         key, equals, value = word.lstrip("+").partition("=")
         if equals and not word.startswith("-"):
             found[key.replace("_", "-")] = value
     off = {name.removeprefix("no-"): "false" for name in found if name.startswith("no-")}
-    # (Hydra's keys are dotted.)
+    # Hydra's keys are dotted.
     return {name.rpartition(".")[2]: value for name, value in found.items()} | found | off

@@ -1,7 +1,7 @@
-"""Wrappers, which stand before a command and start it: `uv run`, `nice -n 5`, `env A=1`, `numactl -N 0`.
+"""Wrappers, which precede a command and start it: `uv run`, `nice -n 5`, `env A=1`, `numactl -N 0`.
 
-The launcher is recognised behind them, and completed there. Options with a value are listed; any other option
-counts as a flag.
+The launcher after them is recognised and completed. Options with a value are listed; any other option counts
+as a flag.
 """
 
 from __future__ import annotations
@@ -24,13 +24,19 @@ from gputui.launching.shell_words import assignments
 
 @dataclass(frozen=True, slots=True)
 class _Wrapper:
-    """`operands` words of its own stand before the command (`timeout 60 …`); `verbs` are the subcommands that
-    run one (`uv tool run`); `assigns`: `NAME=value` words may stand before the command; `itself` are options
-    with which it starts no command of ours; `environment`: it chooses the Python environment of what it
-    starts; `sets`: the option that sets variables of the command; `drops`: the options with which it may keep
-    our variables from the command, or replace them, `always` where it may do so without any; `inside`: what
-    stands before the names of variables that it hands to the command without that; `never`: options with
-    which it starts no command."""
+    """The rules of a wrapper.
+
+    operands     the number of its own words before the command (`timeout 60 …`)
+    verbs        the subcommands that run a command (`uv tool run`)
+    assigns      whether `NAME=value` words may precede the command
+    itself       the options with which it starts an interpreter or a shell's line itself, and no command
+    environment  whether it chooses the Python environment of the command
+    sets         the option that sets variables of the command
+    drops        the options with which it may not pass our variables on, or may replace them
+    always       whether it may do so without an option
+    inside       the prefixes of variables that it passes to the command without the prefix
+    never        the options with which it starts no command
+    """
 
     options: OptionTable
     operands: int = 0
@@ -46,7 +52,7 @@ class _Wrapper:
 
 
 _UV_STARTS_PYTHON = ("module", "script", "gui-script")
-"""Options of `uv run` with which uv itself starts the interpreter: what follows is not a command."""
+"""Options of `uv run` with which uv itself starts the interpreter: no command follows."""
 
 _UV = option_table(
     flags="module|m script|s gui-script",
@@ -58,7 +64,7 @@ _UV = option_table(
     " exclude-newer-package no-sources-package link-mode no-build-package no-binary-package color directory"
     " project config-file cache-dir allow-insecure-host",
 )
-"""`uv run --help` of 0.13."""
+"""Source: `uv run --help` of 0.13."""
 
 _UVX = option_table(
     valued="from with|w with-editable with-requirements constraints|constraint|c build-constraints|b"
@@ -69,7 +75,7 @@ _UVX = option_table(
     " no-build-isolation-package no-build-package no-binary-package cache-dir refresh-package python|p"
     " color allow-insecure-host directory project config-file",
 )
-"""`uvx --help` of 0.13."""
+"""Source: `uvx --help` of 0.13."""
 
 _ENV = option_table(flags="ignore-environment|i|-", valued="unset|u chdir|C", last="split-string|S")
 
@@ -82,7 +88,7 @@ _APPTAINER = option_table(
     " cpuset-mems memory memory-reservation memory-swap pids-limit runscript-timeout netns-path device"
     " cdi-dirs tmpdir config",
 )
-"""cmd/internal/cli/action_flags.go of Apptainer 1.4; SingularityCE has the same."""
+"""Source: cmd/internal/cli/action_flags.go of Apptainer 1.4; SingularityCE has the same options."""
 
 _NSYS = option_table(
     flags="help|h", valued="inherit-environment|n env-var|e output|o trace|t", unlisted="value"
@@ -94,7 +100,7 @@ _NCU = option_table(
     " list-rules list-metrics list-chips query-metrics print-details-all disable-extra-suffixes fp",
     unlisted="value",
 )
-"""Nsight Compute CLI, "Command Line Options"."""
+"""Source: Nsight Compute CLI, "Command Line Options"."""
 
 _ENVIRONMENTS = {
     "poetry": "directory|C project|P",
@@ -104,7 +110,7 @@ _ENVIRONMENTS = {
     "pipx": "spec python index-url|i pip-args",
     **dict.fromkeys(("conda", "mamba", "micromamba"), "name|n prefix|p cwd log-level"),
 }
-"""Their `run` starts a command in a Python environment of its own. Each has its options with a value."""
+"""Programs whose `run` starts a command in a separate Python environment, with their valued options."""
 
 _PLAIN = {
     "compute-sanitizer": "tool log-file save read leak-check error-exitcode print-limit print-level"
@@ -122,10 +128,10 @@ _PLAIN = {
     " physcpubind|C",
     "unbuffer": "",
     "watch": "interval|n equexit|q",
-    # A job runs in the process that queued it, with its variables.
+    # Task spooler: a job runs in the process that queued it, with its variables.
     **dict.fromkeys(("ts", "tsp"), "L N D W O g gpus|G"),
 }
-"""The command stands behind their options. Each has its options with a value."""
+"""Programs whose options are followed by the command, each with its options that have a value."""
 
 _ONE_OPERAND = {
     "flock": "timeout|wait|w conflict-exit-code|E",
@@ -133,7 +139,7 @@ _ONE_OPERAND = {
     "timeout": "kill-after|k signal|s",
     "taskset": "",
 }
-"""The same with one word of their own before the command."""
+"""The same for programs with one operand before the command."""
 
 WRAPPERS: dict[str, _Wrapper] = {
     **{
@@ -158,7 +164,7 @@ WRAPPERS: dict[str, _Wrapper] = {
         ),
         verbs=("exec", "e"),
         environment=True,
-        # Only what its `pass_env` names: by default not the list of devices.
+        # It passes on only the variables in its `pass_env`: by default not the list of devices.
         always=True,
     ),
     "pixi": _Wrapper(
@@ -173,7 +179,7 @@ WRAPPERS: dict[str, _Wrapper] = {
     "env": _Wrapper(
         _ENV,
         assigns=True,
-        # What is left of it could not be split into the words of the command.
+        # An option that remains could not be split into the words of the command.
         itself=("split-string",),
         drops=("ignore-environment",),
     ),
@@ -194,7 +200,7 @@ WRAPPERS: dict[str, _Wrapper] = {
             " working-directory service-type",
         ),
         sets="setenv",
-        # (The service manager starts it.)
+        # The service manager starts the command.
         always=True,
     ),
     **dict.fromkeys(
@@ -236,11 +242,11 @@ WRAPPERS: dict[str, _Wrapper] = {
 
 @dataclass(frozen=True, slots=True)
 class WrapperCall:
-    """One wrapper before a command.
+    """A wrapper before a command.
 
-    words        all of its words, its own name in front
-    options      its options, those before and behind its subcommand
-    assignments  the `NAME=value` words that it has before the command
+    words        all of its words, beginning with its name
+    options      its options, before and after its subcommand
+    assignments  its `NAME=value` words before the command
     itself       whether it starts the interpreter, or a shell's line, itself: no command follows
     """
 
@@ -251,18 +257,16 @@ class WrapperCall:
     itself: bool = False
 
     def has(self, name: str) -> bool:
-        """Whether the option is given."""
         return any(option.name == name for option in self.options)
 
     @property
     def chooses_environment(self) -> bool:
-        """Whether a program's bare name behind it is looked up in an environment of its own, not in our
-        PATH."""
+        """Whether the program after it is looked up in a separate environment, not in our PATH."""
         return WRAPPERS[self.name].environment
 
 
 def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What stands before the command, and the command: (("uv", "run"), ("torchrun", "train.py")).
+    """Split off the words before the command: (("uv", "run"), ("torchrun", "train.py")).
 
     A wrapper that starts nothing (`uv pip …`, `env` alone) is the command itself.
     """
@@ -275,7 +279,7 @@ def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def wrappers(prefix: Sequence[str]) -> Iterator[WrapperCall]:
-    """The wrappers that the words begin with, outermost first."""
+    """Yield the wrappers at the beginning of the words, outermost first."""
     rest = _split_by_env(prefix)
     while (call := _read(rest)) is not None and not call.itself:
         go_on()
@@ -284,7 +288,7 @@ def wrappers(prefix: Sequence[str]) -> Iterator[WrapperCall]:
 
 
 def _split_by_env(words: Sequence[str]) -> tuple[str, ...]:
-    """The words, and what `env -S` would split in several; not where it would also expand something."""
+    """Return the words, with the value of `env -S` split, unless `env` would also expand it."""
     given = read_options(words[1:], _ENV) if program_name(words) == "env" else None
     if given is None or "split-string" not in given or re.search(r"[\\$#]", given.get("split-string")):
         return tuple(words)
@@ -296,7 +300,7 @@ def _split_by_env(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def assigned(prefix: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
-    """The variables that the wrappers before a command set (or unset: None)."""
+    """Return the variables that the wrappers before a command set (None: unset)."""
     found: list[tuple[str, str | None]] = []
     for call in wrappers(prefix):
         before = {name: value for name, value in found if value is not None}
@@ -311,8 +315,8 @@ def assigned(prefix: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
 
 
 def handed_in(prefix: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that wrappers hand to the command under other names than they are given: Apptainer's
-    APPTAINERENV_NAME."""
+    """Return the variables that wrappers pass to the command under other names: Apptainer's APPTAINERENV_NAME
+    becomes NAME."""
     return {
         name.removeprefix(start): value
         for call in wrappers(prefix)
@@ -323,8 +327,8 @@ def handed_in(prefix: Sequence[str], environ: Mapping[str, str]) -> dict[str, st
 
 
 def _listed_assignments(value: str) -> tuple[str, ...]:
-    """The assignments in one value: `A=1`, `A=1,B=2` (pflag's StringToString: a comma is part of the value
-    where there is one "=" only)."""
+    """Return the assignments in one value: `A=1`, `A=1,B=2` (pflag's StringToString: where there is only one
+    "=", a comma is part of the value)."""
     if value.count("=") < 2:
         return (value.strip('"'),)
     return tuple(each.strip('"') for each in re.split(r",(?=[A-Za-z_\"][A-Za-z0-9_]*=)", value))
@@ -333,11 +337,11 @@ def _listed_assignments(value: str) -> tuple[str, ...]:
 def with_variables(
     prefix: Sequence[str], changes: Sequence[tuple[str, str | None]], environ: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The wrappers so that the command gets these changes to `environ` (None: the variable is not to be set),
-    and what was replaced, as NAME=VALUE.
+    """Return the wrappers changed so that the command gets these changes to `environ` (None: the variable
+    must not be set), and the replaced assignments as NAME=VALUE.
 
-    An assignment of `env` is replaced where it stands. Behind any other wrapper that sets one of these
-    variables, may set it from a file of its own, or hands none of ours on, `env` sets them again.
+    An assignment of `env` is replaced in place. After any other wrapper that sets one of these variables, may
+    set it from a file, or does not pass our variables on, `env` sets them again.
     """
     wanted = dict(changes)
     before = [*handed_in(prefix, environ).items(), *assigned(prefix)]
@@ -358,7 +362,7 @@ def with_variables(
 
 
 def _with_assignments(prefix: Sequence[str], values: Mapping[str, str | None]) -> tuple[str, ...]:
-    """The wrappers, whose assignments have these values; without those that are to have none."""
+    """Return the wrappers with these values in their assignments; assignments with None are removed."""
     words = list[str]()
     for call in wrappers(prefix):
         kept = [(name, values.get(name, value)) for name, value in call.assignments]
@@ -368,14 +372,14 @@ def _with_assignments(prefix: Sequence[str], values: Mapping[str, str | None]) -
 
 
 def _hides(call: WrapperCall, names: Collection[str]) -> bool:
-    """Whether a wrapper may not hand these variables of ours on."""
+    """Whether a wrapper may fail to pass these variables of ours on."""
     wrapper = WRAPPERS[call.name]
     return bool(names) and (wrapper.always or any(map(call.has, wrapper.drops)))
 
 
 def uv_starting_python(command: Sequence[str]) -> tuple[tuple[str, ...], bool] | None:
-    """Of `uv run -m package` and `uv run --script file`, where uv itself starts the interpreter: what to
-    write before `python`, and whether a script is started; None for another command."""
+    """Return the words to put before `python`, and whether a script is started, for `uv run -m package` and
+    `uv run --script file`, where uv itself starts the interpreter; None for another command."""
     call = _read(command)
     if call is None or call.name != "uv" or not call.itself:
         return None
@@ -386,7 +390,7 @@ def uv_starting_python(command: Sequence[str]) -> tuple[tuple[str, ...], bool] |
 
 
 def uv_starting_module(command: Sequence[str]) -> tuple[str, int] | None:
-    """The module of `uv run -m package ARGUMENT…`, and how many words name it; None for another command."""
+    """Return the module of `uv run -m package ARGUMENT…`, and how many words name it; None for none."""
     call = _read(command)
     if call is None or call.name != "uv" or not call.has("module") or len(command) <= len(call.words):
         return None
@@ -394,7 +398,7 @@ def uv_starting_module(command: Sequence[str]) -> tuple[str, int] | None:
 
 
 def behind_env(words: Sequence[str]) -> tuple[str, ...]:
-    """The command of `env`, also where it is told to split it (-S), as in the first line of a script."""
+    """Return the command of `env`, also with `-S`, as in the first line of a script."""
     given = read_options(words[1:], _ENV)
     if "split-string" in given:
         return behind_env((*words[:1], *given.get("split-string").split(), *given.rest))
@@ -402,7 +406,7 @@ def behind_env(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read(command: Sequence[str]) -> WrapperCall | None:
-    """The wrapper that the words begin with; None where they begin with another program."""
+    """Return the wrapper that the words begin with; None where they begin with another program."""
     name = program_name(command)
     wrapper = WRAPPERS.get(name)
     if wrapper is None:
@@ -425,7 +429,7 @@ def _read(command: Sequence[str]) -> WrapperCall | None:
     if any(option.name in wrapper.never for option in options) or (name == "flock" and rest[:1] == ("-c",)):
         return None
     if name == "screen" and not any(option.name == "m" for option in options):
-        # (Within a session, the server would start the command.)
+        # Within a session, the server would start the command.
         return None
     words = tuple(command[: len(command) - len(rest)])
     itself = any(option.name in wrapper.itself for option in options)

@@ -1,1 +1,1 @@
-"""gputui as a library: read, pick, hold, launch. Public is what `gputui/__init__.py` offers."""
+"""gputui as a library: read, pick, hold, launch. The public names are those of `gputui/__init__.py`."""

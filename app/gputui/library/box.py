@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gputui.inventory.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
-    # (To import `read` costs a caller next to nothing: what it needs is imported when it is called.)
+    # Importing `read` is cheap: its dependencies are imported when it is called.
     from gputui.choosing.verdict import State, Verdict
     from gputui.inventory.claim import Claim
     from gputui.inventory.device import Device
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Box:
-    """The box at one moment: immutable, like all that it has.
+    """The box at one moment: immutable, like all its values.
 
-    snapshot  everything that was read
+    snapshot  all readings
     verdicts  the verdict on each device by the rules of the settings, by `Device.key`
     """
 
@@ -35,7 +35,7 @@ class Box:
 
     @property
     def time(self) -> float:
-        """When it was read, in seconds since the epoch."""
+        """The time of the reading, in seconds since the epoch."""
         return self.snapshot.time
 
     @property
@@ -50,38 +50,40 @@ class Box:
 
     @property
     def waiters(self) -> tuple[Waiter, ...]:
-        """Who waits for devices, the first one first."""
+        """The waiters for devices, in the order of the queue."""
         return self.snapshot.waiters
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What could not be read of the box as a whole; a device's own trouble is in `Device.fault`."""
+        """The errors of reading the box as a whole; the error of a single device is in `Device.fault`."""
         return self.snapshot.errors
 
     def state(self, device: Device) -> State:
-        """ "free", "busy", "held", "claimed", "unknown" or "lost"; one reading never says "cooling"."""
+        """Return "free", "busy", "held", "claimed", "unknown" or "lost"; one reading never yields
+        "cooling"."""
         return self.verdicts[device.key].state
 
     def reason(self, device: Device) -> str:
-        """Why the device is in its state, as a phrase for people."""
+        """Return why the device is in its state, as a phrase for users."""
         from gputui.choosing.verdict_text import reason
 
         return reason(self.verdicts[device.key], self.time)
 
     def claim(self, device: Device) -> Claim | None:
-        """The claim on a device, None where nobody has one."""
+        """Return the claim on a device, None where there is none."""
         return self.snapshot.claimed.get(device.key)
 
     def label(self, device: Device) -> str:
-        """The number that a person sees: "3", "0:1" for instance 1 of GPU 0, "amd:0" in a mixed box."""
+        """Return the number that users see: "3", "0:1" for instance 1 of GPU 0, "amd:0" in a mixed box."""
         return self.snapshot.label(device)
 
     def link(self, one: Device, other: Device) -> str | None:
-        """What joins two devices ("NV18", "PIX", …); None where it is not known or was not read."""
+        """Return the link between two devices ("NV18", "PIX", …); None where it is unknown or was not
+        read."""
         return self.snapshot.link(one, other)
 
     def document(self) -> dict[str, Any]:
-        """What `gputui ls --json` prints, as JSON-ready values; the schema is in `inventory/`."""
+        """Return the document of `gputui ls --json` as JSON-ready values; the schema is in `inventory/`."""
         from gputui.choosing.verdict_text import for_document
         from gputui.inventory.document import to_document
 
@@ -91,11 +93,11 @@ class Box:
 def read(
     *, links: bool = True, demo: str | None = None, recording: str | os.PathLike[str] | None = None
 ) -> Box:
-    """The box as it is now: what `gputui ls --json` reads.
+    """Read the current state of the box, as `gputui ls --json` does.
 
-    `links=False` leaves out the links and what is near each device, which take seconds on some boxes: for who
-    reads again and again. `demo` is a simulated box ("shared", "dgx-h100", …), `recording` a file of
-    `gputui record`, instead of this machine.
+    `links=False` leaves out the links and the CPUs near each device, which take seconds to read on some
+    boxes; it is meant for callers that poll. `demo` is a simulated box ("shared", "dgx-h100", …), `recording`
+    a file of `gputui record`, instead of this machine.
 
     Raises NoSourceError (no driver, no such box or file), SettingsError.
     """

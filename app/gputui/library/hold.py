@@ -1,4 +1,4 @@
-"""`pick()` and `hold()`: the best free devices, in order; those that are held are claimed meanwhile."""
+"""`pick()` and `hold()`: the best free devices, in order; `hold` also claims them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, overload
 if TYPE_CHECKING:
     import subprocess
 
-    # (To import `hold` costs a caller next to nothing: what it needs is imported when it is called.)
+    # Importing `hold` is cheap: its dependencies are imported when it is called.
     from gputui.allocating.allocation import Allocation
+    from gputui.allocating.device_request import DeviceRequest
     from gputui.choosing.order import Order
     from gputui.inventory.device import Device
-    from gputui.library.request import Limits, Names
+    from gputui.library.request import Names
     from gputui.vendors.visibility import Confine
 
 
 class Picked(Sequence["Device"]):
-    """Devices in order: the n-th is what a program that is started with `env` sees as its n-th."""
+    """Devices in order: a program that is started with `env` sees the n-th device as its n-th."""
 
     def __init__(self, allocation: Allocation) -> None:
         self._allocation = allocation
@@ -31,34 +32,34 @@ class Picked(Sequence["Device"]):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The numbers that a person sees: "3", "0:1"."""
+        """The numbers that users see: "3", "0:1"."""
         return self._allocation.labels
 
     @property
     def reason(self) -> str | None:
-        """Why these, as a phrase; None where nothing was compared."""
+        """Why these devices were chosen, as a phrase; None where there was no choice."""
         return self._allocation.reason
 
     @property
     def weakest_link(self) -> str | None:
-        """The weakest link between them ("NV18"); None where it is not known or decided nothing."""
+        """The weakest link between them ("NV18"); None where it is not known or did not affect the choice."""
         return self._allocation.weakest_link
 
     @property
     def ids(self) -> str:
-        """As the vendor's variable names them by index: "5,4"."""
+        """The devices by index, in the form of the vendor's variable: "5,4"."""
         return self._allocation.visibility.identifiers(self.devices)
 
     @property
     def uuids(self) -> tuple[str, ...]:
-        """Their UUIDs; "" of a device that has none of its own."""
+        """Their UUIDs; "" for a device without its own UUID."""
         return tuple(device.name_by_uuid for device in self.devices)
 
     @property
     def variables(self) -> dict[str, str | None]:
-        """The variables that make exactly these devices visible, in this order; None: to be unset.
+        """The variables that make exactly these devices visible, in this order; None: must be unset.
 
-        gputui sets none of them in this process. Raises RequestError where no variable can do it (Apple).
+        gputui sets none of them in this process. Raises RequestError where there is no such variable (Apple).
         """
         return dict(self._allocation.changes(os.environ))
 
@@ -87,7 +88,7 @@ class Picked(Sequence["Device"]):
 class Held(Picked):
     """Devices that this process has claimed.
 
-    Other gputui users are kept from them until the `with` block ends, or this process does, however.
+    Other gputui users cannot claim them until the `with` block or this process ends, for whatever reason.
     """
 
     def __init__(self, allocation: Allocation, confine: Confine = "never") -> None:
@@ -97,23 +98,24 @@ class Held(Picked):
     def popen(
         self, command: Sequence[str], *, env: Mapping[str, str] | None = None, **how: Any
     ) -> subprocess.Popen[Any]:
-        """Start a command on these devices, as `subprocess.Popen` does, to which `how` goes.
+        """Start a command on these devices with `subprocess.Popen`, which gets the arguments `how`.
 
-        It gets the variables of these devices over `env` (None: `os.environ`), and keeps the claim as long as
-        it runs, also after the block. Where it is confined (`hold`) it can open these devices only, whatever
-        it sets, and counts them from 0; this process is not. The first start after a boot may take two
-        seconds: the driver is asked what a confined process sees.
+        The command's environment is `env` (None: `os.environ`) with the variables of these devices. The
+        command keeps the claim as long as it runs, also after the block. A confined command (see `hold`) can
+        open these devices only, whatever it sets, and numbers them from 0; this process is not confined. The
+        first start after a boot may take two seconds, for the proof that the confinement works.
 
-        Raises RequestError where it is to be confined always, and cannot be; StartError where the kernel
-        refuses that; and what Popen raises.
+        Raises RequestError where the command must be confined and cannot be, StartError where the kernel
+        refuses to confine it, and the errors of Popen.
         """
         import subprocess
 
         from gputui.allocating.errors import RequestError
+        from gputui.inventory.job import Trouble
         from gputui.launching.confine import CannotConfineError, confined
         from gputui.launching.intent import Intent
         from gputui.launching.launch import Launch
-        from gputui.launching.start import cannot_confine
+        from gputui.launching.start import cannot_start
         from gputui.system.landlock import LandlockError, started
 
         base = os.environ if env is None else env
@@ -137,11 +139,11 @@ class Held(Picked):
         try:
             return started(launch.left_out, start)
         except LandlockError as error:
-            raise cannot_confine(error) from None
+            raise cannot_start(Trouble("confinement", error.errno or 0), words[0], None) from None
 
     @property
     def claimed(self) -> bool:
-        """Whether each of them is: not of a demo box or a recording, nor where `force` ignored a claim."""
+        """Whether all are claimed: not on a demo box or a recording, nor where `force` ignored a claim."""
         lease = self._allocation.lease
         return lease is not None and {device.key for device in self.devices} <= set(lease.keys)
 
@@ -169,27 +171,28 @@ def pick(
     demo: str | None = None,
     recording: str | os.PathLike[str] | None = None,
 ) -> Picked:
-    """The best `n` free devices, in order, as `gputui pick`. Nothing is claimed: see `hold`.
+    """Pick the best `n` free devices, in order, as `gputui pick` does, without claiming them: see `hold`.
 
-    n         how many; without it one, or as many as `group` needs
-    devices   those to take, in this order, or with `n` those to pick from: indices, UUIDs, `Device` values
-    min_free  memory that must be free on each: bytes, or "20G";  max_util: percent of utilization at most
+    n         the number of devices; default: one, or as many as `group` needs
+    devices   the devices to take, in this order, or with `n` the ones to pick from: indices, UUIDs, `Device`
+              values
+    min_free  memory that must be free on each: bytes, or "20G";  max_util: the highest utilization in percent
     group     how they work together: "tp=2,pp=2", "all" (default), "none"
     order     "best", "given", "fastest", "emptiest"
-    vendor    those of one vendor only
+    vendor    only devices of this vendor
     never     devices that are not picked, instead of those of the settings
-    wait      seconds to wait in line for them; True: for ever
-    window    seconds for which they must have been free while it waits (the settings': 10)
-    force     named devices also where somebody else uses or has claimed them
-    demo, recording   as of `read`
+    wait      seconds to wait in the queue; True: without a timeout
+    window    seconds for which devices must have been free during a wait (default of the settings: 10)
+    force     take named devices even where other users use or have claimed them
+    demo, recording   as in `read`
 
     Raises NotEnoughError, WaitedTooLongError, RequestError, NoSourceError, SettingsError. Warns by
     DeviceWarning.
     """
-    from gputui.library.request import Limits, warn
+    from gputui.library.request import device_request, warn
 
-    limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
-    allocation = _allocated(limits, n, devices, demo, recording, holds=False)
+    asked = device_request(n, devices, min_free, max_util, group, order, vendor, never, wait, force, window)
+    allocation = _allocated(asked, demo, recording, holds=False)
     warn(allocation, 2)
     return Picked(allocation)
 
@@ -214,22 +217,22 @@ def hold(
 ) -> Iterator[Held]:
     """Claim devices for a `with` block: `with hold(2) as held: held.popen(["python", "train.py"]).wait()`.
 
-    It takes what `pick` takes; with `force` it also takes devices for which others wait. They are chosen
-    when the block is entered, read again once they are claimed, and given back at its end. Two holds of one
-    process, also in threads, never get the same device. A process made by `os.fork` has the claim too, until
-    it ends.
+    The arguments are those of `pick`; with `force`, `hold` also takes devices for which others wait. The
+    devices are chosen at the start of the block, read again after they are claimed, and released at its end.
+    Two holds of one process, also in threads, never get the same device. A process made by `os.fork` has the
+    claim too, until it ends.
 
-    `confine` says whether what `held.popen` starts can open these devices only: "always", "auto" (where that
-    is proved here) or "never"; None: as the settings say. This process itself is never confined, as that
-    could not be taken off it again.
+    `confine`: whether a command of `held.popen` can open these devices only: "always", "auto" (where that is
+    proved on this machine) or "never"; None: the value of the settings. This process itself is never
+    confined, as a confinement cannot be removed.
 
     Raises and warns as `pick` does.
     """
-    from gputui.library.request import Limits, warn
+    from gputui.library.request import device_request, warn
 
-    limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
+    asked = device_request(n, devices, min_free, max_util, group, order, vendor, never, wait, force, window)
     how = _confine(confine, demo is None and recording is None)
-    allocation = _allocated(limits, n, devices, demo, recording, holds=True, nodes=how != "never")
+    allocation = _allocated(asked, demo, recording, holds=True, nodes=how != "never")
     with held(allocation):
         warn(allocation, 3)
         yield Held(allocation, how)
@@ -237,40 +240,38 @@ def hold(
 
 def _confine(given: Confine | None, here: bool) -> Confine:
     from gputui.allocating.errors import RequestError
-    from gputui.library.agreement import how_confined
+    from gputui.allocating.settings import settings
+    from gputui.launching.launch_options import LaunchOptions
+    from gputui.requesting.prepared_launch import how_confined
     from gputui.vendors.visibility import CONFINE
 
     if given not in (None, *CONFINE):
         raise RequestError(f"confine: {given!r} is not one of {', '.join(CONFINE)}")
-    return how_confined(given, os.environ, here)
+    return how_confined(LaunchOptions(confine=given), settings(os.environ), here)
 
 
 def _allocated(
-    limits: Limits,
-    n: int | None,
-    devices: Names | None,
+    asked: DeviceRequest,
     demo: str | None,
     recording: str | os.PathLike[str] | None,
     holds: bool,
     nodes: bool = False,
 ) -> Allocation:
     from gputui.allocating.allocate import allocate
-    from gputui.inventory.light_dataclasses import replace
-    from gputui.library.request import Quiet, listed, own_purpose
+    from gputui.allocating.settings import settings
+    from gputui.library.request import Quiet, own_purpose
     from gputui.library.source import opened
     from gputui.sources.source import Want
 
-    names = None if devices is None else listed(devices)
-    request = limits.request(n, names, limits.grouping(), own_purpose())
-    if nodes:
-        request = replace(request, facts=request.facts | Want.NODES)
+    facts = Want.VERDICT | (Want.NODES if nodes else Want(0))
+    request = asked.request(settings(os.environ).rules, purpose=own_purpose(), facts=facts)
     with opened(demo, recording, request.cpu_only) as source:
         return allocate(request, source, os.environ, Quiet(), holds)
 
 
 @contextmanager
 def held(allocation: Allocation) -> Iterator[None]:
-    """This process is seen to hold what is leased, and gives it back at the end."""
+    """Show the leased devices as held by this process, and release them at the end."""
     from gputui.library.source import forget_held, note_held
 
     keys = () if allocation.lease is None else allocation.lease.keys

@@ -10,18 +10,15 @@ if TYPE_CHECKING:
     from typing_extensions import TypedDict, Unpack
 
     # (To import `launch` costs a caller next to nothing: what it needs is imported when it is called.)
-    from gputui.allocating.allocation import Allocation
-    from gputui.allocating.request import Request
     from gputui.choosing.order import Order
     from gputui.inventory.job import Job
-    from gputui.launching.intent import Intent
     from gputui.launching.launch import Launch
     from gputui.launching.launch_options import LaunchOptions
-    from gputui.library.request import Limits, Names
+    from gputui.library.request import Names
     from gputui.vendors.visibility import Confine
 
     class _Others(TypedDict, total=False):
-        """What all kinds of launches take: see `launch`."""
+        """The arguments of all kinds of launches: see `launch`."""
 
         devices: Names | None
         launcher: str
@@ -105,34 +102,35 @@ def launch(
     demo: str | None = None,
     recording: str | os.PathLike[str] | None = None,
 ) -> int | Job | Launch:
-    """Start a command on the best `n` free devices (or on `devices`), as `gputui run` does: they are claimed,
-    and the command is completed for its launcher and agrees with what it says of devices itself.
+    """Start a command on the best `n` free devices (or on `devices`), as `gputui run` does: the devices are
+    claimed, and the command is completed for its launcher; the devices agree with those that it names itself.
 
-    It waits for the command, which has this process's standard streams, and returns its exit status (-n after
-    signal n). With `detach` the command is a background job (`gputui jobs`), called `name`, and the Job is
-    returned; with `dry_run` nothing is claimed or started, and the Launch is returned: `launch.line`,
-    `launch.argv`, `launch.environment(os.environ)`.
+    The call waits for the command, which has this process's standard streams, and returns its exit status (-n
+    after signal n). With `detach` the command becomes a background job (`gputui jobs`) with this `name`, and
+    the Job is returned; with `dry_run` nothing is claimed or started, and the Launch is returned:
+    `launch.line`, `launch.argv`, `launch.environment(os.environ)`.
 
     launcher, processes, python, directory   the options of `gputui run` with these names
     env      variables for the command
     confine  "always", "auto" or "never": whether the command can open its own devices only (`--confine`);
-             None: as the settings say
-    wait     seconds to wait in line, before anything is started; True: for ever
-    force    use named devices that others use or have claimed, and others than the command names
+             None: the value of the settings
+    wait     seconds to wait in the queue before the command is started; True: without a timeout
+    force    use named devices that others use or have claimed, even if the command names other devices
     The other arguments are those of `pick`.
 
-    Raises StartError (the command could not be started), JobError, and what `pick` raises; RequestError also
-    where the command asks for other devices. Warns as `pick` does.
+    Raises StartError (the command could not be started), JobError, and the errors of `pick`; RequestError
+    also where the command requests other devices. Warns as `pick` does.
     """
     from gputui.allocating.allocate import allocate
     from gputui.allocating.errors import RequestError
-    from gputui.inventory.light_dataclasses import replace
+    from gputui.allocating.settings import settings
+    from gputui.jobs.start import detached, start_leased_job
     from gputui.launching.start import run_child
-    from gputui.library.agreement import agreement, heard, how_confined, launch_of_allocation
     from gputui.library.hold import held
-    from gputui.library.request import Limits, Quiet, warn
+    from gputui.library.request import Quiet, device_request, warn
     from gputui.library.source import opened
-    from gputui.sources.source import Want
+    from gputui.requesting.launch_request import LaunchRequest
+    from gputui.requesting.prepared_launch import how_confined, prepare, read_command
     from gputui.system.environment import given_environment
 
     if isinstance(command, str):
@@ -140,24 +138,28 @@ def launch(
     if n is not None and devices is not None:
         raise RequestError("n and devices: say either how many or which")
     options = _options(command, launcher, processes, python, directory, env, confine)
-    limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
-    how = how_confined(options.confine, os.environ, demo is None and recording is None)
-    intent = heard(options, os.environ, how)
-    request = _request(options, intent, n, devices, limits)
-    if how != "never":
-        request = replace(request, facts=request.facts | Want.NODES)
-    approve = agreement(options, intent, request, os.environ)
+    asked = LaunchRequest(
+        options,
+        device_request(n, devices, min_free, max_util, group, order, vendor, never, wait, force, window),
+    )
+    own = settings(os.environ)
+    how = how_confined(options, own, demo is None and recording is None)
+    prepared = prepare(read_command(asked, os.environ, how), own)
+    request, approve = prepared.request, prepared.approve(os.environ)
     with opened(demo, recording, request.cpu_only) as source:
         allocation = allocate(request, source, os.environ, Quiet(), holds=not dry_run, approve=approve)
+    environ = given_environment()
     with held(allocation):
         warn(allocation, 2)
-        made = launch_of_allocation(allocation, options, intent, os.environ, confine=how, prove=not dry_run)
+        made = prepared.launch(allocation, os.environ, prove=not dry_run)
         if detach:
-            return _detached(made, allocation, options, limits, name, dry_run)
+            made = detached(made, environ)
         if dry_run:
             return made
+        if detach:
+            return allocation.start(lambda lease: start_leased_job(made, environ, lease, name, asked))
         passed_on = () if allocation.lease is None else allocation.lease.passed_on
-        return run_child(made, given_environment(), passed_on)
+        return run_child(made, environ, passed_on)
 
 
 def _options(
@@ -169,7 +171,7 @@ def _options(
     env: Mapping[str, str] | None,
     confine: Confine | None,
 ) -> LaunchOptions:
-    """The launch options. Raises RequestError for a value that one cannot have."""
+    """Return the launch options. Raises RequestError for an invalid value."""
     from gputui.allocating.errors import RequestError
     from gputui.launching.launch_options import LaunchOptions, OptionError, table
 
@@ -185,41 +187,3 @@ def _options(
         except OptionError as error:
             raise RequestError(f"{name}: {error}") from None
     return LaunchOptions(tuple(command), additions=tuple((env or {}).items()), **given)  # type: ignore[arg-type]
-
-
-def _request(
-    options: LaunchOptions, intent: Intent, n: int | None, devices: Names | None, limits: Limits
-) -> Request:
-    """What is asked of the allocation: by the caller, and by the command itself. Raises RequestError."""
-    from gputui.inventory.light_dataclasses import replace
-    from gputui.launching.intent import Asked
-    from gputui.launching.secrets import program_and_script
-    from gputui.library.agreement import as_asked, facts_of, settled_with
-    from gputui.library.request import listed
-    from gputui.sources.source import Want
-
-    asked = Asked(n, None if devices is None else listed(devices), limits.grouping())
-    asked = settled_with(asked, intent, limits.force)
-    request = limits.request(asked.count, asked.names, asked.group, program_and_script(options.command))
-    return replace(as_asked(request, asked), facts=Want.VERDICT | facts_of(asked, intent))
-
-
-def _detached(
-    made: Launch,
-    allocation: Allocation,
-    options: LaunchOptions,
-    limits: Limits,
-    name: str | None,
-    dry_run: bool,
-) -> Job | Launch:
-    """The launch as a job, which has the lease then."""
-    from gputui.jobs.start import detached, start_leased_job
-    from gputui.system.environment import given_environment
-
-    environ = given_environment()
-    made = detached(made, environ)
-    if dry_run:
-        return made
-    return allocation.start(
-        lambda lease: start_leased_job(made, environ, lease, name, options, limits.words())
-    )

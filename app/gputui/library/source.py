@@ -1,4 +1,4 @@
-"""The source of a library call: one thread at a time reads it; it knows what this process itself holds."""
+"""The source of a library call: read by one thread at a time, and aware of this process's own claims."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from gputui.sources.source import Source, Want
 from gputui.system.users import own_name
 
 _reading = threading.RLock()
-"""Sources are not thread-safe, and a vendor's library is one for the whole process."""
+"""Sources are not thread-safe, and the whole process shares one instance of a vendor's library."""
 
 _held: dict[str, Claim] = {}
-"""The devices that `hold` and `launch` hold now in this process, by `Device.key`."""
+"""The claims that `hold` and `launch` hold now in this process, by `Device.key`."""
 
 
 def note_held(keys: Collection[str], purpose: str) -> None:
-    """From now on these devices are shown as claimed to this process, too."""
+    """Show these devices as claimed to this process, too."""
     since = time.time()
     for key in keys:
         _held[key] = Claim(key, own_name(), since, purpose, os.getpid(), own=True)
 
 
 def forget_held(keys: Collection[str]) -> None:
-    """These devices are not held any more."""
+    """Stop showing these devices as claimed."""
     for key in keys:
         _held.pop(key, None)
 
@@ -38,8 +38,9 @@ def forget_held(keys: Collection[str]) -> None:
 class _ForThreads:
     """Another source, read by one thread at a time.
 
-    A snapshot leaves out the claims of the very process that reads it, as `gputui run` is about to become its
-    command. A library lives on, and its next `pick` must not get what its last `hold` still has.
+    A snapshot leaves out the claims of the process that reads it, as `gputui run` is about to become its
+    command. A process that uses the library continues, and its next `pick` must not get devices that its last
+    `hold` still has.
     """
 
     def __init__(self, source: Source) -> None:
@@ -70,7 +71,7 @@ class _ForThreads:
 def opened(
     demo: str | None, recording: str | os.PathLike[str] | None, cpu_only: bool = False
 ) -> Iterator[Source]:
-    """The source that a caller names, open, and closed at the end. Raises NoSourceError."""
+    """Open the source that a caller names, and close it at the end. Raises NoSourceError."""
     file = None if recording is None else os.fspath(recording)
     with opened_in_time(_ForThreads(named_source(demo, file)), cpu_only) as source:
         yield source

@@ -1,1 +1,1 @@
-"""What a training needs, and with which parallelism it fits; pure."""
+"""What a training run needs, and with which parallelism it fits. Pure."""

@@ -1,4 +1,4 @@
-"""The devices that a plan is for: their free memory, what joins them, and the host's memory."""
+"""The devices of a plan: their free memory, their links, and the host's memory."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ CONTEXT = GIB // 2
 """Bytes of a CUDA context with lazily loaded kernels, and of the libraries' workspaces (0.3 to 0.5 GiB)."""
 
 COLLECTIVES_PCIE, COLLECTIVES_DIRECT = GIB // 2, 3 * GIB // 2
-"""Bytes of NCCL's buffers on a device: a pair over PCIe, and a whole NVLink domain."""
+"""Bytes of NCCL's buffers on a device: for links over PCIe, and for a ring of direct links."""
 
 NOMINAL_PCIE = 12.0
-"""GB/s one way of PCIe where neither generation nor lanes are known: 3.0 x16."""
+"""GB/s one way of PCIe where the generation or the number of lanes is unknown: 3.0 x16."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Devices in the order in which a launch numbers them. None: not known.
+    """Devices in the order in which a launch numbers them. None means not known.
 
-    uuids, memory_free  one for each; bytes
-    links               row i, column j: the link between two of them, as `Snapshot.links`
-    bandwidths          GB/s (10^9 bytes a second) one way for each pair, the diagonal None
-    measured            whether the bandwidths were measured
+    uuids, memory_free  one value for each device; bytes
+    links               row i, column j: the link between two of them, as in `Snapshot.links`
+    bandwidths          GB/s (10^9 bytes a second) one way for each pair; the diagonal is None
+    measured            whether some of the bandwidths were measured
     host_memory         bytes of host memory that are available
     capability          the lowest compute capability (CUDA) of the devices
-    unified             whether a device's memory is the host's: nothing is gained by offloading
+    unified             whether a device's memory is the host's: offloading gains nothing
     context, collectives
-                        bytes that a process, and its communicators, take of a device; `collectives` of None
+                        bytes of a device that a process, and its communicators, take; `collectives` of None
                         is estimated from the links
     """
 
@@ -53,16 +53,16 @@ class Box:
 
     @property
     def memory_free_min(self) -> int | None:
-        """The least free memory of the devices, which decides; None where one is not known."""
+        """The least free memory of the devices, which decides; None where any is not known."""
         known = [free for free in self.memory_free if free is not None]
         return min(known) if known and len(known) == len(self) else None
 
     def direct(self, one: int, other: int) -> bool:
-        """Whether two devices are joined by NVLink or its like."""
+        """Whether a direct link (NVLink, XGMI) joins two devices."""
         return direct_links(self.links[one][other]) > 0
 
     def groups_are_direct(self, size: int) -> bool:
-        """Whether devices in groups of `size`, in their order, are joined directly within each group."""
+        """Whether consecutive groups of `size` devices have direct links throughout."""
         return len(self) % size == 0 and all(
             self.direct(start + i, start + j)
             for start in range(0, len(self), size)
@@ -77,14 +77,14 @@ class Box:
 
     @property
     def links_words(self) -> str:
-        """What the ring through the devices has to use, in words."""
+        """The links that the ring through the devices uses, in words."""
         if self.all_direct:
             return "direct links"
         known = all(self.links[i][j] is not None for i, j in self._ring(range(len(self))))
         return "slow links" if known else "links that are not known"
 
     def fixed(self, count: int) -> int:
-        """Bytes that a process takes of each of `count` devices before the model is there."""
+        """The bytes that a process takes of each of `count` devices before the model is loaded."""
         if count < 2:
             return self.context
         estimated = COLLECTIVES_DIRECT if self.all_direct else COLLECTIVES_PCIE
@@ -96,7 +96,7 @@ class Box:
         return list(zip(members, following, strict=False))
 
     def ring_bandwidth(self, members: Sequence[int]) -> float | None:
-        """GB/s of the slowest step of a ring through these devices; None where one is not known."""
+        """The GB/s of the slowest step of a ring through these devices; None where a step is not known."""
         steps = [self.bandwidths[i][j] for i, j in self._ring(members)]
         known = [step for step in steps if step]
         return min(known) if known and len(known) == len(steps) else None
@@ -111,8 +111,8 @@ def box_of(
 ) -> Box:
     """The box of these devices of a snapshot.
 
-    `measured` are GB/s by (key from, key to), as `check --bandwidth` found them; pairs without one have
-    NCCL's model of their link, and PCIe links of unknown generation `NOMINAL_PCIE`.
+    `measured` maps (key from, key to) to the GB/s that `check --bandwidth` measured. Other pairs use NCCL's
+    model of their link; PCIe links that the model does not cover use `NOMINAL_PCIE`.
     """
     keys = {device.key for device in devices}
     found = {pair: speed for pair, speed in (measured or {}).items() if keys.issuperset(pair)}

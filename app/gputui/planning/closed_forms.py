@@ -1,11 +1,11 @@
 """Closed forms: from a configuration to the exact size of the model, for the families in `FAMILIES`.
 
-They count what transformers 5 makes of the configuration: `AutoModelForCausalLM` for decoders,
-`AutoModelForSeq2SeqLM` for T5, `AutoModel` for encoders, with its pooler and without a task's head. A field
-that is missing has the default of the family's configuration class, as there.
+They count the model that transformers 5 builds from the configuration: `AutoModelForCausalLM` for decoders,
+`AutoModelForSeq2SeqLM` for T5, `AutoModel` for encoders, with its pooler and without a task's head. A missing
+field has the default of the family's configuration class, as in transformers.
 
-Most families are a row of facts that `_decoder` reads. A family that no row describes has a function of its
-own (`Family.form`).
+Most families are a row of facts that `_decoder` reads. Other families have a function of their own
+(`Family.form`).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ roberta           50265    768     12    12         -    -   3072       512
 vit                   -    768     12    12         -    -   3072         -
 t5                32128    512      6     8         -   64   2048         -
 """
-"""The defaults of each family's configuration class. A dash under "key-value" means as many as heads, under
-"head" the hidden size divided by the heads, under "ffn" four times the hidden size; under "positions" and
-"vocabulary" that there are none."""
+"""The defaults of each family's configuration class. A dash under "key-value" means the number of heads,
+under "head" the hidden size divided by the heads, under "ffn" four times the hidden size. Under "positions"
+and "vocabulary" it means that the family has none."""
 
 _DEFAULTS = {
     kind: tuple(0 if each == "-" else int(each) for each in numbers)
@@ -64,7 +64,7 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the forms of all families need; `kv` and `heads` are numbers of heads."""
+    """The sizes that the forms of all families need; `kv` and `heads` are numbers of heads."""
 
     vocab: int
     hidden: int
@@ -85,7 +85,7 @@ class Shape:
 
 
 def _shape(fields: Fields, kind: str) -> Shape:
-    """The shape, with a family's defaults. A null for key/value heads is as many as heads."""
+    """The shape, with a family's defaults. Null key/value heads mean as many as heads."""
     vocab, hidden, layers, heads, kv, head_dim, ffn, positions = _DEFAULTS[kind]
     wide = fields.whole("hidden_size", "n_embd", "n_embed", "d_model", default=hidden)
     of_heads = fields.whole("num_attention_heads", "n_head", "num_heads", default=heads)
@@ -111,8 +111,8 @@ def _shape(fields: Fields, kind: str) -> Shape:
 class Module(NamedTuple):
     """One module with parameters of its own.
 
-    parameters  of it alone, without those of modules within
-    adapted     inputs + outputs, where it is a linear layer that LoRA adapts
+    parameters  of this module alone, without those of modules within it
+    adapted     inputs + outputs of a linear layer that LoRA adapts, else 0
     """
 
     parameters: int
@@ -128,15 +128,15 @@ def _embedding(rows: int, width: int) -> Module:
 
 
 def _norm(width: int, bias: bool = False) -> Module:
-    """A norm with a weight, and LayerNorm's bias."""
+    """A norm with a weight, and with `bias` the bias of LayerNorm."""
     return Module(width * (2 if bias else 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`count` transformer blocks that are alike.
+    """`count` identical transformer blocks.
 
-    saved  what one of them keeps for backward, for each token, by `model.COMPUTES`
+    saved  the bytes that one block keeps for backward, for each token, by `model.COMPUTES`
     """
 
     modules: tuple[Module, ...]
@@ -145,7 +145,7 @@ class Block:
 
     @property
     def parameters(self) -> int:
-        """Of one of them."""
+        """The parameters of one block."""
         return sum(module.parameters for module in self.modules)
 
 
@@ -157,11 +157,11 @@ def _model(
     tied: bool = False,
     **facts: Any,
 ) -> Model:
-    """The model that these modules make; its family is told in `closed_form`.
+    """The model that these modules make; `closed_form` adds its family.
 
     root   modules outside the blocks: embeddings, the last norm
-    head   predicts the vocabulary. Where it is `tied`, its parameters are the embedding's: it counts as a
-           layer, but not twice
+    head   predicts the vocabulary. Where it is `tied`, its parameters are those of the embedding: it counts
+           as a layer, but its parameters do not count twice
     facts  other fields of `Model`
     """
     used = [block for block in blocks if block.count]
@@ -199,19 +199,19 @@ def _model(
 
 
 Said = bool | tuple[str, bool]
-"""Whether something is so: for the whole family, or by a field of the configuration with its default."""
+"""A yes or no: fixed for the whole family, or read from a field of the configuration, with its default."""
 
 _BIAS: Said = ("attention_bias", False)
 
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Experts of a family's layers, by default. The configuration says in which layers they are.
+    """The default experts of a family's layers. The configuration says which layers have them.
 
-    ffn     the inner width of one; 0 for the MLP's
+    ffn     the inner width of one expert; 0 for the MLP's width
     shared  experts that every token passes
     gated   the inner width of an MLP that every token passes, with a gate of its own
-    dense   layers at the beginning that have none
+    dense   layers at the beginning that have no experts
     """
 
     count: int
@@ -224,22 +224,23 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A model type of transformers: its classes, and what the blocks of a decoder are made of.
+    """A model type of transformers: its classes, and the parts of a decoder's blocks.
 
     name, block, counts
-                  its classes: `wrap_class` is its transformer block, which FSDP wraps, `counted` the model
+                  its classes: `wrap_class` is its transformer block, which FSDP wraps; `counted` is the model
                   that the form counts
     qkv, out      whether the projections into attention, and out of it, have biases
-    joined        one projection makes queries, keys and values, and one both halves of a gated MLP
+    joined        one projection makes queries, keys and values, and one makes both halves of a gated MLP
     gated, mlp    whether the MLP has a gate, and whether it has biases
     norms, layer_norm
-                  the norms of a block, and whether norms have biases (LayerNorm)
-    head_norms    whether queries and keys are normed: each head, or with `whole_norms` all of them
-    last          norms outside the blocks
+                  the number of norms of a block, and whether norms have biases (LayerNorm)
+    head_norms    whether queries and keys are normed: each head, or with `whole_norms` all heads together
+    last          the number of norms outside the blocks
     places        whether there is an embedding of positions
-    latent        whether attention is DeepSeek's
+    tied          whether the head uses the embedding's weights by default
+    latent        whether attention is DeepSeek's multi-head latent attention
     capped        whether logits pass a soft cap
-    form          makes the model, where it is not `_decoder`
+    form          the function that makes the model, where it is not `_decoder`
     """
 
     name: str
@@ -273,7 +274,7 @@ class Family:
 
 
 def closed_form(fields: Fields, name: str) -> Model:
-    """The model of a configuration. Raises PlanningError: no such family, wrong fields."""
+    """The model of a configuration. Raises PlanningError for an unknown family and for wrong fields."""
     kind = fields.text("model_type")
     architecture = fields.first_text("architectures")
     if fields.has("text_config"):
@@ -314,7 +315,7 @@ def _mlp(family: Family, hidden: int, ffn: int, bias: bool) -> tuple[Module, ...
 
 
 def kept_by(form: str, shape: Shape) -> Saved:
-    """What one block of that shape keeps for backward, for each token."""
+    """The bytes that one block of this shape keeps for backward, for each token."""
     return saved(
         form,
         hidden=shape.hidden,
@@ -326,7 +327,7 @@ def kept_by(form: str, shape: Shape) -> Saved:
 
 
 def _decoder(fields: Fields, family: Family, kind: str) -> Model:
-    """A decoder with the head of a language model, by its family's row."""
+    """A decoder with the head of a language model, from its family's row."""
     shape = _shape(fields, kind)
     hidden, normed = shape.hidden, _said(fields, family.head_norms)
     attention, query, kv = _attention(fields, family, shape), shape.attention, shape.key_values
@@ -363,7 +364,7 @@ def _decoder(fields: Fields, family: Family, kind: str) -> Model:
         per_token = fields.whole("num_experts_per_tok", default=own.per_token)
         ffn = fields.whole("moe_intermediate_size", default=own.ffn or shape.ffn)
         shared = ffn * fields.whole("n_shared_experts", default=own.shared, least=0)
-        # The router, and all experts of a layer: one module in transformers 5, which LoRA does not adapt.
+        # The router, and all experts of a layer, which are one module in transformers 5; LoRA adapts neither.
         more = [Module(count * hidden), Module(count * 3 * hidden * ffn)]
         if own.gated:
             shared = fields.whole("shared_expert_intermediate_size", default=own.gated)
@@ -382,15 +383,17 @@ def _decoder(fields: Fields, family: Family, kind: str) -> Model:
 
 
 def _sparse_layers(fields: Fields, layers: int, dense: int) -> int:
-    """How many layers have experts."""
+    """The number of layers with experts."""
     begin = fields.whole("first_k_dense_replace", default=dense, least=0)
     without, step = set(fields.numbers("mlp_only_layers")), fields.whole("decoder_sparse_step", default=1)
     return sum(place not in without and (place + 1) % step == 0 for place in range(begin, layers))
 
 
 def _latent_attention(fields: Fields, hidden: int, heads: int) -> tuple[tuple[Module, ...], int, int]:
-    """Multi-head latent attention: queries, and keys with values, pass through ranks of their own. Its
-    modules, the width of all queries' heads, and the sum of the ranks."""
+    """Multi-head latent attention: queries, and keys with values, pass through low ranks of their own.
+
+    The modules, the width of the heads of all queries, and the sum of the ranks.
+    """
     bias = _said(fields, _BIAS)
     q_rank = 0 if fields.null("q_lora_rank") else fields.whole("q_lora_rank", default=1536)
     kv_rank = fields.whole("kv_lora_rank", default=512)
@@ -409,7 +412,7 @@ def _latent_attention(fields: Fields, hidden: int, heads: int) -> tuple[tuple[Mo
     return modules, width, q_rank + kv_rank
 
 
-# Families that no row describes
+# Families without a row
 
 
 def _plain_block(fields: Fields, family: Family, shape: Shape, form: str, norms: int = 2) -> Block:
@@ -420,7 +423,7 @@ def _plain_block(fields: Fields, family: Family, shape: Shape, form: str, norms:
 
 
 def _opt(fields: Fields, family: Family, kind: str) -> Model:
-    """Positions begin at 2; the embedding may be narrower than the blocks (`word_embed_proj_dim`)."""
+    """OPT: positions begin at 2; the embedding may be narrower than the blocks (`word_embed_proj_dim`)."""
     shape = _shape(fields, kind)
     hidden, weights = shape.hidden, fields.yes("layer_norm_elementwise_affine", True)
     narrow = fields.whole("word_embed_proj_dim", default=hidden)
@@ -436,7 +439,7 @@ def _opt(fields: Fields, family: Family, kind: str) -> Model:
 
 
 def _falcon(fields: Fields, family: Family, kind: str) -> Model:
-    """Key/value heads in groups, one for all, or one for each head."""
+    """Falcon: key/value heads in groups, one for all queries, or one for each head."""
     newer, multi_query = fields.yes("new_decoder_architecture", False), fields.yes("multi_query", True)
     shape = _shape(fields, kind)
     groups = fields.whole("num_kv_heads", default=shape.heads)
@@ -480,7 +483,7 @@ def _vit(fields: Fields, family: Family, kind: str) -> Model:
 
 
 def _t5(fields: Fields, family: Family, kind: str) -> Model:
-    """Encoder and decoder; transformers 5 ties the embeddings whatever the configuration says."""
+    """T5: encoder and decoder. transformers 5 ties the embeddings, whatever the configuration says."""
     shape = _shape(fields, kind)
     hidden = shape.hidden
     if fields.text("feed_forward_proj", "relu").startswith("gated"):
@@ -494,10 +497,10 @@ def _t5(fields: Fields, family: Family, kind: str) -> Model:
         (shape.layers, 1),
         (fields.layers("num_decoder_layers", default=shape.layers), 2),
     ):
-        # The form is of a pair; an encoder's block has one attention of the three, and a decoder's two.
+        # The form describes a pair of blocks: the encoder has one of the three attentions, the decoder two.
         share = tuple(each.times(attentions / 3) for each in kept)
         modules = attention * attentions + mlp
-        # The first block of each stack has the biases of the positions.
+        # The first block of each stack has the position biases.
         blocks += [Block((*modules, bias), share), Block(modules, share, layers - 1)]
     root = (_embedding(shape.vocab, hidden), _norm(hidden), _norm(hidden))
     head = _linear(hidden, shape.vocab, adapted=False)
@@ -506,7 +509,7 @@ def _t5(fields: Fields, family: Family, kind: str) -> Model:
 
 
 def _of_gpt(name: str, block: str = "DecoderLayer", counts: str = "ForCausalLM", **facts: Any) -> Family:
-    """A family of GPT's kind: LayerNorm, an MLP of two layers, and biases everywhere but where said."""
+    """A family like GPT: LayerNorm, an MLP of two layers, and biases everywhere unless `facts` differ."""
     usual = {"qkv": True, "out": True, "gated": False, "mlp": True, "layer_norm": True}
     return Family(name, block, counts, **{**usual, **facts})
 
@@ -527,7 +530,7 @@ FAMILIES: dict[str, Family] = {
     # OLMo's norms have no weights.
     "olmo": Family("Olmo", qkv=_BIAS, out=_BIAS, norms=0, last=0),
     "olmo2": Family("Olmo2", qkv=_BIAS, out=_BIAS, head_norms=True, whole_norms=True),
-    # Attention and MLP side by side, under one norm.
+    # Attention and MLP run in parallel, under one norm.
     "cohere": Family(
         "Cohere",
         qkv=_BIAS,
@@ -548,7 +551,7 @@ FAMILIES: dict[str, Family] = {
     "gpt_neox": _of_gpt(
         "GPTNeoX", "Layer", qkv=("attention_bias", True), out=("attention_bias", True), joined=True
     ),
-    # (Of the two norms outside the blocks one is the embedding's.)
+    # One of the two norms outside the blocks is the embedding's.
     "bloom": _of_gpt("Bloom", "Block", joined=True, last=2, tied=True),
     "opt": _of_gpt(
         "OPT",
@@ -573,4 +576,4 @@ FAMILIES: dict[str, Family] = {
     "vit": _of_gpt("ViT", "Layer", "Model", qkv=("qkv_bias", True), form=_vit),
     "t5": Family("T5", "Block", "ForConditionalGeneration", gated=False, form=_t5),
 }
-"""By the model type of a configuration."""
+"""The families by the model type of a configuration."""

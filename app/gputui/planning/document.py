@@ -1,4 +1,4 @@
-"""A plan as JSON: bytes of a device, seconds; what is not known is null."""
+"""A plan as JSON: bytes of a device, seconds; an unknown value is null."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ESTIMATE = Record(Estimate)
 
 
 def to_document(plan: Plan) -> dict[str, Any]:
-    """JSON-ready values, strategies ranked."""
+    """JSON-ready values, with the strategies in ranked order."""
     return {
         "schema": SCHEMA,
         "model": _MODEL.write(plan.model, architecture=plan.model.architecture or None),

@@ -1,7 +1,7 @@
-"""DeepSpeed's own estimates of what ZeRO needs, to the byte as its functions give them.
+"""DeepSpeed's own estimates of the memory that ZeRO needs, exact to the byte.
 
-`estimate_zero2_model_states_mem_needs` and `estimate_zero3_model_states_mem_needs` of DeepSpeed 0.19.8, with
-zero_init and a buffer factor of 1.5. They count no activations.
+They are those of `estimate_zero2_model_states_mem_needs` and `estimate_zero3_model_states_mem_needs` of
+DeepSpeed 0.19.8, with zero_init and a buffer factor of 1.5. They count no activations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FACTOR = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bytes of each device, and of each host. `offload`: what is in host memory."""
+    """Bytes of each device, and of each host. `offload`: the states that are in host memory."""
 
     stage: int
     offload: Offload
@@ -28,7 +28,7 @@ class Estimate:
 def estimates(parameters: int, largest_layer: int, devices: int, hosts: int = 1) -> tuple[Estimate, ...]:
     """All of DeepSpeed's estimates for `devices` on each of `hosts`.
 
-    The products are made in floating point, in DeepSpeed's order, so that they are its numbers.
+    The products are made in floating point, in DeepSpeed's order, so that they equal its numbers.
     """
     count, part, layer = devices * hosts, 1 / hosts, 4 * largest_layer
     return (

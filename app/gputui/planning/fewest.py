@@ -1,7 +1,8 @@
-"""The least number of devices that a training needs, as `-n auto` takes them. Pure.
+"""The least number of devices that a training run needs, for `-n auto`. Pure.
 
-By what a file of accelerate's or DeepSpeed's does to any training: replicas, ZeRO, FSDP. Tensor parallelism
-and pipelines need a program that is made for them, and the host's memory is slow.
+The strategies are those that a file for accelerate or DeepSpeed applies to any training program: replicas,
+ZeRO, FSDP. Tensor parallelism and pipelines need a program that is made for them, and the host's memory is
+slow.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from gputui.planning.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Fewest:
-    """Devices that are enough, in order. `strategy` needs least of each: `needed` bytes."""
+    """Sufficient devices, in order. `strategy` needs the least of each device: `needed` bytes."""
 
     devices: tuple[Device, ...]
     strategy: Strategy
@@ -37,10 +38,10 @@ def fewest(
     grouping: Grouping = ALL_REDUCE,
     counts: Iterable[int] | None = None,
 ) -> Fewest | None:
-    """The smallest set of the candidates (in the box's order), of all that large the best connected one.
+    """The smallest sufficient set of the candidates (in the box's order), the best connected of its size.
 
-    `snapshot` has their links. `counts` are the numbers that are possible, None for all; a number that
-    does not fit the grouping is none. None where nothing does. Raises PlanningError as `needed` does.
+    `snapshot` has their links. `counts` are the possible numbers of devices, None for all; a number that does
+    not fit the grouping is skipped. None where no set suffices. Raises PlanningError as `needed` does.
     """
     workload = workload.for_model(model)
     known = [device for device in candidates if snapshot.memory_free(device) is not None]
@@ -50,7 +51,7 @@ def fewest(
             continue
         if neighbours and count > 1 and count not in GROUP_SIZES:
             continue
-        # (A process can use one MIG instance only.)
+        # A process can use one MIG instance only.
         able = known if count == 1 else [device for device in known if device.parent is None]
         found = _of(model, workload, snapshot, able, grouping, count)
         if found is not None:
@@ -66,10 +67,10 @@ def _of(
     grouping: Grouping,
     count: int,
 ) -> Fewest | None:
-    """The best set of so many that have the memory; None where there is none."""
+    """The best set of `count` devices that have the memory; None where there is none."""
     least = _states(model, workload, count)
     while True:
-        # (Searching the best set of many devices takes longest: not among those that cannot do.)
+        # The search for the best set of many devices takes longest, so devices that cannot fit are left out.
         roomy = [device for device in known if (snapshot.memory_free(device) or 0) >= least]
         sets = best(snapshot, roomy, count, grouping, limit=1) if len(roomy) >= count else ()
         if not sets:
@@ -84,7 +85,7 @@ def _of(
 
 
 def cheapest(model: Model, workload: Workload, box: Box) -> tuple[Strategy, int]:
-    """The strategy on all devices of the box that needs least of each, and its bytes."""
+    """The strategy on all devices of the box that needs the least of each, and its bytes."""
     able = [
         each
         for each in strategies(model, box)
@@ -96,7 +97,7 @@ def cheapest(model: Model, workload: Workload, box: Box) -> tuple[Strategy, int]
 
 
 def _states(model: Model, workload: Workload, count: int) -> int:
-    """Bytes of a device that no strategy does without: its share of weights, gradients and optimizer."""
+    """The bytes of a device that every strategy needs: its share of weights, gradients and optimizer."""
     strategy = Strategy("fsdp2" if count > 1 else "single", count)
     parts = needed(model, workload, strategy)
     return parts.weights + parts.gradients + parts.optimizer

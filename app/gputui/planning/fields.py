@@ -1,4 +1,4 @@
-"""Reads the fields of a config.json: bounded numbers, under each name that a field had, or its default."""
+"""Reads the fields of a config.json: bounded numbers, under any name that a field has had, or its default."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAYERS = form_of(few(int, MOST_LAYERS))
 
 
 class Fields:
-    """The fields of one configuration. Reads raise PlanningError, whose message names the field."""
+    """The fields of one configuration. The methods raise PlanningError, whose message names the field."""
 
     def __init__(self, values: Mapping[str, Any], source: str) -> None:
         self._values, self.source = values, source
@@ -27,11 +27,11 @@ class Fields:
         return any(self._values.get(name) is not None for name in names)
 
     def null(self, name: str) -> bool:
-        """Whether the field is there, and null."""
+        """Whether the field is present and null."""
         return name in self._values and self._values[name] is None
 
     def _read(self, names: tuple[str, ...], read: Callable[[Any], T], default: T | None) -> T:
-        """The first of the names that is there; `default` where none is, or where it is null."""
+        """The value of the first name that is present; `default` where none is, or where all are null."""
         name = next((name for name in names if self.has(name)), None)
         if name is None:
             if default is None:
@@ -47,7 +47,7 @@ class Fields:
         form = whole(least, most, f"a whole number from {least} to {most}")
 
         def read(value: Any) -> int:
-            # (10000.0 is a whole number, too.)
+            # 10000.0 is a whole number, too.
             found: int = form.read(int(value) if type(value) is float and value.is_integer() else value)
             return found
 
@@ -63,11 +63,11 @@ class Fields:
         return self._read((name,), _TEXT.read, default)
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """A list of layers; none where it is missing."""
+        """A list of layers; empty where it is missing."""
         return self._read((name,), _LAYERS.read, ())
 
     def first_text(self, name: str) -> str:
-        """The first of a list of texts, "" where there is none."""
+        """The first of a list of texts; "" where there is none."""
         value = self._values.get(name)
         if isinstance(value, list) and value and isinstance(value[0], str) and len(value[0]) <= 200:
             return value[0]

@@ -1,8 +1,8 @@
-"""The files that start a training by a strategy, as texts: accelerate's YAML and DeepSpeed's JSON.
+"""The files that start a training run with a strategy, as texts: accelerate's YAML and DeepSpeed's JSON.
 
-Keys: accelerate/commands/config/config_args.py (`ClusterConfig`; an unknown key at the top is an error, in a
-part it is ignored), `prepare_multi_gpu_env` and `prepare_deepspeed_cmd_env` (accelerate 1.15.0);
-deepspeed/runtime/config.py (0.19.8).
+Sources of the keys: accelerate/commands/config/config_args.py (`ClusterConfig`; an unknown top-level key is
+an error, an unknown key in a part is ignored), `prepare_multi_gpu_env` and `prepare_deepspeed_cmd_env`
+(accelerate 1.15.0); deepspeed/runtime/config.py (0.19.8).
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ JSON_NAME = "deepspeed.json"
 
 
 class RecipeError(ValueError):
-    """There is no such training; the message says why in one line."""
+    """The recipe is impossible; the message gives the reason in one line."""
 
 
 class NoLauncherError(RecipeError):
-    """No launcher of gputui starts that strategy by a file; the message says what does."""
+    """No launcher of gputui starts this strategy with a file; the message says which programs do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A strategy with all that its files depend on.
+    """A strategy and all other settings that its files depend on.
 
     precision      as `workload.Precision`
     checkpointing  activations are computed again in the backward pass
-    wrap           fsdp2: the class of a layer, several with commas; None: the model's `_no_split_modules`
-    accumulation   micro-batches a step
+    wrap           for fsdp2: the class of a layer, or several with commas; None: the model's
+                   `_no_split_modules`
+    accumulation   micro-batches per step
     """
 
     strategy: Strategy
@@ -57,26 +58,26 @@ class Recipe:
 
     @property
     def offload(self) -> Literal["none", "optimizer", "all"]:
-        """What DeepSpeed keeps in the host's memory; all: optimizer states and weights."""
+        """The states that DeepSpeed keeps in host memory; all: optimizer states and weights."""
         if not self.strategy.offloads:
             return "none"
         return "optimizer" if self.strategy.stage == 2 else "all"
 
     @property
     def fsdp(self) -> bool:
-        """Whether FSDP 2 shards. (Where TP takes all devices, nothing is left to shard.)"""
+        """Whether FSDP 2 shards. Where tensor parallelism takes all devices, nothing is left to shard."""
         group = self.strategy.tensor_parallel
         return self.strategy.kind == "fsdp2" and (group == 1 or self.devices > group)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFiles:
-    """What starts a recipe.
+    """The launcher and the files that start a recipe.
 
-    launcher  by the name that `--launcher` has
+    launcher  by its name in `--launcher`
     texts     by file name
     config    the file for `accelerate launch --config_file`, None where another launcher starts it
-    notes     sentences about what no file can say: what the script or its options must
+    notes     sentences about settings that no file can hold: those of the script or its options
     """
 
     launcher: Literal["python", "torchrun", "accelerate", "deepspeed"]
@@ -86,7 +87,7 @@ class PlanFiles:
 
 
 def recipe_of(made: Plan, row: Row) -> Recipe:
-    """What the files of a row depend on."""
+    """The settings that the files of a row depend on."""
     workload = made.workload
     return Recipe(
         row.strategy, workload.precision, workload.checkpointing, made.model.wrap_class, workload.accumulation
@@ -94,10 +95,10 @@ def recipe_of(made: Plan, row: Row) -> Recipe:
 
 
 def files_of(recipe: Recipe, started_by: str = "python") -> PlanFiles:
-    """The files of a recipe, and what starts it. Raises NoLauncherError for pipeline parallelism.
+    """The files of a recipe, and its launcher. Raises NoLauncherError for pipeline parallelism.
 
-    `started_by` is the launcher of the command as it is: what accelerate or deepspeed starts, they go on
-    starting, where they can.
+    `started_by` is the launcher of the command as it is: where accelerate or deepspeed starts the command, it
+    still does, where it can.
     """
     if not recipe.strategy.startable:
         raise NoLauncherError(
@@ -117,7 +118,7 @@ def files_of(recipe: Recipe, started_by: str = "python") -> PlanFiles:
 
 
 def cluster_config(kind: str, processes: int, machines: int = 1, cpu: bool = False) -> dict[str, Any]:
-    """The keys that every configuration of accelerate's has. `kind` is its `distributed_type`."""
+    """The keys that every accelerate configuration has. `kind` is its `distributed_type`."""
     config: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": kind,
@@ -130,7 +131,7 @@ def cluster_config(kind: str, processes: int, machines: int = 1, cpu: bool = Fal
         "use_cpu": cpu,
     }
     if kind not in ("NO", "MULTI_CPU") and machines == 1:
-        # A free port; the usual one may be another run's.
+        # A free port, because another run may use the default port.
         config["main_process_port"] = 0
     return config
 
@@ -146,11 +147,11 @@ _USUAL: Mapping[str, Any] = {
     "tpu_use_cluster": False,
     "tpu_use_sudo": False,
 }
-"""What `accelerate config` writes besides."""
+"""The other keys that `accelerate config` writes."""
 
 
 def accelerate_yaml(recipe: Recipe) -> str:
-    """The configuration for `accelerate launch --config_file`; DeepSpeed's settings stand in it."""
+    """The configuration for `accelerate launch --config_file`, including DeepSpeed's settings."""
     import yaml
 
     config = {**cluster_config(_kind(recipe), recipe.devices), **_USUAL}
@@ -173,7 +174,7 @@ def accelerate_yaml(recipe: Recipe) -> str:
 def deepspeed_json(recipe: Recipe) -> str:
     """The configuration for `--deepspeed` of transformers' Trainer.
 
-    "auto" stands for what the Trainer, or accelerate, is told on its own line, and must be the same here.
+    "auto" takes the value from the options of the Trainer, or of accelerate, which must be the same here.
     """
     zero: dict[str, Any] = {"stage": recipe.strategy.stage}
     if recipe.offload != "none":
@@ -207,8 +208,11 @@ def _kind(recipe: Recipe) -> str:
 
 
 def _mixed_precision(recipe: Recipe) -> str:
-    """accelerate's word. With mixed precision FSDP 2 makes the weights fp32 (`fsdp2_prepare_model`), and so
-    there is none for weights in bf16; DeepSpeed makes them bf16 itself, and keeps fp32 copies."""
+    """The value of accelerate's `mixed_precision`.
+
+    With mixed precision, FSDP 2 converts the weights to fp32 (`fsdp2_prepare_model`), so weights in bf16 need
+    "no". DeepSpeed converts them to bf16 itself, and keeps fp32 copies.
+    """
     if recipe.precision == "bf16":
         return "bf16" if recipe.strategy.stage else "no"
     return {"autocast": "bf16", "fp16": "fp16", "fp32": "no"}[recipe.precision]

@@ -1,13 +1,18 @@
 """Bytes that a strategy needs on each device: closed forms.
 
-Sources: the ZeRO paper (Rajbhandari et al. 2020, section 3) for what each stage divides; torch's memory
-tracker for the peak of a step; FSDP2's parameters as run on eight processes; Korthikanti et al. 2022 for what
-tensor parallelism divides. Where the peak falls:
+Sources: the ZeRO paper (Rajbhandari et al. 2020, section 3) for the states that each stage divides; torch's
+memory tracker for the peak of a step; FSDP2's parameters as run on eight processes; Korthikanti et al. 2022
+for the activations that tensor parallelism divides. The possible peaks:
 
-    at the loss            weights, optimizer, what layers and head keep; gradients where they accumulate
-    at the end of backward weights, optimizer, gradients, what one block keeps; with tied embeddings their
-                           two gradients, in 32 bits; with FSDP whole ones of what is outside the blocks
-    in the step            weights, optimizer, gradients, the optimizer's copies; DeepSpeed's of the gradients
+    at the loss            weights, optimizer, the activations that layers and head keep; gradients where they
+                           accumulate
+    at recomputation       with checkpointing: weights, optimizer, the inputs of all blocks, the activations
+                           of one block; gradients where they accumulate
+    at the end of backward weights, optimizer, gradients, the activations of one block; with tied embeddings
+                           their two gradients, in 32 bits; with FSDP whole ones of the parameters outside the
+                           blocks
+    in the step            weights, optimizer, gradients, the optimizer's copies; DeepSpeed's copies of the
+                           gradients
 """
 
 from __future__ import annotations
@@ -29,10 +34,11 @@ class Bytes:
     """Bytes of one device; `total` is the sum of all parts.
 
     weights, gradients, optimizer
-                 whole states, also where a peak is before they are there; the optimizer's with its own copy
-                 of the weights
+                 whole states, also where a peak comes before they exist; the optimizer's states include its
+                 own copy of the weights
     buffers      gathered weights, communication buckets
-    activations  what the peak of the step needs above all other parts: gradients come as activations go
+    activations  the bytes that the peak of the step needs above all other parts: gradients appear as
+                 activations are freed
     fixed        context, communicators
     """
 
@@ -57,14 +63,14 @@ class _States:
 
 
 def _up(amount: int, parts: int) -> int:
-    """The largest of so many parts."""
+    """The size of the largest of `parts` parts."""
     return -(-amount // parts)
 
 
 def needed(model: Model, workload: Workload, strategy: Strategy, fixed: int = 0) -> Bytes:
-    """Bytes of the device that needs most; `fixed` is what its process takes of it anyway.
+    """The bytes of the device that needs the most; `fixed` is the part that its process always takes.
 
-    Raises PlanningError: LoRA on a model of unknown widths.
+    Raises PlanningError for LoRA on a model of unknown widths.
     """
     states = _states(model, workload, strategy)
     if workload.weights_only:
@@ -73,16 +79,16 @@ def needed(model: Model, workload: Workload, strategy: Strategy, fixed: int = 0)
     found = Bytes(states.weights, states.gradients, states.optimizer, states.buffers, activations, fixed)
     if workload.precision != "fp32":
         return found
-    # A plan of 32 bits leaves room for the copies that autocast keeps: `--bf16` is no reason for more.
+    # A plan for 32 bits leaves room for the copies that autocast keeps, so `--bf16` does not need more.
     mixed = needed(model, replace(workload, precision="autocast"), strategy, fixed)
     return replace(found, activations=activations + max(0, mixed.total - found.total))
 
 
 def gathered_layer(model: Model, workload: Workload, strategy: Strategy) -> int:
-    """Bytes of the largest layer that each device has whole for a moment, however many devices there are.
+    """The bytes of the largest layer that each device holds whole for a moment, with any number of devices.
 
-    Of ZeRO-3 a module by itself (DeepSpeed's estimate: weights and gradients), of FSDP a block or all that is
-    outside the blocks. 0 where no layer is divided.
+    For ZeRO-3 this is a module by itself (DeepSpeed's estimate: weights and gradients), for FSDP a block or
+    everything outside the blocks. 0 where no layer is divided.
     """
     if workload.weights_only:
         return 0
@@ -97,9 +103,9 @@ def gathered_layer(model: Model, workload: Workload, strategy: Strategy) -> int:
 
 
 def host_needed(model: Model, workload: Workload, strategy: Strategy) -> int:
-    """Bytes of host memory for what all devices offload: DeepSpeed's estimate; 0 without offload.
+    """The bytes of host memory for all offloaded states, by DeepSpeed's estimate; 0 without offload.
 
-    Weights that LoRA leaves as they are have two bytes, and no optimizer.
+    Weights that LoRA freezes have two bytes, and no optimizer states.
     """
     trained = workload.trained(model)
     if strategy.kind == "zero2-offload":
@@ -120,7 +126,7 @@ def _states(model: Model, workload: Workload, strategy: Strategy) -> _States:
     if strategy.kind == "single":
         return _States(weights, gradients, optimizer, 0)
     if strategy.kind == "ddp":
-        # Buckets beside the gradients: gradient_as_bucket_view is off unless it is asked for.
+        # Buckets in addition to the gradients: gradient_as_bucket_view is off by default.
         return _States(weights, gradients, optimizer, gradients)
     if strategy.kind == "pp":
         return _stage(model, strategy, weights, gradients, optimizer)
@@ -133,7 +139,7 @@ def _states(model: Model, workload: Workload, strategy: Strategy) -> _States:
 
 
 def _stage(model: Model, strategy: Strategy, weights: int, gradients: int, optimizer: int) -> _States:
-    """The first stage of a pipeline: its share of the blocks, and the embedding, or the head."""
+    """The first stage of a pipeline: its share of the blocks, and its part of the embedding and the head."""
     stages = strategy.pipeline_parallel
     outside = model.outside_blocks if model.tied else _up(model.outside_blocks, 2)
     share = _up(model.blocks, stages) * model.largest_block + outside
@@ -146,9 +152,9 @@ def _stage(model: Model, strategy: Strategy, weights: int, gradients: int, optim
 
 
 def _fsdp_buffers(model: Model, workload: Workload, strategy: Strategy) -> int:
-    """What FSDP2 gathers: the root and a block, the next block, and a block's gradients as they are reduced.
+    """The buffers of FSDP2: the root and a block, the next block, and a block's gradients during reduction.
 
-    Frozen weights are gathered, too, but have no gradients.
+    Frozen weights are gathered too, but have no gradients.
     """
     block, root = model.largest_block, model.outside_blocks
     gathered = root + block if strategy.reshard else model.parameters
@@ -166,7 +172,7 @@ def _deepspeed_states(
     gradients = weight * trained
     optimizer = (workload.optimizer_bytes(4) + (0 if weight == 4 else 4)) * trained
     bucket = weight * min(BUCKET, trained)
-    # Where states are divided, a layer has whole weights while it is used, and a whole gradient.
+    # Where states are divided, a layer has whole weights while it is in use, and a whole gradient.
     reduced = weight * min(max(BUCKET, model.largest_layer), trained)
     live = weight * min(max(MAX_LIVE, model.largest_layer), model.parameters)
     if strategy.kind == "zero1":
@@ -181,12 +187,12 @@ def _deepspeed_states(
 
 
 def _activations(model: Model, workload: Workload, strategy: Strategy, states: _States) -> int:
-    """What the highest of the three peaks needs above the states."""
+    """The bytes that the highest of the peaks needs above the states."""
     compute: Compute = workload.compute
     gradients = states.gradients
     by_torch = strategy.kind in ("single", "ddp", "pp")
     if not by_torch and compute == "autocast":
-        # FSDP2 and DeepSpeed hand the blocks weights and inputs of 16 bits.
+        # FSDP2 and DeepSpeed give the blocks weights and inputs of 16 bits.
         compute = "bf16"
     tokens, sequence, group = workload.tokens, workload.sequence, strategy.tensor_parallel
     stages = strategy.pipeline_parallel
@@ -194,18 +200,18 @@ def _activations(model: Model, workload: Workload, strategy: Strategy, states: _
     live = model.saved_by_block(compute).bytes(tokens, sequence, group)
     if workload.checkpointing:
         between = model.blocks * tokens * model.hidden * (2 if compute == "bf16" else 4)
-        # While a block is computed again, what it keeps is there as well.
+        # While a block is recomputed, its activations are in memory too.
         layers, again = between, between + live
     else:
         layers, again = kept, 0
-    # Each stage has its part of the layers, of as many batches as are under way.
+    # Each stage holds its part of the layers, for as many batches as are in flight.
     under_way = min(stages, workload.accumulation)
     layers = _up(layers, stages) * under_way
     head = tokens * ((16 if model.capped else 12) * model.vocabulary + 8 * model.hidden)
-    # Autocast keeps the weights in 16 bits until backward is done with them.
+    # Autocast keeps the 16-bit weights until backward no longer needs them.
     casts = 2 * _up(model.parameters, stages) if by_torch and workload.compute == "autocast" else 0
     if workload.lora:
-        # Those that are frozen are in 16 bits already.
+        # Frozen weights are in 16 bits already.
         casts = min(casts, 2 * workload.trained(model))
     there = gradients if workload.accumulation > 1 else 0
     at_loss = layers + head + casts + there
@@ -215,12 +221,12 @@ def _activations(model: Model, workload: Workload, strategy: Strategy, states: _
     if compute == "bf16":
         whole //= 2
     if strategy.kind == "fsdp2" and not workload.lora:
-        # What is outside the blocks is reduced last, in the place of all that was gathered.
+        # Parameters outside the blocks are reduced last, when all gathered weights are freed.
         root = (workload.computed_bytes + workload.reduced_bytes) * model.outside_blocks
         whole = _up(root, group) - states.buffers
     at_end = gradients + max(whole, live)
     copies = workload.step_copies * workload.weight_bytes * workload.trained(model) // strategy.devices
     if strategy.deepspeed and not strategy.offloads:
-        # Each device copies its part of the gradients into 32 bits.
+        # Each device copies its part of the gradients to 32 bits.
         copies += _up(4 * workload.trained(model), strategy.devices)
     return max(at_loss, at_recomputation, at_end, gradients + copies) - gradients

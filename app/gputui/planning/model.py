@@ -1,4 +1,4 @@
-"""A model as the planner knows it: its parameters, its shape, and what its layers keep for backward.
+"""A model as the planner sees it: its parameters, its shape, and the activations that its layers keep.
 
 Bytes and parameters are exact where `counted` says so; see `closed_forms.py` and `reading.py`.
 """
@@ -10,17 +10,17 @@ from typing import Literal
 from gputui.inventory.light_dataclasses import dataclass
 
 Compute = Literal["bf16", "autocast", "fp32"]
-"""How a layer computes: all in 16 bits, in 16 bits beside weights of 32 (torch.autocast), all in 32 bits."""
+"""How a layer computes: all in 16 bits, in 16 bits with weights of 32 (torch.autocast), or all in 32 bits."""
 
 COMPUTES: tuple[Compute, ...] = ("bf16", "autocast", "fp32")
 
 
 class PlanningError(ValueError):
-    """A model or a workload that cannot be planned for. The message is one line that says what to give."""
+    """A model or a workload cannot be planned for. The message is one line that says what to give."""
 
 
 class UnknownArchitectureError(PlanningError):
-    """There is no closed form for an architecture, whose own code can count it; `architecture` names it."""
+    """There is no closed form for an architecture, but its own code can count it; `architecture` names it."""
 
     def __init__(self, architecture: str, why: str = "") -> None:
         detail = f" {why}" if why else ""
@@ -33,10 +33,10 @@ class UnknownArchitectureError(PlanningError):
 
 @dataclass(frozen=True, slots=True)
 class SavedBytes:
-    """What the layers of a model keep from forward for backward, in bytes for each token.
+    """The bytes for each token that the layers of a model keep from forward for backward.
 
-    replicated    of what each device of a tensor-parallel group has whole: residual stream and norms
-    sharded       of what such a group divides: heads and the width of the MLP
+    replicated    those that each device of a tensor-parallel group holds whole: residual stream and norms
+    sharded       those that the group divides: heads and the width of the MLP
     per_position  for each token and each position of the sequence: attention scores, where they are kept
     """
 
@@ -45,7 +45,7 @@ class SavedBytes:
     per_position: float = 0.0
 
     def bytes(self, tokens: int, sequence: int, tensor_parallel: int = 1) -> int:
-        """Bytes on one device for so many tokens in sequences of that length."""
+        """The bytes on one device for `tokens` tokens in sequences of length `sequence`."""
         divided = (self.sharded + self.per_position * sequence) / tensor_parallel
         return round(tokens * (self.replicated + divided))
 
@@ -61,30 +61,31 @@ class SavedBytes:
 
 
 Saved = tuple[SavedBytes, ...]
-"""By `COMPUTES`."""
+"""The values for each of `COMPUTES`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model. Sizes are numbers of parameters, widths numbers of elements.
+    """One model. Sizes are numbers of parameters; widths are numbers of elements.
 
-    architecture      the class of transformers that was counted ("LlamaForCausalLM"), "" where none is known
-    parameters        all of them, tied ones once
+    architecture      the class of transformers that was counted ("LlamaForCausalLM"), "" where it is unknown
+    parameters        all parameters, tied ones once
     largest_layer     parameters of the largest module by itself (DeepSpeed's meaning): often the embedding
     largest_block     parameters of the largest transformer block, which FSDP gathers as one
-    blocks            how many transformer blocks there are: encoder and decoder together
+    blocks            the number of transformer blocks, of encoder and decoder together
     hidden, layers, heads, kv_heads, vocabulary
-                      the shape; layers of one stack. `vocabulary` is what the head predicts: 0 without a head
+                      the shape; layers of one stack. `vocabulary` is the size of the head's output: 0 without
+                      a head
     capped            whether logits pass a soft cap, which keeps them once more
     tied              whether the head uses the embedding's weights
     wrap_class        the class of the transformer block, which FSDP wraps ("LlamaDecoderLayer")
-    max_positions     the longest sequence that it was made for
+    max_positions     the longest sequence that the model was made for
     sequence          the length of its sequences where its inputs decide it (the patches of an image)
     adapted           Σ (inputs + outputs) of the linear layers that LoRA adapts: parameters for each rank
     saved, saved_block
-                      what all layers, and the one that keeps most, keep for backward, by `COMPUTES`
+                      the bytes that all layers, and the block with the most, keep for backward, by `COMPUTES`
     counted           how the parameters were counted: "closed form", "safetensors", "given", "transformers"
-    notices           what a reader should know of the count, each a sentence
+    notices           remarks on the count for the reader, each a sentence
     """
 
     name: str
@@ -111,17 +112,17 @@ class Model:
 
     @property
     def outside_blocks(self) -> int:
-        """Parameters outside the transformer blocks, for blocks that are all as large as the largest.
+        """The parameters outside the transformer blocks, with all blocks counted as large as the largest.
 
-        A layer that is larger than a block is there.
+        A layer that is larger than a block is outside the blocks.
         """
         layer = self.largest_layer if self.largest_layer > self.largest_block else 0
         return max(layer, self.parameters - self.blocks * self.largest_block)
 
     def saved_by(self, compute: Compute) -> SavedBytes:
-        """What all layers keep for backward, for each token."""
+        """The bytes that all layers keep for backward, for each token."""
         return self.saved[COMPUTES.index(compute)]
 
     def saved_by_block(self, compute: Compute) -> SavedBytes:
-        """What the layer that keeps most keeps for backward, for each token."""
+        """The bytes that the block with the most keeps for backward, for each token."""
         return self.saved_block[COMPUTES.index(compute)]

@@ -1,10 +1,10 @@
 """The plan: every strategy with its memory and traffic, ranked.
 
-What fits is ranked by the time that a step needs the links (`EQUAL` times are one), then by memory, then the
-simpler first. What that time does not tell stands below, each kind by itself (`Row.apart`): devices that
-share a batch, or are idle; so little left that fragments may take it; the host's memory. What does not fit
-stands below all that does, what lacks least first. A pipeline, which nothing here can start, stands below its
-like.
+Strategies that fit are ranked by the time that a step needs the links (times within `EQUAL` are equal), then
+by memory, then by simplicity. Strategies with drawbacks that this time does not show rank below, each kind by
+itself (`Row.apart`): devices that share a batch, or are idle; so little memory left that fragments may take
+it; the host's memory. Strategies that do not fit rank below all that do, the smallest lack first. A pipeline,
+which nothing here can start, ranks below the others of its group.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from gputui.planning.traffic import Traffic, traffic
 from gputui.planning.workload import Workload
 
 TIGHT = 0.05
-"""A margin below this share of what is needed can be lost to fragments of the allocator (5 to 10 %)."""
+"""A margin below this share of the needed memory can be lost to fragments of the allocator (5 to 10 %)."""
 
 EQUAL = 1.02
-"""Times that differ by no more than this are equal."""
+"""The ratio up to which times are equal."""
 
 MOST_DEVICES = 1024
-"""Devices that are thought of as a remedy."""
+"""The most devices that a remedy suggests."""
 
 _FEW_TIMES = 4
-"""So many times the devices are thought of beside other changes."""
+"""The limit for more devices together with other changes, as a multiple of the present number."""
 
 _RANK = 16
-"""Of the LoRA that is offered."""
+"""The rank of the LoRA that a remedy suggests."""
 
 _BFLOAT16 = (8, 0)
 """The compute capability since which devices compute in bfloat16."""
@@ -50,13 +50,12 @@ _CHANGES: dict[RemedyKind, tuple[str, str]] = {
     "adamw8bit": ("optimizer", "8-bit Adam"),
     "lora": ("lora", "LoRA of rank {}"),
 }
-"""The field of the workload that a remedy changes, and how it is called: those first that change least of the
-training."""
+"""The field of the workload that a remedy changes, and its name; the smallest changes of training first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One change by which a strategy would fit. `value`: number of devices, else the workload's new value."""
+    """One change that makes a strategy fit. `value`: number of devices, else the workload's new value."""
 
     kind: RemedyKind
     value: int | str
@@ -66,7 +65,7 @@ class Remedy:
         return _CHANGES[self.kind][1].format(self.value)
 
     def made_in(self, workload: Workload) -> Workload:
-        """The workload with the change; devices are none."""
+        """The workload with the change; more devices do not change it."""
         field = _CHANGES[self.kind][0]
         change: dict[str, Any] = {field: self.value} if field else {}
         return replace(workload, **change)
@@ -77,11 +76,11 @@ class Row:
     """One strategy of a plan.
 
     fits      None where free memory is not known
-    margin    bytes that are left on the device with least free memory; negative where they lack
-    what      the strategy does, in words; `outcome`: what that means for these devices
-    remedies  changes of which each alone would make it fit; none where it does
-    together  where none does alone: changes that all together would make it fit
-    layer     bytes of the largest layer, where it is what does not fit; else 0
+    margin    bytes left on the device with the least free memory; negative where they lack
+    what      the effect of the strategy, in words; `outcome`: the consequence for these devices
+    remedies  changes each of which makes it fit alone; () where it fits
+    together  where no single change suffices: changes that make it fit together
+    layer     bytes of the largest layer, where that layer does not fit; else 0
     """
 
     strategy: Strategy
@@ -101,12 +100,12 @@ class Row:
 
     @property
     def reason(self) -> str:
-        """In words, one line."""
+        """The reason in words, one line."""
         return f"{self.what}; {self.outcome}"
 
     @property
     def would_fit_with(self) -> str:
-        """The changes that make it fit, in words; "" where it does, and where none do."""
+        """The changes that make it fit, in words; "" where it fits, and where no changes suffice."""
         if self.remedies:
             return _listed(self.remedies, "or")
         return _listed(self.together, "and") if self.together else ""
@@ -118,7 +117,7 @@ class Row:
 
     @property
     def apart(self) -> str:
-        """Why it stands below what its time says, in a few words; "" where it does not."""
+        """Why it ranks below its time, in a few words; "" where it does not."""
         if not self.strategy.startable:
             return "the program must be made for it"
         if self.strategy.offloads:
@@ -131,13 +130,13 @@ class Row:
 
     @property
     def lacking(self) -> str:
-        """The part that does not fit, where one alone does not."""
+        """The part that does not fit by itself, in words; "" where there is none."""
         return f"the largest layer needs {size(self.layer)}" if self.layer else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`rows` ranked, the best first; `estimates` are DeepSpeed's; `notices` sentences."""
+    """`rows` are ranked, the best first; `estimates` are DeepSpeed's; `notices` are sentences."""
 
     model: Model
     workload: Workload
@@ -153,7 +152,7 @@ class Plan:
 
     @property
     def shortage(self) -> str:
-        """What is to be said where no launcher starts anything that fits; "" where one does, or who knows."""
+        """The text that no launcher starts anything that fits; "" where one does, or that is not known."""
         if self.box.memory_free_min is None or any(row.fits and row.strategy.startable for row in self.rows):
             return ""
         if self.best is not None:
@@ -162,9 +161,9 @@ class Plan:
 
 
 def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_REDUCE) -> Plan:
-    """All strategies for these devices in these groups.
+    """All strategies for these devices with this grouping.
 
-    Raises PlanningError for a workload that the model cannot have, and for groups that no strategy has.
+    Raises PlanningError for a workload that the model does not support, and for unsupported groupings.
     """
     workload = workload.for_model(model)
     rows = [
@@ -180,7 +179,7 @@ def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_RE
     def rank(row: Row) -> tuple[bool, bool, int, int]:
         lacks = 0
         if not row.fits and row.margin is not None:
-            # (Where the device's memory does, it is the host's that does not.)
+            # Where the device's memory suffices, the host's memory lacks.
             host = host_needed(model, workload, row.strategy) - (box.host_memory or 0)
             lacks = max(0, -row.margin) or host
         return not row.fits, not row.strategy.startable, lacks, placed[row.name]
@@ -197,7 +196,7 @@ def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_RE
 
 
 def _places(rows: Sequence[Row]) -> dict[str, int]:
-    """Where each strategy stands among those that fit, by its name."""
+    """The rank of each strategy among those that fit, by its name."""
     equal: dict[float, float] = {}
     least = 0.0
     for time in sorted(map(_time, rows)):
@@ -219,7 +218,7 @@ def _places(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def _time(row: Row) -> float:
-    """What a step needs the links; where no time is known, by what it sends."""
+    """The time that a step needs the links; where it is not known, the bytes that the step sends."""
     return row.traffic.bytes if row.traffic.seconds is None else row.traffic.seconds
 
 
@@ -253,7 +252,7 @@ def _row(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Row:
 
 
 def _offers(model: Model, workload: Workload) -> Iterator[Remedy]:
-    """The changes of a workload that make it need less: its batch 1, where it has more."""
+    """The changes of a workload that reduce its need for memory; a smaller batch is offered as 1."""
     if not workload.weights_only:
         if not workload.checkpointing:
             yield Remedy("checkpointing", True)
@@ -266,7 +265,7 @@ def _offers(model: Model, workload: Workload) -> Iterator[Remedy]:
 
 
 def _remedies(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Iterator[Remedy]:
-    """Single changes that make it fit, those that change least of the training first."""
+    """Single changes that make it fit, the smallest changes of the training first."""
 
     def fit(remedy: Remedy) -> bool:
         return _fits(model, remedy.made_in(workload), strategy, box)
@@ -285,9 +284,9 @@ def _remedies(model: Model, workload: Workload, strategy: Strategy, box: Box) ->
 
 
 def _together(model: Model, workload: Workload, strategy: Strategy, box: Box) -> tuple[Remedy, ...]:
-    """Changes that make it fit when all are made, none of them for nothing; () where there are none.
+    """Changes that make it fit when all are made, none of them superfluous; () where there are none.
 
-    As few kinds as possible, those first that change least of the training; devices beside the others.
+    As few kinds as possible, the smallest changes of the training first; devices in addition to the others.
     """
 
     def changed(remedies: Sequence[Remedy]) -> Workload:
@@ -312,7 +311,7 @@ def _together(model: Model, workload: Workload, strategy: Strategy, box: Box) ->
 
 
 def _more_devices(model: Model, workload: Workload, strategy: Strategy, box: Box) -> int | None:
-    """The least number of devices like these on which the strategy fits; None where more are of no use."""
+    """The least number of devices like these on which the strategy fits; None where more do not help."""
     free, fixed = box.memory_free_min, box.fixed(max(2, strategy.devices))
     if free is None or not strategy.sharded or strategy.tensor_parallel > 1:
         return None
@@ -351,7 +350,7 @@ def _outcome(row: Row, box: Box, host: int) -> str:
 
 
 def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
-    """What a strategy does, and what speaks for it or against it here."""
+    """The effect of a strategy, and its advantages and drawbacks here, in words."""
     links = box.links_words
     if strategy.tensor_parallel > 1:
         return (
@@ -425,9 +424,9 @@ def _notices(found: Plan) -> Iterator[str]:
 
 
 def what_would_do(model: Model, workload: Workload, rows: Sequence[Row]) -> Iterator[str]:
-    """The least that would make anything fit, of each kind of change, with the strategy that is preferred.
+    """The smallest change of each kind that would make anything fit, with the preferred strategy.
 
-    Of a pipeline where nothing would do that can be started.
+    Changes for a pipeline appear only where no startable strategy has any.
     """
     placed = _places(rows)
     preferred = sorted(rows, key=lambda row: placed[row.name])
@@ -440,11 +439,11 @@ def what_would_do(model: Model, workload: Workload, rows: Sequence[Row]) -> Iter
 
 
 def _changes(preferred: Sequence[Row]) -> Iterator[str]:
-    """The least change of each kind that makes one of the rows fit; if none alone does, several together."""
+    """The smallest change of each kind that makes one of the rows fit; if none suffices, several together."""
     for kind in _CHANGES:
         offered = [(remedy, row) for row in preferred for remedy in row.remedies if remedy.kind == kind]
         if offered:
-            # The largest batch, the fewest devices; the others have one value.
+            # The largest batch, the fewest devices; other changes have one value.
             best = max if kind == "batch" else min
             remedy, row = best(offered, key=lambda each: each[0].value)
             yield f"{remedy.text} ({row.name if row.strategy.startable else 'a pipeline'})"

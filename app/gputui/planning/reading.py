@@ -1,6 +1,6 @@
-"""Reads a model from what a person calls it: a folder, a file, a hub id in the cache, "8B", a number.
+"""Reads a model from the name that a user gives: a folder, a file, a hub id in the cache, "8B", a number.
 
-Nothing is fetched: a hub id is looked up in the cache of huggingface_hub, whose place the variables say.
+Nothing is fetched: a hub id is looked up in the cache of huggingface_hub, whose path follows its variables.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _OTHER_WEIGHTS = (".gguf", ".bin", ".pt", ".pth", ".ckpt")
 
 
 def read_model(name: str, environ: Mapping[str, str], directory: Path) -> Model:
-    """The model of that name; `directory` is where relative paths begin.
+    """The model with this name; `directory` is where relative paths begin.
 
-    Raises PlanningError; UnknownArchitectureError, one of them, where only a closed form is missing.
+    Raises PlanningError, or its subclass UnknownArchitectureError where only a closed form is missing.
     """
     place = find_model(name, environ, directory)
     if place is None:
@@ -44,9 +44,9 @@ def read_model(name: str, environ: Mapping[str, str], directory: Path) -> Model:
 
 
 def find_model(name: str, environ: Mapping[str, str], directory: Path) -> Path | None:
-    """The folder or file of that name, or its snapshot in the cache; None for a number ("8B").
+    """The folder or file with this name, or its snapshot in the cache; None for a number ("8B").
 
-    Raises PlanningError where there is none.
+    Raises PlanningError where nothing has this name.
     """
     if not name or "\0" in name or len(name) > 4096:
         raise PlanningError("the model's name is empty, or no name at all")
@@ -70,7 +70,7 @@ def find_model(name: str, environ: Mapping[str, str], directory: Path) -> Path |
 
 
 def parameters_of(text: str) -> int:
-    """The number of "8B", "7000000000" or "6.7e9", for --parameters. Raises PlanningError."""
+    """The number in "8B", "7000000000" or "6.7e9", for --parameters. Raises PlanningError."""
     about = _ABOUT.fullmatch(text) or _NUMBER.fullmatch(text)
     if about is None:
         raise PlanningError(f"{printable(text[:40])!r} is not a number of parameters (8B, 7000000000)")
@@ -82,9 +82,9 @@ def parameters_of(text: str) -> int:
 
 
 def of_parameters(parameters: int, name: str | None = None) -> Model:
-    """A model of which only the number of parameters is known: its shape is taken to be like Llama's.
+    """A model with only a number of parameters: its shape is assumed to be like Llama's.
 
-    Raises PlanningError for a number that no model has.
+    Raises PlanningError for an impossible number.
     """
     if not 1 <= parameters <= MOST_PARAMETERS:
         raise PlanningError(f"{parameters} is not a number of parameters (1 to 10^15)")
@@ -105,13 +105,13 @@ def of_parameters(parameters: int, name: str | None = None) -> Model:
 
 
 def cached(name: str, environ: Mapping[str, str]) -> Path | None:
-    """The snapshot of a hub id in the cache of huggingface_hub, None where it is not there."""
+    """The snapshot of a hub id in the cache of huggingface_hub, None where it is missing."""
     home = Path(environ.get("HOME") or "/")
     base = environ.get("HF_HUB_CACHE") or environ.get("HUGGINGFACE_HUB_CACHE")
     if not base:
         general = Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "huggingface"
         base = str(Path(environ.get("HF_HOME") or general) / "hub")
-    # (huggingface_hub expands both, in a value that no shell has.)
+    # huggingface_hub expands both, in a value that no shell has expanded.
     place = str(home) + base[1:] if base.startswith("~/") else base
     place = _VARIABLE.sub(lambda match: environ.get(match[1] or match[2], match[0]), place)
     folder = Path(place) / ("models--" + name.replace("/", "--"))
@@ -129,7 +129,7 @@ def cached(name: str, environ: Mapping[str, str]) -> Path | None:
 
 
 def _last(path: Path, name: str) -> str:
-    """What a path is called in a plan."""
+    """The name of a path in a plan."""
     last = path.resolve().name if path.is_dir() else path.name
     return printable(last or name)
 
@@ -144,14 +144,14 @@ def _of_folder(folder: Path, name: str) -> Model:
     try:
         return _of_config(config, name)
     except PlanningError:
-        # No closed form, or several parts: the stored weights tell the number where they are there.
+        # No closed form, or several parts: the stored weights give the number where they exist.
         if stored is None:
             raise
         return _stored(stored, name, _object(config))
 
 
 def _nothing_in(folder: Path, name: str) -> str:
-    """That a folder has no model that can be read, and what to give instead."""
+    """The text that a folder has no model that can be read, and what to give instead."""
     if not (folder / _ADAPTER).is_file():
         return f"{name!r} has neither a config.json nor {_SINGLE}: give --parameters N"
     values = _object(folder / _ADAPTER)
@@ -174,7 +174,7 @@ def _of_file(path: Path, name: str) -> Model:
 
 
 def configuration(place: Path) -> dict[str, Any]:
-    """The configuration in a folder, or of a config.json. Raises PlanningError."""
+    """The configuration in a folder, or in a config.json. Raises PlanningError."""
     return _object(place / "config.json" if place.is_dir() else place)
 
 
@@ -199,7 +199,7 @@ def _of_config(path: Path, name: str) -> Model:
 
 
 def _stored(path: Path, name: str, config: dict[str, Any] | None) -> Model:
-    """The exact number of stored parameters, and the shape of the configuration beside them."""
+    """The exact number of stored parameters, with the shape of the configuration next to them."""
     count = count_index(path) if path.name.endswith(".json") else count_file(path)
     if config is None:
         return _unshaped(count, name, "its shape")
@@ -216,9 +216,10 @@ def _stored(path: Path, name: str, config: dict[str, Any] | None) -> Model:
 
 
 def shaped(count: Count, name: str, config: dict[str, Any]) -> Model:
-    """A model that is counted otherwise, in the shape of its configuration: by the names that nearly all use.
+    """A model whose parameters are counted elsewhere, in the shape of its configuration.
 
-    Where they are not all there, in the shape that a Llama of that size has. Raises PlanningError.
+    The shape is read by the field names that nearly all models use. Where one is missing, the shape is that
+    of a Llama of the same size. Raises PlanningError.
     """
     text = config.get("text_config")
     fields = Fields({**config, **text} if isinstance(text, dict) else config, "config.json")
@@ -265,7 +266,7 @@ def _like_llama(
     architecture: str = "",
     tied: bool = False,
 ) -> Model:
-    """A model of known size, whose blocks keep what Llama's keep; its blocks are of equal size."""
+    """A model of known size with blocks of equal size, which keep the activations of Llama's blocks."""
     hidden, parameters, embedding = shape.hidden, count.parameters, shape.vocab * shape.hidden
     blocks = parameters - min(2 * embedding, parameters // 2)
     kept = kept_by("llama", shape)

@@ -1,6 +1,6 @@
-"""Reads how many parameters safetensors files hold: headers only, bounded, never a tensor.
+"""Reads the number of parameters in safetensors files: headers only, bounded, never a tensor.
 
-Format: eight bytes, little-endian, the length of the header; the header, JSON of name → dtype, shape and
+Format: eight bytes, little-endian: the length of the header; the header, JSON of name → dtype, shape and
 offsets; the tensors (huggingface/safetensors, README "Format").
 """
 
@@ -18,28 +18,28 @@ from gputui.planning.model import PlanningError
 MOST_SHARDS = 4096
 
 _BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8}
-"""Types of parameters that can be trained. Of others, I64 and BOOL are buffers, the rest packed weights."""
+"""Types of trainable parameters. Of other types, I64 and BOOL are buffers, the rest are packed weights."""
 
 _BUFFER_TYPES = ("I64", "BOOL")
 _BUFFERS = ("rotary_emb.inv_freq", ".masked_bias", "_scale_inv", "weight_scale", "e_score_correction_bias")
-"""Ends of names of tensors that are stored, but are no parameters."""
+"""Name endings of tensors that are stored but are not parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The parameters of files, and of the largest tensor among them."""
+    """The numbers of parameters in the files and in their largest tensor; 0 where `largest` is unknown."""
 
     parameters: int
     largest: int
 
 
 def read_json(path: Path) -> Any:
-    """The JSON of a small file. Raises PlanningError."""
+    """Read the JSON of a small file. Raises PlanningError."""
     return _parsed(path, _read(path, 0, MOST_JSON, whole=True), "")
 
 
 def _parsed(path: Path, data: bytes, part: str) -> Any:
-    """The JSON of a file, or of a part of it. Raises PlanningError."""
+    """Parse the JSON of a file, or of a part of it. Raises PlanningError."""
     try:
         go_on()
         return parse_json(data)
@@ -52,7 +52,7 @@ def _parsed(path: Path, data: bytes, part: str) -> Any:
 
 
 def count_file(path: Path) -> Count:
-    """The parameters of one .safetensors file. Raises PlanningError."""
+    """Count the parameters of one .safetensors file. Raises PlanningError."""
     start = _read(path, 0, 8)
     if start.startswith(b"version "):
         raise PlanningError(f"{_name(path)} is a Git LFS pointer: the file itself was not fetched")
@@ -69,9 +69,9 @@ def count_file(path: Path) -> Count:
 
 
 def count_index(path: Path) -> Count:
-    """The parameters of all shards of a model.safetensors.index.json, which must lie beside it.
+    """Count the parameters of all shards of a model.safetensors.index.json, which must be in the same folder.
 
-    Where they do not, those that its metadata tells. Raises PlanningError.
+    Where shards are missing, the number in its metadata is used. Raises PlanningError.
     """
     index = read_json(path)
     names = index.get("weight_map") if isinstance(index, dict) else None
@@ -129,7 +129,7 @@ def _count(path: Path, header: dict[str, Any], room: int) -> Count:
 
 
 def _whole(values: Any) -> TypeGuard[list[int]]:
-    """Whether it is a list of numbers, none negative, few enough to be multiplied at once."""
+    """Whether it is a list of non-negative integers, few enough to be multiplied together."""
     return (
         isinstance(values, list)
         and len(values) <= 16
@@ -149,7 +149,7 @@ def _size(path: Path) -> int:
 
 
 def _read(path: Path, start: int, most: int, whole: bool = False) -> bytes:
-    """At most `most` bytes; `whole`: of a file that has no more. Raises PlanningError."""
+    """Read at most `most` bytes; with `whole`, a longer file is refused. Raises PlanningError."""
     try:
         data, ends = beginning(path, most, start)
     except OSError as error:

@@ -1,10 +1,10 @@
-"""What one transformer block keeps from forward for backward, family by family, in bytes for each token.
+"""The bytes that one transformer block keeps from forward for backward, by family, for each token.
 
 The coefficients are those of the tensors that autograd saved in transformers 5.23 with PyTorch's
 scaled_dot_product_attention, each storage once, without parameters: two depths were compared, over random
-shapes. Dropout counts its mask of one byte, where a family's default has dropout. DeepSeek's are by its
-modules. Of tensors in which the width of the heads equals the hidden size, those that tensor parallelism
-divides are counted by the heads.
+shapes. Where a family's default has dropout, its mask of one byte counts. DeepSeek's coefficients follow its
+modules. Where the width of the heads equals the hidden size, tensors that tensor parallelism divides are
+counted by the heads.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from gputui.planning.model import Saved, SavedBytes
 
 
 class Form(NamedTuple):
-    """Bytes for each element of what a block is wide.
+    """The bytes for each element of each width of a block.
 
-    hidden      of the hidden size;  attention  of heads × head width;  kv  of key/value heads × head width
-    ffn         of the MLP's inner width (with experts: of one expert's, for each expert of a token)
-    heads       of the number of heads: the logarithms that flash attention keeps
-    scores      of heads, for each position of the sequence: attention that keeps its scores
+    hidden      the hidden size
+    attention   heads × head width
+    kv          key/value heads × head width
+    ffn         the MLP's inner width (with experts: one expert's, for each expert of a token)
+    heads       the number of heads: the logarithms that flash attention keeps
+    scores      the number of heads, for each position of the sequence: attention that keeps its scores
     """
 
     hidden: float
@@ -61,11 +63,11 @@ deepseek_v2/deepseek_v3     |   18 14 10  8   4  0 |   26 12  8  8   4  0 |   24
 """
 """The fields of `Form` by model type, for each of `model.COMPUTES`: bf16 | autocast | fp32.
 
-falcon multi-query  key/value heads are spread over the queries' heads: kernels that keep no scores do not
-                    take them
-t5                  of a block of the encoder and one of the decoder together; attention keeps scores, masks
+falcon multi-query  key/value heads are expanded to the queries' heads, which kernels that keep no scores do
+                    not accept
+t5                  one block of the encoder and one of the decoder together; attention keeps scores, masks
                     and products
-deepseek            the heads' width is that of query and key; latent ranks are counted as key/value width
+deepseek            the heads' width is that of query and key; latent ranks count as key/value width
 """
 
 FORMS = {
@@ -76,9 +78,9 @@ FORMS = {
 
 _EXPERT_HIDDEN = (4.0, 8.0, 8.0)
 _EXPERT_FFN = (8.0, 16.0, 16.0)
-"""Bytes for each element of the hidden size and of an expert's width, for each expert that a token goes to.
+"""The bytes for each element of the hidden size and of an expert's width, for each expert of a token.
 
-Grouped matrix products are not on autocast's list: with it, experts compute in 32 bits.
+Grouped matrix products are not on autocast's list, so experts compute in 32 bits with autocast.
 """
 
 
@@ -93,7 +95,10 @@ def saved(
     experts_per_token: int = 0,
     expert_ffn: int = 0,
 ) -> Saved:
-    """What one block keeps for each token. Widths in elements; `ffn` of the MLP that every token passes."""
+    """The bytes that one block keeps for each token.
+
+    Widths are in elements; `ffn` is the width of the MLP that every token passes.
+    """
     return tuple(
         SavedBytes(
             each.hidden * hidden + experts_per_token * hidden * of_hidden,

@@ -1,4 +1,4 @@
-"""The parallelisms that a plan compares, by the names that the command line and the JSON have for them."""
+"""The parallelism strategies that a plan compares, by their names on the command line and in the JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Kind = Literal["single", "ddp", "zero1", "zero2", "zero3", "zero2-offload", "zer
 class Strategy:
     """One way to use `devices` devices.
 
-    tensor_parallel    devices that share each layer; 1 for none. With FSDP2 over the groups
+    tensor_parallel    devices that share each layer; 1 for none. FSDP2 runs over the groups
     pipeline_parallel  stages of layers; 1 for none
     reshard            whether FSDP2 frees a block's gathered weights after forward
     """
@@ -35,11 +35,11 @@ class Strategy:
 
     @property
     def replicas(self) -> int:
-        """How many devices, or groups of devices, see different data."""
+        """The number of devices, or groups of devices, that see different data."""
         return self.devices // (self.tensor_parallel * self.pipeline_parallel)
 
     def in_groups(self, grouping: Grouping) -> bool:
-        """Whether devices work together so; where nothing is asked for, in any way."""
+        """Whether the strategy uses this grouping; always true where none is asked for."""
         if grouping.independent:
             return self.devices == 1
         parts = (self.tensor_parallel, self.pipeline_parallel)
@@ -47,7 +47,7 @@ class Strategy:
 
     @property
     def stage(self) -> int:
-        """ZeRO's stage where DeepSpeed trains, 0 where it does not."""
+        """The ZeRO stage where DeepSpeed trains, 0 where it does not."""
         return int(self.kind[4]) if self.deepspeed else 0
 
     @property
@@ -56,24 +56,24 @@ class Strategy:
 
     @property
     def startable(self) -> bool:
-        """Whether a launcher can start any training so; a program must be made for a pipeline."""
+        """Whether a launcher can start any training this way; a pipeline needs a program made for it."""
         return self.kind != "pp"
 
     @property
     def offloads(self) -> bool:
-        """Whether part of the states is in host memory."""
+        """Whether some of the states are in host memory."""
         return self.kind.endswith("-offload")
 
     @property
     def sharded(self) -> bool:
-        """Whether more devices hold less of the model each."""
+        """Whether each device holds less of the model when there are more devices."""
         return self.kind not in ("single", "ddp")
 
 
 def strategies(model: Model, box: Box) -> list[Strategy]:
-    """Those that make sense for these devices, the simpler ones first.
+    """The strategies that make sense for these devices, the simpler ones first.
 
-    Tensor parallelism stays within devices that are joined directly and divides the heads; a pipeline has at
+    Tensor parallelism divides the heads, and stays within devices that have direct links. A pipeline has at
     most as many stages as layers, and is never combined with ZeRO-2 or ZeRO-3 or FSDP. Nothing is offloaded
     from a device whose memory is the host's.
     """
@@ -90,7 +90,7 @@ def strategies(model: Model, box: Box) -> list[Strategy]:
 
 
 def tensor_parallel_sizes(model: Model, box: Box) -> list[int]:
-    """Group sizes that divide heads and key/value heads, of groups that are joined directly throughout."""
+    """Group sizes that divide heads and key/value heads, with direct links throughout each group."""
     return [
         size
         for size in range(2, len(box) + 1)

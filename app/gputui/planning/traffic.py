@@ -1,8 +1,8 @@
-"""Bytes that a strategy moves for each step, and the seconds that this costs at least on these links.
+"""The bytes that a strategy moves in each step, and the least time that this takes on these links.
 
 For n devices in a ring an all-reduce of G bytes sends 2 (n - 1) / n × G from each, an all-gather or a
-reduce-scatter half of that (nccl-tests, doc/PERFORMANCE.md). Latency, overlap with computing and what
-offloading moves between device and host are not counted: the seconds are those of the wires alone.
+reduce-scatter half of that (nccl-tests, doc/PERFORMANCE.md). Latency, overlap with computing and the data
+that offloading moves between device and host are not counted: the seconds are those of the wires alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gputui.planning.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """For each device and step (of the optimizer). `seconds` of None: a link's bandwidth is not known.
+    """The traffic of each device and (optimizer) step. `seconds` is None if a link's bandwidth is unknown.
 
     bytes   sent by each device
     bubble  the share of a step in which a pipeline's stage waits
@@ -36,7 +36,7 @@ class Traffic:
 
     @property
     def time(self) -> str:
-        """ "1.4 s", "120 ms"; a dash where it is not known, or nothing is sent."""
+        """ "1.4 s", "120 ms"; a dash where it is not known, or where nothing is sent."""
         if self.seconds is None or not self.bytes:
             return UNKNOWN
         if self.seconds >= 1:
@@ -45,7 +45,7 @@ class Traffic:
 
 
 def traffic(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Traffic:
-    """What `strategy` sends over the links of `box`, whose devices are in the order of the launch."""
+    """The traffic of `strategy` over the links of `box`, whose devices are in the order of the launch."""
     if strategy.devices < 2:
         return Traffic(0, 0.0)
     everyone = box.ring_bandwidth(range(len(box)))
@@ -63,14 +63,14 @@ def traffic(model: Model, workload: Workload, strategy: Strategy, box: Box) -> T
 
 
 def _seconds(amount: int, gigabytes: float | None) -> float | None:
-    """`gigabytes`: GB/s."""
+    """The seconds for `amount` bytes at `gigabytes` GB/s; None where that is unknown or 0."""
     if not amount:
         return 0.0
     return None if not gigabytes else amount / (gigabytes * 1e9)
 
 
 def _states(model: Model, workload: Workload, strategy: Strategy) -> int:
-    """Bytes of weights and gradients that each device sends."""
+    """The bytes of weights and gradients that each device sends."""
     trained, passes = workload.trained(model), workload.accumulation
     count = strategy.replicas
     computed = workload.computed_bytes
@@ -78,7 +78,7 @@ def _states(model: Model, workload: Workload, strategy: Strategy) -> int:
     if strategy.kind == "ddp":
         return round(2 * share * workload.weight_bytes * trained)
     if strategy.kind in ("zero1", "zero2", "zero2-offload"):
-        # Gradients are reduced to their owners, and weights gathered from them: once a step with ZeRO-1.
+        # Gradients are reduced to their owners, once a step with ZeRO-1; weights are gathered from them.
         reductions = 1 if strategy.kind == "zero1" else passes
         return round(share * computed * trained * (reductions + 1))
     gathered = computed * model.parameters
@@ -91,7 +91,7 @@ def _states(model: Model, workload: Workload, strategy: Strategy) -> int:
 def _tensor_parallel(model: Model, workload: Workload, group: int) -> int:
     """Four all-reduces of a block's hidden states: after attention and MLP, in forward and in backward."""
     one = workload.tokens * model.hidden * workload.computed_bytes
-    # (With checkpointing forward is done twice.)
+    # With checkpointing, forward runs twice.
     times = 6 if workload.checkpointing else 4
     return round(times * 2 * (group - 1) / group * one * model.blocks * workload.accumulation)
 

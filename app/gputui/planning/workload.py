@@ -1,4 +1,4 @@
-"""What is trained on a model, and how: batch, sequence, precision, optimizer, checkpointing, LoRA."""
+"""The training on a model: batch, sequence, precision, optimizer, checkpointing, LoRA."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.planning.model import Compute, Model, PlanningError
 
 Precision = Literal["bf16", "autocast", "fp16", "fp32"]
-"""bf16: weights, gradients and optimizer in 16 bits. autocast, fp16: all in 32 bits, computed in 16
+"""bf16: weights, gradients and optimizer in 16 bits. autocast, fp16: all in 32 bits, computed in 16 bits
 (`--bf16`, `--fp16` of transformers, `mixed_precision` of accelerate). fp32: all in 32 bits."""
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -16,11 +16,12 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """What an optimizer keeps for each trained parameter.
+    """The states that an optimizer keeps for each trained parameter.
 
-    states      of the parameter's own size: AdamW has two
-    fixed       bytes, whatever the parameter's size: the states of 8-bit optimizers
-    step_copies of the parameter's size, during a step only: intermediate values of a "foreach" step
+    states      the number of states of the parameter's own size: AdamW has two
+    fixed       bytes that do not depend on the parameter's size: the states of 8-bit optimizers
+    step_copies the number of copies of the parameter's size, during a step only: intermediate values of a
+                "foreach" step
     """
 
     states: int
@@ -36,21 +37,21 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "sgd": Optimizer(0),
     "sgd-momentum": Optimizer(1),
 }
-"""`adamw` is torch's fused one, which transformers takes by default."""
+"""`adamw` is torch's fused AdamW, the default of transformers."""
 
 _MOST = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One training step on each device. Raises PlanningError for what is none.
+    """One training step on each device. Raises PlanningError for invalid values.
 
     batch          sequences of a device in one forward pass
-    sequence       tokens of a sequence
-    checkpointing  activations of a block are computed again in backward
+    sequence       tokens per sequence
+    checkpointing  activations of a block are recomputed in backward
     lora           the rank of LoRA adapters on all linear layers of the blocks; 0 trains all parameters
-    accumulation   forward passes before a step
-    weights_only   count weights, gradients and optimizer alone
+    accumulation   forward passes per step
+    weights_only   count only weights, gradients and optimizer
     """
 
     batch: int = 1
@@ -74,15 +75,15 @@ class Workload:
 
     @property
     def tokens(self) -> int:
-        """Tokens of a device in one forward pass."""
+        """The tokens of a device in one forward pass."""
         return self.batch * self.sequence
 
     def for_model(self, model: Model) -> Workload:
-        """With the sequence that the model's inputs have, where these decide it."""
+        """The workload with the sequence length of the model's inputs, where these decide it."""
         return self if model.sequence is None else replace(self, sequence=model.sequence)
 
     def trained(self, model: Model) -> int:
-        """Parameters that get gradients: all, or those of the adapters. Raises PlanningError."""
+        """The parameters that get gradients: all, or those of the adapters. Raises PlanningError."""
         if not self.lora:
             return model.parameters
         if not model.adapted:
@@ -98,30 +99,30 @@ class Workload:
 
     @property
     def weight_bytes(self) -> int:
-        """Of a trained parameter."""
+        """The bytes of a trained parameter."""
         return 2 if self.precision == "bf16" else 4
 
     @property
     def computed_bytes(self) -> int:
-        """Of a number that blocks compute with, and of weights as they are sent."""
+        """The bytes of a number that blocks compute with, and of a weight that is sent."""
         return 4 if self.precision == "fp32" else 2
 
     @property
     def reduced_bytes(self) -> int:
-        """Of a gradient as FSDP sums it up over the devices."""
+        """The bytes of a gradient that FSDP reduces over the devices."""
         return 2 if self.precision == "bf16" else 4
 
     @property
     def frozen_bytes(self) -> int:
-        """Of a parameter that LoRA leaves as it is: loaded in 16 bits, except for fp32."""
+        """The bytes of a parameter that LoRA freezes: loaded in 16 bits, except for fp32."""
         return self.computed_bytes
 
     def optimizer_bytes(self, weight_bytes: int) -> int:
-        """Of the optimizer's states for a trained parameter of that many bytes."""
+        """The bytes of the optimizer's states for a trained parameter of `weight_bytes` bytes."""
         kind = OPTIMIZERS[self.optimizer]
         return kind.states * weight_bytes + kind.fixed
 
     @property
     def step_copies(self) -> int:
-        """Copies of the trained parameters during a step."""
+        """The number of copies of the trained parameters during a step."""
         return OPTIMIZERS[self.optimizer].step_copies

@@ -1,1 +1,1 @@
-"""What a source is, the sources that are no vendor's (simulated, recorded), and the sampler thread."""
+"""The source protocol, the sources that belong to no vendor (simulated, recorded), and the sampler thread."""

@@ -1,4 +1,4 @@
-"""A source that gives up a driver which does not answer: for calls that read once."""
+"""A source that gives up on a driver that does not answer: for calls that read once."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gputui.sources.source import NoSourceError, Source, Want
 T = TypeVar("T")
 
 PATIENCE = 30.0
-"""Seconds after which a one-shot call gives a driver up that does not answer (calls can hang for ever)."""
+"""Seconds after which a one-shot call gives up on a driver that does not answer (calls can hang for ever)."""
 
 
 class InTime:
     """A source whose readings come back within `patience` seconds or raise NoSourceError.
 
     It is read on a daemon thread: a call that hangs in the kernel holds that thread and nothing else. Where
-    there can be no thread (`ulimit -u`) it is read on the caller's, however long that takes.
+    no thread can start (`ulimit -u`), it is read on the caller's thread, however long that takes.
     """
 
     def __init__(self, source: Source, patience: float | None = None) -> None:

@@ -1,5 +1,7 @@
-"""Devices with the owners of their processes, and what these do on the host: for sources whose kernel lists
-pids."""
+"""Devices with the owners of their processes and the processes' use of the host.
+
+For sources whose kernel lists pids.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from gputui.system.root import Root
 
 
 def owners_of(root: Root) -> ProcessTable:
-    """Those of a machine: of this one by psutil, of a recorded one, or one that is recorded, by its /proc."""
+    """Return the process table of a machine: from psutil for this machine; from /proc for a recorded machine,
+    or a machine that is being recorded."""
     if root.here:
         return ProcessTable()
     from gputui.system.root_processes import RootProcesses
@@ -22,7 +25,7 @@ def owners_of(root: Root) -> ProcessTable:
 
 
 def with_owners(devices: Sequence[Device], owners: ProcessTable, look_up: bool) -> tuple[Device, ...]:
-    """With users, commands and starts, looked up now, or as they were at the last look."""
+    """Return the devices with users, commands and start times, looked up now or as of the last look."""
     ask = owners.owner if look_up else owners.still
 
     owned = tuple(
@@ -37,7 +40,7 @@ def with_owners(devices: Sequence[Device], owners: ProcessTable, look_up: bool) 
 def host_uses(
     devices: Iterable[Device], keys: Collection[str], owners: ProcessTable
 ) -> Mapping[int, HostUse]:
-    """What the processes of the devices with these keys take of the host now."""
+    """Return the current host use of the processes on the devices with these keys."""
     return owners.uses({process.pid for d in devices if d.key in keys for process in d.processes or ()})
 
 
@@ -47,8 +50,11 @@ def with_uses(
     uses: Mapping[int, HostUse],
     activities: Mapping[str, Mapping[int, int] | None] | None = None,
 ) -> tuple[Device, ...]:
-    """The devices, those with these keys with what their processes take of the host, and of the device
-    itself: percent of its time by pid, None where the driver does not tell."""
+    """Return the devices; those with these keys have the host use and the device use of their processes.
+
+    `activities` is each process's percentage of the device's time, by pid; None where the driver does not
+    report it.
+    """
 
     def used(process: Process, activity: Mapping[int, int] | None) -> Process:
         use = uses.get(process.pid, _NO_USE)

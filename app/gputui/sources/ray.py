@@ -1,8 +1,8 @@
-"""What Ray counts: the GPUs of each of its nodes and how many it has given out, asked of its dashboard.
+"""What Ray counts: the GPUs of each of its nodes and how many it has allocated, as its dashboard reports.
 
 The dashboard of the head node answers over HTTP (`ray start --head`, package ray[default]); Ray itself is not
-imported. Seen with Ray 2.60: /api/cluster_status has `usageByNode`, given out and total for each resource, as
-`ray status` prints their sums; /nodes?view=summary has the names of the machines.
+imported. Checked with Ray 2.60: /api/cluster_status has `usageByNode`, with the allocated amount and the
+total of each resource, whose sums `ray status` prints. /nodes?view=summary has the names of the machines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gputui.inventory.typed_json import DocumentError, Record, form_of, loads_of
 from gputui.sources.source import NoSourceError
 
 ADDRESS = "127.0.0.1:8265"
-"""Where the dashboard is if nothing says otherwise (DEFAULT_DASHBOARD_PORT of ray_constants.py)."""
+"""The dashboard's default address (DEFAULT_DASHBOARD_PORT of ray_constants.py)."""
 _VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 """As `ray job submit` reads them; the second may also be Ray's own address, which has no "http://"."""
 _WEB = ("http://", "https://")
@@ -28,17 +28,18 @@ _ADDRESS = re.compile(
     r"(?:http://)?(?P<host>[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})/?"
 )
 _PATIENCE = 10.0
-"""Seconds for an answer, as for Slurm's."""
+"""Seconds to wait for an answer, as for Slurm."""
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_GPUS = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class RayNode:
-    """A node that is alive. `host` and `id` are strangers' text.
+    """A live node. `host` and `id` are untrusted text.
 
-    host   the machine's name, None where the dashboard does not tell
-    gpus   how many devices Ray counts there;  given: how many of them it has given out (0.5 is a half of one)
+    host   the machine's name; None where the dashboard does not report it
+    gpus   the number of devices that Ray counts there
+    given  the number of those that Ray has allocated (0.5 is half a device)
     """
 
     id: str
@@ -48,7 +49,7 @@ class RayNode:
 
 
 def address_of(text: str, environ: Mapping[str, str]) -> tuple[str, int]:
-    """Host and port of a dashboard: as given, else as Ray's own variables say. Raises ValueError."""
+    """Return host and port of a dashboard: as given, else as Ray's own variables say. Raise ValueError."""
     if not text:
         told = [environ[name] for name in _VARIABLES if environ.get(name, "").startswith(_WEB)]
         text = told[0] if told else ADDRESS
@@ -61,12 +62,12 @@ def address_of(text: str, environ: Mapping[str, str]) -> tuple[str, int]:
 
 
 def netloc(host: str, port: int) -> str:
-    """As URLs and the header Host write it: an IPv6 address in brackets."""
+    """Return the form that URLs and the header Host use: an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def read_nodes(host: str, port: int) -> tuple[RayNode, ...]:
-    """The nodes now. Raises NoSourceError where no dashboard answers, or says something else."""
+    """Return the current nodes. Raise NoSourceError for no answer, or for one that is no dashboard's."""
     end = time.monotonic() + _PATIENCE
     status = _asked(host, port, "/api/cluster_status", end)
     summary = _asked(host, port, "/nodes?view=summary", end)
@@ -83,9 +84,8 @@ Counted = Annotated[float, number(most=_MOST_GPUS)]
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
-    """Given out, and in all, of devices by Ray's names: NVIDIA's, AMD's and Intel's are GPUs;
-    Gaudi's are a resource of their own.
-    """
+    """Allocated and total devices, by Ray's names: NVIDIA's, AMD's and Intel's devices are GPUs; Gaudi's
+    devices are a resource of their own."""
 
     GPU: tuple[Counted, Counted] = (0, 0)
     HPU: tuple[Counted, Counted] = (0, 0)
@@ -98,7 +98,7 @@ class _Raylet:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """Of a node that has just come or gone there may be less."""
+    """A node that has just come or gone may lack some fields."""
 
     raylet: _Raylet = _Raylet()
     hostname: str | None = None
@@ -109,7 +109,7 @@ _NODES, _USAGE = form_of(tuple[_Node, ...]), form_of(dict[str, _Usage])
 
 
 def nodes_of(status: bytes, summary: bytes) -> tuple[RayNode, ...]:
-    """The nodes in two answers of a dashboard. Raises DocumentError."""
+    """Return the nodes in two answers of a dashboard. Raise DocumentError."""
     rows = _NODES.read(within(loads_of_others(summary), "data", "summary"))
     hosts = {row.raylet.node: row.hostname for row in rows}
     metrics = within(loads_of_others(status), "data", "clusterStatus", "loadMetricsReport", "usageByNode")
@@ -121,7 +121,7 @@ def nodes_of(status: bytes, summary: bytes) -> tuple[RayNode, ...]:
 
 
 class _Answer:
-    """Bytes that were received, as http.client reads an answer from a socket."""
+    """Received bytes in the form in which http.client reads an answer from a socket."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -131,7 +131,7 @@ class _Answer:
 
 
 def _asked(host: str, port: int, path: str, end: float) -> bytes:
-    """The answer of a dashboard, without a proxy, no later than at `end`. Raises NoSourceError."""
+    """Return the answer of a dashboard, without a proxy, before the time `end`. Raise NoSourceError."""
     where = f"Ray's dashboard at {netloc(host, port)}"
     try:
         with socket.create_connection((host, port), max(0.1, end - time.monotonic())) as connection:

@@ -1,4 +1,4 @@
-"""The source that replays a recording (`gputui record`), or a matrix that `nvidia-smi topo -m` printed."""
+"""The source that replays a recording (`gputui record`), or a matrix printed by `nvidia-smi topo -m`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gputui.sources.source import NoSourceError, Want
 
 
 class RecordedSource:
-    """One recorded snapshot, as it was; "-" reads it from standard input."""
+    """One recorded snapshot, unchanged; "-" reads it from standard input."""
 
     def __init__(self, file: str) -> None:
         self.file, self.label = file, f"recorded {Path(file).name}"
@@ -48,7 +48,7 @@ class RecordedSource:
             raise NoSourceError(f"{self.file!r} is not a recording: {error}") from None
 
     def _wiring_only(self, text: str) -> Snapshot:
-        """A printed matrix tells how a box is wired, and nothing of what runs on it."""
+        """Return a box from a printed matrix, which holds its wiring and nothing about its load."""
         try:
             printed = read(text)
             box = box_of(printed, printable(Path(self.file).stem))
@@ -56,7 +56,7 @@ class RecordedSource:
             raise NoSourceError(
                 f"{self.file!r} is neither a recording nor a matrix of `nvidia-smi topo -m`: {error}"
             ) from None
-        # The numbers are those of the text, which may have gaps.
+        # The device numbers are those of the text, which may have gaps.
         numbers = [int(name.removeprefix("GPU")) for name in printed.gpus]
         devices = tuple(
             Device(index=number, uuid="", numa_node=gpu.numa)

@@ -1,7 +1,7 @@
 """The thread that reads a source for a screen, so that no call, however long, delays a key or the exit.
 
-A daemon thread: a call that hangs in the kernel for ever (btop #1612, gpud #117) must not hold the process
-back. The last good snapshot stays; `Sampler.age` says how old it is.
+It is a daemon thread: a call that hangs in the kernel for ever (btop #1612, gpud #117) must not keep the
+process alive. The last good snapshot stays; `Sampler.age` reports how old it is.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ CHANGES_EVERY = 2
 PROCESSES_EVERY = 10
 """Seconds between two readings of all process lists, the costly part (up to 4.5 ms a call)."""
 GLANCE_EVERY = 2
-"""Seconds between two readings of what stands beside the table, where people look now and then."""
+"""Seconds between two readings of the facts next to the table, which people look at now and then."""
 SENSORS_EVERY = 5
 HOST_EVERY = 2
 MODES_EVERY = 30
-"""Seconds between two readings of what an administrator may change: 0.07 calls a GPU and second."""
+"""Seconds between two readings of what an administrator may change: 0.07 calls per GPU and second."""
 UNFOCUSED_EVERY = 10.0
 """Seconds between two readings while nobody is looking."""
 
 _EARLY = 0.2
-"""Seconds: so much early is on time, because turns do not come to the millisecond."""
+"""Seconds by which a turn may be early and still count as due, because turns are not exact to
+the millisecond."""
 
 _PACES: tuple[tuple[Want, int], ...] = (
     (Want.CHANGED_PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES, CHANGES_EVERY),
@@ -39,21 +40,21 @@ _PACES: tuple[tuple[Want, int], ...] = (
 )
 
 Listener = Callable[["Snapshot | Exception", float], None]
-"""Called with a snapshot or an error, and the moment (`time.monotonic`) at which its reading began."""
+"""Called with a snapshot or an error, and the time (`time.monotonic`) at which its reading began."""
 
 Past = Callable[[], "Iterable[Sequence[tuple[float, tuple[Device, ...]]]]"]
-"""Gives the devices as they were at moments before (epoch seconds): stretches of time, the latest first, each
-from its oldest moment on. For any thread."""
+"""Returns the devices at earlier times (epoch seconds): stretches of time, the latest first, each starting at
+its oldest time. May be called from any thread."""
 
 
 class Sampler:
     """Reads `source` every `interval` seconds and hands each snapshot to `listen`, on its own thread.
 
-    `owners_at_once`: the first reading brings owners too, because verdicts depend on them. `once`: what the
-    second one brings besides, and no other.
+    `owners_at_once`: the first reading also brings owners, because verdicts depend on them. `once`: extra
+    facts for the reading that brings the links, which is the second.
 
-    After a NoSourceError, which is handed to `listen` in the snapshot's place, reading goes on. Any other
-    exception is a defect: it is handed over too, for the listener to raise, and reading ends.
+    A NoSourceError goes to `listen` in place of the snapshot, and reading goes on. Any other exception is a
+    defect: it also goes to `listen`, which raises it, and reading ends.
     """
 
     def __init__(
@@ -80,19 +81,20 @@ class Sampler:
         self._refused: NoSourceError | None = None
         self._inside_since: float | None = None
         self.took = 0.0
-        """Seconds that the last good reading took."""
+        """The duration of the last good reading, in seconds."""
         self._linked = False
         self.past: Past | None = getattr(source, "past", None)
-        """What gives the past of the box, where its source knows that."""
+        """Returns the past of the box, where the source has a past."""
 
     def start(self) -> None:
         """Begin reading at once."""
         self._thread.start()
 
     def wait_until_open(self, patience: float) -> bool:
-        """Wait until the source is open, for `patience` seconds at most; False if it hangs as long as that.
+        """Wait until the source is open, for `patience` seconds at most; return False if it is still not
+        open.
 
-        Raises NoSourceError where it cannot be opened. Reading goes on whatever is answered here.
+        Raise NoSourceError if it cannot be opened. Reading goes on whatever the result.
         """
         opened = self._opened.wait(patience)
         if self._refused is not None:
@@ -101,26 +103,29 @@ class Sampler:
 
     @property
     def silent(self) -> float:
-        """Seconds for which the source has been asked something that it has not answered yet."""
+        """Seconds since the source was asked for something that it has not answered yet; else 0."""
         since = self._inside_since
         return 0.0 if since is None else time.monotonic() - since
 
     def ask(self) -> None:
-        """Read everything that a verdict needs now, without waiting for the next turn."""
+        """Read at once everything that a verdict needs, without waiting for the next turn."""
         with self._wake:
             self._asked += 1
             self._wake.notify()
 
     def focus(self, focused: bool) -> None:
-        """Whether somebody is looking: else read every ten seconds, and let a sleeping laptop GPU sleep."""
+        """Set whether somebody is looking. Else read every ten seconds, and let a sleeping
+        laptop GPU sleep."""
         with self._wake:
             self._focused = focused
             self._wake.notify()
 
     def look_at(self, keys: Collection[str], details: Want = Want.DETAILS, every: float = 0.0) -> None:
-        """Read the details of these devices (`Device.key`s) at once, and then every so many seconds (0: in
-        every turn), because somebody looks at them. Those of the others are forgotten. `details`: DETAILS, or
-        with TABLE."""
+        """Read the details of these devices (`Device.key`s) at once, and then every `every` seconds (0: every
+        turn).
+
+        The details of the other devices are dropped. `details`: DETAILS, or DETAILS with TABLE.
+        """
         with self._wake:
             self._details_every = every
             if (frozenset(keys), details) != (self._looked_at, self._details):
@@ -134,20 +139,20 @@ class Sampler:
         return None if self._last_good is None else time.monotonic() - self._last_good
 
     def set_interval(self, interval: float) -> None:
-        """Read every so many seconds from now on."""
+        """Read every `interval` seconds from now on."""
         with self._wake:
             self._interval = interval
             self._wake.notify()
 
     @property
     def pace(self) -> float:
-        """Seconds between two readings, as things are."""
+        """Seconds between two readings, at the current interval and focus."""
         return self._interval if self._focused else max(self._interval, UNFOCUSED_EVERY)
 
     def stop(self, patience: float = 0.3) -> bool:
-        """Stop reading and close the source. False when a call still hangs after `patience` seconds.
+        """Stop reading and close the source. Return False when a call still hangs after `patience` seconds.
 
-        Then the source is left open, on purpose: closing NVML under a running call crashes (nvitop #222).
+        Then the source is left open on purpose: closing NVML under a running call crashes (nvitop #222).
         """
         with self._wake:
             self._stopped = True
@@ -166,7 +171,7 @@ class Sampler:
         self._source.close()
 
     def _open(self) -> None:
-        # Here, on this thread: starting a driver may hang for ever, too.
+        # On this thread, because starting a driver may hang for ever, too.
         self._inside_since = time.monotonic()
         try:
             self._source.open()
@@ -179,7 +184,7 @@ class Sampler:
     def _turn(self) -> None:
         with self._wake:
             asked, self._asked = self._asked > 0, 0
-            # The first picture comes without details; and those of nobody are read once, to be forgotten.
+            # The first snapshot has no details. After a look at no devices, one reading drops the details.
             first = self._last_good is None
             details = not first and (self._details_are_due() or self._look_is_new)
             looked_at = self._looked_at if details else None
@@ -190,7 +195,7 @@ class Sampler:
             want = self._wanted(asked)
             snapshot = self._source.read(want | wanted_details, looked_at)
         except NoSourceError as error:
-            # What this turn was to read is still due.
+            # The facts that this turn failed to read are still due.
             self._due.clear()
             self._inside_since = None
             self._tell(error, began)
@@ -217,7 +222,7 @@ class Sampler:
         return True
 
     def _rest(self, began: float) -> None:
-        """Wait until the turn after the one that began then."""
+        """Wait until the turn after the one that began at `began`."""
         with self._wake:
             before, ended = self._focused, time.monotonic()
             while not (self._stopped or self._asked or self._look_is_new or (self._focused and not before)):
@@ -229,19 +234,20 @@ class Sampler:
         now = time.monotonic()
         want = Want.LOAD | Want.NAMES | Want.QUEUE
         if asked:
-            # (Before a launch, which may be confined.)
+            # `asked` may precede a confined launch.
             want |= Want.NODES
         for part, every in _PACES:
             if now >= self._due.get(part, 0.0) - _EARLY or (asked and part & (Want.PROCESSES | Want.MODES)):
                 want |= part
                 self._due[part] = now + every
         if self._last_good is None:
-            # The first picture comes without what takes long: psutil alone takes 20 ms to import.
+            # The first snapshot leaves out what takes long: psutil alone takes 20 ms to import.
             want = Want.LOAD | Want.NAMES | Want.QUEUE | Want.PROCESSES
             want |= Want.OWNERS if self._owners_at_once else Want(0)
             self._due.clear()
         elif not self._linked:
-            # Links take the longest (1.3 s on 8×B200) and never change: once, after the first picture.
+            # Links take the longest (1.3 s on 8×B200) and never change: read them once, after
+            # the first picture.
             want |= Want.LINKS | Want.TOPOLOGY | self._once
         return want
 
@@ -251,15 +257,16 @@ class Sampler:
 
 
 def next_turn(began: float, ended: float, pace: float) -> float:
-    """When to read again after a reading from `began` to `ended`, in seconds of one clock.
+    """Return when to read again after a reading from `began` to `ended`, in seconds of one clock.
 
-    The pace is from beginning to beginning; but a slow reading is followed by as long a rest, `pace` at most,
-    so that the driver is not asked all the time.
+    The pace runs from beginning to beginning. A slow reading is followed by a rest of the same length, `pace`
+    at most, so that the driver is not busy all the time.
     """
     return max(began + pace, ended + min(pace, ended - began))
 
 
 def _may_sleep(snapshot: Snapshot) -> bool:
-    """Whether every GPU of the box is a laptop's, which its driver powers off when nobody holds it."""
+    """Return whether every GPU of the box is a laptop's: its driver powers it off when no
+    program holds it."""
     names = [device.name or "" for device in snapshot.devices]
     return bool(names) and all("Laptop" in name or "Max-Q" in name for name in names)

@@ -1,7 +1,7 @@
-"""Runs a script of ours in a process of its own, mostly in the command's own Python, with a time limit.
+"""Runs one of gputui's scripts in a separate process, mostly in the command's own Python, with a time limit.
 
-What the child prints is kept in part and believed in nothing: answers come as files in a folder of their
-own, since sitecustomize, wrappers and libraries write what they like to stdout.
+The child's output is kept in part and is not trusted: answers come as files in a separate folder, because
+sitecustomize, wrappers and libraries may write anything to stdout.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from gputui.inventory.typed_json import DocumentError, loads
 from gputui.system.landlock import started
 
 MOST_ANSWER = 4 * 1024 * 1024
-"""Bytes of an answer that are read; 72 devices measured in pairs take 1 MiB."""
+"""The most bytes of an answer that are read; 72 devices measured in pairs take 1 MiB."""
 
 _MOST_OUTPUT = 16 * 1024
-"""Bytes of the child's output that are kept: the last ones, where the reason of a failure stands."""
+"""The most bytes of the child's output that are kept: the last ones, which hold the reason for a failure."""
 
 _BEAT = 0.1
-"""Seconds after which a cancelled child is ended, at most."""
+"""The longest time, in seconds, until a cancelled child is ended."""
 
 _PATIENCE = 2.0
-"""Seconds between the request to end and the end by force."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a child ended.
 
-    status   as `subprocess.Popen.returncode`; None where it did not start, or was ended by us
-    output   the end of what it wrote to stdout and stderr; or all of stdout, where that was asked for, and
-             then `errors` is the end of what it wrote to stderr
+    status   as in `subprocess.Popen.returncode`; None where it did not start, or gputui ended it
+    output   the end of its stdout and stderr; or all of its stdout, where that was requested
     trouble  why it did not start or was ended, None where it ended by itself
+    errors   the end of its stderr, where all of its stdout was requested; else ""
     """
 
     status: int | None
@@ -54,13 +54,13 @@ class Ended:
 
     @property
     def last_line(self) -> str:
-        """The last line of the output that says something."""
+        """The last line of the output that is not empty."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
         return lines[-1][:300] if lines else ""
 
 
 class AnswerError(DocumentError):
-    """There is no answer that could be read; the message says so as a whole."""
+    """There is no readable answer; the message is a complete sentence."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -68,7 +68,7 @@ class AnswerError(DocumentError):
 
 @contextmanager
 def answers() -> Iterator[Path]:
-    """A folder of our user alone, gone at the end."""
+    """Yield a folder for our user alone, and remove it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="gputui-check-"))
     try:
         yield folder
@@ -77,7 +77,7 @@ def answers() -> Iterator[Path]:
 
 
 def read_answer(path: Path) -> Any:
-    """The values of the JSON that a child wrote. Raises DocumentError where there is none."""
+    """Return the values of the JSON that a child wrote. Raise DocumentError where there is none."""
     try:
         with path.open("rb") as file:
             data = file.read(MOST_ANSWER + 1)
@@ -100,12 +100,13 @@ def run(
     left_out: Sequence[str] = (),
     most: int | None = None,
 ) -> Ended:
-    """Run `argv` to its end, at most `seconds`; raises nothing for what the child does. `left_out` are device
-    files that it cannot open. `most`: how many bytes of stdout are kept, all of them; a child that writes
-    more is ended.
+    """Run `argv` to its end, for at most `seconds`. Raise nothing for a failure of the child.
 
-    The child leads a session of its own: with it ends everything that it started and left in its group. May
-    be called on any thread; `cancelled`, when set from another one, ends the child.
+    `left_out` are device files that it cannot open. `most` is the most bytes of stdout, which are kept in
+    full; a child that writes more is ended.
+
+    The child leads a session of its own: all that it started and left in its process group ends with it. May
+    be called on any thread; setting `cancelled` from another thread ends the child.
     """
 
     def start() -> subprocess.Popen[bytes]:
@@ -134,14 +135,14 @@ def run(
             output.drain()
             return Ended(None if trouble else child.returncode, output.text, trouble, output.errors)
     finally:
-        # Also when we ourselves are interrupted (Ctrl-C, an error).
+        # Also after an interruption of gputui itself (Ctrl-C, an error).
         _end(child, gently=False)
 
 
 def _follow(
     child: subprocess.Popen[bytes], output: _Output, seconds: float, cancelled: threading.Event | None
 ) -> str | None:
-    """Until the child has ended (None), or must be: why."""
+    """Wait until the child has ended (None), or must be ended: return why."""
     deadline = time.monotonic() + seconds
     while child.poll() is None:
         if cancelled is not None and cancelled.is_set():
@@ -155,14 +156,14 @@ def _follow(
 
 
 def _end(child: subprocess.Popen[bytes], gently: bool) -> None:
-    """End the child's whole process group: those that it left behind too."""
+    """End the child's whole process group, including processes that the child left behind."""
     if gently:
         _signal(child, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_PATIENCE)
     _signal(child, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        # One that hangs in the kernel (a driver's ioctl) is not waited for.
+        # A process that hangs in the kernel (a driver's ioctl) is not waited for.
         child.wait(_PATIENCE)
 
 
@@ -170,13 +171,15 @@ def _signal(child: subprocess.Popen[bytes], number: int) -> None:
     try:
         os.killpg(child.pid, number)
     except (ProcessLookupError, PermissionError):
-        # Nobody is left in the group; or only what has taken another user's rights.
+        # The group is empty, or its processes have another user's rights.
         return
 
 
 class _Output:
-    """What a child writes: read as it comes, so that a full pipe never stops it. The end of it is kept; of
-    stdout `most` bytes, where that is a number."""
+    """The child's output, read as it arrives, so that a full pipe never stops the child.
+
+    The end of it is kept; of stdout `most` bytes, where that is a number.
+    """
 
     def __init__(self, child: subprocess.Popen[bytes], most: int | None) -> None:
         self._child, self._most = child, most
@@ -209,16 +212,16 @@ class _Output:
         return self._most is not None and len(self._kept[0]) > self._most
 
     def wait(self, seconds: float) -> None:
-        """Take what is there, or wait so long for something."""
+        """Read what has arrived, or wait this long for something."""
         if self._selector.get_map():
             self._take(seconds)
         else:
-            # Closed by the child, which still runs.
+            # The child has closed its streams and still runs.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(seconds)
 
     def drain(self) -> None:
-        """Take what is there and do not wait: a process that has left the group may keep a pipe open."""
+        """Read what has arrived and do not wait: a process that has left the group may keep a pipe open."""
         for _ in range(64):
             if not self._selector.get_map() or not self._take(0):
                 return

@@ -1,4 +1,4 @@
-"""The container that a process runs in, by its control groups (cgroups(7)), which all users may read.
+"""The container of a process, by its control groups (cgroups(7)), which all users may read.
 
 The names are those of the container engines: Docker and containerd ("docker-ID.scope", "/docker/ID",
 "cri-containerd-ID.scope"), CRI-O ("crio-ID.scope"), Podman ("libpod-ID.scope"), LXC ("lxc.payload.NAME"),
@@ -22,7 +22,8 @@ _SHOWN = 12
 
 
 def container(cgroup: str) -> str | None:
-    """The engine and the id or name, "docker 3f2a9c01d4e5", out of /proc/PID/cgroup; None for the host."""
+    """Return the engine and the id or name, "docker 3f2a9c01d4e5", from /proc/PID/cgroup;
+    None for the host."""
     for engine, pattern in _ENGINES:
         match = pattern.search(cgroup)
         if match:

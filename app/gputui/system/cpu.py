@@ -8,11 +8,11 @@ _AMD, _INTEL_SAPPHIRE, _INTEL_SKYLAKE, _INTEL_BROADWELL, _POWER9 = 16.0, 22.0, 1
 """GB/s one way, NCCL's model (graph/topo.h)."""
 
 _SKYLAKE_MODEL, _SAPPHIRE_MODEL = 85, 143
-"""The first server models of each, of Intel's family 6."""
+"""The first server model of each generation in Intel's family 6."""
 
 
 def between_cpus(root: Root) -> float | None:
-    """GB/s one way between two sockets of a machine, as NCCL models it; None for processors it does not."""
+    """Return GB/s one way between two sockets, as NCCL models it; None for processors without a model."""
     # The first processor is enough; a large box has hundreds.
     text = root.text("/proc/cpuinfo", 4096) or ""
     facts: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Moving inherited file descriptors to high numbers, which commands and shells (`exec 9>lock`) do not use.
+"""Moves inherited file descriptors to high numbers, which commands and shells (`exec 9>lock`) do not use.
 
-A process that was started with its stderr closed gets 2 for the next file that it opens. Were that a claim's
-record, the command's messages would be written into it.
+A process that was started with its stderr closed gets 2 for the next file that it opens. If that file were a
+claim's record, the command's messages would be written into it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _UNDER_A_LIMIT = (60, 30, 12, 3)
 
 
 def move_to_high_number(descriptor: int) -> int:
-    """The same open file, with its locks, under a number of 100 or above; the old number is closed.
+    """Return a descriptor of the same open file, with its locks, of at least 100; close the old number.
 
-    Where the limit of open files leaves no such number (`ulimit -n 64`), a lower one that is no standard
-    stream. Raises OSError where there is none at all; the old number is closed then, too.
+    Where the limit of open files leaves no such number (`ulimit -n 64`), use a lower number that is not a
+    standard stream. Raise OSError where there is none at all; the old number is closed then, too.
     """
     try:
         for least in (LEAST, *_UNDER_A_LIMIT):

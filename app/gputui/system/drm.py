@@ -1,9 +1,8 @@
-"""The kernel's graphics devices: cards, their drivers, their sensors, and what programs have of them
-(fdinfo).
+"""The kernel's graphics devices: cards, their drivers, their sensors, and their use by programs (fdinfo).
 
-For every vendor whose driver is a DRM driver (drm-usage-stats.rst, sysfs-class-hwmon). Cards of several
-vendors stand in one list in no order that means anything: a card is known by its driver and its bus id, never
-by its number.
+For every vendor whose driver is a DRM driver (drm-usage-stats.rst, sysfs-class-hwmon). The cards of several
+vendors share one list in no meaningful order: a card is identified by its driver and its bus id, never by its
+number.
 """
 
 from __future__ import annotations
@@ -30,8 +29,11 @@ _OWN_MEMORY = re.compile(r"(?:vram|local)\d{0,2}")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A graphics device. `folder` is the one of its hardware in /sys; `function` its PCI function
-    ("0000:05:00.0"), None where it is none; ids are four hex digits, "" where they are not known."""
+    """A graphics device.
+
+    `folder` is its hardware's folder in /sys; `function` is its PCI function ("0000:05:00.0"), None where it
+    has none; ids are four hex digits, "" where they are not known.
+    """
 
     folder: str
     driver: str
@@ -46,7 +48,7 @@ class Card:
 
 
 def card_of(root: Root, name: str) -> Card | None:
-    """The hardware behind "card0" or "renderD128", None where there is none."""
+    """Return the hardware behind "card0" or "renderD128", None where there is none."""
     folder = f"{DRM}/{name}/device"
     found = dict(
         line.partition("=")[::2] for line in (root.text(f"{folder}/uevent") or "").splitlines() if "=" in line
@@ -78,8 +80,8 @@ def _hex(root: Root, path: str) -> str:
 
 
 def nodes_of(root: Root, render: str | None) -> tuple[str, ...]:
-    """The device files of the hardware behind "renderD128": that one, and the cards beside it; () where they
-    are not known."""
+    """Return the device files of the hardware behind "renderD128": that node and its cards;
+    () where unknown."""
     if render is None or not root.has(f"/dev/dri/{render}"):
         return ()
     beside = root.names(f"{DRM}/{render}/device/drm")
@@ -88,23 +90,26 @@ def nodes_of(root: Root, render: str | None) -> tuple[str, ...]:
 
 
 def may_open(root: Root, render: str) -> bool:
-    """Whether programs of ours can open the hardware behind "renderD128". (It is not opened here: that would
-    wake a sleeping card.) Of most recorded machines nobody knows: they have no device files."""
+    """Return whether our programs can open the hardware behind "renderD128".
+
+    The device file is not opened here: that would wake a sleeping card. Most recorded machines have no device
+    files, and then every device counts as open.
+    """
     return root.may_open(f"/dev/dri/{render}") or (root.recorded and not root.has("/dev/dri"))
 
 
 def cards(root: Root) -> list[Card]:
-    """Every card, by its number. Connectors ("card0-HDMI-A-1") are none."""
+    """Return every card, by its number. Connectors ("card0-HDMI-A-1") are not cards."""
     names = sorted((n for n in root.names(DRM) if _CARD.fullmatch(n)), key=lambda n: (len(n), n))
     return [card for name in names[:MOST_CARDS] if (card := card_of(root, name)) is not None]
 
 
 _HOTTEST = 1_000_000
-"""The highest temperature that is believed, m°C."""
+"""The highest plausible temperature, m°C."""
 
 
 class Sensors:
-    """The hwmon of a card: its attributes, and which one has which label ("temp2" is "junction")."""
+    """The hwmon of a card: its attributes, and the channel of each label ("junction" is "temp2")."""
 
     def __init__(self, root: Root, card: Card) -> None:
         self._root = root
@@ -121,8 +126,8 @@ class Sensors:
                 self.labels.setdefault((kind, label), channel)
 
     def number(self, *names: str) -> int | None:
-        """The first of these attributes that can be read and makes sense: of what is no temperature, none
-        that is negative."""
+        """Return the first of these attributes that is readable and plausible: only
+        temperatures may be negative."""
         for name in names:
             found = self._root.number(f"{self._folder}/{name}") if name in self._there else None
             coldest = -_HOTTEST if name.startswith("temp") else 0
@@ -131,13 +136,13 @@ class Sensors:
         return None
 
     def labelled(self, kind: str, labels: Iterable[str], suffix: str = "_input") -> int | None:
-        """The attribute of the first of these labels that can be read: ("temp", ("edge", "junction"))."""
+        """Return the attribute of the first readable one of these labels: ("temp", ("edge", "junction"))."""
         channels = (self.labels.get((kind, label)) for label in labels)
         return self.number(*(f"{channel}{suffix}" for channel in channels if channel))
 
 
 class GpuFiles:
-    """One GPU's files, as every vendor's driver has them. Facts that never change are read once."""
+    """One GPU's files, which every vendor's driver has. Facts that never change are read once."""
 
     own_bridges: frozenset[str] = frozenset()
     """The PCI ids of the vendor's bridges that are on the card itself."""
@@ -146,11 +151,11 @@ class GpuFiles:
         self._root, self.card = root, card
 
     def text(self, name: str) -> str | None:
-        """What a file of it has, None for nothing."""
+        """Return the content of one of its files, None for nothing."""
         return self._root.text(f"{self.card.folder}/{name}") or None
 
     def number(self, name: str) -> int | None:
-        """A whole number; None also for a negative one, which stands for no answer."""
+        """Return a whole number; None also for a negative number, which means "no answer"."""
         found = self._root.number(f"{self.card.folder}/{name}")
         return found if found is not None and found >= 0 else None
 
@@ -160,26 +165,29 @@ class GpuFiles:
 
     @property
     def asleep(self) -> bool:
-        """Whether the kernel has powered it down: to read its sensors could wake it up."""
+        """Whether the kernel has powered it down: reading its sensors could wake it up."""
         return self.text("power/runtime_status") == "suspended"
 
     def readings(self, now: float) -> dict[str, Any]:
-        """Temperature (°C), power and its limit (W), clock (MHz), at `now` in seconds; None for all of a GPU
-        that sleeps."""
+        """Return temperature (°C), power and its limit (W), and clock (MHz) at `now` in seconds.
+
+        All are None for a sleeping GPU.
+        """
         return dict.fromkeys(SENSED) if self.asleep else self._sensed(now)
 
     def _sensed(self, now: float) -> dict[str, Any]:
         raise NotImplementedError
 
     def temperature(self, *labels: str) -> int | None:
-        """°C of the sensor with the first of these labels. (Old kernels have one sensor, without a label.)"""
+        """Return °C of the sensor with the first of these labels. Old kernels have one
+        sensor, without a label."""
         heat = self.sensors.labelled("temp", labels)
         if heat is None and not any(kind == "temp" for kind, _ in self.sensors.labels):
             heat = self.sensors.number("temp1_input")
         return None if heat is None else round(heat / 1000)
 
     def place(self, numa_node: int | None) -> PciPlace | None:
-        """Where it hangs, None where the machine does not tell."""
+        """Return its place on the bus, None where the machine does not report it."""
         real = self._root.real(self.card.folder)
         return None if real is None else place(real, numa_node, self._is_own_bridge)
 
@@ -189,18 +197,21 @@ class GpuFiles:
 
     @cached_property
     def slot(self) -> str | None:
-        """The folder that tells of the link to the slot, where the card has bridges of its own: that of the
-        outermost. Between those and the GPU there is another link, which is never slower."""
+        """The folder that has the link to the slot, where the card has bridges of its own: the outermost
+        bridge's.
+
+        Between those bridges and the GPU there is another link, which is never slower.
+        """
         real = self._root.real(self.card.folder) if self.card.function is not None else None
         return None if real is None else outermost_bridge(real, self._is_own_bridge)
 
     @property
     def linked(self) -> str | None:
-        """The folder that tells of its link, None where none does."""
+        """The folder that has its link, None where there is none."""
         return self.slot or self.card.folder
 
     def link(self, which: str = "max") -> tuple[int | None, int | None]:
-        """Generation and lanes of the link to the slot, "current" or "max"."""
+        """Return generation and lanes of the link to the slot, "current" or "max"."""
         speed = self._root.text(f"{self.linked}/{which}_link_speed", 64) or ""
         lanes = self._root.number(f"{self.linked}/{which}_link_width")
         generation = _GENERATIONS.get(speed.partition(" ")[0])
@@ -210,14 +221,14 @@ class GpuFiles:
 SENSED = ("temperature", "power", "power_limit", "sm_clock")
 
 _GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
-"""GT/s a lane of PCIe, as the kernel writes it."""
+"""GT/s per lane of PCIe, as the kernel writes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What one process has of one card: bytes by region ("vram", "gtt"), nanoseconds by engine ("gfx").
+    """One process's use of one card: bytes by region ("vram", "gtt"), nanoseconds by engine ("gfx").
 
-    cycles   where the driver counts those in place of time (xe): busy ones by engine ("ccs")
+    cycles   busy cycles by engine ("ccs"), where the driver counts cycles in place of time (xe)
     """
 
     pid: int
@@ -228,14 +239,16 @@ class Client:
 
     @property
     def device_memory(self) -> int | None:
-        """Bytes of the card's own memory: "vram", and where a card has several parts of it "vram0", "vram1"
-        (xe) or "local0" (i915); None where none is told."""
+        """Bytes of the card's own memory; None where none is reported.
+
+        The regions are "vram", and for a card with several parts "vram0", "vram1" (xe) or "local0" (i915).
+        """
         sizes = [size for region, size in self.memory.items() if _OWN_MEMORY.fullmatch(region)]
         return sum(sizes) if sizes else None
 
 
 def clients(root: Root) -> list[Client]:
-    """The programs that have a card open, of those that we may look at: our own, unless we are root."""
+    """Return the programs that have a card open and that we may inspect: our own, unless we are root."""
     found: list[Client] = []
     for name in root.names("/proc"):
         if name.isdigit():
@@ -246,8 +259,8 @@ def clients(root: Root) -> list[Client]:
 def _clients_of(root: Root, pid: str) -> list[Client]:
     by_id: dict[tuple[str, str], dict[str, str]] = {}
     for number in root.names(f"/proc/{pid}/fdinfo")[:_MOST_FDS]:
-        # (A link costs less to read than the file, and most descriptors are no card's.)
-        # A recorded machine has no links, and few files.
+        # A link costs less to read than the file, and most descriptors are not a card's. A recorded machine
+        # has no links, and few files.
         to = root.link(f"/proc/{pid}/fd/{number}")
         if to is not None and not to.startswith("/dev/dri/"):
             continue
@@ -256,7 +269,7 @@ def _clients_of(root: Root, pid: str) -> list[Client]:
             continue
         pairs = dict(line.partition(":")[::2] for line in text.splitlines() if ":" in line)
         facts = {key.strip(): value.strip() for key, value in pairs.items()}
-        # (Several descriptors of one client tell the same.)
+        # Several descriptors of one client report the same facts.
         by_id[facts["drm-pdev"].lower(), facts.get("drm-client-id", number)] = facts
     found: dict[str, tuple[Counter[str], dict[str, Counter[str]]]] = {}
     for (function, _), facts in by_id.items():
@@ -272,8 +285,8 @@ def _clients_of(root: Root, pid: str) -> list[Client]:
 
 
 def regions(facts: Mapping[str, str]) -> dict[str, int]:
-    """Bytes by region. Kernels tell one thing under several names: resident counts before memory, then
-    total."""
+    """Return bytes by region. Kernels report a size under several names: resident takes precedence over
+    memory, and memory over total."""
     found: dict[str, int] = {}
     for kind in ("drm-total-", "drm-memory-", "drm-resident-"):
         for key, value in facts.items():

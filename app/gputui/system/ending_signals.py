@@ -1,4 +1,4 @@
-"""Signals that end a call which runs jobs (Ctrl-C, SIGTERM, SIGHUP): as an exception, or later."""
+"""Signals that end a call that runs jobs (Ctrl-C, SIGTERM, SIGHUP): as an exception, or deferred."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class EndedError(BaseException):
-    """A signal asked us to end. (No Exception: nothing on the way may take it for an error of its own.)"""
+    """A signal asked gputui to end. Not an Exception, so that no handler takes it for an error of its own."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -25,7 +25,7 @@ class EndedError(BaseException):
 
 @contextmanager
 def until_a_signal() -> Iterator[None]:
-    """The first signal that ends us raises EndedError, and so do others."""
+    """Raise EndedError at an ending signal within this context."""
 
     def end(number: int, _: FrameType | None) -> None:
         raise EndedError(number)
@@ -33,7 +33,7 @@ def until_a_signal() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in _ENDING}
     try:
         for number in _ENDING:
-            # (`nohup gputui compare` goes on when its terminal is closed.)
+            # `nohup gputui compare` goes on when its terminal is closed.
             if before[number] is not signal.SIG_IGN:
                 signal.signal(number, end)
         yield
@@ -44,7 +44,7 @@ def until_a_signal() -> Iterator[None]:
 
 @contextmanager
 def without_signals() -> Iterator[None]:
-    """Signals that end us come afterwards: a job that is just being started is known only then."""
+    """Defer ending signals to the end of this context: a job that is being started is known only then."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         yield

@@ -1,9 +1,10 @@
-"""Which processes hold the lock of a file (record_locks.py), as /proc tells it, and from whom one descends.
+"""The processes that hold the lock of a file (record_locks.py), according to /proc; and ancestors of a
+process.
 
 A lock belongs to the open file, which all processes share that have inherited a descriptor of it. The kernel
 lists it with each of these descriptors (`lock:` in /proc/PID/fdinfo/N, since Linux 4.1), and with no other
-descriptor of the same file: to have merely opened the file shows nothing. Where there is no /proc, or a
-process is not ours to see, nothing is known to be locked.
+descriptor of the same file: a process that has merely opened the file shows no lock. Without /proc, or
+without permission to see a process, no lock is known.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ File = tuple[int, int]
 
 
 def file_of(facts: os.stat_result) -> File:
-    """The file that these facts are of."""
+    """Return the file to which these facts belong."""
     return facts.st_dev, facts.st_ino
 
 
@@ -28,7 +29,7 @@ _MOST_ANCESTORS = 256
 
 
 def locked_by(pid: int, files: Mapping[File, str], passed_on: bool = False) -> frozenset[File]:
-    """Those of the files (with their paths) on which a process has an exclusive lock.
+    """Return those of the files (with their paths) on which a process has an exclusive lock.
 
     `passed_on`: only those whose descriptors are inherited by the programs that it starts.
     """
@@ -36,7 +37,7 @@ def locked_by(pid: int, files: Mapping[File, str], passed_on: bool = False) -> f
     found: set[File] = set()
     for number in _list(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):
-            # (The name first, as looking at a file on a dead file server would hang.)
+            # Compare the name first, because a stat of a file on a dead file server would hang.
             link = os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115 - hundreds of them
             if link.rpartition("/")[2] in names:
                 file = file_of(os.stat(f"/proc/{pid}/fd/{number}"))  # noqa: PTH116
@@ -55,15 +56,15 @@ def _has_lock(path: str, passed_on: bool) -> bool:
 
 
 def holders(files: Mapping[File, str]) -> dict[int, frozenset[File]]:
-    """All processes that have locked some of the files, as far as they are ours to see."""
+    """Return all visible processes that have locked some of the files."""
     pids = (int(name) for name in _list("/proc") if name.isdigit())
     return {pid: found for pid in pids if (found := locked_by(pid, files))}
 
 
 def ancestors() -> Iterator[int]:
-    """The parent of this process, its parent, and so on; not the machine's own first process, init.
+    """Yield the parent of this process, its parent, and so on, up to the machine's first process, init.
 
-    (In a container the first process may be the user's.)
+    init is not included. In a container the first process is, because it may be the user's.
     """
     pid, last = os.getppid(), 1 if in_initial_namespace() else 0
     for _ in range(_MOST_ANCESTORS):
@@ -75,7 +76,7 @@ def ancestors() -> Iterator[int]:
 
 
 def name_of(pid: int) -> str | None:
-    """What a process calls itself ("tmux: server"), None where it has ended."""
+    """Return a process's own name ("tmux: server"), None where it has ended."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", "rb") as stream:  # noqa: PTH123
         return stream.read().decode(errors="replace").rstrip("\n")
     return None

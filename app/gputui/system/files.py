@@ -1,10 +1,10 @@
 """Every file that gputui writes for itself, and the folder of its state.
 
-A file is written under another name in its folder and then renamed: a reader finds the whole of the old text
-or of the new one, never half. Private files are written only where nobody else could have put a link in the
-way, or could replace what was written: nobody else can change their folder or what leads to it (trust.py).
+A file is written under another name in its folder and then renamed: a reader finds either the old text or the
+new text as a whole. Private files are written only where no other user could have placed a link, or could
+replace the written file: no other user can change their folder or the path to it (trust.py).
 
-All errors are OSError with a sentence in `strerror`, whether it is the system's or ours.
+All errors are OSError with a sentence in `strerror`, for the system's errors and for gputui's own.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
 _NAME_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
-"""For a folder that we may write into and not list (mode 0300)."""
+"""For a folder that we may write into but not list (mode 0300)."""
 _PATIENCE = 1.0
-"""Seconds to wait for another gputui that writes: a person who quits waits with it."""
+"""Seconds to wait for another gputui that writes: a person who quits waits that long, too."""
 
 
 class NoHomeError(Exception):
-    """There is no place to keep anything; the message has the remedy."""
+    """There is no place to keep files; the message has the remedy."""
 
 
 class UnsafeHomeError(NoHomeError):
-    """Another user can change the place, or a folder above it: what is there cannot be believed."""
+    """Another user can change the place, or a folder above it: its content cannot be trusted."""
 
 
 class NotPrivateError(OSError):
-    """Another user could change what we write or read there; `strerror` says how."""
+    """Another user could change a file that gputui writes or reads; `strerror` says how."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(errno.EPERM, reason)
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
-    """`$XDG_STATE_HOME/gputui` of `environ` (XDG Base Directory Specification: a relative path does not
-    count), else the folder for state of the user who runs this process.
+    """Return `$XDG_STATE_HOME/gputui` of `environ`, else the state folder of the user who runs this process.
 
-    Raises NoHomeError, UnsafeHomeError where others can change it.
+    A relative path does not count (XDG Base Directory Specification). Raise NoHomeError, and UnsafeHomeError
+    where other users can change the folder.
     """
     folder = _state_folder(environ)
     reason = who_can_change(str(folder))
@@ -70,7 +70,7 @@ def _state_folder(environ: Mapping[str, str]) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder, and those above it, where they are not there, for our user alone. Raises OSError."""
+    """Create the folder and its missing parents for our user alone. Raise OSError."""
     for part in (*reversed(folder.parents), folder):
         if not part.is_dir():
             try:
@@ -81,9 +81,9 @@ def make_folder(folder: Path) -> None:
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder of gputui's own, or take from one that is there what others may do in it.
+    """Create a folder of gputui's own, or remove the rights of others from an existing one.
 
-    Raises OSError, NotPrivateError where others can change it or what leads to it.
+    Raise OSError, and NotPrivateError where other users can change it or the path to it.
     """
     make_folder(folder)
     _check(folder)
@@ -92,17 +92,17 @@ def private_folder(folder: Path) -> None:
 
 
 def _check(folder: Path) -> None:
-    """Raises NotPrivateError where others can change a folder, or what leads to it."""
+    """Raise NotPrivateError where other users can change a folder, or the path to it."""
     reason = who_can_change(str(folder.absolute()))
     if reason is not None:
         raise NotPrivateError(reason)
 
 
 def write_private(file: Path, content: str | bytes, synced: bool = False) -> None:
-    """Write a file that only its owner can read; its folder must be there, and private.
+    """Write a file that only its owner can read; its folder must exist and be private.
 
-    `synced`: on the disk when this returns, for what a power failure must not take; it may take a second.
-    Raises OSError, and then leaves what was there.
+    `synced`: flush to the disk before returning, for data that must survive a power failure; this may take a
+    second. Raise OSError, and leave the old file then.
     """
     data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
     _check(file.parent)
@@ -110,16 +110,16 @@ def write_private(file: Path, content: str | bytes, synced: bool = False) -> Non
 
 
 def write_public(file: Path, data: bytes) -> None:
-    """Write a file that everybody may read, into a folder of our own that nobody else can write into.
+    """Write a file that everybody may read, into a folder of our own that no other user can write into.
 
-    A link there is replaced, not followed. Raises OSError, and then leaves what was there.
+    A link there is replaced, not followed. Raise OSError, and leave the old file then.
     """
     _check(file.parent)
     _replace(file, data, 0o644)
 
 
 def open_plain(file: Path) -> int:
-    """A descriptor of a regular file, of any owner, which is no link; never waits. Raises OSError."""
+    """Return a descriptor of a regular file, of any owner, not a link; never block. Raise OSError."""
     handle = os.open(file, os.O_RDONLY | _OLD)
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle
@@ -128,32 +128,31 @@ def open_plain(file: Path) -> int:
 
 
 def create_private(file: Path, flags: int) -> int:
-    """A descriptor of a new file that only its owner can read, `flags` in addition. Raises OSError."""
+    """Return a descriptor of a new file that only its owner can read, with extra `flags`. Raise OSError."""
     handle = os.open(file, flags | _NEW, 0o600)
     os.fchmod(handle, 0o600)  # whatever the umask left of it
     return handle
 
 
 def open_own(file: Path, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a regular file of our own, which is no link; never waits (a named pipe).
+    """Return a descriptor of a regular file of our own, not a link; never block (a named pipe).
 
-    Raises OSError, NotPrivateError where others can change it.
+    Raise OSError, and NotPrivateError where other users can change it.
     """
     return _checked(os.open(file, flags | _OLD))
 
 
 def open_lock(file: Path) -> int:
-    """A descriptor of a file that is there to be locked, made where there is none. Raises OSError."""
+    """Return a descriptor of a lock file, which is created if missing. Raise OSError."""
     return _checked(os.open(file, os.O_RDWR | os.O_CREAT | _OLD, 0o600))
 
 
 @contextlib.contextmanager
 def alone(file: Path) -> Iterator[None]:
-    """While no other process of our user has the lock of this file, which is made where there is none: in a
-    private folder, as everybody who can read a file can lock it. Where files cannot be locked (some NFS), at
-    once.
+    """Hold the lock of this file against other processes of our user; the file is created if missing.
 
-    Raises OSError, also where it is held for a second.
+    It must be in a private folder, because everybody who can read a file can lock it. Where files cannot be
+    locked (some NFS), go on at once. Raise OSError, also if another process holds the lock for a second.
     """
     import fcntl
 
@@ -186,11 +185,10 @@ def _checked(handle: int) -> int:
 
 
 def write_result(file: Path, data: bytes, private: bool = False) -> None:
-    """Write a file that the user named, with the rights that it has or else that the umask leaves.
+    """Write a file that the user named, with its present rights, or those that the umask leaves to a new
+    file.
 
-    `private`: a new one is for him alone.
-
-    A link is followed, as `>` in a shell does. Raises OSError.
+    `private`: a new file is for the user alone. A link is followed, as `>` in a shell does. Raise OSError.
     """
     if file.exists() and not file.is_file():
         # A pipe or a device (/dev/stdout) cannot be replaced, and need not be.
@@ -201,8 +199,8 @@ def write_result(file: Path, data: bytes, private: bool = False) -> None:
 
 
 def _replace(file: Path, data: bytes, mode: int | None, synced: bool = False) -> None:
-    """Write a file in one step; `mode` None is what the umask leaves."""
-    # (Not with the file's own name in it: that may be as long as a name can be.)
+    """Write a file in one step; `mode` None leaves the mode to the umask."""
+    # The file's own name is not part of this name, because it may be as long as a name can be.
     new = f".gputui.{os.getpid()}.{os.urandom(4).hex()}"
     folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
     try:

@@ -1,4 +1,4 @@
-"""How busy this machine is: its CPUs, its load average and its memory, from /proc (proc(5))."""
+"""The load of this machine: its CPUs, its load average and its memory, from /proc (proc(5))."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from gputui.inventory.snapshot import HostLoad
 from gputui.system.root import HERE, Root, whole
 
 _IDLE = (3, 4)
-"""Fields of the line "cpu" of /proc/stat that are no work: idle, and waiting for a disk."""
+"""Fields of the line "cpu" of /proc/stat that are not work: idle, and waiting for a disk."""
 
 
 class HostLoadReader:
-    """Reads the load; CPU percent is since the reading before, None at the first."""
+    """Reads the load; CPU percent is since the previous reading, None at the first."""
 
     def __init__(self, root: Root = HERE) -> None:
         self._root = root
@@ -31,7 +31,7 @@ class HostLoadReader:
         )
 
     def _cpu(self, stat: list[str]) -> float | None:
-        # (guest time, which follows, is counted in the user's already.)
+        # The guest time, which follows, is already included in the user time.
         times = [whole(word) or 0 for word in " ".join(stat[:1]).split()[1:9]]
         if len(times) <= max(_IDLE):
             return None
@@ -43,13 +43,14 @@ class HostLoadReader:
         return round(min(100.0, max(0.0, 100 * (1 - idle))), 1)
 
     def _memory(self) -> dict[str, int]:
-        """Bytes by what they are: in all, and those that programs can still get, as caches are given back."""
+        """Return the bytes in /proc/meminfo by name. MemAvailable includes caches that
+        programs can reclaim."""
         facts = (line.partition(":") for line in self._lines("meminfo"))
         amounts = {name: whole(value.split()[0]) for name, _, value in facts if value.strip()}
         return {name: amount * 1024 for name, amount in amounts.items() if amount is not None}
 
     def _lines(self, name: str) -> list[str]:
-        # (/proc/stat has a line for each interrupt.)
+        # /proc/stat has a line for each interrupt.
         return (self._root.text(f"/proc/{name}", 1 << 20) or "").splitlines()
 
     def _load_average(self) -> float | None:

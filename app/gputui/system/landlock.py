@@ -1,22 +1,24 @@
-"""Confines a process, and all that it starts, to all files of the machine but some: Landlock, Linux ≥ 5.19.
+"""Lets a process, and all that it starts, open every file of the machine except some: Landlock, Linux ≥ 5.19.
 
-What is confined cannot open the files that are left out for reading or writing, whatever it sets or reads,
-and cannot take that off again. (Linux's open for neither, access mode 3, is not refused; no driver's library
-asks for it. Nor is a file of the same device that is elsewhere, as in the /dev of a chroot.) Nothing else
-changes for it, but for what PR_SET_NO_NEW_PRIVS and Landlock themselves forbid: sudo and other setuid
-programs have no effect, mounts cannot be changed, and root can make no device files. No root is needed.
+A confined process cannot open the excluded files for reading or writing, whatever it sets or reads, and
+cannot lift the confinement. Linux does not refuse an open for neither (access mode 3), which no driver's
+library uses. It does not refuse a file of the same device in another place either, as in the /dev of a
+chroot. Nothing else changes for the process, except what PR_SET_NO_NEW_PRIVS and Landlock themselves forbid:
+sudo and other setuid programs have no effect, mounts cannot be changed, and root can create no device files.
+No root is needed.
 
-Landlock knows a list of what is allowed, downwards from a folder: here, each entry of `/`, except those on
-the way to what is left out, of which the entries are allowed one by one. So what is made later directly in
-one of these folders (`/`, `/dev`) cannot be opened either. (The kernel's userspace-api/landlock.rst.)
+A Landlock ruleset lists what is allowed, downwards from a folder: here, each entry of `/`. The folders on the
+path to an excluded file are not listed themselves; their entries are allowed one by one. So an entry that is
+created later directly in one of these folders (`/`, `/dev`) cannot be opened either (the kernel's
+userspace-api/landlock.rst).
 
-This file needs nothing but the standard library: the supervisor of jobs reads it by its path.
+This file needs only the standard library: the supervisor of jobs reads it by its path.
 """
 
 from __future__ import annotations
 
 # ruff: noqa: PTH120
-# (A launch waits for this: pathlib takes milliseconds. Paths are bytes.)
+# A launch waits for this module, and pathlib takes milliseconds. Paths are bytes.
 import ctypes
 import errno
 import os
@@ -34,9 +36,12 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """System calls; the numbers are the same on every architecture."""
 _VERSION, _PATH_BENEATH = 1, 1
 _WRITE_FILE, _READ_FILE, _MAKE_CHAR, _REFER = 1 << 1, 1 << 2, 1 << 6, 1 << 13
-"""Rights of linux/landlock.h. REFER (to link or rename from one folder to another) is refused by every
-ruleset that does not grant it, handled or not; the first version knows no way to grant it. MAKE_CHAR is
-granted nowhere: root could make another file of a device that is left out."""
+"""Rights of linux/landlock.h.
+
+REFER (to link or rename from one folder to another) is refused by every ruleset that does not grant it,
+handled or not; the first version has no way to grant it. MAKE_CHAR is granted nowhere: root could create
+another file of an excluded device.
+"""
 _FILE = _WRITE_FILE | _READ_FILE
 _FOLDER = _FILE | _REFER
 _NEEDED_VERSION = 2
@@ -65,26 +70,26 @@ class LandlockError(OSError):
 
 
 def why(number: int) -> str:
-    """The sentence for an error of Landlock's system calls (an errno)."""
+    """Return the sentence for an error of Landlock's system calls (an errno)."""
     return _WHY.get(number) or f"Landlock fails: {os.strerror(number)}"
 
 
 def check() -> None:
-    """Raises LandlockError where a process of this one could not be confined."""
+    """Raise LandlockError where this process cannot start a confined process."""
     version = _call(_CREATE_RULESET, None, 0, _VERSION)
     if version < _NEEDED_VERSION:
         raise LandlockError(errno.EPROTONOSUPPORT)
     if _library().prctl(_GET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (0, 0, 0, 0))):
-        # We may be confined ourselves. Nothing tells how often but one more confinement, of a thread that
-        # ends at once.
+        # This process may be confined itself. The only way to learn how often is one more confinement, of a
+        # thread that ends at once.
         in_confined_thread((), lambda: None)
 
 
 def confine(left_out: Sequence[str | bytes]) -> None:
-    """Confine the calling thread, and what it starts from now on: it cannot open what is at these absolute
+    """Confine the calling thread, and what it starts from now on: it cannot open files at these absolute
     paths.
 
-    Of a link, what it leads to is left out; what is not there is no error. Raises LandlockError.
+    For a link, its target is excluded; a missing path is no error. Raise LandlockError.
     """
     rules = _ruleset(left_out)
     try:
@@ -94,14 +99,14 @@ def confine(left_out: Sequence[str | bytes]) -> None:
 
 
 def started(left_out: Sequence[str | bytes], start: Callable[[], T]) -> T:
-    """What `start` returns, which starts a process: it is confined where anything is to be left out."""
+    """Return the result of `start`, which starts a process: a confined one where `left_out` is not empty."""
     return in_confined_thread(left_out, start) if left_out else start()
 
 
 def in_confined_thread(left_out: Sequence[str | bytes], start: Callable[[], T]) -> T:
-    """What `start` returns or raises, called in a thread of its own that is confined; ours is not.
+    """Return or raise the result of `start`, called in a separate confined thread; our own thread stays free.
 
-    A process that it starts is confined, and stays our child. Raises LandlockError.
+    A process that it starts is confined, and stays a child of this process. Raise LandlockError.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -123,15 +128,15 @@ def in_confined_thread(left_out: Sequence[str | bytes], start: Callable[[], T]) 
 
 @lru_cache(1)
 def _library() -> ctypes.CDLL:
-    """The C library. (Each object of it makes classes of its own, which takes longer than a call.)"""
+    """Return the C library. Each CDLL object creates classes of its own, which takes longer than a call."""
     return ctypes.CDLL(None, use_errno=True)
 
 
 def _call(number: int, *arguments: object) -> int:
-    """A system call. Raises LandlockError."""
+    """Make a system call. Raise LandlockError."""
     if sys.platform != "linux":
         raise LandlockError(errno.ENOSYS)
-    # (syscall(2) takes longs: a C int would leave the upper half of a register as it was.)
+    # syscall(2) takes longs: a C int would leave the upper half of a register as it was.
     found: int = _library().syscall(
         *(ctypes.c_long(each) if isinstance(each, int) else each for each in (number, *arguments))
     )
@@ -148,7 +153,7 @@ def _restrict(rules: int) -> None:
 
 
 def _ruleset(left_out: Sequence[str | bytes]) -> int:
-    """The descriptor of a ruleset that allows everything else. Raises LandlockError."""
+    """Return the descriptor of a ruleset that allows everything else. Raise LandlockError."""
     handled = ctypes.c_uint64(_FOLDER | _MAKE_CHAR)
     rules = _call(_CREATE_RULESET, ctypes.byref(handled), ctypes.sizeof(handled), 0)
     try:
@@ -161,7 +166,7 @@ def _ruleset(left_out: Sequence[str | bytes]) -> int:
 
 
 def _allowed(left_out: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """The entries of the folders on the way to what is left out, and whether each is a folder."""
+    """Yield the entries of the folders on the path to the excluded files, and whether each is a folder."""
     if not left_out:
         yield b"/", True
         return
@@ -174,11 +179,11 @@ def _allowed(left_out: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
         try:
             entries = os.scandir(folder)
         except OSError:
-            # (It is gone, and what was to be left out with it; or nobody can see what is in it.)
+            # The folder is gone, and the excluded file with it; or nobody can see its content.
             continue
         with entries:
             for entry in entries:
-                # A link leads to what is allowed by itself or not; /dev/fd and /dev/stdin may lead to a pipe.
+                # A link's target is allowed or excluded by itself; /dev/fd and /dev/stdin may lead to a pipe.
                 if entry.path not in never and not entry.is_symlink():
                     yield entry.path, entry.is_dir(follow_symlinks=False)
 
@@ -187,7 +192,7 @@ def _allow(rules: int, path: bytes, rights: int) -> None:
     try:
         handle = os.open(path, _PATH_ONLY)
     except OSError:
-        # It is gone by now, or nobody can open it either way.
+        # The entry is gone by now, or cannot be opened anyway.
         return
     try:
         if rights & _REFER and not stat.S_ISDIR(os.fstat(handle).st_mode):
@@ -196,7 +201,7 @@ def _allow(rules: int, path: bytes, rights: int) -> None:
         _call(_ADD_RULE, rules, _PATH_BENEATH, beneath, 0)
     except LandlockError as error:
         if error.errno != _BADFD:
-            # (EBADFD: a file of no file system, which Landlock refuses to nobody.)
+            # EBADFD: a file of no file system, which Landlock never refuses.
             raise
     finally:
         os.close(handle)

@@ -1,4 +1,4 @@
-"""How much RAM this machine has."""
+"""The RAM of this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def host_memory() -> int:
-    """Bytes of RAM, 0 where the system does not tell."""
+    """Return the bytes of RAM, 0 where the system does not report them."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""Pid namespaces (namespaces(7)): in which one this process is, and whether it is the machine's own."""
+"""Pid namespaces (namespaces(7)): the one of this process, and whether it is the machine's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _INITIAL = "pid:[4026531836]"
 
 
 def pid_namespace() -> str | None:
-    """The namespace in which our pids mean something; None where the system has no pid namespaces."""
+    """Return the namespace in which our pids are valid; None where the system has no pid namespaces."""
     try:
         return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - `pick` calls this, and pathlib costs 5 ms
     except OSError:
@@ -17,5 +17,5 @@ def pid_namespace() -> str | None:
 
 
 def in_initial_namespace() -> bool:
-    """Whether this process sees the machine's own pids; True where the system has no pid namespaces."""
+    """Return whether this process sees the machine's own pids; True where there are no pid namespaces."""
     return pid_namespace() in (None, _INITIAL)

@@ -1,7 +1,7 @@
-"""Where PCI devices hang, and the class of a pair by the kernel's PCI tree.
+"""The place of PCI devices on the bus, and the class of a pair by the kernel's PCI tree.
 
-Two devices that share a bridge are PIX when no second switch lies between them, else PXB; under one host
-bridge PHB; on one NUMA node NODE; else SYS (`nvidia-smi topo -m`, legend).
+Two devices that share a bridge are PIX when no second switch is between them, else PXB. Under one host bridge
+they are PHB, on one NUMA node NODE, and otherwise SYS (`nvidia-smi topo -m`, legend).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from gputui.system.root import Root
 FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _ONE_SWITCH = 2
-"""From a port of a switch to the device in it, and from the switch's upstream port to that one."""
+"""The steps from a switch's port to the device in it, and from the switch's upstream port to that port."""
 
 
 def numa_nodes(root: Root) -> int:
-    """How many NUMA nodes a machine shows; 0 where that is hidden."""
+    """Return the number of NUMA nodes that a machine shows; 0 where that is hidden."""
     names = root.names("/sys/devices/system/node")
     return sum(name.startswith("node") and name[4:].isdigit() for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class PciPlace:
-    """Where a PCI device hangs: its host bridge, then every bridge, then itself."""
+    """The place of a PCI device: its host bridge, then every bridge, then the device itself."""
 
     path: tuple[str, ...]
     numa_node: int | None
@@ -38,7 +38,7 @@ class PciPlace:
 
 
 def long_bus_id(function: str) -> str:
-    """NVML's 8-digit form of the kernel's "0000:57:00.0"."""
+    """Return NVML's 8-digit form of the kernel's "0000:57:00.0"."""
     domain, rest = function.split(":", 1)
     return f"{domain:>08}:{rest}".upper()
 
@@ -46,13 +46,12 @@ def long_bus_id(function: str) -> str:
 def place(
     real: str, numa_node: int | None, is_own_bridge: Callable[[str], bool] | None = None
 ) -> PciPlace | None:
-    """The place of the device whose folder in sysfs is `real` ("/sys/devices/pci0000:00/…/0000:57:00.0");
-    None
-    where that is no PCI device, as in a recording without links.
+    """Return the place of the device whose folder in sysfs is `real`
+    ("/sys/devices/pci0000:00/…/0000:57:00.0").
 
-    `is_own_bridge` says of a bridge's folder whether it is part of the card itself: such bridges, nearest to
-    the
-    device, are left out, as every card has them and two cards share none.
+    None where that is no PCI device, as in a recording without links. `is_own_bridge` returns whether the
+    bridge of a folder is part of the card itself. Such bridges, nearest to the device, are left out: every
+    card has them, and two cards share none.
     """
     words = real.split("/")
     starts = [n for n, word in enumerate(words) if FUNCTION.fullmatch(word) or _HOST_BRIDGE.fullmatch(word)]
@@ -65,7 +64,7 @@ def place(
 
 
 def outermost_bridge(real: str, is_own_bridge: Callable[[str], bool]) -> str | None:
-    """The folder of the bridge nearest to the slot of those that are on the card, None where it has none."""
+    """Return the folder of the card's own bridge that is nearest to the slot, None where it has none."""
     found: str | None = None
     folder = real.rpartition("/")[0]
     while folder and is_own_bridge(folder):
@@ -74,7 +73,7 @@ def outermost_bridge(real: str, is_own_bridge: Callable[[str], bool]) -> str | N
 
 
 def pci_class(one: PciPlace, other: PciPlace, one_node: bool) -> str:
-    """The class of two devices; `one_node`: whether the machine has one NUMA node only."""
+    """Return the class of two devices; `one_node`: whether the machine has only one NUMA node."""
     common = 0
     for a, b in zip(one.path, other.path, strict=False):
         if a != b:
@@ -85,6 +84,6 @@ def pci_class(one: PciPlace, other: PciPlace, one_node: bool) -> str:
         return "NODE" if same or one_node else "SYS"
     if common == 1 and _HOST_BRIDGE.fullmatch(one.path[0]):
         return "PHB"
-    # Each end's distance from the bridge that they share, itself not counted.
+    # Each end's distance from the bridge that they share, which does not count itself.
     away = max(len(one.path), len(other.path)) - common
     return "PIX" if away <= _ONE_SWITCH else "PXB"

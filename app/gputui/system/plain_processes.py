@@ -1,6 +1,6 @@
-"""Processes as /proc has them, where psutil is not installed: as much of psutil's interface as we use.
+"""Processes from /proc, for a machine without psutil: the part of psutil's interface that gputui uses.
 
-That is so on a box that gputui was sent to over ssh.
+A box to which gputui was sent over ssh is such a machine.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from gputui.system.users import user_name
 
 
 class Error(Exception):
-    """A process cannot be asked."""
+    """A process cannot be read."""
 
 
 class NoSuchProcess(Error):
-    """It has ended."""
+    """The process has ended."""
 
 
 class AccessDenied(Error):
-    """It is not for us to see."""
+    """The process is not visible to our user."""
 
 
 class ZombieProcess(NoSuchProcess):
-    """It has ended, and its parent has not asked how."""
+    """The process has ended, and its parent has not waited for it."""
 
 
 class _Memory(NamedTuple):
@@ -37,7 +37,7 @@ class _Memory(NamedTuple):
 
 @lru_cache(maxsize=1)
 def process_library() -> Any:
-    """psutil, or this module where there is none."""
+    """Return psutil, or this module where psutil is missing."""
     try:
         import psutil
     except ImportError:
@@ -48,7 +48,8 @@ def process_library() -> Any:
 
 
 class Process:
-    """One process, told apart from a later one of the same pid by its start. Raises Error, as psutil's."""
+    """One process, distinguished from a later one of the same pid by its start. Raises Error,
+    as psutil's does."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -62,33 +63,33 @@ class Process:
         return hash((self.pid, self._ticks))
 
     def oneshot(self) -> contextlib.AbstractContextManager[None]:
-        """Nothing: each answer is read for itself."""
+        """Do nothing: each answer is read separately."""
         return contextlib.nullcontext()
 
     def username(self) -> str:
-        """Whose it is, by its real uid."""
+        """Return its owner, by its real uid."""
         return user_name(int(self._status("Uid").split()[0]))
 
     def create_time(self) -> float:
-        """Its start in seconds since the epoch."""
+        """Return its start in seconds since the epoch."""
         return _booted() + self._ticks / os.sysconf("SC_CLK_TCK")
 
     def parent(self) -> Process | None:
-        """Who started it, or has adopted it."""
+        """Return the process that started it, or has adopted it."""
         parent = self._stat().parent
         return Process(parent) if parent > 0 else None
 
     def cmdline(self) -> list[str]:
-        """Its words; [] of a kernel thread."""
+        """Return its words; [] for a kernel thread."""
         data = self._read("cmdline").rstrip(b"\0")
         return [os.fsdecode(word) for word in data.split(b"\0")] if data else []
 
     def name(self) -> str:
-        """What the kernel calls it, at most 15 characters."""
+        """Return the kernel's name for it, at most 15 characters."""
         return self._status("Name")
 
     def cpu_percent(self, _: None) -> float:
-        """Percent of one CPU since the last time it was asked; 0 at first."""
+        """Return percent of one CPU since the previous call; 0 at the first call."""
         fields = self._read("stat").rpartition(b")")[2].split()
         used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         now, before = time.monotonic(), self._cpu
@@ -98,7 +99,7 @@ class Process:
         return round(100 * (used - before[1]) / (now - before[0]), 1)
 
     def memory_info(self) -> _Memory:
-        """Its bytes of RAM."""
+        """Return its bytes of RAM."""
         return _Memory(int(self._read("statm").split()[1]) * os.sysconf("SC_PAGE_SIZE"))
 
     def _stat(self) -> ProcessStat:
@@ -126,7 +127,7 @@ class Process:
 
 @lru_cache(maxsize=1)
 def _booted() -> float:
-    """When the system was started, in seconds since the epoch."""
+    """Return when the system was started, in seconds since the epoch."""
     with open("/proc/stat", encoding="ascii", errors="replace") as file:  # noqa: PTH123
         for line in file:
             if line.startswith("btime "):

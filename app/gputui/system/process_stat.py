@@ -1,4 +1,4 @@
-"""One process as /proc/PID/stat has it (proc(5)): its state, parent, session and start."""
+"""One process from /proc/PID/stat (proc(5)): its state, parent, session and start."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class ProcessStat(NamedTuple):
-    """What every user may know of every process, unless /proc is mounted with hidepid.
+    """Facts that every user may read about every process, unless /proc is mounted with hidepid.
 
     state    "R", "S", …; "Z" and "X" have ended
     parent   the process that started it, or has adopted it
-    session  the pid of the process that made its session, which no other gets as long as the session exists
+    session  the pid of the session's leader, which no other process gets as long as the session exists
     ticks    its start in clock ticks since the boot
     """
 
@@ -22,7 +22,7 @@ class ProcessStat(NamedTuple):
 
 
 def process_stat(pid: int) -> ProcessStat | None:
-    """The process that has this pid now; None where there is none, or we may not see it."""
+    """Return the process that has this pid now; None where there is none, or it is not visible."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - a Path for each would cost more
             # The name in the second field may have spaces and parentheses of its own.
@@ -33,7 +33,7 @@ def process_stat(pid: int) -> ProcessStat | None:
 
 
 def owner_of(pid: int) -> int | None:
-    """The uid of a process, root's for one that is not dumpable (prctl(2)); None where there is none."""
+    """Return the uid of a process, root's if it is not dumpable (prctl(2)); None where there is none."""
     try:
         return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116 - a Path for each would cost more
     except OSError:

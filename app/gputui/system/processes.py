@@ -1,6 +1,6 @@
 """The owner, command and start of the processes whose pids a driver reports.
 
-NVML reports the host's pids. Inside a container they name no process or a wrong one, so nothing is looked up
+NVML reports the host's pids. Inside a container they match no process or a wrong one, so nothing is looked up
 there. A process that we may not inspect still has an owner: it is reported as unknown, never as none.
 """
 
@@ -25,16 +25,17 @@ from gputui.system.users import own_name
 _MOST_ANCESTORS = 8
 _MOST_CGROUP = 64 * 1024
 MOST_COMMAND = 4096
-"""Bytes of a command line that are read: one may have megabytes of arguments, and nobody reads them here."""
+"""The most bytes of a command line that are read: it may have megabytes of arguments, which
+nobody reads here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What the system says of one pid; `note` says why it says nothing; `started` is epoch seconds.
+    """The system's facts about one pid; `note` explains their absence; `started` is in epoch seconds.
 
-    `ticks` is the start of the process in clock ticks since the boot, None where there was none to be seen.
-    (With it here nothing more is kept of a process: others may start thousands of them, and psutil's object
-    alone takes 1 KiB.)
+    `ticks` is the start of the process in clock ticks since the boot, None where none was visible. With
+    `ticks` here, nothing more is kept of a process: other users may start thousands, and psutil's object
+    alone takes 1 KiB.
     """
 
     user: str | None = None
@@ -47,7 +48,7 @@ class Owner:
     own: bool = False
 
     def named(self, process: Process) -> Process:
-        """The process as the driver lists it, with this owner. (Quicker than `replace`.)"""
+        """Return the process as the driver lists it, with this owner. Faster than `replace`."""
         return Process(
             process.pid,
             process.kind,
@@ -67,7 +68,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class HostUse:
-    """What a process takes of the machine: percent of one CPU since the last look, bytes of RAM."""
+    """A process's use of the machine: percent of one CPU since the last look, bytes of RAM."""
 
     cpu: float | None = None
     memory: int | None = None
@@ -84,35 +85,38 @@ class ProcessTable:
         self._host_pids = in_initial_namespace() if host_pids is None else host_pids
         self._known: dict[int, Owner] = {}
         self._measured: dict[int, tuple[int | None, Any]] = {}
-        """The processes whose use was asked for last: their start, and psutil's object, which remembers the
-        CPU time to compare with."""
+        """The processes whose use was read last: their start, and psutil's object, which
+        keeps the CPU time for comparison."""
         self._lines: dict[tuple[Any, str | None], tuple[Ancestor, ...]] = {}
-        """A process as psutil has it, and those who started it: a thousand workers have one parent."""
+        """A process (psutil's object) and its ancestors, cached because a thousand workers
+        have one parent."""
 
     def owner(self, pid: int) -> Owner:
-        """The owner of `pid` now; a pid that the system has given to another process is looked up anew."""
+        """Return the owner of `pid` now; a pid that now belongs to another process is looked up again."""
         if not self.lives(pid):
             self._known[pid] = self._look_up(pid)
         return self.last(pid)
 
     def last(self, pid: int) -> Owner:
-        """What `owner` last answered, without asking the system; of a new pid nothing is known."""
+        """Return the last answer of `owner`, without a look at the system; a new pid has no facts."""
         return self._known.get(pid, _NOT_LOOKED_UP)
 
     def still(self, pid: int) -> Owner:
-        """The same, as long as the pid has not been given to another process since."""
+        """Return the same, as long as the pid has not been given to another process since."""
         known = self._known.get(pid, _NOT_LOOKED_UP)
         return _NOT_LOOKED_UP if known.ticks is not None and not self.lives(pid) else known
 
     def lives(self, pid: int) -> bool:
-        """Whether the process that `owner` last answered for is known to live: this one, by its start."""
+        """Return whether the process of the last answer of `owner` is known to be alive, by its start."""
         ticks = self._known.get(pid, _NOT_LOOKED_UP).ticks
         return ticks is not None and ticks == _start(pid)
 
     def uses(self, pids: Collection[int]) -> dict[int, HostUse]:
-        """What processes take that have been looked up; nothing is known of one that was not, or is gone.
+        """Return the use of processes that have been looked up; a process that was not, or is gone, has no
+        facts.
 
-        CPU time is compared with the last call, and of processes that were not among `pids` then not known.
+        CPU time is the difference to the last call, so it is unknown for a process that was not among `pids`
+        then.
         """
         self._measured = {pid: kept for pid, kept in self._measured.items() if pid in pids}
         return {pid: self._use(pid) for pid in pids}
@@ -135,9 +139,10 @@ class ProcessTable:
     def _look_up(self, pid: int) -> Owner:
         if not self._host_pids:
             return _FOREIGN
-        # (Before all else: if the pid is given to another process meanwhile, this tells later.)
+        # Read the start before all else: it reveals later whether the pid was given to
+        # another process meanwhile.
         ticks = _start(pid)
-        # psutil takes 20 ms to import, and a box with nobody on it never needs it.
+        # psutil takes 20 ms to import, and an idle box never needs it.
         psutil = process_library()
 
         try:
@@ -146,10 +151,10 @@ class ProcessTable:
             return Owner(note=OWNER_UNKNOWN if _exists(pid) else ENDED)
 
     def forget_all_but(self, pids: set[int]) -> None:
-        """Drop what is known of processes that no device runs any more."""
+        """Drop the facts about processes that no device runs any more."""
         for pid in self._known.keys() - pids:
             del self._known[pid]
-        # (Who is whose parent changes: it is remembered for one reading.)
+        # Parents change, so they are cached for one reading only.
         self._lines.clear()
 
     def _look(self, process: Any, ticks: int | None) -> Owner:
@@ -163,7 +168,7 @@ class ProcessTable:
                 ("started", process.create_time),
             ):
                 try:
-                    # (A thousand workers have one user, and often one command: each text is kept once.)
+                    # A thousand workers have one user, and often one command: each text is kept once.
                     facts[name] = sys.intern(found) if isinstance(found := ask(), str) else found
                 except (psutil.AccessDenied, psutil.ZombieProcess):
                     facts[name] = None
@@ -185,18 +190,18 @@ class ProcessTable:
 
 
 def _start(pid: int) -> int | None:
-    """When the process that has this pid was started, in clock ticks; None where none is to be seen."""
+    """Return the start of the process that has this pid, in clock ticks; None where none is visible."""
     stat = process_stat(pid)
     return None if stat is None else stat.ticks
 
 
 def _line(process: Any, user: str | None) -> tuple[Ancestor, ...]:
-    """A process and who started it, up to the first process of somebody else (sshd, init)."""
+    """Return a process and its ancestors, up to the first process of another user (sshd, init)."""
     psutil = process_library()
 
     found: list[Ancestor] = []
     with contextlib.suppress(psutil.Error):
-        # (What is known up to an error is right; the rest has ended, or is not for us to see.)
+        # The ancestors up to an error are right; the rest has ended, or is not visible.
         while process is not None and len(found) < _MOST_ANCESTORS:
             if user is None or process.username() != user or process.pid == 1:
                 break
@@ -206,22 +211,24 @@ def _line(process: Any, user: str | None) -> tuple[Ancestor, ...]:
 
 
 def _command(process: Any) -> str:
-    """The command line as one text, cut where it is long; of a process without one its name. Raises
-    psutil.Error."""
+    """Return the command line as one text, truncated if long; for a process without one, its name.
+
+    Raise psutil.Error.
+    """
     try:
         with open(f"/proc/{process.pid}/cmdline", "rb") as file:  # noqa: PTH123
             data = file.read(MOST_COMMAND + 1)
     except OSError:
-        # It has ended, or this is no Linux: psutil knows which.
+        # The process has ended, or this is not Linux: psutil knows which.
         return " ".join(process.cmdline())[:MOST_COMMAND] or str(process.name())
     if not data:
-        # A kernel thread, or a zombie. (Not psutil's name, which may read the command line again, and whole:
-        # whose process it is can have made it gigabytes long meanwhile.)
+        # A kernel thread, or a zombie. psutil's name is not used, because it may read the whole command line
+        # again, and the owner of the process can have made that gigabytes long meanwhile.
         return name_of(process.pid) or ""
     cut = len(data) > MOST_COMMAND
-    # (A character that the cut divides is left out.)
+    # A character that is cut in two is left out.
     text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(data[:MOST_COMMAND], final=not cut)
-    # (Some programs write over their arguments, and end them with many zeros.)
+    # Some programs overwrite their arguments, and end them with many zeros.
     return text.rstrip("\0").replace("\0", " ") + (" …" if cut else "")
 
 
@@ -234,7 +241,7 @@ def _container(pid: int) -> str | None:
 
 
 def _exists(pid: int) -> bool:
-    """Whether there is such a process though /proc hides it (mounted with hidepid)."""
+    """Return whether such a process exists even if /proc hides it (mounted with hidepid)."""
     try:
         os.kill(pid, 0)
     except PermissionError:

@@ -1,7 +1,7 @@
-"""Another's program, asked for facts that the kernel does not tell (xpu-smi, hl-smi, ioreg, Slurm's).
+"""A third-party program that reports facts that the kernel lacks (xpu-smi, hl-smi, ioreg, Slurm's programs).
 
-Such a program is somebody else's, can hang and can print anything: it has a deadline, what it prints is
-bounded, and after it has failed to answer in time it is left alone for a while.
+Such a program can hang and can print anything: it has a deadline, its output is bounded, and after a missed
+deadline it is not run for a while.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ DEADLINE = 5.0
 """Seconds for one answer: hl-smi and xpu-smi take one or two on a machine with eight devices."""
 
 PAUSE = 60.0
-"""Seconds for which a program is not asked again after it did not answer in time."""
+"""Seconds for which a program is not run after it missed its deadline."""
 
 MOST_OUTPUT = 4 * 1024 * 1024
 
 
 class Program:
-    """The program of that name, of the machine whose files `root` has.
+    """The program of that name, on the machine whose files `root` has.
 
-    `trouble` says in one line why the last question had no answer; None where it had one, or where the
+    `trouble` says in one line why the last call had no answer; None where it had an answer, or where the
     machine has no such program.
     """
 
@@ -56,15 +56,15 @@ class Program:
 
     @property
     def silent(self) -> bool:
-        """Whether it is left alone now, as it did not answer in time."""
+        """Whether it is in its pause, because it missed its deadline."""
         return self._clock() < self._not_before
 
     def ask(self, *words: str) -> str | None:
-        """What it prints for these words; None where it is not there, fails, or does not answer in time."""
+        """Return its output for these arguments; None where it is missing, fails, or misses its deadline."""
         path = self._where()
         if path is None or self.silent:
             return None
-        # (Milliseconds to import, and most machines have none of these programs.)
+        # This import takes milliseconds, and most machines have none of these programs.
         from gputui.system.child_process import run
 
         ended = run((path, *words), {**os.environ, "LC_ALL": "C"}, None, self._deadline, most=self._most)

@@ -1,6 +1,6 @@
-"""RDMA network devices and what joins them to GPUs, from the kernel's PCI tree (`pci_tree.py`).
+"""RDMA network devices and their links to GPUs, from the kernel's PCI tree (`pci_tree.py`).
 
-A network device without a PCI parent (a software one: rxe, siw) is left out; it makes nvidia-smi's whole
+A network device without a PCI parent (a software device: rxe, siw) is left out; it makes nvidia-smi's whole
 command fail.
 """
 
@@ -18,7 +18,7 @@ _NICS = "/sys/class/infiniband"
 
 
 class Rdma:
-    """The RDMA devices of a machine. What cannot be read is left out: a container may show no devices."""
+    """The RDMA devices of a machine. Unreadable ones are left out: a container may show no devices."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -27,15 +27,16 @@ class Rdma:
             for name in sorted(root.names(_NICS), key=_natural)
             if (hung := self._hung(f"{_NICS}/{name}/device")) is not None
         ]
-        # (A container may mask parts of /sys.)
+        # A container may mask parts of /sys.
         self._one_node = numa_nodes(root) <= 1
 
     def nics(self) -> tuple[Nic, ...]:
-        """The network devices, in the order of their names' numbers."""
+        """Return the network devices, in the order of the numbers in their names."""
         return tuple(Nic(name, hung.bus_id, hung.numa_node) for name, hung in self._found)
 
     def links(self, bus_ids: Sequence[str | None]) -> LinkMatrix:
-        """A row for each of the GPUs and then each network device, a column for each network device."""
+        """Return a row for each of the GPUs and then each network device, a column for each
+        network device."""
         if not self._found:
             return ()
         rows = [self._gpu(bus_id) if bus_id else None for bus_id in bus_ids]
@@ -58,5 +59,5 @@ class Rdma:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """ "mlx5_2" before "mlx5_10"."""
+    """Return a sort key that puts "mlx5_2" before "mlx5_10"."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -1,9 +1,9 @@
-"""Where the kernel's files are read: the machine's own `/`, or a folder in its stead (`--root DIR`).
+"""The root of the kernel's files: the machine's own `/`, or a folder in its place (`--root DIR`).
 
-Everything that looks at a machine through files asks a `Root`, so that a folder with another machine's /sys,
-/proc and /usr/share is read as that machine. Reading is bounded: a file that is not a plain one (a pipe would
-hang), that cannot be read or is not there is None, and one that is too long is cut. Links that lead out of a
-folder are not followed: what is behind them is this machine's.
+Everything that inspects a machine through files uses a `Root`, so that a folder with another machine's /sys,
+/proc and /usr/share is read as that machine. Reading is bounded: a file that is not a regular file (a pipe
+would block), is unreadable or is missing is None, and a file that is too long is truncated. Links that lead
+out of the folder are not followed: their targets are this machine's.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import stat
 from collections.abc import Callable
 
 MOST_BYTES = 64 * 1024
-"""Of one file, where the reader does not say more: sysfs gives a page (4 KiB), and a few files more."""
+"""The most bytes of one file, unless the reader asks for more: sysfs gives a page (4 KiB), a
+few files more."""
 
 MOST_ENTRIES = 65_536
-"""Of one folder: /proc of a large machine has some ten thousand."""
+"""The most entries of one folder: /proc of a large machine has some ten thousand."""
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -28,8 +29,8 @@ OnRead = Callable[[str, "bytes | None"], None]
 class Root:
     """A machine's files. Paths are the machine's own, absolute ("/sys/class/drm").
 
-    `on_read` is called with each path that was read, and what was in it; with None for a folder, and for what
-    was only looked at: it makes what `record --trees` packs.
+    `on_read` is called with each path that was read and its content; the content is None for a folder, and
+    for a path that was only looked up. `record --trees` packs what it receives.
     """
 
     def __init__(self, folder: str = "/", on_read: OnRead | None = None) -> None:
@@ -39,24 +40,26 @@ class Root:
 
     @property
     def here(self) -> bool:
-        """Whether libraries, the system's own functions and its programs may be asked besides: of the machine
-        that we run on, unless its files are being packed."""
+        """Whether libraries, system functions and programs may be used, too.
+
+        They may for the machine on which gputui runs, unless its files are being packed.
+        """
         return not self._folder and self._on_read is None
 
     @property
     def recorded(self) -> bool:
-        """Whether this is a folder: another machine's files, or this one's as they once were."""
+        """Whether this is a folder: another machine's files, or earlier files of this machine."""
         return bool(self._folder)
 
     def watched_by(self, on_read: OnRead) -> Root:
-        """The same machine, telling what is read."""
+        """Return the same machine, with a callback for each path that is read."""
         return Root(self._folder or "/", on_read)
 
     def may_open(self, device: str) -> bool:
-        """Whether we may open a device file to read and to write. It is not opened: that can wake a device
-        up.
+        """Return whether we may open a device file for reading and writing.
 
-        A recorded machine has an empty file for each one that could be opened.
+        It is not opened: that can wake a device up. A recorded machine has an empty file for each device file
+        that could be opened.
         """
         may = self.has(device) if self._folder else os.access(device, os.R_OK | os.W_OK)
         if may and self._on_read is not None:
@@ -64,11 +67,11 @@ class Root:
         return may
 
     def path(self, path: str) -> str:
-        """Where this path of the machine is on ours."""
+        """Return the local path for this path of the machine."""
         return self._folder + path
 
     def bytes(self, path: str, most: int = MOST_BYTES) -> bytes | None:
-        """The first `most` bytes of a plain file; None where there is none, or where it cannot be read."""
+        """Return the first `most` bytes of a regular file; None where it is missing or unreadable."""
         where = self._inside(path)
         if where is None:
             return None
@@ -81,7 +84,7 @@ class Root:
                 return None
             parts: list[bytes] = []
             while most > 0 and (part := os.read(handle, min(most, MOST_BYTES))):
-                # (/proc gives a page or so at a time.)
+                # /proc returns a page or so at a time.
                 parts.append(part)
                 most -= len(part)
         except OSError:
@@ -94,17 +97,17 @@ class Root:
         return data
 
     def text(self, path: str, most: int = MOST_BYTES) -> str | None:
-        """The same as text without the white space and NUL bytes around it."""
+        """Return the same as text, without surrounding white space and NUL bytes."""
         data = self.bytes(path, most)
         return None if data is None else data.decode(errors="replace").strip(" \t\r\n\0")
 
     def number(self, path: str, base: int = 10) -> int | None:
-        """The whole number that a file has, None for anything else. With base 16, also with "0x"."""
+        """Return the whole number in a file, None for anything else. Base 16 accepts "0x"."""
         text = self.text(path, 64)
         return None if text is None else whole(text, base)
 
     def names(self, path: str) -> list[str]:
-        """The entries of a folder in no order; [] where it is none or cannot be read."""
+        """Return the entries of a folder in no order; [] where it is no folder or cannot be read."""
         where = self._inside(path)
         if where is None:
             return []
@@ -122,7 +125,7 @@ class Root:
         return found
 
     def has(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Return whether there is such a file or folder."""
         where = self._inside(path)
         there = where is not None and os.path.exists(where)
         if there and self._on_read is not None:
@@ -130,13 +133,13 @@ class Root:
         return there
 
     def real(self, path: str) -> str | None:
-        """The machine's path of what a link leads to in the end; None where that is nothing, or outside."""
+        """Return the machine's path of a link's final target; None where it does not exist, or is outside."""
         where = self._inside(path)
         if where is None:
             return None
         try:
             if self._folder:
-                # (`_inside` has followed all links; what loops has no status.)
+                # `_inside` has followed all links; a loop of links has no status.
                 os.stat(where)  # noqa: PTH116 - paths are text here
                 found = where
             else:
@@ -148,14 +151,14 @@ class Root:
         return found[len(self._folder) :] or "/"
 
     def link(self, path: str) -> str | None:
-        """The text of a link, None where there is none."""
+        """Return the text of a link, None where there is none."""
         try:
             return os.readlink(self.path(path))
         except (OSError, ValueError):
             return None
 
     def program(self, name: str) -> str | None:
-        """Where a vendor's program is: of a folder that is read, in its `bin` only."""
+        """Return the path of a vendor's program: for a folder, only from its `bin`."""
         if self.here:
             import shutil
 
@@ -164,12 +167,12 @@ class Root:
         return where if where is not None and os.access(where, os.X_OK) else None
 
     def _inside(self, path: str) -> str | None:
-        """Where a path of the machine is, None where links lead out of the folder, or round and round."""
+        """Return the local path; None where links lead out of the folder, or form a loop."""
         if not self._folder:
             return path
         folder, _, name = path.rpartition("/")
         if folder not in self._folders:
-            # (From the folder above it, which mostly is known.)
+            # Resolve from the folder above, which is mostly known.
             real = self._inside(folder) if folder else self._folder
             if len(self._folders) > MOST_ENTRIES:
                 self._folders.clear()
@@ -178,7 +181,7 @@ class Root:
         if real is None:
             return None
         where = f"{real}/{name}"
-        # (A link is what costs: most files of a machine are none.)
+        # Only links are expensive: most files of a machine are not links.
         return self._resolved(where) if os.path.islink(where) or name in ("", ".", "..") else where
 
     def _resolved(self, where: str) -> str | None:
@@ -187,7 +190,7 @@ class Root:
 
 
 def whole(text: str, base: int = 10) -> int | None:
-    """A whole number of at most 20 digits out of a kernel's file; None for any other text."""
+    """Return a whole number of at most 20 digits from a kernel's file; None for any other text."""
     digits = text[1:] if text[:1] == "-" else text
     if base == 16:
         digits = digits.removeprefix("0x").removeprefix("0X")

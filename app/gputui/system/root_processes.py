@@ -1,6 +1,6 @@
-"""The owners of processes of another machine, whose /proc was recorded (`--root DIR`).
+"""The owners of another machine's processes, from its recorded /proc (`--root DIR`).
 
-Users are numbers, as their names are not recorded.
+Users are numbers, because their names are not recorded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gputui.system.processes import HostUse, Owner, ProcessTable
 from gputui.system.root import Root, whole
 
 _TICKS = 100
-"""A second, on every machine that Linux runs on today (USER_HZ)."""
+"""Ticks per second, on every machine that Linux runs on today (USER_HZ)."""
 
 
 class RootProcesses(ProcessTable):
@@ -47,7 +47,7 @@ class RootProcesses(ProcessTable):
         )
 
     def _started(self, pid: int) -> float | None:
-        # (The name, in parentheses, may have anything in it.)
+        # The name, in parentheses, may contain anything.
         fields = (self._root.text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
         ticks = whole(fields[19]) if len(fields) > 19 else None
         if self._booted is None:

@@ -1,4 +1,4 @@
-"""Sending signals to processes on devices: only to our own, and never to another that got the same pid."""
+"""Sends signals to processes on devices: only to our own, and never to a new process with the same pid."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gputui.inventory.process import Process
 
 
 class SignalError(Exception):
-    """The signal is not sent; the message says why."""
+    """The signal was not sent; the message says why."""
 
 
 def send(process: Process, number: int) -> None:
-    """Send the signal. Raises SignalError for a process of somebody else, of another pid namespace, or one
-    that is not there any more (its pid may be another's by now)."""
+    """Send the signal. Raise SignalError for another user's process, for another pid namespace, and for a
+    process that no longer exists (its pid may belong to another process by now)."""
     if process.note is not None:
         raise SignalError(f"pid {process.pid}: {process.note}")
     import psutil
@@ -42,10 +42,11 @@ def send(process: Process, number: int) -> None:
 
 
 def _send(there: Any, number: int) -> None:
-    """Through a descriptor of the process where the system has such: no other can get it."""
+    """Send through a descriptor of the process, where the system has those: no other process
+    can receive it."""
     descriptor = _descriptor(there.pid)
     if descriptor is None:
-        # (psutil looks whether it is the same process still, a moment before.)
+        # psutil checks that it is the same process a moment before it sends.
         there.send_signal(number)
         return
     try:
@@ -58,9 +59,10 @@ def _send(there: Any, number: int) -> None:
 
 
 def _descriptor(pid: int) -> int | None:
-    """Of a process; None on Linux before 5.3, and where a container's filter of system calls is older.
+    """Return a descriptor of a process; None on Linux before 5.3, and where a container's seccomp filter is
+    older.
 
-    Raises ProcessLookupError.
+    Raise ProcessLookupError.
     """
     if not hasattr(os, "pidfd_open"):
         return None

@@ -1,7 +1,7 @@
-"""Who can change a file: its owner and mode tell it, with those of each folder and link on the way to it.
+"""The users who can change a file, by its owner and mode, and those of each folder and link on the way to it.
 
-Nothing is run or believed that somebody other than root and our own user can change. This file needs nothing
-but the standard library: other boxes (sources/hosts) and the release zip run its text before they run gputui.
+Nothing is run or trusted that a user other than root and our own can change. This file needs only the
+standard library: other boxes (sources/hosts) and the release zip run its text before they run gputui.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import os
 import stat
 
 _UNMAPPED = 65534
-"""The number of users who have none in this user namespace (/proc/sys/kernel/overflowuid)."""
+"""The uid of users that have no uid in this user namespace (/proc/sys/kernel/overflowuid)."""
 _MOST_LINKS = 40
-"""As many as the kernel follows (path_resolution(7))."""
+"""The kernel's own limit of links (path_resolution(7))."""
 _ACCESS_LIST = "system.posix_acl_access"
 _USERS = "/etc/passwd"
 
 
 def who_can_change(path: str) -> str | None:
-    """How others can change what is at a path, None where they cannot; what is not there is safe.
+    """Return how other users can change the file at a path, None where they cannot; a missing file is safe.
 
-    A folder on the way may be one in which everybody can write and remove only what is his (/tmp).
+    A folder on the way may be one in which everybody can write but can remove only their own files (/tmp).
     """
     if not path.startswith("/"):
         path = f"{os.getcwd()}/{path}"  # noqa: PTH109
@@ -37,7 +37,7 @@ def who_can_change(path: str) -> str | None:
             facts = os.lstat(here)
             target = os.readlink(here) if stat.S_ISLNK(facts.st_mode) else None  # noqa: PTH115
         except (FileNotFoundError, NotADirectoryError, PermissionError):
-            # Whoever opens it meets the same error: those who could change that own a folder before it.
+            # Opening it fails with the same error: a user who could change that owns an earlier folder.
             return None
         except OSError as error:
             return f"{error.strerror}: {here!r}"
@@ -56,9 +56,10 @@ def who_can_change(path: str) -> str | None:
 
 
 def how_changed(facts: os.stat_result, place: str | int, above: bool = False) -> str | None:
-    """The same for one file or folder alone, by its path or descriptor, to which the sentence must be added.
+    """Return the same for a single file or folder, by its path or descriptor, which the caller adds to the
+    sentence.
 
-    above  whether it is a folder on the way to what is meant
+    above  whether it is a folder on the way to the file
     """
     if not is_trusted(facts.st_uid):
         return "another user owns"
@@ -73,20 +74,20 @@ def how_changed(facts: os.stat_result, place: str | int, above: bool = False) ->
 
 
 def is_trusted(uid: int) -> bool:
-    """Whether it is root or our own user.
+    """Return whether it is root or our own user.
 
-    (In a container of an ordinary user, root outside has no number.)
+    In a container of an ordinary user, the root outside has no uid.
     """
     return uid in (0, os.geteuid()) or is_unmapped(uid)
 
 
 def is_unmapped(uid: int) -> bool:
-    """Whether this number stands for all users who have none in this user namespace."""
+    """Return whether this uid stands for all users without a uid in this user namespace."""
     return uid == _UNMAPPED and not _sees_all_users()
 
 
 def _sees_all_users() -> bool:
-    """Whether each user of the machine has a number here (user_namespaces(7))."""
+    """Return whether each user of the machine has a uid here (user_namespaces(7))."""
     try:
         with open("/proc/self/uid_map", "rb") as stream:  # noqa: PTH123
             return stream.read().split() == [b"0", b"0", b"4294967295"]
@@ -95,11 +96,13 @@ def _sees_all_users() -> bool:
 
 
 def _is_alone_in_group(facts: os.stat_result, place: str | int) -> bool:
-    """Whether the group has the owner's name and no other member, as where the umask is 002 (useradd(8)), and
-    no access list names others: its mask is what the mode shows as the group's rights (acl(5)).
+    """Return whether no user but the owner is in the group, and no access list names other users.
 
-    Whose first group it is only the file of users tells: to list those of a directory service (LDAP) may take
-    minutes, and groups with a user's name are that user's there, too.
+    The group has the owner's name and no other member, as where the umask is 002 (useradd(8)). The mode shows
+    the mask of an access list as the group's rights (acl(5)).
+
+    Only the local file of users is searched for users with this primary group: listing those of a directory
+    service (LDAP) may take minutes, and there, too, a group with a user's name belongs to that user.
     """
     import grp
     import pwd
@@ -119,7 +122,7 @@ def _is_alone_in_group(facts: os.stat_result, place: str | int) -> bool:
 
 
 def _first_of(group: int) -> set[str]:
-    """The users of this machine's own file whose first group it is (passwd(5))."""
+    """Return the users of the local file whose primary group it is (passwd(5))."""
     try:
         with open(_USERS, encoding="utf-8", errors="surrogateescape") as stream:  # noqa: PTH123
             users = [line.split(":") for line in stream]

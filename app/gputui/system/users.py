@@ -1,4 +1,4 @@
-"""User names: of a uid, and of the user who runs this process; and which users are one person."""
+"""User names: of a uid, and of the user who runs this process; and the accounts that belong to one person."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NONE = 0, 0, b""
 
 @lru_cache(maxsize=1024)
 def user_name(uid: int) -> str:
-    """The name of a user; the number where this system (a container) has none for it."""
+    """Return the name of a user; the number where this system (a container) has no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -24,14 +24,15 @@ def user_name(uid: int) -> str:
 
 
 def own_name() -> str:
-    """The name of our effective user, as the owners of processes are named."""
+    """Return the name of our effective user, in the form of the owners of processes."""
     return user_name(os.geteuid())
 
 
 class Persons:
-    """Tells which users are one person: those whose numbers he may use in his containers (subuid(5)), too.
+    """Maps uids to persons: the uids that a person may use in containers (subuid(5)) belong
+    to that person.
 
-    Numbers that are given to several users are one more person: one of these could hide another's records.
+    Uids that several users may use belong to another person: each of the users could hide the others' records.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class Persons:
         self._ranges: list[tuple[int, int, bytes]] | None = None
 
     def of(self, uid: int) -> int:
-        """The person's own number."""
+        """Return the person's own uid."""
         if uid not in self._known:
             if self._ranges is None:
                 self._ranges = _united(_subordinates())
@@ -49,7 +50,7 @@ class Persons:
 
 
 def _subordinates() -> Iterator[tuple[int, int, bytes]]:
-    """The ranges that /etc/subuid gives to users: first number, end, and the user's name or number."""
+    """Yield the ranges that /etc/subuid gives to users: first number, end, and the user's name or number."""
     with contextlib.suppress(OSError), open(_SUBORDINATE, "rb") as stream:  # noqa: PTH123
         for line in stream.read(_MOST_BYTES).splitlines():
             with contextlib.suppress(ValueError):

@@ -1,1 +1,1 @@
-"""How the devices were used over the last hours: what is kept in memory, and the file that outlives a run."""
+"""The use of the devices over the last hours: in memory, and in a file that outlives a run."""

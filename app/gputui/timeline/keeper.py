@@ -1,7 +1,7 @@
-"""Keeper: the file in the state folder through which one run of the screen knows what an earlier one saw.
+"""Keeper: the file in the state folder that passes the past from one run of the screen to the next.
 
-There is one for each machine, as home folders are shared between them. Of several runs one writes: the one
-that has the lock. Nothing fails where there can be no file.
+There is one file for each machine, as home folders are shared between machines. Of several runs, the one that
+has the lock writes. Nothing fails where there can be no file.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gputui.timeline import ring_file
 from gputui.timeline.store import Store
 
 _OF_NO_USE = 86_400.0
-"""Seconds after which a file that nobody has written to is removed: a container leaves one for each name."""
+"""Seconds after which a file without writes is removed: a container leaves one file for each of its names."""
 
 
 class Keeper:
-    """Reads the file once, and writes to it once a minute, both away from the caller's thread.
+    """Reads the file once, and writes to it once a minute, both away from the screen's thread.
 
     clock    seconds since the epoch
     problem  why the past is not kept, None while it is
@@ -38,9 +38,10 @@ class Keeper:
         self.problem: str | None = None
 
     def read(self) -> Store:
-        """What is kept of the last twelve hours: nothing where there is no file that can be believed.
+        """Return what is kept of the last twelve hours: nothing where there is no valid file.
 
-        Only for a thread that may wait."""
+        Only for a thread that may wait.
+        """
         store = Store()
         with contextlib.suppress(OSError, NoHomeError, ring_file.DamagedError):
             handle = open_own(self._file())
@@ -53,7 +54,7 @@ class Keeper:
         return store
 
     def keep(self, store: Store, now: float) -> None:
-        """Note that it is `now`: when a minute has ended, it is written on a thread of its own."""
+        """Note the time `now`: when a minute has ended, write it on a separate thread."""
         minute, before = int(now // 60), self._minute
         if before is None or minute < before:
             self._minute = minute
@@ -65,23 +66,23 @@ class Keeper:
             self._writing.start()
 
     def join(self, patience: float) -> None:
-        """Wait until what was begun is written."""
+        """Wait until a write in progress has finished."""
         if self._writing is not None:
             self._writing.join(patience)
 
     def close(self) -> None:
-        """Let another run write."""
+        """Release the lock, so that another run can write."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def _file(self) -> Path:
-        # (No uname(2) on Windows, where there are no locks of this kind either.)
+        # Windows has no uname(2), and no locks of this kind either.
         host = re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename)[:64] if hasattr(os, "uname") else "host"
         return state_folder(self._environ) / f"timeline-{host}.ring"
 
     def _write(self, store: Store, start: int, end: int) -> None:
-        """Write the minutes from `start` to before `end`: they do not change any more while we read them."""
+        """Write the minutes from `start` to before `end`: they no longer change while they are read."""
         try:
             file = self._file()
             private_folder(file.parent)
@@ -89,12 +90,12 @@ class Keeper:
                 _write(file, store, max(start, end - ring_file.MINUTES), end)
             self.problem = None
         except KeyError:
-            pass  # of very many devices one was forgotten while we wrote: the next minute writes again
+            pass  # one of very many devices was dropped during the write: the next minute writes again
         except (OSError, NoHomeError, ImportError) as error:
             self.problem = (error.strerror if isinstance(error, OSError) else "") or str(error)
 
     def _has_lock(self, file: Path) -> bool:
-        """Whether we are the one that writes: as soon as nobody else does."""
+        """Return whether this run is the one that writes: it becomes so once no other run writes."""
         import fcntl
 
         if self._lock is None:
@@ -128,7 +129,7 @@ def _write(file: Path, store: Store, start: int, end: int) -> None:
             return
     finally:
         os.close(handle)
-    # Another set of devices: the store has all that the file had.
+    # Another set of devices: the store has everything that the file had.
     write_private(file, ring_file.whole(store, keys, end - 1))
 
 

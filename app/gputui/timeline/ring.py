@@ -1,4 +1,4 @@
-"""Ring: one figure of one device over time, as the mean and the highest value of equal spans. Pure."""
+"""Ring: one figure of one device over time, as the mean and the peak of equal spans. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _NONE = array("f", (nan,))
 class Ring:
     """The last `size` buckets of `width` seconds each.
 
-    Bucket n holds the seconds from n × `width` on (since the epoch), and lies at n modulo `size`. NaN is
-    unknown: nobody read then, or the driver did not tell.
+    Bucket n holds the seconds from n × `width` on (since the epoch), and is stored at n modulo `size`. NaN is
+    unknown: there was no reading, or the driver did not report the figure.
 
-    first, head  the first and the newest bucket that were ever written, None before
+    first, head  the first and the newest bucket that were ever written, None before the first write
     """
 
     __slots__ = ("_count", "_last", "_peak", "_sum", "first", "head", "means", "peaks", "size", "width")
@@ -29,8 +29,11 @@ class Ring:
         self._last: tuple[float, float] | None = None
 
     def add(self, time: float, value: float | None, bridge: float) -> None:
-        """Note a value read at `time`. One that came at most `bridge` seconds after another is taken to have
-        been that other one in between; a longer time without readings stays a gap."""
+        """Note a value read at `time`.
+
+        If the previous value is at most `bridge` seconds older, it fills the time between them; a longer time
+        without readings stays a gap.
+        """
         if value is None or not isfinite(value):
             self._last = None
             return
@@ -46,7 +49,7 @@ class Ring:
         self._last = (time, value)
 
     def put(self, number: int, mean: float, peak: float) -> None:
-        """Write a whole bucket: one that follows the newest."""
+        """Write a whole bucket, which must follow the newest one."""
         self._open(number, 0.0, -1.0)
         slot = number % self.size
         self.means[slot], self.peaks[slot] = mean, peak
@@ -60,7 +63,7 @@ class Ring:
             between = last[1] if last is not None and 0 <= time - last[0] <= bridge else nan
             self._fill(before + 1, number, between)
         else:
-            # The clock was set back: what was noted for the time from now on is not so.
+            # The clock was set back: earlier values for the time from now on are wrong.
             self._fill(number, before + 1, nan)
             self.first = min(self.first, number)
         self.head = number
@@ -71,7 +74,7 @@ class Ring:
             self.means[at : at + many] = self.peaks[at : at + many] = array("f", (value,)) * many
 
     def _slots(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Where buckets lie, and how many of them one after the other."""
+        """Yield the positions of buckets, and the number of consecutive buckets there."""
         while start < end:
             at = start % self.size
             many = min(end - start, self.size - at)
@@ -79,7 +82,7 @@ class Ring:
             start += many
 
     def window(self, start: int, end: int, peaks: bool = False) -> list[float]:
-        """The means (or the highest values) of the buckets from `start` to before `end`; NaN is unknown."""
+        """Return the means (or the peaks) of the buckets from `start` to before `end`; NaN is unknown."""
         if self.head is None or self.first is None:
             return [nan] * (end - start)
         low = min(max(start, self.first, self.head - self.size + 1), end)
@@ -91,7 +94,8 @@ class Ring:
         return [nan] * (low - start) + known.tolist() + [nan] * (end - high)
 
     def adopt(self, older: Ring) -> None:
-        """Take over what another ring of this width and size has from before our first bucket."""
+        """Take over the buckets of another ring of this width and size from before this
+        ring's first bucket."""
         if older.head is None or older.first is None:
             return
         if self.head is None or self.first is None:

@@ -1,9 +1,9 @@
-"""The file of a box's last twelve hours: its bytes, one record a minute, at a place that the minute gives.
+"""The file of a box's last twelve hours: one record a minute, at an offset that depends on the minute.
 
-A header (magic, number of devices, checksum of the table), a table of the devices (key, bytes of memory,
-power limit), and `MINUTES` records: the minute since the epoch, the mean and the highest value of each figure
-of each device as floats (NaN: unknown), a checksum. A record that was not written to its end counts as none.
-What is read is not trusted: no size, number or name in it is believed unseen.
+The file has a header (magic, number of devices, checksum of the table), a table of the devices (key, bytes of
+memory, power limit), and `MINUTES` records. A record has the minute since the epoch, the mean and the peak of
+each figure of each device as floats (NaN: unknown), and a checksum; an incomplete record is ignored. The file
+is not trusted: every size, number and name in it is checked.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _DEVICE = struct.Struct("<64sff")
 _CRC = struct.Struct("<I")
 _FIGURES = 2 * len(METRICS)
 _HIGHEST = 1e18
-"""Nothing that is kept is above: bytes, W or percent."""
+"""The upper limit of any stored figure: bytes, W or percent."""
 
 LARGEST = _HEADER.size + MOST_DEVICES * (_DEVICE.size + MINUTES * (12 + 4 * _FIGURES))
-"""Bytes of the largest file."""
+"""The size of the largest file, in bytes."""
 
 
 class DamagedError(Exception):
-    """The bytes are none of such a file."""
+    """The bytes are not such a file."""
 
 
 @lru_cache(maxsize=4)
@@ -39,7 +39,7 @@ def _record(devices: int) -> struct.Struct:
 
 
 def kept_keys(store: Store, minute: int) -> list[str]:
-    """The devices of which a file that ends with this minute says something."""
+    """Return the devices for which a file that ends with this minute has data."""
     found = {
         key: past.newest
         for key, past in list(store.devices.items())
@@ -50,7 +50,7 @@ def kept_keys(store: Store, minute: int) -> list[str]:
 
 
 def head(store: Store, keys: list[str]) -> bytes:
-    """The header and the table."""
+    """Return the header and the table."""
     table = b"".join(
         _DEVICE.pack(key.encode(), past.memory_total or nan, past.power_limit or nan)
         for key in keys
@@ -60,7 +60,7 @@ def head(store: Store, keys: list[str]) -> bytes:
 
 
 def record(store: Store, keys: list[str], minute: int) -> bytes:
-    """One minute of these devices."""
+    """Return one minute of these devices."""
     figures: list[float] = []
     for key in keys:
         rings = store.devices[key].rings
@@ -73,12 +73,12 @@ def record(store: Store, keys: list[str], minute: int) -> bytes:
 
 
 def place(keys: list[str], minute: int) -> int:
-    """Where the record of a minute begins."""
+    """Return the offset of the record of a minute."""
     return _HEADER.size + len(keys) * _DEVICE.size + minute % MINUTES * _record_size(len(keys))
 
 
 def size(keys: list[str]) -> int:
-    """How many bytes a file of these devices has."""
+    """Return the size of a file of these devices, in bytes."""
     return _HEADER.size + len(keys) * (_DEVICE.size) + MINUTES * _record_size(len(keys))
 
 
@@ -87,7 +87,7 @@ def _record_size(devices: int) -> int:
 
 
 def whole(store: Store, keys: list[str], minute: int) -> bytes:
-    """The file as of the end of a minute."""
+    """Return the file as of the end of a minute."""
     records = [b""] * MINUTES
     for each in range(minute - MINUTES + 1, minute + 1):
         records[each % MINUTES] = record(store, keys, each)
@@ -95,7 +95,7 @@ def whole(store: Store, keys: list[str], minute: int) -> bytes:
 
 
 def read(data: bytes, minute: int) -> Store:
-    """What a file says of the twelve hours before a minute. Raises DamagedError."""
+    """Parse the twelve hours before a minute from a file. Raise DamagedError."""
     store = Store()
     if len(data) < _HEADER.size:
         raise DamagedError

@@ -1,6 +1,6 @@
-"""Store and Timelines: the past of all devices in several resolutions, and what a view reads of it.
+"""Store and Timelines: the past of all devices in several resolutions, and the view on it.
 
-A device takes 33 KiB (72 of them 2.4 MiB); a figure that it never has takes nothing.
+A device takes 33 KiB (72 devices: 2.4 MiB); a figure that a device never has takes nothing.
 """
 
 from __future__ import annotations
@@ -21,20 +21,24 @@ Metric = Literal["utilization", "memory", "power"]
 METRICS: tuple[Metric, ...] = ("utilization", "memory", "power")
 
 TIERS = ((1, 330), (10, 400), (60, 740))
-"""Seconds that a bucket holds, and how many: five minutes, an hour, twelve hours, and a little more."""
+"""The seconds in a bucket and the number of buckets: five minutes, an hour, twelve hours, and
+a little more."""
 
 _LEAST_BRIDGE = 15.0
-"""Seconds between two readings that count as one following the other: unfocused, one comes every ten."""
+"""The least time in seconds that bridges two consecutive readings: without focus, readings
+are ten seconds apart."""
 
 _MOST_ANSWERS = 1000
-"""Answers that are kept: there is another one each time a device becomes free."""
+"""The most cached answers: a new one is added each time a device becomes free."""
 _MOST_DEVICES = 1024
-"""Of more (MIG instances that are made anew all day) those that have been gone for longest are forgotten."""
+"""The most devices. Of more (MIG instances that are recreated all day), those that have been
+gone for longest are dropped."""
 
 
 @dataclass(slots=True)
 class Past:
-    """What is kept of one device: its rings, the finest first, and what 100 % last was (None: not known)."""
+    """The past of one device: its rings, the finest first, and the last known 100 % values
+    (None: not known)."""
 
     rings: dict[Metric, tuple[Ring, ...]] = field(default_factory=dict)
     memory_total: float | None = None
@@ -57,27 +61,28 @@ class Past:
                 ring.add(time, value, bridge)
 
     def new(self, metric: Metric) -> tuple[Ring, ...]:
-        """Begin to keep a figure."""
+        """Start to keep a figure."""
         self.rings[metric] = rings = tuple(Ring(width, size) for width, size in TIERS)
         return rings
 
     @property
     def newest(self) -> int:
-        """The last minute of which anything is known, since the epoch; 0 for none."""
+        """The last minute with any data, since the epoch; 0 for none."""
         return max((rings[-1].head or 0 for rings in list(self.rings.values())), default=0)
 
     def full(self, metric: Metric) -> float | None:
-        """What 100 % of a figure is."""
+        """Return the 100 % value of a figure."""
         if metric == "utilization":
             return 100.0
         return self.memory_total if metric == "memory" else self.power_limit
 
 
 class Store:
-    """The past of every device by `Device.key`. Changes with each reading; views read it as `Timelines`.
+    """The past of every device by `Device.key`. It changes with each reading; views read it through
+    `Timelines`.
 
-    adopted  how often a past from elsewhere was taken over
-    unused   what `unused_since` found, by what it was asked
+    adopted  the number of times that a past from elsewhere was taken over
+    unused   the cached results of `unused_since`, by its arguments
     """
 
     def __init__(self) -> None:
@@ -97,7 +102,7 @@ class Store:
             past.add(time, device, bridge)
 
     def adopt(self, older: Store) -> None:
-        """Take over what another store has from before our own first reading, device by device."""
+        """Take over another store's data from before this store's first reading, device by device."""
         self.adopted += 1
         self.unused.clear()
         for key, theirs in older.devices.items():
@@ -109,13 +114,14 @@ class Store:
                     own.adopt(other)
 
     def after(self, snapshot: Snapshot, pace: float) -> Timelines:
-        """The timelines after one more snapshot."""
+        """Return the timelines after one more snapshot."""
         self.add(snapshot.time, map(_with_memory(snapshot), snapshot.devices), pace)
         return Timelines(self, snapshot.time, self.adopted)
 
 
 def _with_memory(snapshot: Snapshot) -> Callable[[Device], Device]:
-    """A device with the memory that its snapshot shows of it: of unified memory the host's."""
+    """Return a function that sets a device's memory to what the snapshot shows: for unified
+    memory, the host's."""
 
     def shown(device: Device) -> Device:
         if not device.unified:
@@ -128,10 +134,10 @@ def _with_memory(snapshot: Snapshot) -> Callable[[Device], Device]:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time that a chart shows, in columns of equal length. Two of one place show the same columns.
+    """The time that a chart shows, in columns of equal length. Equal spans show the same columns.
 
-    seconds, columns  how long, and how many columns
-    last              the number of the newest column: from `last` × `step` seconds since the epoch on
+    seconds, columns  the length and the number of columns
+    last              the number of the newest column, which begins at `last` × `step` seconds since the epoch
     """
 
     seconds: int
@@ -140,37 +146,37 @@ class Span:
 
     @classmethod
     def at(cls, until: float, seconds: int, columns: int) -> Span:
-        """The span whose newest column is the one of the moment `until`."""
+        """Return the span whose newest column contains the moment `until`."""
         return cls(seconds, columns, floor(until * columns / seconds))
 
     @property
     def step(self) -> float:
-        """Seconds that a column holds."""
+        """The seconds in a column."""
         return self.seconds / self.columns
 
     def time(self, column: int) -> float:
-        """When a column begins; the first one is 0."""
+        """Return when a column begins; the first column is 0."""
         return (self.last - self.columns + 1 + column) * self.step
 
     def column(self, time: float) -> int:
-        """Which column a moment falls into; may be outside."""
-        # (Half a millionth, as a column's own beginning must fall into it.)
+        """Return the column of a moment; it may be outside the span."""
+        # Half a millionth, because a column's own beginning must fall into it.
         return floor(time / self.step + 5e-7) - self.last + self.columns - 1
 
     def buckets(self, width: int, column: int) -> tuple[int, int]:
-        """Which buckets of `width` seconds a column shows, all of which it has a part: the first, and the one
+        """Return the buckets of `width` seconds that overlap a column: the first, and the one
         after the last."""
         number, step = self.last - self.columns + 1 + column, self.step
-        # (A billionth: 60.000000001 and 59.999999999 are one moment.)
+        # A billionth: 60.000000001 and 59.999999999 are the same moment.
         return floor(number * step / width + 1e-9), ceil((number + 1) * step / width - 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
 class Timelines:
-    """The past as it was at one reading: two of one `until` and `adopted` show the same.
+    """The past as of one reading. Two with equal `until` and `adopted` show the same.
 
-    until    when that reading was
-    adopted  counts the pasts that were taken over from elsewhere
+    until    the time of that reading
+    adopted  the number of pasts that were taken over from elsewhere
     """
 
     store: Store = field(repr=False, compare=False)
@@ -178,31 +184,37 @@ class Timelines:
     adopted: int = 0
 
     def has(self, key: str, metric: Metric) -> bool:
-        """Whether anything was ever known of a figure."""
+        """Return whether a figure was ever known."""
         past = self.store.devices.get(key)
         return past is not None and metric in past.rings
 
     def full(self, key: str, metric: Metric) -> float | None:
-        """What 100 % of a figure is, None where that is not known."""
+        """Return the 100 % value of a figure, None where that is not known."""
         past = self.store.devices.get(key)
         return past.full(metric) if past else None
 
     def at(self, key: str, metric: Metric, moment: float) -> tuple[float, int] | None:
-        """A figure at a moment (seconds since the epoch): the mean of the shortest time around it that is
-        kept, and how many seconds that is; None where it is not known."""
+        """Return a figure at a moment (seconds since the epoch); None where it is not known.
+
+        The figure is the mean of the shortest stored time around the moment; its length in seconds is the
+        second value.
+        """
         past = self.store.devices.get(key)
         for ring in (past.rings.get(metric) or ()) if past else ():
             number = floor(moment / ring.width + 1e-6)
             if ring.first is None or ring.head is None or number < max(ring.first, ring.head - ring.size + 1):
-                # What was before, a coarser one may know.
+                # A coarser ring may reach further back.
                 continue
             value = ring.window(number, number + 1)[0]
             return (value, ring.width) if value == value else None
         return None
 
     def unused_since(self, key: str, until: float, utilization: float, memory: float) -> float:
-        """The moment from which on, up to `until`, a device is known to have had no more than so many percent
-        of utilization and bytes in use. `until` itself where nothing is known of the time before it."""
+        """Return the moment since when a device has been unused up to `until`.
+
+        Unused means at most these percent of utilization and bytes of memory. Return `until` itself where
+        nothing is known of the time before it.
+        """
         past, place = self.store.devices.get(key), (key, until, utilization, memory, self.adopted)
         if past is None:
             return until
@@ -216,7 +228,7 @@ class Timelines:
         return self.store.unused[place]
 
     def values(self, key: str, metric: Metric, span: Span, peaks: bool = False) -> Sequence[float]:
-        """A figure in each column, its mean or its highest value; NaN is unknown."""
+        """Return a figure in each column, its mean or its peak; NaN is unknown."""
         past = self.store.devices.get(key)
         rings = past.rings.get(metric) if past else None
         if rings is None:
@@ -225,7 +237,7 @@ class Timelines:
 
 
 def _within(rings: Sequence[Ring], until: float, most: float) -> float:
-    """The moment from which on a figure is known to have been at most so much, up to `until`."""
+    """Return the moment since when a figure is known to have been at most `most`, up to `until`."""
     for ring in rings:
         last = ceil(until / ring.width) - 1
         for value in reversed(ring.window(last - ring.size + 1, last + 1, peaks=True)):
@@ -247,8 +259,8 @@ def _columns(rings: Sequence[Ring], span: Span, peaks: bool) -> list[float]:
         for low, high in bounds
     ]
     if len(rings) > 1:
-        # What was before this ring began, a coarser one may know: one that was read from a file does.
-        # (The coarser bucket in which it began has nothing from before.)
+        # A coarser ring may know the time before this ring began: a ring that was read from a file does. The
+        # coarser bucket in which this ring began has no earlier data.
         before, coarse = span.columns, rings[1].width
         if ring.first is not None:
             before = span.column(ring.first * ring.width // coarse * coarse)
@@ -266,7 +278,7 @@ def _bounds(span: Span, width: int) -> tuple[tuple[int, int], ...]:
 
 
 def _together(values: Sequence[float], peaks: bool) -> float:
-    """Their mean, or the highest of them; unknown ones do not count."""
+    """Return the mean, or the peak; unknown values do not count."""
     known = [value for value in values if value == value]
     if not known:
         return nan
@@ -274,7 +286,7 @@ def _together(values: Sequence[float], peaks: bool) -> float:
 
 
 def _fitting(rings: Sequence[Ring], seconds: int) -> Sequence[Ring]:
-    """The finest ring that reaches so far back, and those after it."""
+    """Return the finest ring that reaches back this far, and the coarser ones after it."""
     return next(
         (rings[place:] for place, ring in enumerate(rings) if ring.width * (ring.size - 2) >= seconds),
         rings[-1:],

@@ -1,4 +1,4 @@
-"""ACTIONS: the one table of what a person can do. Keys, palette, help and the key line all come from it."""
+"""ACTIONS: the single table of user actions. Keys, palette, help and the key line all come from it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.vendors.registry import default_vendor
 
 Group = Literal["Select", "Launch", "Look", "Box & people", "Program"]
-"""What an action is about; help and palette are grouped by it, in this order."""
+"""The subject of an action; help and palette are grouped by it, in this order."""
 
 GROUPS: tuple[Group, ...] = get_args(Group)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something a person can do on the main screen.
+    """An action that the user can perform on the main screen.
 
-    group    what it is about
-    id       names the handler in `screens/main.py`, and the action in a keymap
+    group    the subject of the action
+    id       the name of the handler in `screens/main.py`, and of the action in a keymap
     keys     Textual's key names, separated by commas
-    title    for the palette and the help; `about` says more
-    hint     a word for the key line (`views/keys.py` says when it is there)
-    shown    how the keys are written for people, where nobody has given others; "": the first one
-    also     further words that people type to find it in the palette
-    page     whether it opens a page that shows the same wherever it was opened: its key then works on every
-             page where that has no other meaning
+    title    the title in the palette and the help; `about` adds details
+    hint     a word for the key line (`views/keys.py` decides when it is shown)
+    shown    the keys as displayed unless the keymap gives others; "": the first key
+    also     further search words for the palette
+    page     whether the action opens a page that is the same from everywhere: its key then works on every
+             page that gives the key no other meaning
     """
 
     group: Group
@@ -304,12 +304,12 @@ _SIGNS = {
 
 
 def written(key: str) -> str:
-    """How a key of Textual's is written for people."""
+    """The displayed form of a Textual key name."""
     return _SIGNS.get(key, key)
 
 
 def key_of(action_id: str, keymap: Mapping[str, str]) -> str:
-    """The key of an action as it is written for people, with the user's own keymap."""
+    """The key of an action as it is displayed, with the user's own keymap."""
     own = keymap.get(action_id)
     action = BY_ID[action_id]
     return (not own and action.shown) or written((own or action.keys).split(",")[0].strip())
@@ -321,10 +321,10 @@ def keys_of(action: Action, keymap: Mapping[str, str]) -> list[str]:
 
 
 def in_palette(action: Action) -> str:
-    """What the palette calls an action: below its group, whose name is not said twice."""
+    """The palette's name for an action: the group and the title, without repeating the group's name."""
     return f"{action.group}: {action.title.removeprefix(f'{action.group} ')}"
 
 
 def in_groups() -> tuple[tuple[Group, tuple[Action, ...]], ...]:
-    """The actions by what they are about."""
+    """The actions by group."""
     return tuple((group, tuple(a for a in ACTIONS if a.group == group)) for group in GROUPS)

@@ -1,4 +1,4 @@
-"""GputuiApp: the Textual application: signals, themes, readings for the main screen, and how it ends."""
+"""GputuiApp, the Textual application: signals, themes, readings for the main screen, and the exit."""
 
 from __future__ import annotations
 
@@ -43,31 +43,31 @@ if TYPE_CHECKING:
 
 
 def _actions() -> type[Provider]:
-    # (Imported when the palette is first opened.)
+    # Imported when the palette is first opened.
     from gputui.tui.palette import ActionProvider
 
     return ActionProvider
 
 
 _NOBODY_PRESSED = re.compile("^<|_(shift|control|alt|super|hyper|meta|lock)$|^iso_level")
-"""Textual's names of keys that a terminal sends by itself, or with another key: modifiers, ignored bytes."""
+"""Textual's names of keys that a terminal sends by itself or with another key: modifiers, ignored bytes."""
 
 _TERMINAL_CHECK = 2.0
-"""Seconds between two looks whether the terminal is still there: a dead one makes Textual spin (PR #6690)."""
+"""Seconds between two checks that the terminal still exists: Textual spins on a dead one (PR #6690)."""
 
 
 class GputuiApp(App[Outcome]):
-    """One main screen over one sampler.
+    """The application: one main screen for one sampler.
 
     write    sends an escape sequence to the terminal, on any thread; None: through /dev/tty
     clock    seconds since the epoch
-    signals  those that may have come already
+    signals  the signals that may already have arrived
     """
 
     TITLE = "gputui"
     ENABLE_COMMAND_PALETTE = True
     COMMANDS = {_actions}
-    # Textual reads the styles of every screen but the first from the screen itself.
+    # Textual reads the styles of every other screen from that screen.
     CSS_PATH = "screens/main.tcss"
 
     def __init__(
@@ -81,7 +81,7 @@ class GputuiApp(App[Outcome]):
         signals: EarlySignals | None = None,
     ) -> None:
         super().__init__(driver_class=driver_class)
-        # (Until the terminal has told its size, the screen has Rich's, which believes COLUMNS and LINES.)
+        # Until the terminal has reported its size, the screen has Rich's, which trusts COLUMNS and LINES.
         self.console.size = terminal_size()
         self.sampler = sampler
         self._first_state, self._mailbox, self._write = app_state, mailbox, write
@@ -93,7 +93,7 @@ class GputuiApp(App[Outcome]):
         self.set_keymap(app_state.screen.keymap)
         self._typed_ahead = TypedAhead(self)
         self.unsaved: Callable[[], str | None] = lambda: None
-        """Once the screen is gone: why the settings are not saved, None where they are."""
+        """Returns, once the screen is gone, why the settings are not saved; None where they are saved."""
 
     def get_default_screen(self) -> MainScreen:
         app_state, reading = self._first_state, self._mailbox.latest
@@ -123,46 +123,46 @@ class GputuiApp(App[Outcome]):
         self.set_interval(_TERMINAL_CHECK, self._check_terminal)
 
     def _answer_signals(self) -> None:
-        """End at a signal with the terminal restored, at one that has come already too."""
+        """Exit at a signal with the terminal restored; a signal that has already arrived counts too."""
         if self._signals is None:
             return
         loop = asyncio.get_running_loop()
         for number in self._signals.answered:
-            # Where the platform has no such handlers (Windows), the default stays.
+            # The default handler stays where the platform has no such handlers (Windows).
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, self._leave_at_signal, number)
         if self._signals.came is not None:
             self._leave_at_signal(self._signals.came)
 
     def pop_screen(self) -> AwaitComplete:
-        """As Textual's; the widgets of the closed screen forget what they painted.
+        """Do as Textual's method does, and make the widgets of the closed screen drop their painted lines.
 
         A cache of Textual's keeps the last thousand widgets alive (textual #6665): 170 KiB for each page.
         """
         closed = self.screen
         popped = super().pop_screen()
         for widget in closed.walk_children(Widget, with_self=True):
-            # To ask for a widget to be painted again is the public way to make it forget its lines.
+            # `refresh` is the public way to make a widget drop its lines.
             widget.refresh()
             vertical, horizontal = widget.scrollbars_enabled
             if vertical:
                 widget.vertical_scrollbar.refresh()
             if horizontal:
                 widget.horizontal_scrollbar.refresh()
-        # (Rich remembers how wide 4096 texts are. Those of pages have times and figures: nobody asks again.)
+        # Rich caches the widths of 4096 texts. The texts of pages hold times and figures and do not recur.
         cached_cell_len.cache_clear()
         return popped
 
     async def on_event(self, event: events.Event) -> None:
-        # (An event that is forwarded comes a second time, when no screen has used it.)
+        # A forwarded event that no screen has used arrives a second time.
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
-            # Whatever screen is on top: Textual's own bindings for these end at a modal one.
+            # These work on every screen: Textual's own bindings for them stop at a modal screen.
             everywhere = {"ctrl+c": self.action_help_quit, "ctrl+z": self.action_suspend_process}
             at_once = everywhere.get(event.key) if isinstance(event, events.Key) else None
             if (at_once is None or not self._typed_ahead.started) and self._typed_ahead.takes(event):
                 return
             if not self.screen_stack:
-                # Typed while the exit went on: no screen is left that could use it.
+                # The key was typed during the exit: no screen is left to use it.
                 return
             self.main.key_pressed()
             if at_once is not None:
@@ -171,8 +171,8 @@ class GputuiApp(App[Outcome]):
         await super().on_event(event)
 
     def on_key(self, event: events.Key) -> None:
-        """A key that nothing has stopped: say so where it has no meaning at all."""
-        # (Before Textual looks for its binding. Its own one for tab goes to the next widget: here is none.)
+        """Show a message for a key that no handler has stopped and that has no meaning here."""
+        # This runs before Textual looks up the binding. Its tab goes to the next widget, and there is none.
         bound = self.screen.active_bindings.get(event.key) if self.screen_stack else None
         if not self.screen_stack or (bound is not None and not bound.binding.action.startswith("app.focus_")):
             return
@@ -195,28 +195,28 @@ class GputuiApp(App[Outcome]):
             self.screen_stack[0].post_message(NewReading(reading))
 
     def leave(self, status: int) -> None:
-        """End with a status and nothing to launch."""
+        """Exit with a status and nothing to launch."""
         self.exit(Outcome(status=status), return_code=status)
 
     def _check_terminal(self) -> None:
         if not self.screen_stack:
-            # The last tick of a timer may come when the screens are gone already.
+            # The last tick of a timer may arrive after the screens are gone.
             return
         self.main.tick()
         if not self._has_terminal():
             self.end_without_terminal()
 
     def _leave_at_signal(self, number: int) -> None:
-        """End at a signal, with the terminal restored unless it is gone, as it mostly is at SIGHUP.
+        """Exit at a signal, and restore the terminal unless it is gone, as it usually is at SIGHUP.
 
-        To restore one that is gone waits for ever once Textual's writer thread has died of the first error.
+        Restoring a terminal that is gone would block for ever: the first error ends Textual's writer thread.
         """
         if not self._has_terminal():
             self.end_without_terminal()
         self.leave(128 + number)
 
     def _has_terminal(self) -> bool:
-        """Whether the terminal is still there; a test without one counts as one that is."""
+        """Whether the terminal still exists; True in a headless test."""
         if self.is_headless:
             return True
         with contextlib.suppress(OSError, ValueError):
@@ -224,13 +224,13 @@ class GputuiApp(App[Outcome]):
         return False
 
     def end_without_terminal(self) -> NoReturn:
-        """Nothing can be painted or restored on a terminal that is gone."""
+        """Exit at once: nothing can be painted or restored on a terminal that is gone."""
         self.sampler.stop(patience=0.0)
         os._exit(128 + signal.SIGHUP)
 
     @contextlib.contextmanager
     def suspend(self) -> Iterator[None]:
-        """As Textual's. Nobody looks meanwhile: readings that wait for the screen would pile up for hours."""
+        """Do as Textual's method does, but stop readings meanwhile: they would pile up for hours."""
         self._mailbox.listener = None
         self.sampler.focus(False)
         try:
@@ -247,11 +247,11 @@ class GputuiApp(App[Outcome]):
         self.sampler.focus(False)
 
     def action_help_quit(self) -> None:
-        """Ctrl-C: leave, as it would end any program in a shell."""
+        """Exit at Ctrl-C, as any program in a shell would."""
         self.leave(130)
 
     def action_command_palette(self) -> None:
-        # (Imported when the palette is first opened.)
+        # Imported when the palette is first opened.
         from gputui.tui.palette import Palette
 
         if not isinstance(self.screen, Palette):
@@ -277,10 +277,10 @@ class GputuiApp(App[Outcome]):
 
 
 def _settle() -> None:
-    """Import what the first selection would else wait for (50 ms), and collect garbage again."""
-    # (One that fails fails again where it is needed, and is told there.)
+    """Import what the first selection would wait for (50 ms), and enable garbage collection again."""
+    # A module that fails here fails again where it is needed, and the error is shown there.
     with contextlib.suppress(ImportError):
         importlib.import_module("gputui.launching.compose")
-    # What was imported is there to stay: it need not be looked through again and again.
+    # The imported objects stay: the collector need not scan them again and again.
     gc.freeze()
     gc.enable()

@@ -1,4 +1,4 @@
-"""AppState: everything the main screen shows, as one immutable value. Pure: each key makes a new one."""
+"""AppState: everything the main screen shows, as one immutable value. Pure: each key makes a new value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Inherited
 
 if TYPE_CHECKING:
-    # (The first frame needs no best set: what looks for one takes 7 ms to import.)
+    # The first frame needs no best set, and the search for one takes 7 ms to import.
     from gputui.choosing.best import Alternative
     from gputui.choosing.claimed_use import ClaimedUse
     from gputui.choosing.order import Order
@@ -53,11 +53,11 @@ _NOT_READ = Snapshot(Host(), 0.0, ())
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """The best sets for what was asked.
+    """The best sets of devices for a request.
 
-    index     which of `alternatives` is selected
-    kept      keys of the devices that a person had selected before, in their order: in every set
-    grouping  what the devices are for
+    index     the index of the selected set in `alternatives`
+    kept      the keys of the devices that the user had selected before, in their order: every set has them
+    grouping  the grouping of the processes that the devices are for
     """
 
     alternatives: tuple[Alternative, ...]
@@ -67,13 +67,13 @@ class Suggestion:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The devices of the set: those that were kept, then the others in the set's order."""
+        """The keys of the set: the kept devices, then the others in the set's order."""
         keys = [device.key for device in self.alternatives[self.index].devices]
         return (*self.kept, *(key for key in keys if key not in self.kept))
 
     @property
     def reason(self) -> str:
-        """Why this set, and how many others there are."""
+        """Why this set was chosen, and how many others there are."""
         number = f"{self.index + 1} of {len(self.alternatives)} (B): " if len(self.alternatives) > 1 else ""
         return f"{number}{self.alternatives[self.index].reason or 'no known difference'}"
 
@@ -82,10 +82,10 @@ class Suggestion:
 class CommandChoice:
     """The selection that the command itself asked for.
 
-    options    the launch options whose command it was
-    words      where it says so: "--num_gpus 2"; "" where it says nothing of devices
-    selection  what was selected for it; undecided where that was not possible
-    firm       whether the user said so, as opposed to a default
+    options    the launch options that contain the command
+    words      the words of the command that ask: "--num_gpus 2"; "" where it says nothing about devices
+    selection  the devices selected for it; undecided where that was not possible
+    firm       whether the user wrote the request, in contrast to a default
     """
 
     options: LaunchOptions
@@ -98,22 +98,22 @@ class CommandChoice:
 class AppState:
     """The box, the selection and the launch options at one moment.
 
-    environ                 what the command will inherit; read only
+    environ                 the environment that the command will inherit; read only
     label                   names a box that is not this machine, "" for this one
     problem                 why there is nothing to read, None while there is
-    verdicts_when_selected  the verdict on each selected device at the moment when it was selected, by key
+    verdicts_when_selected  the verdict on each selected device at the time of its selection, by key
     cursor                  a device key
-    suggestion              what the best devices were last asked for
-    order                   the order that was last asked for
-    command_choice          what the command was last read to ask for, None before it was read
-    listed_before           the keys of the devices as they were listed at the reading before
-    short_of                how many devices were asked for last, where so many are not free
+    suggestion              the answer to the last request for the best devices
+    order                   the last requested order
+    command_choice          the result of the last reading of the command, None before the first
+    listed_before           the keys of the devices in the order of the previous listing
+    short_of                the number of devices in the last request, where fewer are free
     screen                  which columns, panels and devices are shown
-    example                 a command that nobody has typed, and that is not started; () for none
-    set_aside               a filter of the settings that matches nothing here so far, and is not applied
-    timelines               how the devices were used over the last hours, None until that is kept
+    example                 a command that the user did not type and that is not started; () for none
+    set_aside               a filter of the settings that has matched nothing here so far, and is not applied
+    timelines               how the devices were used over the last hours, None before the first reading
     measured                GB/s from one device to another, by their keys, where `v` has measured it
-    always_warns            whether `warnings` are shown without a command, too
+    always_warns            whether `warnings` are also shown without a command
     """
 
     environ: Mapping[str, str]
@@ -154,19 +154,19 @@ class AppState:
         )
         new = replace(new, watch=self.watch.after(snapshot, new.verdicts_now))
         if self.snapshot is None and new.screen.filter:
-            # (The first reading may not know yet whose the processes are: a later one applies it then.)
+            # The first reading may not know the users of the processes: a later one then applies the filter.
             new = replace(new, set_aside=new.screen.filter, screen=new.screen._replace(filter=""))
         return new._with_kept_filter()._with_visible_cursor()
 
     def _with_kept_filter(self) -> AppState:
-        """The filter that was set aside, applied if a device matches it."""
+        """This app state with the filter that was set aside, applied if a device matches it."""
         if not self.set_aside:
             return self
         filtered = replace(self, set_aside="", screen=self.screen._replace(filter=self.set_aside))
         return filtered if filtered.rows else self
 
     def with_problem(self, problem: str) -> AppState:
-        """The app state when there is nothing to read; a snapshot from before stays."""
+        """The app state when there is nothing to read; an earlier snapshot stays."""
         return replace(self, problem=problem)
 
     def with_screen(self, screen: ScreenSettings) -> AppState:
@@ -178,9 +178,10 @@ class AppState:
         return new._with_visible_cursor()
 
     def _with_visible_cursor(self) -> AppState:
-        """The cursor on a row, or on a selected device: never on a device that is not shown.
+        """The app state with its cursor on a row or on a selected device: never on a device that is not
+        shown.
 
-        From a device that a filter has hidden it goes on to the next row in the box's order.
+        If a filter has hidden the device, the cursor moves to the next row in the box's order.
         """
         if self.snapshot is None or (self.current is not None and not self.screen.filter):
             return self
@@ -195,54 +196,53 @@ class AppState:
 
     @property
     def box(self) -> Snapshot:
-        """The snapshot; before the first reading one of no devices."""
+        """The snapshot; before the first reading, a snapshot without devices."""
         return self.snapshot or _NOT_READ
 
     @cached_property
     def verdicts_now(self) -> dict[str, Verdict]:
-        """The verdict on every device, by key, as this one reading has it."""
+        """The verdict on every device, by key, from this one reading."""
         return verdicts(self.box, self.rules)
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
-        """The same over the window of readings: a device that has only just become free does not count as
-        free yet."""
+        """The verdicts over the window of readings: a device that has just become free is not free yet."""
         return with_cooling(self.verdicts_now, self.watch, self.box.time, self.rules.window)
 
     @cached_property
     def unclaimed_uses(self) -> tuple[ClaimedUse, ...]:
         """The jobs that use devices which they have not claimed."""
-        # (The first frame needs none.)
+        # The first frame needs none.
         from gputui.choosing.claimed_use import differing
 
         return differing(self.box)
 
     @cached_property
     def limits(self) -> Inherited | None:
-        """The lists of visible devices that we were started with, None where all is ours.
+        """The lists of visible devices in our own environment, None where there is no limit.
 
-        Where nobody knows which devices they name, a person may select any, and is asked before a launch.
+        Where the devices of a list are unknown, the user may select any, and must confirm the launch.
         """
         return inherited(self.environ, self.snapshot) if self.snapshot else None
 
     @cached_property
     def vendors(self) -> tuple[Vendor, ...]:
-        """The vendors of all devices of the box; without devices, those that may be here."""
+        """The vendors of all devices of the box; without devices, the vendors that may be present."""
         return vendors_of(self.box.devices) or vendors_here()
 
     @cached_property
     def vendor(self) -> Vendor:
-        """The vendor of the selected devices, of the box where none is selected."""
+        """The vendor of the selected devices; of the box where none is selected."""
         return vendor_of(self.selected, self.vendors)
 
     @cached_property
     def selected(self) -> tuple[Device, ...]:
-        """The selected devices in their order: the n-th is a program's n-th."""
+        """The selected devices in their order: the n-th is the program's n-th."""
         return tuple(self.box.by_key[key] for key in self.selection) if self.snapshot else ()
 
     @cached_property
     def rows(self) -> tuple[Device, ...]:
-        """The devices as they are listed: in the box's order always, unless a person sorts or filters."""
+        """The listed devices: in the box's order, unless the user sorts or filters."""
         screen = self.screen
         if screen.sort is None and not screen.filter:
             return self.box.devices
@@ -259,9 +259,9 @@ class AppState:
         return {key: job for job in self.box.jobs if job.state == "running" for key in job.keys}
 
     def seconds_in_state(self, key: str) -> float:
-        """For how long the device has been in its present state, as far as that is known.
+        """How many seconds the device has been in its present state, as far as that is known.
 
-        Of one that was free when this program started, the timelines may know since when.
+        For a device that was free when this program started, the timelines may know the start.
         """
         now = self.box.time
         seconds = self.watch.seconds_in_state(key, now)
@@ -273,7 +273,7 @@ class AppState:
         return now - self.timelines.unused_since(key, since, self.rules.utilization, self.rules.memory)
 
     def own_job_on(self, key: str) -> Job | None:
-        """The user's own job that has the device, where nothing else needs to be said about the device."""
+        """The user's own job that has the device, where the verdict has nothing else to report about it."""
         return own_job_on(self.box, self.verdicts[key], key)
 
     @property
@@ -282,30 +282,30 @@ class AppState:
         return self.box.by_key.get(self.cursor or "")
 
     def gpus_with_index(self, index: int) -> tuple[Device, ...]:
-        """The GPUs with this index: of several vendors there may be several.
+        """The GPUs with this index: several vendors can each have one.
 
-        Where devices of one vendor are selected, only that vendor's are meant: others cannot be added.
+        Where devices of one vendor are selected, only that vendor's GPU is returned: others cannot be added.
         """
         found = tuple(d for d in self.box.devices if d.parent is None and d.index == index)
         ours = tuple(d for d in found if self.selected and d.vendor == self.vendor.name)
         return ours or tuple(d for d in found if d.apart is None) or found
 
     def move_cursor(self, by: int) -> AppState:
-        """The cursor some rows further, stopping at the ends."""
+        """The app state with the cursor some rows further, stopping at the ends."""
         rows = self.rows
         if not rows:
             return self
         place = next((i for i, d in enumerate(rows) if d.key == self.cursor), None)
         if place is None:
-            # (On a selected device that the filter hides.)
+            # The cursor is on a selected device that the filter hides.
             return replace(self, cursor=rows[-1 if by > 1 else 0].key)
         return replace(self, cursor=rows[min(max(place + by, 0), len(rows) - 1)].key)
 
-    # Selecting by hand. Here and below, a method returns the new app state and a message about it.
+    # Selecting by hand. A method here and below returns the new app state and a message about it.
 
     def toggle(self, device: Device) -> tuple[AppState, str | None]:
-        """The device selected, or deselected. A busy one can be selected, with a message, unless the warnings
-        that are shown say so."""
+        """Select or deselect the device. A busy device can be selected, with a message, unless the displayed
+        warnings already report it."""
         if device.key in self.selection:
             return self._select(self.selection.toggle(device.key)), None
         refusal = self._refusal(device)
@@ -336,11 +336,11 @@ class AppState:
         return None
 
     def clear(self) -> AppState:
-        """Nothing selected."""
+        """The app state with nothing selected."""
         return self._select(self.selection.clear())
 
     def cpu_only(self) -> AppState:
-        """No device, on purpose; or undecided again."""
+        """The app state with no device, on purpose; if it was so already, undecided again."""
         return self._select(self.selection.toggle_cpu_only())
 
     def _select(self, selection: Selection) -> AppState:
@@ -354,22 +354,22 @@ class AppState:
 
     @property
     def suggested(self) -> Suggestion | None:
-        """The suggestion, while the selection still is one of its sets."""
+        """The suggestion, while the selection is still one of its sets."""
         found = self.suggestion
         return found if found is not None and found.keys == self.selection.keys else None
 
     @property
     def grouping(self) -> Grouping:
-        """What the selected devices are for, as far as it was given and fits their number."""
+        """The requested grouping of the selected devices, if it fits their number."""
         grouping = self.suggestion.grouping if self.suggestion else ALL_REDUCE
         return grouping if grouping.fits(len(self.selection)) else ALL_REDUCE
 
     def add_best(self) -> tuple[AppState, str | None]:
-        """One more of the best; with a grouping, as many more as make whole groups; the next best of as many
-        where no more can be used together.
+        """Add the next best device; with a grouping, as many as complete the groups; if no more can be used
+        together, select the next best set of the same size.
 
-        Devices that were selected by hand stay. The others are selected anew, as the best two need not have
-        the best one among them.
+        Devices that were selected by hand stay. The others are selected anew, as the best two need not
+        include the best one.
         """
         before = self.suggested
         kept = before.kept if before else self.selection.keys
@@ -377,7 +377,7 @@ class AppState:
         app_state, message = self.select_best(len(self.selection) + grouping.unit, grouping, kept)
         if app_state.short_of is not None and grouping.unit == 1:
             if before is not None and len(before.alternatives) > 1:
-                # (MIG instances: several are free, and a process uses one only.)
+                # Several MIG instances are free, and a process uses only one.
                 return self.next_best()
             return self, "no other device is free" if self.selection else message
         return app_state, message
@@ -389,8 +389,7 @@ class AppState:
         kept: tuple[str, ...] = (),
         order: Order = "best",
     ) -> tuple[AppState, str]:
-        """The best `count` devices for the grouping, in that order; the devices with the keys `kept` are
-        among them."""
+        """Select the best `count` devices for the grouping, in that order; the keys `kept` are included."""
         from gputui.choosing.pick import pick
 
         if self.snapshot is None:
@@ -406,8 +405,8 @@ class AppState:
         return self._take(Suggestion(picked.alternatives, 0, kept, grouping))
 
     def constraints(self, snapshot: Snapshot, count: int, kept: tuple[str, ...] = ()) -> Constraints:
-        """What limits a choice of `count` devices here: our own lease, what we were started with, the rules.
-        `kept` are the keys of devices that are among them."""
+        """The limits on a choice of `count` devices here: our own lease, the inherited lists, the rules. The
+        set must include the devices with the keys `kept`."""
         from gputui.choosing.pick import Constraints, of_own_lease
 
         within = of_own_lease(snapshot, self.limits.keys if self.limits else None)
@@ -416,17 +415,17 @@ class AppState:
         return Constraints(count, within=within, required=kept, never=never, prefer=prefer, listed=listed)
 
     def with_devices(self, keys: tuple[str, ...]) -> AppState:
-        """These devices selected, in this order."""
+        """The app state with these devices selected, in this order."""
         return self._select(Selection(keys))
 
     def with_plan(self, options: LaunchOptions, keys: tuple[str, ...]) -> AppState:
-        """The launch of a plan on its devices. (Its command is not read for what it asks for: it asks for
-        these.)"""
+        """The app state with the launch of a plan on its devices. The command is not read for a request: the
+        plan has chosen these devices."""
         selected = replace(self.with_devices(keys), options=options)
         return replace(selected, command_choice=CommandChoice(options, selection=selected.selection))
 
     def next_best(self) -> tuple[AppState, str | None]:
-        """The next best set of as many devices, after the last one the best again."""
+        """Select the next best set of the same size; after the last set, the best again."""
         before = self.suggested
         if before is None:
             app_state, reason = self.select_best(max(1, len(self.selection)))
@@ -436,7 +435,7 @@ class AppState:
         return self._take(replace(before, index=(before.index + 1) % len(before.alternatives)))
 
     def _no_other_set(self) -> str:
-        """Why there is no other set to go to: too few devices are free for one, or all sets are alike."""
+        """Why there is no other set: too few devices are free for one, or all sets are alike."""
         count, limits = len(self.selection), self.limits
         others = (
             verdict.free and key not in self.selection and (limits is None or key in limits.keys)
@@ -471,17 +470,17 @@ class AppState:
 
     @cached_property
     def intent(self) -> Intent:
-        """What the command itself says of devices. Reads the files that it names."""
+        """The command's own request for devices. Reads the files that it names."""
         return self._read_intent()
 
     def _read_intent(self) -> Intent:
-        # (No property: before Python 3.12 a cached one holds up every thread while one computes it.)
+        # No property: before Python 3.12, a thread that computes a cached property blocks the others.
         from gputui.launching.read_intent import read_intent
 
         return read_intent(self.options, self.environ, self.host_environment, self.vendors)
 
     def read_files(self) -> None:
-        """Have the host read all files that what is shown is made of. (What this knows already stays.)"""
+        """Make the host read all files that the screen depends on. Keeps what is already known."""
         self._read_intent()
         self._composed()
         if self.command_is_unread:
@@ -489,14 +488,14 @@ class AppState:
 
     @property
     def command_is_unread(self) -> bool:
-        """Whether there is a command that may say of devices what nobody has looked at yet."""
+        """Whether there is a command whose request for devices has not been read yet."""
         if not self.options.command or self.snapshot is None:
             return False
         read = self.command_choice.options if self.command_choice else LaunchOptions()
         return (read.command, read.additions) != (self.options.command, self.options.additions)
 
     def with_command_read(self, again: bool = False) -> tuple[AppState, str | None]:
-        """What the command asks for, selected; the selection stays where it asks for nothing, or (unless
+        """Select what the command asks for; the selection stays where it asks for nothing, or (unless
         `again`) for the same as before."""
         from gputui.launching.intent import Asked, settle
 
@@ -519,13 +518,13 @@ class AppState:
         else:
             selected, reason = read.select_best(asked.count or 0, asked.group or ALL_REDUCE)
             problem = f"{said.words}: {reason}" if selected.suggestion is read.suggestion else None
-        # (What was selected by hand before is not what the command asks for.)
+        # An earlier selection by hand is not what the command asks for.
         chosen = selected.selection if problem is None else Selection()
         choice = CommandChoice(self.options, said.words, chosen, said.firm)
         return replace(selected, command_choice=choice), problem
 
     def _select_named(self, devices: NamedDevices) -> tuple[AppState, str | None]:
-        """The devices that the command names, selected."""
+        """Select the devices that the command names."""
         if not devices.listed:
             return self._select(Selection(cpu_only=True)), None
         own = [device for device in self.box.devices if device.vendor == self.vendor.name]
@@ -540,7 +539,7 @@ class AppState:
 
     @property
     def unclaimed(self) -> str | None:
-        """Where the command would leave the lease on the selected devices, and what to write instead."""
+        """How the command would escape the lease on the selected devices, and what to write instead."""
         from gputui.launching.daemonizers import refusal_of
 
         said = self.intent.unclaimed if self.selected else None
@@ -548,12 +547,12 @@ class AppState:
 
     @property
     def contradiction(self) -> str | None:
-        """Where the selection is not what the command says, and the command cannot be rewritten."""
+        """How the selection differs from a command that cannot be rewritten, None where it does not."""
         if self.launch.own is not None:
             return self.launch.own.warning
         devices, count = self.intent.devices, self.intent.count
         if devices is not None and devices.firm and not devices.rewritable and self.selected:
-            # Other devices, or another order; of more devices, some would be claimed for nothing.
+            # Other devices or another order; of more selected devices, some would be claimed for nothing.
             if self.vendor.visibility.names_in_order(devices.listed, self.selected):
                 return None
             return f"{devices.words} within the command overrides the selected devices"
@@ -565,9 +564,10 @@ class AppState:
     # The order of the selected devices
 
     def reorder(self, by: int) -> tuple[AppState, str | None]:
-        """The selected device under the cursor, else the one selected last, earlier or later in the order.
+        """Move the selected device under the cursor, or else the last one selected, earlier or later in the
+        order.
 
-        The cursor goes with it, so that the next press moves the same device.
+        The cursor moves with it, so that the next key press moves the same device.
         """
         if not self.selection.keys:
             return self, "nothing is selected: space or 0-9 selects"
@@ -580,14 +580,14 @@ class AppState:
         return replace(self._select(moved), cursor=key), None
 
     def move_to(self, key: str, place: int) -> AppState:
-        """The selected device at another place of the order, and the cursor on it."""
+        """Move the selected device to another place in the order, with the cursor on it."""
         rank = self.selection.rank(key)
         if rank is None:
             return self
         return replace(self._select(self.selection.move(key, place - rank)), cursor=key)
 
     def next_order(self) -> tuple[AppState, str | None]:
-        """The selected devices in the next order: best, fastest, emptiest, the box's own."""
+        """Put the selected devices in the next order: best, fastest, emptiest, the box's own."""
         from gputui.choosing.order import ORDERS
 
         if len(self.selected) < 2:
@@ -602,7 +602,7 @@ class AppState:
         return self, "every order is the same for these devices"
 
     def _ordered(self, order: Order) -> tuple[str, ...]:
-        """The keys of the selected devices in that order."""
+        """The keys of the selected devices in the given order."""
         from gputui.choosing.best import best
         from gputui.choosing.order import sorted_by
 
@@ -619,13 +619,13 @@ class AppState:
 
     @cached_property
     def launch(self) -> Launch:
-        """What Enter would start and `y` copies. Without a decision on devices: the command as it stands."""
+        """The launch that Enter starts and `y` copies; without decided devices the unchanged command."""
         return self._composed()
 
     def _composed(self) -> Launch:
         if not self.selection.decided:
             return Launch(self.options.command, tuple(self.options.additions), self.options.directory)
-        # (The first frame mostly needs no launch, and launchers take 15 ms to import.)
+        # The first frame usually needs no launch, and launchers take 15 ms to import.
         from gputui.choosing.links import weakest
         from gputui.launching.compose import compose
 
@@ -640,13 +640,13 @@ class AppState:
 
     @property
     def launcher(self) -> str:
-        """The name of the launcher that is in force."""
+        """The name of the launcher in use."""
         from gputui.launching.compose import launcher_of
 
         return launcher_of(self.options).name
 
     def next_launcher(self) -> AppState:
-        """The next launcher in the list."""
+        """Switch to the next launcher in the list."""
         from gputui.launching.launchers import LAUNCHERS
 
         names = list(LAUNCHERS)
@@ -654,18 +654,17 @@ class AppState:
         return replace(self, options=replace(self.options, launcher=following))
 
     def other_ids(self) -> AppState:
-        """Devices by UUID instead of by index, or back."""
+        """Name devices by UUID instead of by index, or the reverse."""
         ids = self.options.ids
         return replace(self, options=replace(self.options, ids="index" if ids == "uuid" else "uuid"))
 
     def not_of_this_machine(self, what: str) -> str:
-        """What is said of a demo's or a recording's devices, processes and jobs wherever they cannot be
-        acted on as this machine's."""
+        """The message where devices, processes or jobs (`what`) belong to a demo or a recording."""
         return f"not this machine's {what} ({self.label})"
 
     @property
     def order_warning(self) -> str | None:
-        """The warning where NCCL may get the order wrong, else None."""
+        """The warning that NCCL may get the order wrong, else None."""
         if permuted_behind_switches(self.box, self.selected):
             key = key_of("order", self.screen.keymap)
             return (
@@ -676,10 +675,10 @@ class AppState:
 
     @property
     def in_line(self) -> tuple[Waiter, ...]:
-        """Those who are ahead in line for the selected devices."""
+        """The waiters that are ahead in the queue for the selected devices."""
         if not self.box.waiters or not self.selected:
             return ()
-        # (The first frame mostly needs no queue.)
+        # The first frame usually needs no queue.
         from gputui.allocating.queue import wanting
 
         keys = [device.key for device in self.selected if device.key not in self.box.own_lease]
@@ -687,7 +686,7 @@ class AppState:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should know before starting on the selected devices: not free, order, not real."""
+        """What the user should know before a start on the selected devices: not free, order, not real."""
         found = []
         not_free = [device for device in self.selected if not self.verdicts[device.key].free]
         if len(not_free) <= 2:

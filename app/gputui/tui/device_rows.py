@@ -1,4 +1,4 @@
-"""Which devices the table lists, and in which order: the box's own unless told otherwise. Pure."""
+"""Which devices the table lists, and in which order: the box's own unless the user sorts. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from gputui.inventory.job import Job
 
 SORTS: tuple[str | None, ...] = (None, "utilization", "memory", "temperature", "state", "user")
-"""What `ScreenSettings.sort` can be, in the order in which a key goes through them; None: the box's order."""
+"""The values of `ScreenSettings.sort`, in the order in which a key cycles; None: the box's order."""
 
 RISING = ("state", "user")
-"""Sorts that begin with the least: free devices, and A. The others begin with the most."""
+"""Sorts in rising order: free devices and the letter A come first. The others begin with the most."""
 
 NOISY = {"utilization": 10.0, "memory": 0.02, "temperature": 2.0}
-"""Sorts by readings that vary by themselves, and by how much (%, a share, °C) before a row changes its place:
-a click or a key is meant for what stands there."""
+"""Sorts by readings that fluctuate, and the change (%, a share, °C) that makes a row move: a click or a
+key is meant for the device that the user sees there."""
 
 _STATES = tuple(GLYPHS)
 
@@ -35,11 +35,11 @@ def listed(
     filter_text: str,
     before: Sequence[str] = (),
 ) -> tuple[Device, ...]:
-    """The devices that match `filter_text`, sorted; equal ones, and all without `sort`, in the box's order.
+    """The devices that match `filter_text`, sorted; in the box's order where equal or without `sort`.
 
     jobs    the user's own running jobs by the keys of their devices
-    before  the keys of the devices as they were listed last: the same devices stay in that order as long as
-            none stands below one that it exceeds by more than noise
+    before  the keys of the devices in the order of the last listing: the same devices keep that order as long
+            as none exceeds a device above it by more than noise
     """
     found: Sequence[Device] = snapshot.devices
     words = filter_text.lower().split()
@@ -54,7 +54,7 @@ def listed(
 def _kept(
     sort: str, devices: Sequence[Device], verdicts: Mapping[str, Verdict], before: Sequence[str]
 ) -> list[Device] | None:
-    """The devices in the order of `before`, where only noise speaks against it; None where more does."""
+    """The devices in the order of `before`, if only noise contradicts it; None if more does."""
     by_key = {device.key: device for device in devices}
     if sort not in NOISY or by_key.keys() != set(before):
         return None
@@ -62,7 +62,7 @@ def _kept(
     own = {device.key: _MEASURES[sort](device, verdicts[device.key]) for device in kept}
 
     def out_of_place(values: Sequence[float]) -> bool:
-        # (The measures rise from the first row to the last.)
+        # The measures rise from the first row to the last.
         return any(later < earlier - NOISY[sort] for earlier, later in combinations(values, 2))
 
     groups = _boards(kept)
@@ -72,7 +72,7 @@ def _kept(
 
 
 def _boards(devices: Sequence[Device]) -> list[list[Device]]:
-    """The devices by their GPU: those that are not divided, and the instances of one."""
+    """The devices by their GPU: a GPU that is not divided, or the instances of one."""
     boards: dict[str, list[Device]] = {}
     for device in devices:
         boards.setdefault(device.parent or device.key, []).append(device)
@@ -82,14 +82,14 @@ def _boards(devices: Sequence[Device]) -> list[list[Device]]:
 def _sorted_by(
     measure: Callable[[Device, Verdict], Any], devices: Sequence[Device], verdicts: Mapping[str, Verdict]
 ) -> list[Device]:
-    """The devices by a sort key; instances stay below their GPU, which goes where the first of them would."""
+    """The devices by a sort key; instances stay below their GPU, which has the place of the first of them."""
     own = {device.key: measure(device, verdicts[device.key]) for device in devices}
     in_order = sorted(_boards(devices), key=lambda board: min(own[device.key] for device in board))
     return [d for board in in_order for d in sorted(board, key=lambda d: (d.parent is not None, own[d.key]))]
 
 
 def user_of(device: Device, verdict: Verdict) -> str | None:
-    """Whose the device is now, None where that is nobody or not known."""
+    """The user who has the device now, None where there is none or the user is not known."""
     if isinstance(verdict.cause, ClaimedBy):
         return verdict.cause.claim.user
     if isinstance(verdict.cause, UsedBy):
@@ -98,7 +98,7 @@ def user_of(device: Device, verdict: Verdict) -> str | None:
 
 
 def _matches(words: Sequence[str], device: Device, verdict: Verdict, job: Job | None) -> bool:
-    """Whether each word is a part of the device's name, its state, or somebody's name who is on it."""
+    """Whether each word is a part of the device's name, its state, or the name of a user on it."""
     users = {process.user or "" for process in device.processes or ()} | {user_of(device, verdict) or ""}
     users |= {YOU} if any(process.own for process in device.processes or ()) else set()
     about = [short_name(device.name or ""), verdict.state, *users]
@@ -108,7 +108,7 @@ def _matches(words: Sequence[str], device: Device, verdict: Verdict, job: Job | 
 
 
 def _falling(value: float | None) -> float:
-    """A sort key, the most first and what is not known last."""
+    """A sort key: the greatest value first, an unknown value last."""
     return 1.0 if value is None else -value
 
 

@@ -1,4 +1,4 @@
-"""EarlySignals: a signal that comes while Textual is still being imported ends gputui as soon as it can."""
+"""EarlySignals: a signal that arrives during the import of Textual ends gputui as soon as possible."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 class EarlySignals:
-    """Remembers a signal that should end us until the application can answer it.
+    """Remembers a terminating signal until the application can answer it.
 
-    An exception in the middle of an import, or of Textual's start, would leave a half-made screen behind, or
-    get lost. A context: afterwards the handlers are those of before.
+    An exception in the middle of an import or of Textual's start would leave a half-made screen behind, or
+    get lost. The exit from this context restores the earlier handlers.
     """
 
     NUMBERS: tuple[int, ...] = tuple(
@@ -25,7 +25,7 @@ class EarlySignals:
 
     @property
     def answered(self) -> tuple[int, ...]:
-        """The signals that end us: all but those that whoever started us wants ignored (nohup)."""
+        """The signals that end us: all but those that our parent process has set to be ignored (nohup)."""
         return tuple(self._before)
 
     def __enter__(self) -> EarlySignals:
@@ -34,7 +34,7 @@ class EarlySignals:
             if handler is not signal.SIG_IGN:
                 self._before[number] = handler
                 signal.signal(number, self._remember)
-        # Textual answers these too, and gives the default back, not what was before.
+        # Textual handles these too, and afterwards sets the default handlers, not the earlier ones.
         names = ("SIGTSTP", "SIGTTOU", "SIGTTIN", "SIGCONT", "SIGWINCH")
         numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
         self._ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]

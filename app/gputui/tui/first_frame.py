@@ -1,6 +1,6 @@
 """FirstFrame: the box on the terminal while Textual is imported (0.17 s; the first reading takes 0.06 s).
 
-The frame has the lines that the screen shows a moment later. Nothing here imports Textual.
+The frame has the lines that the screen shows a moment later. This module does not import Textual.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J", "\x1b[?25h\x1b[?1049l"
 
 
 def terminal_stream() -> TextIOWrapper[Any] | None:
-    """The stream that is a terminal and can be painted on: either of the two may lead to a file or a pipe."""
+    """The stream that is a terminal and can be painted on: either of the two may be a file or a pipe."""
     for stream in (sys.__stdout__, sys.__stderr__):
         with contextlib.suppress(ValueError):
             if stream is not None and stream.isatty():
@@ -29,10 +29,9 @@ def terminal_stream() -> TextIOWrapper[Any] | None:
 
 
 class FirstFrame:
-    """Holds the terminal from the start to the moment when Textual takes it over.
+    """Holds the terminal from the start until Textual takes it over.
 
-    A context: whatever happens inside, the terminal is as it was at the end. `painted`: whether the frame is
-    there to be seen.
+    Leaving the context always restores the terminal. `painted`: whether the frame is visible.
     """
 
     def __init__(self, app_state: AppState) -> None:
@@ -47,16 +46,16 @@ class FirstFrame:
         try:
             import termios
         except ImportError:
-            # No such terminals on Windows: Textual comes first there.
+            # Windows has no such terminals: Textual is the first to paint there.
             self._over = True
             return self
         with contextlib.suppress(termios.error, ValueError, OSError):
             self._modes = termios.tcgetattr(0)
             quiet = [*self._modes]
-            # Keys that are pressed meanwhile wait, unseen and as they are, for the screen.
+            # Keys that are pressed meanwhile wait for the screen, without echo and unprocessed.
             quiet[0] &= ~(termios.ICRNL | termios.IXON)
             quiet[3] &= ~(termios.ECHO | termios.ICANON)
-            # Ctrl-Z waits too: stopped here, the shell would stand on our frame.
+            # Ctrl-Z waits too: if it stopped us here, the shell would be left on our frame.
             quiet[6] = [*quiet[6]]
             quiet[6][termios.VSUSP] = b"\0"
             termios.tcsetattr(0, termios.TCSANOW, quiet)
@@ -79,7 +78,7 @@ class FirstFrame:
         """Show the snapshot unless Textual has taken over; called on the sampler's thread."""
         if self.painted or self._over or self._stream is None:
             return
-        # (Imported late: the first reading goes on meanwhile.)
+        # Imported late: the first reading runs during the import.
         from gputui.tui.views.first_frame import frame
 
         width, height = terminal_size()
@@ -91,9 +90,10 @@ class FirstFrame:
                 self.painted = True
 
     def hand_over(self) -> tuple[str, list[Any] | None]:
-        """Give the terminal away: what must be written to it first, and the modes to leave it with.
+        """Give up the terminal: the text that must be written to it first, and the modes to restore at the
+        end.
 
-        The second time there is nothing left to give: "" and None.
+        A second call returns "" and None: there is nothing left to give up.
         """
         with self._lock:
             self._over = True

@@ -1,4 +1,4 @@
-"""The user's own keys: which action has which, checked before they are used."""
+"""The user's own keys: the keys of each action, checked before they are used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = {
     "pgup": "pageup",
     "pgdn": "pagedown",
 }
-"""Textual's names of keys that people, and our own help, write otherwise."""
+"""Textual's names of keys that users, and our own help, write differently."""
 
 _MODIFIERS = ("ctrl", "shift", "alt", "meta", "super", "hyper")
 
@@ -31,14 +31,14 @@ _TAKEN = {
     **{str(digit): "selects a GPU" for digit in range(10)},
 }
 _STOPS = "ctrl+z"
-"""Gives the shell back, whatever action has it."""
+"""Returns to the shell, whatever action has it."""
 
 
 def checked(keymap: Mapping[str, str]) -> dict[str, str]:
     """The keymap in Textual's names of keys.
 
-    Raises SettingsError for an action that does not exist, for a key that two actions would have, and for one
-    that has a meaning of its own.
+    Raises SettingsError for an action that does not exist, for a key that would belong to two actions, and
+    for a key with a fixed meaning.
     """
     found: dict[str, str] = {}
     for name, keys in keymap.items():
@@ -68,7 +68,7 @@ def _keys_in(name: str, keys: str) -> Iterator[str]:
 
 
 def _key(word: str) -> str | None:
-    """Textual's name of a key, None where no key has it: "x", "é", "f5", "ctrl+x", "minus"."""
+    """Textual's name of a key, None where no key has that name: "x", "é", "f5", "ctrl+x", "minus"."""
     word = word if word in _NAMES else word.strip()
     if len(word) == 1 or word in _NAMES:
         return _NAMES.get(word, word if word.isprintable() and word != " " else None)
@@ -82,8 +82,8 @@ def _key(word: str) -> str | None:
 
 
 def _is_key(name: str) -> bool:
-    """Whether Textual has a key of this name: a character, the name of one in Unicode, or a key without."""
-    # (Imported only where somebody has keys of their own.)
+    """Whether Textual has a key of this name: a character, a Unicode character name, or another key."""
+    # Imported only where the user has a keymap.
     from textual.keys import Keys
 
     if len(name) == 1 or name in {key.value for key in Keys}:
@@ -91,5 +91,5 @@ def _is_key(name: str) -> bool:
     try:
         return bool(unicodedata.lookup(name.replace("_", " ")))
     except KeyError:
-        # (Textual's own names of a few.)
+        # Textual has its own names for a few characters.
         return name in ("slash", "minus", "plus", "comma", "at", "full_stop", "underscore")

@@ -1,4 +1,4 @@
-"""How much room each part of the main screen gets: pure arithmetic on sizes, without any widget."""
+"""The room of each part of the main screen: pure arithmetic on sizes, without any widget."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple
 from gputui.inventory.light_dataclasses import dataclass
 
 WIDE = 120
-"""Cells from which on there are two columns: the table and what is below it, and the other panels."""
+"""Cells from which there are two columns: the table with what is below it, and the other panels."""
 
 VERY_WIDE = 180
-"""Cells from which on the panel that grows below the table, the timelines, stands below both columns."""
+"""Cells from which the panel that grows below the table, the timelines, is below both columns."""
 
 _SHORT = 13
 """Lines below which the selection and the launch line have no rules."""
@@ -24,33 +24,33 @@ _TINY = 8
 """Lines below which there is no header, and a message takes the place of the keys."""
 
 _MOST_ROWS = 16
-"""Rows of the table that the launch line leaves, where it is long."""
+"""Rows of the table that a long launch line leaves."""
 
 _ROWS_KEPT, _ROWS_KEPT_SHORT = 5, 3
-"""Rows of the table that the launch line and its warnings leave in any case; on a short terminal."""
+"""Rows of the table that the launch line and its warnings always leave; the same on a short terminal."""
 
 _LINES_KEPT = 4
 """Lines of the launch line and its warnings that may take the place of further rows."""
 
 
 class Size(NamedTuple):
-    """The fewest lines that are worth showing, and the lines to show everything; and how many more there
-    are to show (a log's) where no other panel has a use for the room."""
+    """The fewest lines that are worth showing, and the lines that show everything; `most` counts the lines of
+    a panel with even more content (a log), which it gets where no other panel needs the room."""
 
     least: int
     wants: int
     most: int = 0
 
     def at_least(self, other: Size) -> Size:
-        """The size that has room for the other one's lines, too."""
+        """The size that also has room for the lines of the other."""
         return Size(self.least, max(self.wants, other.wants), max(self.most, other.most))
 
 
 class LaunchRoom(NamedTuple):
-    """Lines under the launch's rule, at most.
+    """The most lines under the launch's rule.
 
-    line     of the launch line;  all: of it and its warnings
-    remarks  of all three: they leave every device to be seen
+    line     for the launch line;  all: for the launch line and its warnings
+    remarks  for the launch line, its warnings and its remarks: all devices stay visible
     ruled    whether there is a rule
     """
 
@@ -93,8 +93,8 @@ class Layout:
 
     header, rules, message   whether there is a header; rules over the sections; a line for messages
     table                    lines of the device table, its heading included
-    left                     is below the table, and as wide; `beside` is at the right of both
-    bottom                   is below all of them, as wide as the terminal
+    left                     the column below the table, of the same width; `beside` is to the right of both
+    bottom                   the column below all of them, as wide as the terminal
     """
 
     header: bool
@@ -113,7 +113,7 @@ class Layout:
 
 
 def launch_room(height: int, devices: int) -> LaunchRoom:
-    """The room of the launch: all that leaves every device to be seen, else a few lines."""
+    """The room of the launch: all lines that keep every device visible, otherwise a few lines."""
     around = 7 if has_rules(height) else 5 if height >= _TINY else 3
     left = height - min(devices, _MOST_ROWS) - around
     kept = height - min(devices, _ROWS_KEPT if has_rules(height) else _ROWS_KEPT_SHORT) - around
@@ -128,7 +128,7 @@ def side_width(width: int) -> int:
 
 
 def column_of_device(width: int) -> int:
-    """Cells of the column in which the panel of the device at the cursor stands."""
+    """Cells of the column with the panel of the device at the cursor."""
     return _left_width(width) if width >= VERY_WIDE else side_width(width)
 
 
@@ -137,7 +137,7 @@ def _left_width(width: int) -> int:
 
 
 def has_rules(height: int) -> bool:
-    """Whether the selection and the launch line stand under rules of their own."""
+    """Whether the selection and the launch line have rules above them."""
     return height >= _SHORT
 
 
@@ -146,11 +146,11 @@ def lay_out(
 ) -> Layout:
     """The layout of a terminal of this size.
 
-    devices  rows of the table; 0 where it has a text in their place, which takes all the room
+    devices  rows of the table; 0 where a text replaces them and takes all the room
     below    lines of the selection and the launch line together
     parts    the panels that have something to show, the most important first
-    before   the last layout for the same width, height, devices and parts: what `below` takes or gives back
-             changes the last panel of each column only, as long as that one keeps its least
+    before   the last layout for the same width, height, devices and parts: a change of `below` changes only
+             the last panel of each column, as long as that panel keeps its least
     """
     kept = dict(before.heights) if before is not None else {}
     header = message = height >= _TINY
@@ -172,7 +172,7 @@ def lay_out(
         lines = max(table + _wanted(under), _wanted(others))
         if lines + growing[0].size.wants <= room:
             lines = max(lines, min(table + _wanted(under) + _wanted(spare), room - growing[0].size.wants))
-        # (Charts that are higher than that say no more: there rather is a blank line above them.)
+        # Charts that are higher than that show nothing more: the spare lines are left blank above them.
         lines = max(lines, room - (growing[0].size.most or room))
         under += spare
         top = max(table, min(lines, room - growing[0].size.wants))
@@ -194,8 +194,8 @@ def _wanted(parts: Sequence[Part]) -> int:
 
 
 def _balanced(table: int, side: Sequence[Part]) -> tuple[list[Part], list[Part]]:
-    """What stands under the table, and what beside it: the last ones that do not grow fill the place under it
-    where both columns together then need fewer lines."""
+    """The panels under the table, and those beside it: the last panels that do not grow go under it where
+    both columns together then need fewer lines."""
     fixed = [part for part in side if not part.grows]
 
     def divided(count: int) -> tuple[list[Part], list[Part]]:
@@ -204,20 +204,20 @@ def _balanced(table: int, side: Sequence[Part]) -> tuple[list[Part], list[Part]]
 
     def lines(count: int) -> tuple[int, int]:
         under, others = divided(count)
-        # (Of equal ones: what is beside the table, a log, has more to say than what is under it.)
+        # Of equal divisions, the one with more beside the table wins: a log there has more to show.
         return max(table + _wanted(under), _wanted(others)), -count
 
     return divided(min(range(len(fixed) + 1), key=lines))
 
 
 def _in_one_column(room: int, parts: Sequence[Part], kept: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """The heights of panels of which all stand below the table: one whose place is there (the timelines) is
-    the last and has only what the others leave, as they have no room elsewhere."""
+    """The heights of panels in one column below the table: the panel whose place is there (the timelines) is
+    the last and gets only what the others leave, as they have no room elsewhere."""
     others = [part for part in parts if part.place == "side"]
     spare = [part for part in parts if part.place == "table"]
     if not others:
         return share(room, spare)
-    # (A panel that has less to show than it would ask for elsewhere leaves no line blank here.)
+    # Here a panel that has less to show than its least elsewhere leaves no blank lines.
     heights = {part.name: part.size.wants for part in others}
     wanted = sum(heights.values())
     if not spare or room - wanted < spare[0].size.least:
@@ -231,14 +231,14 @@ def _in_one_column(room: int, parts: Sequence[Part], kept: Mapping[str, int]) ->
 def share(
     room: int, parts: Sequence[Part], kept: Mapping[str, int] | None = None
 ) -> tuple[tuple[str, int], ...]:
-    """The heights of panels that stand below each other, those that grow as the last ones: the room that they
-    gain or lose moves no other.
+    """The heights of panels in one column, the growing panels last, so that a change of their room moves no
+    other panel.
 
-    Each gets the least that it is worth showing with, in their order, as long as there is room. Then those
-    that do not grow get what they want, so that they keep their place while the others change, but of little
-    room only half; what is left is for those that grow, else for the last one.
+    Each panel in turn gets its least, as long as there is room. Then the panels that do not grow get what
+    they want, so that they keep their place while the others change; at most half of the rest if there are
+    others. What then remains is for the growing panels, or else for the last panel.
 
-    kept  the heights that they had: they stay, but for the last one's, as long as that one keeps its least
+    kept  the earlier heights: they stay, except the last panel's, as long as that panel keeps its least
     """
     shown: list[Part] = []
     for part in parts:
@@ -258,7 +258,7 @@ def share(
 
 
 def _give(lines: int, heights: dict[str, int], upto: Mapping[str, int]) -> int:
-    """Give the lines to these panels in their order, to each up to a height; how many lines are left."""
+    """Give the lines to these panels in turn, to each up to a height; return how many lines are left."""
     for name, most in upto.items():
         more = max(0, min(lines, most - heights[name]))
         heights[name] += more
@@ -269,8 +269,7 @@ def _give(lines: int, heights: dict[str, int], upto: Mapping[str, int]) -> int:
 def _lasting(
     room: int, shown: Sequence[Part], heights: Mapping[str, int], kept: Mapping[str, int]
 ) -> tuple[tuple[str, int], ...]:
-    """The heights of panels in the order in which they stand; those that were `kept`, where the last of the
-    panels can take what is left."""
+    """The heights of panels in screen order; the `kept` heights where the last panel can take the rest."""
     names = [part.name for part in shown]
     if names and shown[-1].grows and all(name in kept for name in names):
         last = room - sum(kept[name] for name in names[:-1])

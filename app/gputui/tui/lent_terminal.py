@@ -24,15 +24,15 @@ _TAKE_BACK = (
     "\x1b7\x1b[r\x1b8"  # the whole screen scrolls; the cursor stays
     "\x0f\x1b(B\x1b[0m"  # letters, not line drawing; no colours
 )
-"""What a program that was killed may have left switched on, each a no-op where it was not."""
+"""Resets what a killed program may have left switched on; each is a no-op where it was not."""
 
 _ENDS = ("SIGTERM", "SIGHUP")
 
 
 class LentTerminal:
-    """Our terminal, lent to a command. `gone` where it has been closed meanwhile.
+    """Our terminal, lent to a command. `gone` is True once it has been closed.
 
-    `ended` is the signal that asked us to end while the command ran, None where none did.
+    `ended` is the signal that asked us to end while the command ran, None where there was none.
     """
 
     def __init__(self) -> None:
@@ -48,38 +48,38 @@ class LentTerminal:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody sits there any more."""
+        """Whether the terminal has been closed."""
         try:
             return not os.isatty(self._number)
         except OSError:
             return True
 
     def say(self, text: str, end: str = "\n") -> None:
-        """A line to the person, wherever the command's own output goes."""
+        """Write a line to the user, wherever the command's own output goes."""
         if self._stream is not None:
             with contextlib.suppress(OSError):
                 self._stream.write(f"{printable(f'gputui: {text}')}{end}")
                 self._stream.flush()
 
     def take_back(self) -> None:
-        """Make the terminal what it was before the command had it."""
+        """Restore the terminal to its state before the command."""
         if self.gone or self._modes is None:
             return
         self._to_the_foreground()
         with contextlib.suppress(self._termios.error, OSError):
             self._termios.tcsetattr(self._number, self._termios.TCSANOW, self._modes)
-        # What was typed for the command is no answer to what is said now.
+        # Keys typed for the command are no answer to a question that is shown now.
         self._forget_typed()
         if self._stream is None:
             return
-        # Blanks to the end of the line, and beyond it where the command did not end its last one.
+        # Blanks fill the line, and wrap to a new line where the command did not end its last one.
         width = terminal_size().columns
         with contextlib.suppress(OSError):
             self._stream.write(f"{_TAKE_BACK}{' ' * width}\r\x1b[K")
             self._stream.flush()
 
     def _to_the_foreground(self) -> None:
-        """A shell that was killed leaves its own process group there, where nobody is any more."""
+        """Take the foreground if it still belongs to the process group of a killed shell, which is gone."""
         with contextlib.suppress(OSError):
             if os.tcgetpgrp(self._number) == os.getpgrp():
                 return
@@ -91,7 +91,7 @@ class LentTerminal:
                 signal.signal(signal.SIGTTOU, before)
 
     def wait_for_enter(self) -> None:
-        """Until the person has read the end of the output, a signal ends us, or the terminal is gone."""
+        """Wait until the user has read the end of the output, a signal ends us, or the terminal is gone."""
         hears, tells = os.pipe()
         os.set_blocking(tells, False)
         waker = signal.set_wakeup_fd(tells)
@@ -103,13 +103,13 @@ class LentTerminal:
                 elif os.read(self._number, 1) in (b"\n", b"\r", b""):
                     return
         except OSError:
-            # It was closed under us.
+            # It was closed while we waited.
             return
         finally:
             signal.set_wakeup_fd(waker)
             os.close(hears)
             os.close(tells)
-            # What is typed too much is no key for the screen.
+            # Surplus keys must not reach the screen.
             self._forget_typed()
 
     def _forget_typed(self) -> None:
@@ -118,21 +118,21 @@ class LentTerminal:
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """While inside, signals are answered as a shell would.
+        """While inside, answer signals as a shell would.
 
-        Ctrl-C and Ctrl-\\ reach everything on the terminal: they are for the command alone. They are
-        answered, not ignored: what is ignored stays ignored in the command. Ctrl-Z stops both, as the shell
-        expects of one job. What asks us to end is handed to the command, with which we end.
+        Ctrl-C and Ctrl-\\ reach everything on the terminal: they are for the command alone. They are handled,
+        not ignored: an ignored signal would stay ignored in the command. Ctrl-Z stops both, as the shell
+        expects of one job. A signal that asks us to end is passed to the command, and we end with it.
         """
         answers: dict[int, Any] = {signal.SIGINT: _nothing, signal.SIGQUIT: _nothing}
         answers |= dict.fromkeys((signal.SIGTSTP, signal.SIGCONT), signal.SIG_DFL)
         answers |= {getattr(signal, name): self._end for name in _ENDS}
         before = {number: signal.getsignal(number) for number in answers}
-        # (What whoever started us wants ignored, stays so: nohup.)
+        # A signal that our parent process has set to be ignored (nohup) stays ignored.
         ours = {number for number in answers if before[number] is not signal.SIG_IGN}
         for number in ours:
             signal.signal(number, answers[number])
-        # The event loop hears of signals through this, whatever answers them, and would leave afterwards.
+        # The event loop sees every signal through this descriptor, and would exit after the command.
         waker = signal.set_wakeup_fd(-1)
         try:
             yield
@@ -146,7 +146,7 @@ class LentTerminal:
 
         self.ended = number
         if number == signal.SIGHUP and self.gone and os.getsid(0) != os.getpid():
-            # The shell has told its whole job, or the system has, when the shell ended.
+            # The shell has signalled its whole job, or the system has, when the shell ended.
             return
         for child in psutil.Process().children():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -154,4 +154,4 @@ class LentTerminal:
 
 
 def _nothing(number: int, frame: object) -> None:
-    """A signal that is the command's."""
+    """Ignore a signal that is for the command."""

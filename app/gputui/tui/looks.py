@@ -1,6 +1,6 @@
-"""LOOKS: how each named style of a span looks. Glyphs and words carry the meaning; colour only helps.
+"""LOOKS: the look of each named style of a span. Glyphs and words carry the meaning; colour only helps.
 
-They are no component styles of Textual: each of those costs 25 KiB in every widget, and a start-up's time.
+They are no component styles of Textual: each of those costs 25 KiB in every widget, and time at the start.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from textual.color import Color
 
 
 class Look(NamedTuple):
-    """The names of a theme's variables, "" for what stands already; `text` is a text style or a variable."""
+    """The names of a theme's variables, "" to keep the widget's; `text` is a text style or a variable."""
 
     color: str = ""
     background: str = ""
@@ -51,11 +51,11 @@ LOOKS: dict[str, Look] = {
     "unknown": Look("warning", text="italic"),
     "warn": Look("warning"),
 }
-"""With "-on" behind it a name is that of a cell within the selection."""
+"""A name with "-on" appended is the style of a cell within the selection."""
 
 
 def look(name: str, variables: Mapping[str, str]) -> Style:
-    """What a named style adds to that of its widget, by a theme's variables."""
+    """The style that a name adds to the widget's own, by a theme's variables."""
     found = LOOKS[name]
     color, background = (
         Color.parse(variables[each]).rich_color if each else None for each in (found.color, found.background)

@@ -1,4 +1,4 @@
-"""MainView: what controllers and pages need of the main screen."""
+"""MainView: the interface of the main screen for controllers and pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class SelectionView(Protocol):
-    """What shows a box whose devices are selected: it holds the app state, and shows it and one message."""
+    """Shows a box whose devices are selected: holds and shows the app state and one message."""
 
     @property
     def app(self) -> App[object]:
@@ -27,39 +27,39 @@ class SelectionView(Protocol):
 
     @property
     def app_state(self) -> AppState:
-        """What is shown now."""
+        """The app state that is shown now."""
 
     def set_app_state(self, app_state: AppState) -> None:
-        """Show another app state. Where it changes the launch, a launch that is pending is cancelled."""
+        """Show another app state. If it changes the launch, a pending launch is cancelled."""
 
     def show_message(
         self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
     ) -> None:
-        """Show a message until the next key, a `lasting` one for some seconds at least, in a style of
-        `widgets/lines.py`; None changes nothing. A `passing` one is not among the messages that are kept."""
+        """Show a message until the next key, a `lasting` one for at least some seconds, in a style of
+        `widgets/lines.py`; None changes nothing. A `passing` one is not kept in the list of messages."""
 
     def clear_message(self) -> None:
         """Show no message."""
 
     def save_screen(self, screen: ScreenSettings) -> None:
-        """Show the screen in another way, and keep that in the user's settings."""
+        """Show the screen with other settings, and save them in the user's settings."""
 
     def redraw_page(self) -> None:
         """Draw the page that is open over the main screen, if any: the app state has changed."""
 
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
-        """Push a screen over this one. A launch that is pending is cancelled."""
+        """Push a screen over this one. A pending launch is cancelled."""
 
 
 class MainView(SelectionView, Protocol):
-    """The main screen, as the others see it."""
+    """The main screen, as pages and controllers see it."""
 
     def when_files_are_read(self, then: Callable[[], object]) -> None:
-        """Call `then` when the launch that is shown is made of files as they are; at once where it is."""
+        """Call `then` once the displayed launch is up to date with its files; at once if it already is."""
 
     @property
     def table_width(self) -> int:
-        """Cells that the device table has beside the panels."""
+        """Width of the device table, in cells, without the panels beside it."""
 
     @property
     def message(self) -> str:
@@ -74,22 +74,22 @@ class MainView(SelectionView, Protocol):
         """The last messages, the newest last."""
 
     def repaint(self) -> None:
-        """Paint every cell: something else has written on the terminal."""
+        """Paint every cell: another program has written on the terminal."""
 
     def perform(self, action_id: str) -> None:
-        """Do one of the actions of `tui/actions.py`."""
+        """Perform one of the actions of `tui/actions.py`."""
 
     def replace_page(self, action_id: str) -> None:
-        """Close the pages that are open, and do one of these actions, which opens another."""
+        """Close the open pages, and perform one of these actions, which opens another page."""
 
     def press_digit(self, digit: int) -> None:
-        """One more digit of the index of a GPU to select or deselect."""
+        """Add a digit to the index of a GPU to select or deselect."""
 
     def forget_digits(self) -> bool:
-        """Forget the digits that wait for another one; whether there were any."""
+        """Forget the digits that wait for another; return whether there were any."""
 
     def open_help(self, keys: PageKeys) -> None:
         """Open the help, which begins with these keys of a page."""
 
     def look_at(self, keys: Sequence[str]) -> None:
-        """Have these devices (`Device.key`) read in full as long as a page shows them, () for none."""
+        """Have these devices (`Device.key`) read in full while a page shows them, () for none."""

@@ -1,4 +1,4 @@
-"""MessageLog: what the screen has said, so that a message that is gone can be read again."""
+"""MessageLog: the messages of the screen, so that an earlier message can be read again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from typing import NamedTuple
 
 MOST = 200
-"""Messages that are kept."""
+"""The number of messages that are kept."""
 
 LASTS = 3.0
 """Seconds for which a lasting message survives a key."""
@@ -31,8 +31,8 @@ class MessageLog:
     def add(
         self, time: float, text: str, style: str = "", lasting: bool = False, passing: bool = False
     ) -> None:
-        """Show a message; a `lasting` one is not taken away by a key that follows at once. One that says the
-        same as the one before it takes its place. A `passing` one is not kept: it tells what is seen anyway.
+        """Show a message; a `lasting` one survives a key that follows at once. A message with the text and
+        style of the one before replaces it. A `passing` one is not kept: it reports what is visible anyway.
         """
         self.shown, self._lasts = Message(time, text, style), lasting
         if passing:
@@ -42,9 +42,9 @@ class MessageLog:
         self.messages.append(self.shown)
 
     def key_pressed(self, time: float) -> bool:
-        """Take away the message that is shown; whether there is none now.
+        """Remove the displayed message; return whether there is none now.
 
-        The first key within a few seconds leaves a lasting one: nobody could have read that yet.
+        The first key within a few seconds leaves a lasting message: there was no time to read it yet.
         """
         if self.shown is not None and self._lasts and time - self.shown.time < LASTS:
             self._lasts = False

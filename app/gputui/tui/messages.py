@@ -9,7 +9,7 @@ from gputui.tui.readings import Reading
 
 
 class NewReading(Message):
-    """The sampler has read. Only the latest counts: one that waits is replaced by the next."""
+    """The sampler has a new reading. Only the latest counts: a waiting message is replaced by the next."""
 
     def __init__(self, reading: Reading) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class NewReading(Message):
 
 
 class PastFound(Message):
-    """What is known of the time before this run."""
+    """The timelines from before this run have been found."""
 
     def __init__(self, store: Store) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The rows of the launch page: one for each setting or variable, and what a key does to it. Pure.
+"""The rows of the launch page: one for each setting or variable, and the effect of each key. Pure.
 
 `gputui run` and `gputui export` have an option for every row.
 """
@@ -22,10 +22,11 @@ NEW = "new variable"
 class Row:
     """One setting or variable.
 
-    value   what is in force; `given` says whether the user has set it
-    about   what it does
-    kind    choice: the next value with space; switch: on and off; text: typed
-    typed   what the editor of the row begins with
+    value   the value in force
+    about   its effect, in words
+    kind    choice: space selects the next value; switch: space turns it on and off; text: typed
+    given   whether the user has set it
+    typed   the initial text of the row's editor
     """
 
     id: str
@@ -65,7 +66,7 @@ def _settings(app_state: AppState) -> list[Row]:
 
 
 def _variables(app_state: AppState) -> list[Row]:
-    """Those that are set, those that are offered, and one to add another."""
+    """A row for each variable that is set or offered, and one row to add another."""
     given = dict(app_state.options.additions)
     hinted = hints(app_state.snapshot, app_state.selected)
     abouts = {offer.name: offer.about for offer in hinted}
@@ -81,7 +82,7 @@ def _variables(app_state: AppState) -> list[Row]:
 
 
 def pressed(app_state: AppState, row: Row) -> AppState:
-    """The app state after space on a row: the next choice, on or off."""
+    """The app state after space on a row: the next choice, or the switch turned."""
     options = app_state.options
     if row.kind == "choice":
         return replace(app_state, options=next_choice(options, row.id, row.value))
@@ -96,14 +97,14 @@ def pressed(app_state: AppState, row: Row) -> AppState:
 
 
 def cleared(app_state: AppState, row: Row) -> AppState:
-    """The app state with the row as it is when nothing was ever said about it."""
+    """The app state with the row at its default."""
     if row.variable:
         return pressed(app_state, row) if row.given else app_state
     return replace(app_state, options=with_value(app_state.options, row.id, table()[row.id].default))
 
 
 def typed(app_state: AppState, row: Row, text: str) -> AppState:
-    """The app state with a row as it was typed; nothing typed is the default. Raises OptionError."""
+    """The app state with the typed value in a row; empty text means the default. Raises OptionError."""
     if not text.strip():
         return cleared(app_state, row)
     if row.id == NEW:

@@ -1,4 +1,4 @@
-"""Outcome: how the screen ended. The command line carries it out once the terminal is its own again."""
+"""Outcome: how the screen ended. The command line carries it out once the terminal is restored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """With a launch to become, on an allocation unless a scheduler selects the devices, or an exit status.
+    """Either a launch to execute, with an allocation unless a scheduler selects the devices, or an exit
+    status.
 
     `text` is for stdout and `warning` for stderr, both once the screen is gone.
     """

@@ -1,4 +1,4 @@
-"""The command palette, and its search: actions by the words that people type, only then by loose letters."""
+"""The command palette and its search: actions by the user's words, and only then by scattered letters."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _ACTIONS = {in_palette(action): action for action in ACTIONS}
 
 
 class Palette(CommandPalette):
-    """Textual's palette, without its end at page up or down while its list is not laid out."""
+    """Textual's palette, without its crash at page up or down while its list is not laid out."""
 
     def _action_command_list(self, action: str) -> None:
-        # (Textual 8.2.8, on a low terminal, and for a moment while the list is filled.)
+        # Textual 8.2.8 raises KeyError on a low terminal, and for a moment while the list is filled.
         with contextlib.suppress(KeyError):
             super()._action_command_list(action)
 
 
 def score(query: str, title: str, about: str, others: str = "") -> float:
-    """How well each word of a query is found, 0 where one is nowhere. The best place is a word of the title,
-    then the beginning of one; a word of what is said about it, or one that people type for it (`others`, its
-    group); the beginning of one of these; last, anywhere within a word."""
+    """How well the worst word of a query is found, 0 where a word is nowhere. The best match is a word of the
+    title, then the beginning of one; then a word of the description or of the search words (`others`, the
+    group among them), and the beginning of one of these; last, any part of a word."""
     texts = tuple(_WORDS.findall(text.lower()) for text in (title, about, others))
     return min((_score(word, texts) for word in query.lower().split()), default=0.0)
 
 
 _WHOLE, _BEGINNING, _WITHIN = (1.0, 0.8, 0.75), (0.9, 0.7, 0.6), (0.3, 0.2, 0.1)
-"""What a word counts in the title, in what is said about it, and in the other words."""
+"""The score of a match in the title, in the description, and in the other words."""
 
 
 def _score(word: str, texts: Sequence[Sequence[str]]) -> float:
@@ -46,7 +46,7 @@ def _score(word: str, texts: Sequence[Sequence[str]]) -> float:
         if word in words:
             best = max(best, _WHOLE[place])
         elif begun := [len(each) for each in words if each.startswith(word)]:
-            # (Who has typed "pow" rather means "power" than "PowerShell".)
+            # The query "pow" more likely means "power" than "PowerShell".
             best = max(best, _BEGINNING[place] + 0.04 * len(word) / min(begun))
         elif any(word in each for each in words):
             best = max(best, _WITHIN[place])
@@ -62,9 +62,9 @@ def _score_of(query: str, command: SystemCommand) -> float:
 
 
 class ActionProvider(Provider):
-    """Textual's provider of system commands finds "Show the queue" for "pow": letters far apart count there.
+    """Textual's provider of system commands finds "Show the queue" for "pow": it matches scattered letters.
 
-    Here they count only where no action has the words.
+    Here they match only where no action has the words.
     """
 
     @property

@@ -1,6 +1,6 @@
-"""PANELS: the one list of what stands beside and below the device table, and which of it is hidden.
+"""PANELS: the one list of the panels next to and below the device table, and the choice of those with room.
 
-A new panel is one row here: its name (in the settings), its title, and two pure functions.
+A new panel is one row here: its name (in the settings), its title, and its pure functions.
 """
 
 from __future__ import annotations
@@ -21,40 +21,41 @@ from gputui.tui.views.text import Line
 from gputui.tui.views.timelines import charted, charts_key, timelines_pane
 
 NOTHING = Size(0, 0)
-"""The size of a panel that has nothing to say, and is not shown."""
+"""The size of a panel that has no content and is not shown."""
 
 _MOST_LINKED, _MOST_IN_WORDS = 8, 16
-"""GPUs up to which the matrix of links stands beside the table, and up to which words stand there where all
-links are the same; for more there is the topology page."""
+"""The most GPUs for which the matrix of links is shown next to the table, and for which a sentence is shown
+where all links are the same. The topology page shows more GPUs."""
 
 
 _HIGHEST = 25
-"""Lines of the three charts of one device, with the line between two devices: higher ones say no more."""
+"""Most lines of the three charts of one device and the line between two devices: higher charts add
+nothing."""
 
 _RESERVED = 8
-"""Lines of the processes that free devices have in reserve, at most: the other panels need some, too."""
+"""Most lines of the processes panel that are reserved for free devices: other panels need lines, too."""
 
 _LEAST_OF_DEVICE = 7
-"""Lines of the panel of one device: its state and a group of facts."""
+"""Fewest lines of the panel of one device: its state and a group of facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
     """A region of the main screen.
 
-    name    is what the settings call it
-    title   is what the page of panels calls it
-    lines   (app state, width, height) → at most `height` lines, the first is a rule with its title
-    size    (app state, width of the screen) → the fewest lines worth showing, and how many it would fill;
-            NOTHING hides it
-    facts   all that the lines depend on: equal facts give equal lines, which are then not built again
-    place   "table": below the table, also where there are columns; "side": in the columns beside it
-    grows   whether it takes the room that is left over
+    name    its name in the settings
+    title   its title on the page of panels
+    lines   (app state, width, height) → at most `height` lines; the first is a rule with its title
+    size    (app state, width of the screen) → the fewest lines worth showing, and the lines that it would
+            fill; NOTHING hides it
+    facts   all values that the lines depend on: equal facts give equal lines, which are not built again
+    place   "table": below the table, also where there are columns; "side": in the columns next to it
+    grows   whether it takes the remaining room
     spare   whether it is shown only in lines that no other panel wants
-    narrow  whether it is also shown where there is one column only
-    stays   whether it stays, once it has been shown, while it has nothing to say: it comes and goes by what
-            others do, and nothing may move by itself
-    action  of `tui/actions.py`: what a click on it does
+    narrow  whether it is also shown where there is only one column
+    stays   whether it stays, once shown, while it has no content: it would come and go with other users'
+            activity, and nothing may move by itself
+    action  the action of `tui/actions.py` that a click on it performs
     """
 
     name: str
@@ -73,16 +74,16 @@ class Panel:
 def _size_of_processes(app_state: AppState, width: int) -> Size:
     if not (app_state.rows or app_state.filter_hides_all):
         return NOTHING
-    # (On a very wide screen commands have room for most of them in one line.)
+    # On a very wide screen, most commands fit into one line.
     if not WIDE <= width < VERY_WIDE:
         return Size(4, 1 + max(1, len(groups(app_state))))
-    # A free device has a line, too: no panel moves when something starts there.
+    # Reserve a line for each free device, so that no panel moves when a process starts there.
     free = sum(app_state.verdicts[device.key].free for device in app_state.rows)
     return Size(4, lines_of_processes(app_state, side_width(width)) + min(free, _RESERVED))
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
-    # (Not imported where nobody has a job.)
+    # Imported here: not needed without jobs.
     from gputui.tui.views.jobs import jobs_panel
 
     return jobs_panel(app_state, width, height)
@@ -110,7 +111,7 @@ def _timelines(app_state: AppState, width: int, height: int) -> list[Line]:
 
 def _size_of_timelines(app_state: AppState, _: int) -> Size:
     count = len(charted(app_state))
-    # (Charts beside each other have headings: one line less would be an axis below nothing.)
+    # Charts next to each other have headings: with one line less, an axis would have no chart above it.
     return (
         Size(4 + (count > 1), 3 + 2 * count, 3 + _HIGHEST * count if count > 1 else 0) if count else NOTHING
     )
@@ -123,13 +124,13 @@ def _size_of_device(app_state: AppState, width: int) -> Size:
 
 
 def _size_of_queue(app_state: AppState, width: int) -> Size:
-    # (On a very wide screen it stands where its rows have room.)
+    # On a very wide screen, the panel's column has room for its rows.
     wanted, most = lines_of_panel(app_state, side_width(width) if width < VERY_WIDE else width)
     if not wanted:
         return NOTHING
     if app_state.box.waiters:
         return Size(2, wanted, most)
-    # (Who holds what is in the table, too: it takes no room from the processes where there is little.)
+    # The table shows the holders of devices, too: on a narrow screen they take no room from the processes.
     return Size(min(3, wanted), wanted, most) if width >= WIDE else NOTHING
 
 
@@ -157,7 +158,7 @@ def _facts_of_links(app_state: AppState) -> object:
 
 
 PANELS: tuple[Panel, ...] = (
-    # In the order in which they get room, and stand below each other.
+    # In the order in which they get room and are placed from top to bottom.
     Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _facts_of_jobs, action="jobs"),
     Panel("queue", "Queue", queue_panel, _size_of_queue, facts_of_panel, stays=True, action="queue"),
     Panel(
@@ -207,7 +208,7 @@ PANELS_BY_NAME: dict[str, Panel] = {panel.name: panel for panel in PANELS}
 def parts(app_state: AppState, width: int, before: Sequence[Part] = ()) -> list[Part]:
     """The panels that ask for room on a terminal of this width, in their order.
 
-    before  what they asked for so far: none asks for less, so that no other one moves while it changes
+    before  their previous requests: no panel asks for less, so that its changes move no other panel
     """
     asked = {part.name: part.size for part in before}
     found: list[Part] = []

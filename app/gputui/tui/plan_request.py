@@ -1,4 +1,4 @@
-"""What the plan page is asked, and the plan that this comes to. Pure: each key makes a new request."""
+"""The request of the plan page, and the plan that it yields. Pure: each key makes a new request."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ _PERHAPS_FREE: tuple[State, ...] = ("unknown",)
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """A model, how it is trained, and on how many devices.
+    """A model, its training, and the number of devices.
 
-    name      what the model is called, by the command or by a person (`typed`); "" where nobody has said
-    model     None until it is read; `problem` says why it cannot be
-    training  what the command says
+    name      the model's name from the command, or from a person where `typed`; "" where neither gives one
+    model     None until it is read
+    problem   the reason that the model cannot be read
+    training  the training as the command states it
     given     fields of the workload that a person has changed here
-    count     devices; None: those that are selected, else all that are free
+    count     the number of devices; None: the selected devices, else all free ones
     """
 
     name: str = ""
@@ -49,20 +50,20 @@ class PlanRequest:
 
     @property
     def said(self) -> Mapping[str, Any]:
-        """Fields of the workload that are not the usual ones: somebody has said them."""
+        """The fields of the workload that the command or a person has set."""
         return {**said_of(self.training), **self.given}
 
     @property
     def workload(self) -> Workload:
-        """Raises PlanningError for what is none."""
+        """The workload to plan. Raises PlanningError for an invalid one."""
         return workload_of(self.training, self.model, self.given)
 
     def having(self, **changed: object) -> PlanRequest:
-        """The request with other fields of the workload."""
+        """The request with changed fields of the workload."""
         return replace(self, given={**self.given, **changed})
 
     def as_said(self) -> PlanRequest:
-        """The request as the command makes it, for the same model."""
+        """The request as the command states it, for the same model."""
         return replace(self, given={}, count=None)
 
     def batch(self, more: bool) -> PlanRequest:
@@ -82,13 +83,13 @@ class PlanRequest:
         return self.having(checkpointing=not self.workload.checkpointing)
 
     def next_rank(self) -> PlanRequest:
-        """LoRA with the next usual rank, after the last one none."""
+        """The request with LoRA of the next usual rank; the last rank is followed by none."""
         now = self.workload.lora
         return self.having(lora=next((rank for rank in _RANKS if rank > now), 0))
 
 
 def request_of(training: Training) -> PlanRequest:
-    """What a command asks for."""
+    """The request of a command's training."""
     return PlanRequest(name=training.model or "", training=training)
 
 
@@ -99,9 +100,10 @@ Origin = Literal["selected", "free", "as if empty", "perhaps in use"]
 class PlannedDevices:
     """Devices in the order of a launch, in a snapshot that has their links and memory.
 
-    how     where some are in use (`in_use`), the plan is made as if these were empty; "perhaps in use" are
-            those of which nobody can tell it
-    most    how many devices there can be
+    how     "as if empty": some devices are in use, and the plan treats them as empty; "perhaps in use": the
+            use of some devices cannot be known
+    in_use  the devices in use
+    most    the greatest possible number of devices
     """
 
     snapshot: Snapshot
@@ -111,7 +113,7 @@ class PlannedDevices:
     most: int
 
     def as_read(self, app_state: AppState) -> PlannedDevices:
-        """The same devices in the newest snapshot, if they are all there."""
+        """The same devices in the newest snapshot, if it contains all of them."""
         snapshot = app_state.snapshot
         if snapshot is None or snapshot is self.snapshot:
             return self
@@ -126,17 +128,17 @@ class PlannedDevices:
 
 
 def devices_for(app_state: AppState, count: int | None) -> PlannedDevices | str:
-    """The devices of a plan for so many, or why there are none.
+    """The devices of a plan for `count` devices, or the reason that there are none.
 
-    The selected ones, and as many more of the best free ones; where fewer are free, those in use as if they
-    were empty.
+    They are the selected devices, filled up with the best free ones. Where too few are free, devices in use
+    are taken as if they were empty.
     """
     snapshot, selected = app_state.snapshot, app_state.selected
     if snapshot is None:
         return app_state.problem or "no reading yet"
     if app_state.limits and app_state.limits.unknown and not selected:
         return f"it is unknown which devices {app_state.limits.words} means: select them on the main screen"
-    # (Where nobody can tell whether they are used, as on WSL, their memory is known all the same.)
+    # Where the use of devices cannot be known, as on WSL, their memory is known all the same.
     emptied, as_free = as_if_empty(snapshot, app_state.verdicts, _PERHAPS_FREE)
     keys = app_state.selection.keys
     most = _together(app_state, emptied, as_free, keys)
@@ -150,7 +152,7 @@ def devices_for(app_state: AppState, count: int | None) -> PlannedDevices | str:
             devices = best(snapshot, in_box, count, limit=1)[0].devices
         return PlannedDevices(snapshot, devices, "selected", (), most)
     free = _together(app_state, snapshot, app_state.verdicts, keys)
-    # (Some devices work together in groups of certain sizes only.)
+    # Some devices work together only in groups of certain sizes.
     for wanted in [min(most, count)] if count is not None else range(free or most, 0, -1):
         if wanted <= free:
             found = pick(snapshot, app_state.verdicts, app_state.constraints(snapshot, wanted, keys))
@@ -164,7 +166,8 @@ def devices_for(app_state: AppState, count: int | None) -> PlannedDevices | str:
 def _partly_in_use(
     app_state: AppState, emptied: Snapshot, as_free: Mapping[str, Verdict], count: int, most: int
 ) -> PlannedDevices | None:
-    """The best set of so many, of which not all are free: those that are first, if they are in one."""
+    """The best set of `count` devices, not all of which are free. It contains the selected and the free
+    devices, or only the selected ones, if such a set exists."""
     selected = app_state.selection.keys
     free = (d.key for d in emptied.devices if app_state.verdicts[d.key].free and d.parent is None)
     vendors = {device.key: device.vendor for device in emptied.devices}
@@ -172,7 +175,7 @@ def _partly_in_use(
     first = [key for key in free if not ours or vendors[key] in ours]
     for kept in ((*selected, *(key for key in first if key not in selected)), selected):
         constraints = app_state.constraints(emptied, count, kept)
-        # (What may not be picked here must not be asked for, either.)
+        # A device that may not be picked must not be required, either.
         within = [key for key in kept if constraints.within is None or key in constraints.within]
         if len({vendors[key] for key in within}) > 1 or len(within) > count:
             continue
@@ -187,7 +190,7 @@ def _partly_in_use(
 
 
 def _in_order(devices: tuple[Device, ...], selected: tuple[Device, ...]) -> tuple[Device, ...]:
-    """The selected ones first, in their own order."""
+    """The devices with the selected ones first, in the order of the selection."""
     by_key = {device.key: device for device in devices}
     first = tuple(by_key[device.key] for device in selected if device.key in by_key)
     return (*first, *(device for device in devices if device not in first))
@@ -196,7 +199,7 @@ def _in_order(devices: tuple[Device, ...], selected: tuple[Device, ...]) -> tupl
 def _together(
     app_state: AppState, snapshot: Snapshot, verdicts: Mapping[str, Verdict], keys: tuple[str, ...]
 ) -> int:
-    """How many devices can work together: of MIG instances one."""
+    """The number of devices that can work together; MIG instances count as one."""
     one, two = (
         available(snapshot, verdicts, app_state.constraints(snapshot, count, keys)).devices
         for count in (1, 2)
@@ -212,7 +215,7 @@ def plan_of(request: PlanRequest, app_state: AppState, found: PlannedDevices) ->
         raise PlanningError("the launch is for several machines, and a plan is for one")
     host = found.snapshot.host.memory_free
     box = box_of(found.snapshot, found.devices, host_memory=host, measured=app_state.measured)
-    # (Groups that somebody has asked for, as `plan --group`; those of a command are its own.)
+    # Use groups that a person has asked for, as with `plan --group`, but not those that the command states.
     asked = app_state.grouping if found.devices == app_state.selected else ALL_REDUCE
     if asked != ALL_REDUCE and asked == app_state.intent.group:
         asked = ALL_REDUCE
@@ -220,7 +223,7 @@ def plan_of(request: PlanRequest, app_state: AppState, found: PlannedDevices) ->
 
 
 def devices_of_row(row: Row, found: PlannedDevices) -> tuple[Device, ...]:
-    """Those of a plan's devices that a row uses: the best of them where it is fewer, else all."""
+    """The devices of a plan that a row uses: all, or the best ones where the row uses fewer."""
     if row.strategy.devices == len(found.devices):
         return found.devices
     in_box = [d for d in found.snapshot.devices if d in found.devices]
@@ -228,7 +231,8 @@ def devices_of_row(row: Row, found: PlannedDevices) -> tuple[Device, ...]:
 
 
 def fewest_for(request: PlanRequest, app_state: AppState) -> int | None:
-    """How many of the free devices hold the training; where none do, of all, as if they were empty."""
+    """The fewest free devices that hold the training; where none do, the fewest of all devices as if
+    empty."""
     snapshot = app_state.snapshot
     if request.model is None or snapshot is None:
         return None

@@ -1,4 +1,4 @@
-"""The rows of the list of processes: sorted, filtered, as a list or as trees of who started whom. Pure."""
+"""The rows of the process list: sorted, filtered, as a list or as trees of parents and children. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from gputui.tui.views.selection import runs
 SORTS = ("device", "memory", "age", "user", "GPU", "CPU", "RAM")
 
 _MOST_ABOVE = 3
-"""Ancestors that are drawn: the launcher and its shell say enough, a desktop's whole session too much."""
+"""Ancestors that are drawn: the launcher and its shell are enough, a desktop's whole session is too much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A process on a device; one that started some (no device); or what holds a device unseen (no process).
+    """A process on a device; an ancestor of one (no device); or a device that is held without a process.
 
     `short` is `what` for little room: a command without the path of its program, a state without advice.
-    `depth` is how far it is indented in a tree; `amount` is the memory in bytes, 0 where it is not known.
+    `depth` is the indentation in a tree; `amount` is the memory in bytes, 0 where it is not known.
     """
 
     label: str
@@ -43,16 +43,16 @@ class Row:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The same as long as it is the same thing: a pid may be another process's tomorrow."""
+        """An identity that stays with the process or device: a pid alone may be reused."""
         return (self.key, self.pid, self.process.started if self.process else None)
 
 
 def rows(
     app_state: AppState, sort: str = "device", filter_text: str = "", tree: bool = False
 ) -> tuple[Row, ...]:
-    """Those that match `filter_text`: part of a user, command, container or pid, or "gpu 3", "user ana"."""
+    """The rows that match `filter_text`: part of a user, command, container or pid, "gpu 3", "user ana"."""
     found = [row for row in _all(app_state) if _matches(row, filter_text.lower())]
-    # (Sorting is stable: equal rows stay in the order of the devices, then of the driver.)
+    # Sorting is stable: equal rows stay in the order of the devices, then of the driver.
     found.sort(key=_ORDER[sort])
     return tuple(_trees(found)) if tree else tuple(found)
 
@@ -68,9 +68,9 @@ def device_rows(app_state: AppState, key: str) -> tuple[Row, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """What is one row where there is little room: the processes of one job, or a single row.
+    """A single row where there is little room: the processes of one job, or one row of the list.
 
-    `row` has the texts of all of them; `devices` are their keys.
+    `row` has the combined texts; `devices` are the device keys.
     """
 
     row: Row
@@ -78,13 +78,13 @@ class Fold:
 
 
 Group = tuple[tuple[Device, Process | None], ...]
-"""What is one row where there is little room: see `Snapshot.process_groups`."""
+"""The content of a single row where there is little room: see `Snapshot.process_groups`."""
 
 
 def groups(app_state: AppState) -> list[Group]:
-    """What is listed where there is little room, of the devices that the filter leaves.
+    """The groups to list where there is little room, of the devices that the filter leaves.
 
-    Nothing is formatted: of two thousand, thirty are seen.
+    Nothing is formatted here: of two thousand rows, thirty are visible.
     """
     snapshot = app_state.snapshot
     if snapshot is None:
@@ -99,7 +99,7 @@ def groups(app_state: AppState) -> list[Group]:
 
 
 def folded(app_state: AppState, found: Sequence[Group]) -> list[Fold]:
-    """Each as one row: a user's processes of the same command on several devices as "0–3", "4 × 66.1G"."""
+    """Each group as one row: a user's processes of one command on several devices as "0–3", "4 × 66.1G"."""
     return [_fold(app_state, group) for group in found]
 
 
@@ -131,9 +131,9 @@ def _all(app_state: AppState) -> Iterator[Row]:
 
 
 def _is_held(app_state: AppState, device: Device) -> bool:
-    """Whether a device without processes is listed for what else keeps it from being free.
+    """Whether a device without processes is listed for another reason that keeps it from being free.
 
-    One that is cooling down is not: nothing is on it any more.
+    A device that is cooling down is not: nothing is on it any more.
     """
     verdict = app_state.verdicts[device.key]
     return not device.mig and device.apart is None and not verdict.free and verdict.state != "cooling"
@@ -167,17 +167,17 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
 
 
 def _matches(row: Row, filter_text: str) -> bool:
-    # (Whoever is "you" in the list is found by the name, too.)
+    # A user who is "you" in the list is also found by name.
     user = (row.process and row.process.user) or row.user
     texts = (row.user, user, row.what, row.where, row.pid)
-    # A GPU has its instances with it.
+    # The name of a GPU matches its instances too.
     names = [f"gpu {row.label}", f"gpu {row.label.split(':')[0]}"]
     names += [f"user {each.lower()}" for each in (row.user, user)]
     return not filter_text or filter_text in names or any(filter_text in text.lower() for text in texts)
 
 
 def _most(fact: str) -> Callable[[Row], float]:
-    """The order of one of the figures of a process, the highest first, those that are not known last."""
+    """The sort key for a figure of a process: the highest first, unknown values last."""
 
     def order(row: Row) -> float:
         value = getattr(row.process, fact, None)
@@ -199,14 +199,14 @@ _ORDER: dict[str, Callable[[Row], Any]] = {
 
 @dataclass
 class _Branch:
-    """A process in a tree: its rows where it is on devices, and what it started."""
+    """A process in a tree: its rows if it is on devices, and its child processes."""
 
     rows: list[Row] = field(default_factory=list)
     below: dict[int, _Branch] = field(default_factory=dict)
 
 
 def _trees(found: Sequence[Row]) -> Iterator[Row]:
-    """Under those who started them, each tree where its first process stood in the list."""
+    """The rows under their ancestors, each tree at the place of its first process in the list."""
     parents: dict[int, int] = {}
     commands: dict[int, str] = {}
     shown: set[int] = set()
@@ -220,7 +220,7 @@ def _trees(found: Sequence[Row]) -> Iterator[Row]:
         shown.update(chain[: _MOST_ABOVE + 1])
     trunk: dict[int, _Branch] = {}
     for place, row in enumerate(found):
-        # What is no process has a place of its own; no pid is less than 0.
+        # A row without a process has its own place in the tree; no pid is less than 0.
         path = [-1 - place]
         if row.process is not None:
             path = [pid for pid in _lineage(row.process.pid, parents) if pid in shown]
@@ -233,9 +233,9 @@ def _trees(found: Sequence[Row]) -> Iterator[Row]:
 
 
 def _lineage(pid: int, parents: Mapping[int, int]) -> list[int]:
-    """The process and all that is known to have started it, the outermost first."""
+    """The process and all its known ancestors, the outermost first."""
     line = [pid]
-    # (In a recording somebody may have written that a process started itself.)
+    # An edited recording may contain a process that is its own ancestor.
     while (parent := parents.get(line[-1])) is not None and parent not in line:
         line.append(parent)
     return line[::-1]

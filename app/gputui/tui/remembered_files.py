@@ -1,8 +1,8 @@
-"""The files of a command as the screen knows them: read on other threads than the one that paints.
+"""A cache of the files of a command for the screen: they are read on other threads than the painting one.
 
-A file may be 100 KB of somebody else's brackets, or lie on a server that does not answer: no key waits.
-On the thread that paints, what has been read is looked up; what has not is noted, read in the background, and
-the screen is drawn again with it.
+A file may contain 100 KB of nested brackets, or be on a server that does not answer: no key must wait.
+The thread that paints looks up what has been read. A miss is noted, read in the background, and the screen
+is drawn again with it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class RememberedFiles(HostEnvironment):
-    """This machine as launchers see it (`HostEnvironment`): on the main thread only what other threads have
+    """This machine as launchers see it (`HostEnvironment`): the main thread sees only what other threads have
     read before.
 
-    missing  whether anything has been asked for on the main thread that was not read
+    missing  whether the main thread has asked for something that was not read
     """
 
     def __init__(self, host: HostEnvironment, on_missing: Callable[[], object]) -> None:
@@ -30,12 +30,12 @@ class RememberedFiles(HostEnvironment):
         self._host, self._on_missing = host, on_missing
         self._known: dict[Hashable, object] = {}
         self._seen: dict[str, tuple[int, ...]] = {}
-        """Of each path that was read, what it was then: see `_state`."""
+        """The state of each path when it was read: see `_state`."""
         self.missing = False
 
     def forget_changed(self) -> bool:
-        """Forget everything if a file is not what it was; whether it is so. (What was made of one file may
-        depend on another.) Not on the main thread."""
+        """Forget everything if a file has changed; return whether one has. Everything, because the result
+        from one file may depend on another. Do not call on the main thread."""
         if all(_state(path) == before for path, before in self._seen.copy().items()):
             return False
         self._seen, self._known = {}, {}
@@ -57,7 +57,7 @@ class RememberedFiles(HostEnvironment):
 
     def _of(self, path: str, how: str, read: Callable[[], T], unread: T) -> T:
         if threading.current_thread() is not threading.main_thread():
-            # (Before it is read: what changes while it is read has changed.)
+            # The state is taken before the read, so that a change during the read counts as a change.
             self._seen.setdefault(path, _state(path))
         return self.reading_of((how, path), read, unread)
 
@@ -73,7 +73,7 @@ class RememberedFiles(HostEnvironment):
     def interpreter(self, path: str) -> tuple[str, ...] | None:
         return self._of(path, "interpreter", lambda: self._host.interpreter(path), None)
 
-    # What opens no file.
+    # Lookups that open no file.
 
     def is_file(self, path: str) -> bool:
         return self._host.is_file(path)
@@ -89,7 +89,7 @@ class RememberedFiles(HostEnvironment):
 
 
 def _state(path: str) -> tuple[int, ...]:
-    """What changes when a file does; () for none."""
+    """A value that changes when the file does; () where there is no file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a text
     except (OSError, ValueError):

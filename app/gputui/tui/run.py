@@ -1,4 +1,4 @@
-"""run_screen: one run of the screen, from the first reading to what is to be launched."""
+"""run_screen: one run of the screen, from the first reading to the outcome."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from gputui.tui.outcome import Outcome
 
 _INTERVAL = 1.0
-"""Seconds between two readings, where nobody says otherwise."""
+"""Seconds between two readings by default."""
 
 _USUALLY, _PATIENCE = 0.1, 2.0
-"""Seconds in which most drivers start, and after which the screen opens without one: it takes 1.5 s where the
-persistence daemon does not run, and a call may hang for ever."""
+"""Seconds in which most drivers start, and after which the screen opens without one: a start takes 1.5 s
+where the persistence daemon does not run, and a call may hang for ever."""
 
 
 def run_screen(
@@ -46,16 +46,16 @@ def run_screen(
 ) -> Outcome:
     """Show the screen until the user leaves it or launches.
 
-    interval  seconds between readings, None for what the settings say
-    example   a command that stands there where none is given, and is not started
+    interval  seconds between readings, None for the value of the settings
+    example   a command that is shown where none is given, and is not started
 
-    Raises NoSourceError where the source cannot be opened, SettingsError for settings that mean nothing.
+    Raises NoSourceError where the source cannot be opened, SettingsError for invalid settings.
     """
     screen = checked(screen)
     additions, argv = assignments(command or example)
     options = LaunchOptions(command=argv, additions=additions)
     if source.label:
-        # What was sorted and filtered on this machine says nothing of another box.
+        # The saved sort order and filter of this machine do not apply to another box.
         screen = screen._replace(sort=None, filter="")
     given = () if command else example
     app_state = AppState(environ, options, source.label, rules=rules, screen=screen, example=given)
@@ -67,11 +67,11 @@ def run_screen(
         once = order_to_read(environ)
         source = WithJobs(source, environ, first_frame.paint)
         sampler = Sampler(source, mailbox.put, interval, owners_at_once=rules.by_owner, once=once)
-        # The first reading (0.06 s) goes on while Textual is imported (0.17 s).
+        # The first reading (0.06 s) runs while Textual is imported (0.17 s).
         sampler.start()
         try:
             sampler.wait_until_open(_USUALLY)
-            # What draws the first frame comes before the rest, which would keep the reading from the GIL.
+            # The first frame's view is imported first: the other imports would keep the GIL from the reading.
             importlib.import_module("gputui.tui.views.first_frame")
             import_asyncio()
             from gputui.tui.app import GputuiApp
@@ -79,10 +79,10 @@ def run_screen(
             from gputui.tui.terminal_driver import TerminalAfter
 
             guard_imports(stamp)
-            # A driver that cannot be started ends this; one that hangs is told on the screen.
+            # A driver that cannot be started ends the run here; a hanging driver is reported on the screen.
             sampler.wait_until_open(_PATIENCE)
             if first_frame.painted:
-                # The screen goes on with what the frame shows, and with the jobs, which move nothing then.
+                # The screen starts with the frame's content and with the jobs, so that nothing moves later.
                 arrived.wait(_PATIENCE)
             terminal = TerminalAfter(first_frame)
             app = GputuiApp(

@@ -1,4 +1,4 @@
-"""Whether the settings of the screen mean something: its theme, its panels, its keys."""
+"""Checks the settings of the screen: its theme, its panels, its keys."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from gputui.allocating.settings import ScreenSettings, SettingsError
 
 THEME_NAMES = ("dark", "light", "ansi")
-"""The names of the themes; `theme.py`, which imports Textual, has how they look."""
+"""The names of the themes; their looks are in `theme.py`, which imports Textual."""
 
 
 def checked(screen: ScreenSettings) -> ScreenSettings:
-    """The settings, with keys by Textual's names. Raises SettingsError for a name that nothing has."""
+    """The settings, with keys by Textual's names. Raises SettingsError for an unknown name."""
     if screen.theme is not None:
         _check("theme", (screen.theme,), THEME_NAMES)
-    # (What a setting can name is imported only where it is set: the first frame waits for this.)
+    # The known names are imported only where a setting is present: the first frame waits for this.
     if screen.hidden:
         from gputui.tui.panels import PANELS_BY_NAME
 

@@ -1,4 +1,4 @@
-"""Starts the launch of the screen: gives the terminal to the command and takes it back, or starts a job."""
+"""Start the launch of the screen: lend the terminal to the command and take it back, or start a job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from textual.app import App, SuspendNotSupported
 
 from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
+from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.request import Request
+from gputui.allocating.settings import settings
+from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.device import Device
 from gputui.inventory.errors import GputuiError
@@ -19,24 +22,26 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
     from gputui.tui.main_view import MainView
-    from gputui.tui.wait_request import WaitRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """How a command ended that had the terminal: a sentence, whether well, and the signal that ends us too.
+    """The end of a command that had the terminal.
 
-    `gone` says that there is no terminal any more; `how` is the sentence without the program, "" where none
-    has run.
+    text    a sentence
+    good    whether it succeeded
+    signal  the signal that ends us too, None for none
+    gone    whether the terminal has gone
+    how     the sentence without the program, "" where none has run
     """
 
     text: str
@@ -47,17 +52,17 @@ class Returned:
 
 
 def count_of(app_state: AppState) -> int:
-    """The devices that a launch is remembered with: one, where nothing was decided, as `gputui run` takes."""
+    """The number of devices in the history of launches: one without a selection, as `gputui run` takes."""
     return len(app_state.selection) if app_state.selection.decided else 1
 
 
 def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allocation, Queue | None]:
-    """An allocation of the selected devices, with a lease on those that no other job has claimed.
+    """An allocation of the selected devices, with a lease on those that no other job has claimed, and the
+    queue of the waiters for such devices, None where nobody waits.
 
-    And the queue of those who wait for such devices, None where nobody does. Devices of another machine have
-    neither.
+    Devices of another box have no lease; their queue is the one in the reading.
     """
-    # (Without a reading nothing can be selected but the CPU.)
+    # Without a reading, only the CPU can be selected.
     snapshot, devices = app_state.snapshot or Snapshot(Host(), time.time(), ()), app_state.selected
     request = Request(
         names=",".join(device.key for device in devices) or NONE,
@@ -68,7 +73,7 @@ def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allo
     if not devices:
         return allocation, None
     if app_state.label:
-        # (Of another box all that is known stands in the reading.)
+        # For another box, the reading holds all that is known.
         line = app_state.in_line
         return allocation, Queue(line) if line else None
     queue = queue_for(devices, snapshot, environ)
@@ -82,14 +87,14 @@ def when_confined(
     then: Callable[[Launch | GputuiError], object],
 ) -> None:
     """Call `then`, later, with the launch of the app state, confined to its devices as the options and the
-    settings say; with the error where it cannot be. The first one of a boot asks the driver, which takes up
-    to seconds: no key waits for it."""
+    settings say, or with the error where that fails. The first confinement after a boot asks the driver,
+    which may take seconds: no key press waits for it."""
 
     def asking() -> None:
         view.app.call_later(view.show_message, _PROVING, "", True)
 
     def work() -> None:
-        # (It stays so where we ourselves are wrong, and a key can start it again.)
+        # This result remains after a bug of our own, so that a key can start the launch again.
         found: Launch | GputuiError = GputuiError("nothing is started: an error of gputui's own")
         try:
             found = _confined(app_state, environ, asking)
@@ -107,10 +112,10 @@ _PROVING = (
 
 
 def _confined(app_state: AppState, environ: Mapping[str, str], asking: Callable[[], object]) -> Launch:
-    """Raises CannotConfineError, SettingsError."""
+    """The launch of the app state, confined where requested. Raises CannotConfineError, SettingsError."""
     from gputui.launching.compose import compose
     from gputui.launching.confine import confined
-    from gputui.library.agreement import how_confined
+    from gputui.requesting.prepared_launch import how_confined
 
     launch, snapshot = app_state.launch, app_state.snapshot
     if snapshot is None or app_state.label or not launch.devices:
@@ -126,7 +131,7 @@ def _confined(app_state: AppState, environ: Mapping[str, str], asking: Callable[
             intent,
         )
 
-    how = how_confined(app_state.options.confine, environ)
+    how = how_confined(app_state.options, settings(environ))
     return confined(launch, made, app_state.intent, snapshot, environ, how, asking=asking)
 
 
@@ -138,11 +143,10 @@ def run_and_return(
     end_without_terminal: Callable[[], NoReturn],
     line: str | None = None,
 ) -> Returned:
-    """Give the terminal to the command and take it back when it has ended. `line` is how the command is
-    shown, None for the launch line.
+    """Lend the terminal to the command and take it back when it has ended. `line` is the text that shows the
+    command, None for the launch line.
 
-    Where the terminal has been closed meanwhile, `end_without_terminal` is called: there is nothing to go
-    back to.
+    Where the terminal has been closed meanwhile, `end_without_terminal` is called: the screen cannot return.
     """
     try:
         with app.suspend():
@@ -188,32 +192,37 @@ def _ended(status: int) -> str:
     return "done" if status == 0 else f"ended with status {status}"
 
 
+def request_of(app_state: AppState) -> LaunchRequest:
+    """The launch of the screen as its job keeps it: without its devices, with their grouping and order."""
+    group = None if app_state.grouping == ALL_REDUCE else app_state.grouping
+    return LaunchRequest(app_state.options, DeviceRequest(group=group, order=app_state.order))
+
+
 def as_job(
     launch: Launch,
     environ: Mapping[str, str],
     lease: Lease | None = None,
-    options: LaunchOptions | None = None,
+    request: LaunchRequest | None = None,
     labels: Sequence[str] = (),
-    constraints: Sequence[str] = (),
 ) -> tuple[str, bool]:
-    """Start the launch as a job on the devices with these labels; what became of it, and whether it runs."""
+    """Start the launch as a job on the devices with these labels. Returns the outcome, and whether it
+    runs."""
     from gputui.inventory.job import JobError
     from gputui.jobs.start import start_leased_job
 
     try:
-        job = start_leased_job(launch, environ, lease, options=options, constraints=constraints)
+        job = start_leased_job(launch, environ, lease, request=request)
     except (JobError, StartError) as error:
         return str(error), False
     where = f" on {gpus(labels)}" if labels else ""
     return f"job {job.id} started{where}", True
 
 
-def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitRequest) -> tuple[str, bool]:
-    """Start a job that waits for devices; which place it has, and whether it waits."""
+def in_line(app_state: AppState, environ: Mapping[str, str], request: DeviceRequest) -> tuple[str, bool]:
+    """Start a job that waits for devices. Returns its place in line or the error, and whether it waits."""
     from gputui.allocating.queue import waiters
     from gputui.inventory.job import JobError
-    from gputui.jobs.again import constraint_words
-    from gputui.jobs.queued import queue_job, words_of
+    from gputui.jobs.queued import queue_job
     from gputui.tui.wait_request import place_in_line
 
     if app_state.label:
@@ -221,20 +230,16 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitReques
         place = place_in_line(request, line, app_state.snapshot)
         return f"{app_state.label}: nothing is queued here; you would be {place}", False
     place = place_in_line(request, waiters(environ), app_state.snapshot)
-    options = app_state.options
-    words = words_of(options, request.count, request.grouping, request.keys)
+    count = request.count or len((request.names or "").split(","))
     try:
-        constraints = ["--wait", *constraint_words(request.grouping)]
-        waiting = queue_job(
-            words, options.command, request.count, environ, options=options, constraints=constraints
-        )
+        waiting = queue_job(LaunchRequest(app_state.options, request), count, environ)
     except (JobError, StartError) as error:
         return str(error), False
     return f"job {waiting.id} is {place}: Q shows the queue, D the job", True
 
 
 def leave_line(job_id: str, environ: Mapping[str, str]) -> str:
-    """Stop a job that waits for devices; what became of it. One that has got its devices goes on."""
+    """Stop a job that waits for devices, and return the outcome. A job that has got its devices goes on."""
     from gputui.inventory.job import JobError
     from gputui.jobs.stop import stop
     from gputui.jobs.store import all_jobs

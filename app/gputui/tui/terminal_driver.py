@@ -1,4 +1,4 @@
-"""TerminalAfter: the Textual driver that takes our terminal over from the first frame, and waits for keys."""
+"""TerminalAfter: the Textual driver that takes over the terminal from the first frame, and waits for keys."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from gputui.tui.first_frame import FirstFrame, terminal_stream
 from gputui.tui.terminal_size import terminal_size
 
 _READ_AT_ONCE = 4096
-"""Bytes."""
+"""The number of bytes per read."""
 
 
 class PatientDriver(LinuxDriver):
-    """Sleeps until a key comes. Textual's own driver looks ten times a second whether it is to end: that is a
-    fifth of the screen's CPU at 1 Hz, and half of it while nobody looks (Textual 8.2.8)."""
+    """Sleeps until a key arrives. Textual's own driver checks ten times a second whether it should end: this
+    takes a fifth of the screen's CPU at 1 Hz, and half of it while nobody looks (Textual 8.2.8)."""
 
     _end: tuple[int, int] | None = None
     """A pipe: a byte in it ends the thread that waits for keys."""
     _restarts = False
-    """Whether the terminal is given up only to be taken again."""
+    """Whether the terminal is released only to be taken again."""
     _starting = _again = False
-    """Whether a start goes on, and whether the program was continued meanwhile."""
+    """Whether a start is in progress, and whether the program was continued meanwhile."""
 
     def _get_terminal_size(self) -> tuple[int, int]:
-        # (Textual's believes COLUMNS and LINES, however large: a gigabyte within seconds.)
+        # Textual's method trusts COLUMNS and LINES, however large: a gigabyte within seconds.
         return terminal_size()
 
     def start_application_mode(self) -> None:
-        # (This is a signal handler too: SIGCONT may come while it runs.)
+        # This is a signal handler too: SIGCONT may arrive while it runs.
         self._again = True
         if self._starting:
             return
@@ -47,38 +47,40 @@ class PatientDriver(LinuxDriver):
                 self._again = False
                 self._start()
         finally:
-            # (Else no later SIGCONT would ever start it again.)
+            # Otherwise no later SIGCONT would start it again.
             self._starting = False
 
     def _start(self) -> None:
-        # SIGCONT after a SIGSTOP starts it with no stop before: two threads would share the keys, two would
-        # write to the terminal, and nothing would paint what the shell has written over.
+        # SIGCONT after a SIGSTOP starts it without a stop before: two threads would share the keys, two would
+        # write to the terminal, and nothing would repaint what the shell has overwritten.
         if self._end is not None:
             self._restarts = True
             self.suspend_application_mode()
             self._restarts = False
-            # (So that the application paints everything again.)
+            # This makes the application paint everything again.
             self._must_signal_resume = True
         self._end = os.pipe()
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def disable_input(self) -> None:
-        # (Textual calls this twice.)
+        # Textual calls this twice.
         if self._end is None:
             return
         os.write(self._end[1], b".")
         if not self._restarts:
             super().disable_input()
         elif self._key_thread is not None:
-            # (Textual's would throw away what has been typed meanwhile.)
+            # Textual's method would discard the keys that were typed meanwhile.
             self._key_thread.join()
         for number in self._end:
             os.close(number)
         self._end = None
 
     def run_input_thread(self) -> None:
-        """Turn what is typed into events until the end, or until the terminal is gone, which the application
-        notices by itself."""
+        """Turn the input into events until the end, or until the terminal is gone.
+
+        The application detects by itself that the terminal is gone.
+        """
         assert self._end is not None
         end, parser, decoder = (
             self._end[0],
@@ -101,12 +103,12 @@ class PatientDriver(LinuxDriver):
                     self.process_message(event)
             for event in parser.tick():
                 self.process_message(event)
-            # An Escape that nothing follows is the key itself: the parser says so once this time has passed.
+            # An Escape that nothing follows is the key itself: the parser reports it after this time.
             wait = constants.ESCAPE_DELAY if ready else None
 
 
 class TerminalAfter:
-    """`driver_class` is for the application; `write` sends a sequence through its driver, on any thread.
+    """Provides the application's `driver_class`; `write` sends a sequence through the driver, on any thread.
 
     Textual paints on stderr, which may be a file (`gputui -- python train.py 2> log`): this driver paints on
     whichever stream is the terminal.
@@ -124,13 +126,13 @@ class TerminalAfter:
                 terminal._driver = self
 
             def start_application_mode(self) -> None:
-                # Out of the alternate screen and into it again, or the shell's cursor would be forgotten.
+                # Leave the alternate screen and enter it again, or the shell's cursor position would be lost.
                 leave, modes = first_frame.hand_over()
                 if leave and stream is not None:
                     stream.write(leave)
                 super().start_application_mode()
                 if modes is not None:
-                    # What Textual found were the first frame's modes; these are the user's.
+                    # Textual has found the first frame's modes; these are the user's.
                     self.attrs_before = modes
 
         self.driver_class: type[LinuxDriver] = TerminalDriver
@@ -144,7 +146,7 @@ class TerminalAfter:
 
 @contextlib.contextmanager
 def _as_stderr(stream: TextIO | None) -> Iterator[None]:
-    """While inside, Textual takes this stream for stderr: it has no option for another one."""
+    """While inside, Textual uses this stream as stderr: it has no option for another stream."""
     before = sys.__stderr__
     if stream is not None:
         vars(sys)["__stderr__"] = stream

@@ -68,14 +68,14 @@ ANSI = Theme(
     surface="ansi_default",
     panel="ansi_default",
     boost="ansi_default",
-    # Textual's own styles expect these of every theme of the terminal's colours.
+    # Textual's own styles expect these variables of every theme with the terminal's colours.
     variables=BUILTIN_THEMES["ansi-dark"].variables
     | {
         "dim": "ansi_default",
         "rest": "ansi_bright_black",
         "load": "ansi_blue",
         "memory": "ansi_cyan",
-        # Any fixed background is unreadable on somebody's palette: the cursor's sign and bold do.
+        # Any fixed background is unreadable on some palette: the cursor's sign and bold are enough.
         "lit": "ansi_default",
         "selected": "ansi_default",
         "lit-style": "bold",
@@ -86,9 +86,9 @@ THEMES: tuple[Theme, ...] = (DARK, LIGHT, ANSI)
 
 
 def default_theme(environ: Mapping[str, str]) -> str:
-    """dark where the terminal has at least 256 colours, else its own sixteen.
+    """The name `dark` where the terminal has at least 256 colours, else `ansi`, its own sixteen.
 
-    SSH drops COLORTERM, so that TERM is what tells; a name without a number has eight or sixteen colours.
+    SSH drops COLORTERM, so that TERM decides; a name without a number has eight or sixteen colours.
     """
     term = environ.get("TERM", "")
     rich = "256" in term or "direct" in term or "kitty" in term or "ghostty" in term or "alacritty" in term
@@ -96,6 +96,6 @@ def default_theme(environ: Mapping[str, str]) -> str:
 
 
 def next_theme(name: str) -> str:
-    """The name of our theme that follows; the first where it is another's (the palette has more)."""
+    """The name of our theme that follows; our first theme where the present one is Textual's."""
     names = [theme.name for theme in THEMES]
     return names[(names.index(name) + 1) % len(names)] if name in names else names[0]

@@ -1,8 +1,8 @@
-"""TypedAhead: gives keys to the screen one at a time, however fast they come.
+"""TypedAhead: passes keys to the screen one at a time, however fast they arrive.
 
-Textual hands a key on before it has answered the one before it: of `w 2 ⏎` in one write (SSH, a macro) the
-main screen would get all three, and the prompt that `w` opens none; in a line, `backspace 9` would insert
-first.
+Textual passes a key on before the one before it has been handled: if `w 2 ⏎` arrives in one write (SSH, a
+macro), the main screen gets all three, and the prompt that `w` opens gets none; in a line, `backspace 9`
+would insert first.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ if TYPE_CHECKING:
     from gputui.tui.app import GputuiApp
 
 _LOOK = 0.005
-"""Seconds between two looks whether a screen that has just been opened can answer."""
+"""Seconds between two checks whether a screen that has just been opened can handle keys."""
 _LOOK_AGAIN = 0.1
-"""Seconds between two looks whether somebody who was asked is still there."""
+"""Seconds between two checks whether a node that is still handling an event is still there."""
 
 Typed = events.Key | events.Paste
 
 
 class TypedAhead:
-    """What has been typed and not been answered. It waits until `start`: before that no screen runs."""
+    """The events that have not been handled yet. They wait until `start`: before that no screen runs."""
 
     def __init__(self, app: GputuiApp) -> None:
         self._app = app
         self._waiting: deque[Typed] = deque()
         self.started = False
-        """Whether keys are given on."""
+        """Whether events are passed on."""
         self._task: asyncio.Task[None] | None = None
         self._given: Typed | None = None
 
     def start(self) -> None:
-        """From now on there is a screen that answers."""
+        """Begin to pass events on: from now on there is a screen that handles them."""
         self.started = True
         self._give_all()
 
     def stop(self) -> None:
-        """Forget what waits: nobody is left who could answer it."""
+        """Drop the waiting events: no screen is left to handle them."""
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
 
     def takes(self, event: Typed) -> bool:
-        """Whether this event has to wait; False for one whose turn it is."""
+        """Whether this event has to wait; False for the event whose turn it is."""
         if event is self._given:
             return False
         self._waiting.append(event)
@@ -65,21 +65,21 @@ class TypedAhead:
         app = self._app
         while self._waiting and app.is_running and app.screen_stack:
             if not app.screen.is_mounted:
-                # (It has no focus before.)
+                # The screen has no focus before it is mounted.
                 await asyncio.sleep(_LOOK)
                 continue
             self._given = self._waiting.popleft()
             target = app.focused or app.screen
             path = [node for node in target.ancestors_with_self if isinstance(node, DOMNode)]
             app.post_message(self._given)
-            # A key goes up to the application, which looks for what it is bound to. That may send a message
-            # (a line is submitted), which goes the same way.
+            # A key goes up to the application, which looks up its binding. The binding may send a message (a
+            # line is submitted), which goes the same way.
             for node in (app, *path, *path):
                 await _has_answered(node)
 
 
 async def _has_answered(node: MessagePump) -> None:
-    """Wait until a node has answered all that it has been sent, or is gone."""
+    """Wait until a node has handled all its messages, or is gone."""
     done = asyncio.Event()
     if not node.call_later(done.set):
         return

@@ -1,9 +1,9 @@
-"""Says in one sentence that gputui's files were replaced while it ran, wherever that is noticed first.
+"""Reports in one sentence that gputui's files were replaced while it ran, wherever that is first noticed.
 
-Pages and much else are imported when they are first needed. After an update (`pip install -U`) such a module
-does not fit those that are loaded, and fails in ways that nobody can read. So from the first frame on each of
-our modules is looked for here: none is loaded once the package is another one, and one that cannot be
-imported is taken for the same.
+Pages and many other modules are imported when they are first needed. After an update (`pip install -U`) such
+a module does not match the loaded ones, and fails with unreadable errors. So from the first frame on, each of
+our modules is looked up here: none is loaded once the package has changed, and a failed import is assumed to
+have the same cause.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _PACKAGE = gputui.__name__
 
 
 class UpdatedError(ImportError):
-    """Our files are not those that this program was started from.
+    """The files of gputui are not those that this program was started from.
 
-    Textual ends with what `__rich__` gives, in place of a traceback, and with status 1.
+    Textual exits with the text of `__rich__` in place of a traceback, and with status 1.
     """
 
     def __init__(self, name: str) -> None:
@@ -60,7 +60,7 @@ class _Finder:
 
 
 def stamp_of_package() -> object:
-    """What differs once the package was installed anew: a file is replaced then, never written into."""
+    """A value that changes with a new installation, which replaces a file and never overwrites it."""
     try:
         facts = Path(gputui.__file__).stat()
     except OSError:
@@ -69,7 +69,7 @@ def stamp_of_package() -> object:
 
 
 def guard_imports(stamp: object) -> None:
-    """From now on a module of ours raises UpdatedError where it does not belong to those that are loaded: the
-    package is not the one any more that had this stamp, or the module cannot be imported."""
+    """Make imports of our modules raise UpdatedError from now on where they do not match the loaded ones: the
+    package no longer has this stamp, or the module cannot be imported."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder(stamp))

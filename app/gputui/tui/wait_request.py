@@ -5,31 +5,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.queue import names_in_line, nth, wanting
-from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse_request
+from gputui.choosing.grouping import ALL_REDUCE, GroupingError, parse_request
 from gputui.choosing.most_ever import most_ever, waits_for_ever
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.pick import Constraints, of_own_lease
 from gputui.inventory.formatting import devices_text, gpus
-from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.launching.intent import Asked, ContradictionError, settle
 from gputui.tui.app_state import AppState
 
 
-@dataclass(frozen=True, slots=True)
-class WaitRequest:
-    """`keys` are the devices that are waited for, in their order; None for any `count` that will do."""
-
-    count: int
-    grouping: Grouping = ALL_REDUCE
-    keys: tuple[str, ...] | None = None
-
-
-def read_wait_request(line: str, app_state: AppState) -> WaitRequest:
+def read_wait_request(line: str, app_state: AppState) -> DeviceRequest:
     """Raises GroupingError for a line that cannot be waited for, with the reason."""
     first, _, rest = line.strip().lower().partition(" ")
     if first == "these":
@@ -38,31 +30,31 @@ def read_wait_request(line: str, app_state: AppState) -> WaitRequest:
             raise GroupingError("no devices are selected: type a number to wait for any")
         if rest.strip() not in ("", str(len(keys))):
             raise GroupingError(f"{devices_text(len(keys))} selected: these, or a number for any")
-        request = WaitRequest(len(keys), keys=keys)
+        request = DeviceRequest(names=",".join(keys), wait=math.inf)
     else:
         try:
-            request = WaitRequest(*parse_request(rest if first == "any" else line))
+            count, grouping = parse_request(rest if first == "any" else line)
         except GroupingError as error:
             raise GroupingError(
                 f"{error}.{_or_these(app_state)}" if app_state.selected else str(error)
             ) from None
+        group = None if grouping == ALL_REDUCE else grouping
+        request = DeviceRequest(count=count, group=group, wait=math.inf)
     problem = _in_vain(request, app_state)
     if problem is not None:
         raise GroupingError(problem)
     return request
 
 
-def _in_vain(request: WaitRequest, app_state: AppState) -> str | None:
+def _in_vain(request: DeviceRequest, app_state: AppState) -> str | None:
     """Why the job would be refused, or wait for ever; None where it would not."""
     if app_state.snapshot is None:
         return "no reading yet"
-    names = ",".join(request.keys) if request.keys is not None else None
-    grouping = request.grouping if request.grouping != ALL_REDUCE else None
     try:
-        settle(Asked(None if names else request.count, names, grouping), app_state.intent)
+        settle(Asked(request.count, request.names, request.group), app_state.intent)
     except ContradictionError as error:
         return str(error)
-    if names is not None:
+    if request.count is None:
         return None
     limits = app_state.limits
     if limits and limits.unknown:
@@ -85,23 +77,24 @@ def what_it_does(line: str, app_state: AppState) -> str:
     """What Enter does with a line that can be waited for."""
     request = read_wait_request(line, app_state)
     waiters = app_state.snapshot.waiters if app_state.snapshot else ()
-    other = _or_these(app_state) if request.keys is None else ""
+    other = _or_these(app_state) if request.names is None else ""
     return (
-        f"⏎ waits for {_wanted(request, app_state)}; the command starts as a job then."
+        f"⏎ waits for {_wanted(request.count, app_state)}; the command starts as a job then."
         f" You would be {place_in_line(request, waiters, app_state.snapshot)}.{other}"
     )
 
 
-def place_in_line(request: WaitRequest, waiters: Sequence[Waiter], box: Snapshot | None) -> str:
+def place_in_line(request: DeviceRequest, waiters: Sequence[Waiter], box: Snapshot | None) -> str:
     """ "first in line", "3rd in line, after ana (4 devices), bo (1 device)": behind all of these waiters."""
-    ahead = wanting(waiters, request.keys, box)
+    keys = request.names.split(",") if request.names is not None else None
+    ahead = wanting(waiters, keys, box)
     return f"{nth(len(ahead) + 1)} in line, after {names_in_line(ahead)}" if ahead else "first in line"
 
 
-def _wanted(request: WaitRequest, app_state: AppState) -> str:
-    if request.keys is None:
-        return f"any {devices_text(request.count)}" if request.count > 1 else "any device"
-    return _selected(app_state)
+def _wanted(count: int | None, app_state: AppState) -> str:
+    if count is None:
+        return _selected(app_state)
+    return f"any {devices_text(count)}" if count > 1 else "any device"
 
 
 def _selected(app_state: AppState) -> str:

@@ -1,1 +1,1 @@
-"""Makers of accelerators: the port that each stands behind, and one folder for each that gputui brings."""
+"""Makers of accelerators: the vendor port, and one folder for each vendor that gputui ships."""

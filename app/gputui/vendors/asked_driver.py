@@ -1,7 +1,8 @@
-"""What vendors' scripts that ask a driver (`driver_probe`) share: run by the interpreter that will train.
+"""Code shared by the vendors' scripts that query a driver (`driver_probe`).
 
-CUDA's driver and HIP have the same functions by other names. Devices are only counted and asked who they are:
-nothing is called that needs a context, so that no memory is taken from whoever is there.
+They run in the interpreter that will train, or in a child process of gputui. CUDA's driver and HIP have the
+same functions under other names. The scripts only count and identify devices: they call nothing that needs a
+context, so that they take no memory from the programs on the devices.
 
 This file must run on Python 3.8 and newer with nothing installed; the scripts load it by its path.
 """
@@ -13,7 +14,7 @@ from typing import Any, Callable, NamedTuple
 
 
 class Functions(NamedTuple):
-    """The names of an interface's functions. Each returns 0 where it went well."""
+    """The names of an interface's functions. Each function returns 0 on success."""
 
     version: str
     initialize: str
@@ -27,8 +28,10 @@ class Functions(NamedTuple):
 def driver(
     load: Callable[[], Any], functions: Functions, uuid: Callable[[Any, Any], str | None]
 ) -> dict[str, Any]:
-    """What the library that `load` finds says of its devices; `code` is its own error. `uuid` asks it for the
-    UUID of a device."""
+    """Return what the library that `load` finds reports about its devices; `code` is its own error.
+
+    `uuid` returns the UUID of a device.
+    """
     found: dict[str, Any] = {"error": None, "code": None, "version": None, "devices": []}
     try:
         library = load()

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 def this_box() -> Source:
-    """The source of this machine."""
+    """Return the source of this machine."""
     return BoxSource(sources_of(HERE))
 
 
 def root_below(folder: str) -> Root:
-    """The files of a machine that a folder has. Raises NoSourceError where that is no folder."""
+    """Return the files of a machine that a folder has. Raise NoSourceError where that is no folder."""
     if not os.path.isdir(folder):
         raise NoSourceError(f"there is no folder {folder!r}")
     return Root(folder)
 
 
 def box_below(folder: str) -> Source:
-    """The source of the machine whose files a folder has. Raises NoSourceError where that is no folder."""
+    """Return the source of the machine whose files a folder has. Raise NoSourceError if it is no folder."""
     root = root_below(folder)
     sources = sources_of(root)
     name = os.path.basename(os.path.realpath(folder))
@@ -47,18 +47,20 @@ def box_below(folder: str) -> Source:
 
 
 def sources_of(root: Root) -> list[Source]:
-    """Those of the vendors whose devices the machine may have. This machine has at least the first vendor's,
-    which says what is missing."""
+    """Return the sources of the vendors whose devices the machine may have.
+
+    This machine has at least the first vendor's source, which reports what is missing.
+    """
     return [vendor.source(root) for vendor in vendors_maybe_on(root)]
 
 
 class BoxSource:
     """Several vendors' sources read as one box: the devices of the first, then those of the next.
 
-    A vendor whose source does not open has no devices here, as long as another one's does. Graphics devices
-    that are no vendor's stand behind them, apart, once names have been read. How busy the
-    machine itself is, is read here; a vendor's source need not know. `nothing`: what to say where none opens,
-    of a machine that is not ours. `ticks` gives seconds of a clock that nobody sets.
+    A vendor whose source does not open has no devices here, as long as another vendor's source opens.
+    Graphics devices that belong to no vendor follow them, apart, once names have been read. This class reads
+    the load of the machine itself; a vendor's source need not. `nothing`: the message where no source of a
+    machine other than this one opens. `ticks` returns seconds of a clock that cannot be set.
     """
 
     def __init__(
@@ -78,8 +80,11 @@ class BoxSource:
         self._others: tuple[Device, ...] | None = None
 
     def open(self) -> None:
-        """Open every vendor's source. Raises NoSourceError where none opens: that of the first vendor whose
-        devices the machine may have."""
+        """Open every vendor's source. Raise NoSourceError where none opens.
+
+        It is the first error of a vendor whose devices the machine may have, else the message `nothing` or
+        the last error.
+        """
         if self._open:
             return
         failed: list[NoSourceError] = []
@@ -103,7 +108,7 @@ class BoxSource:
         ticks = self._ticks()
         box = read[0] if len(read) == 1 else joined(read)
         if self._others is None and Want.NAMES in want:
-            # The cards that nobody reads: not for `pick`, which never offers them.
+            # The cards that no source reads. `pick` never offers them, and does not ask for names.
             from gputui.vendors.other_cards import other_cards
 
             known = {device.pci_bus_id for device in box.devices if device.pci_bus_id}
@@ -111,12 +116,12 @@ class BoxSource:
         if self._others:
             box = joined([box, Snapshot(Host(), box.time, self._others)])
         if self._missing is not None and all(device.apart is not None for device in box.devices):
-            # (An integrated GPU is no answer to why another vendor's card is not there.)
+            # An integrated GPU does not explain why another vendor's card is missing.
             why = str(self._missing)
             box = replace(box, errors=(*box.errors, why), missing=why)
         if Want.HOST in want:
             if self._load_reader is None:
-                # Imported here: most calls do not ask.
+                # Imported here: most calls do not need it.
                 from gputui.system.host_load import HostLoadReader
 
                 self._load_reader = HostLoadReader(self._root)
@@ -132,10 +137,10 @@ class BoxSource:
 
 
 def joined(boxes: Sequence[Snapshot]) -> Snapshot:
-    """Snapshots of one machine as one. What joins devices of two vendors is not known.
+    """Return snapshots of one machine as one. The links between devices of two vendors are not known.
 
-    Indices are each vendor's own, so that two devices may have the same one. Network devices are the
-    machine's: each is there once, with the links of every source that tells of it.
+    Indices are each vendor's own, so two devices may have the same index. Network devices belong to the
+    machine: each appears once, with the links of every source that reports it.
     """
     from gputui.inventory.topology import Locality, Topology
 
@@ -167,7 +172,7 @@ def joined(boxes: Sequence[Snapshot]) -> Snapshot:
 
 
 def _nics(known: Sequence[Topology | None], sizes: Sequence[int]) -> tuple[tuple[Nic, ...], LinkMatrix]:
-    """The network devices of all, each once, by name; and their links as `Topology` has them."""
+    """Return the network devices of all, each once, by name; and their links in the form of `Topology`."""
     nics: dict[str, Nic] = {}
     rows: list[dict[str, str | None]] = []
     between: dict[str, dict[str, str | None]] = {}
@@ -186,7 +191,7 @@ def _nics(known: Sequence[Topology | None], sizes: Sequence[int]) -> tuple[tuple
 
 
 def _diagonal(matrices: Sequence[LinkMatrix] | Sequence[NumberMatrix], sizes: Sequence[int]) -> Any:
-    """One matrix with these along its diagonal, None for every pair of two boxes; () where none is known."""
+    """Return one matrix with these along its diagonal, None for pairs across boxes; () if none is known."""
     if not any(matrices):
         return ()
     rows: list[tuple[Any, ...]] = []

@@ -1,6 +1,7 @@
-"""Asks a vendor's driver which devices it shows to a program, in a process of its own: never in ours.
+"""Asks a vendor's driver which devices it shows to a program, in a separate process and never in gputui's
+own.
 
-The driver starts there, and no context is made on a device (`Vendor.driver_probe`).
+The driver starts there, and no context is created on a device (`Vendor.driver_probe`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ with open(sys.argv[2], "w") as file:
 
 @dataclass(frozen=True, slots=True)
 class DriverDevice:
-    """A device as the driver shows it: its UUID and its place on the bus, None where it tells none."""
+    """A device as the driver shows it: its UUID and its place on the bus, None where the driver has none."""
 
     uuid: str | None = None
     bus: str | None = None
@@ -30,7 +31,7 @@ class DriverDevice:
 
 @dataclass(frozen=True, slots=True)
 class DriverAnswer:
-    """The devices that the driver shows, in its order; its error and what it says of that, None for none."""
+    """The devices that the driver shows, in its order; its error code and message, None for none."""
 
     devices: tuple[DriverDevice, ...]
     code: int | None = None
@@ -47,12 +48,14 @@ class NoAnswerError(GputuiError):
 def ask_driver(
     probe: Path, environ: Mapping[str, str], seconds: float, left_out: Sequence[str] = ()
 ) -> DriverAnswer:
-    """What the script `probe` answers within `seconds` in a child with this environment, which cannot open
-    the device files `left_out`. Raises NoAnswerError."""
-    # (Milliseconds to import, and a launch mostly finds that the driver has been asked.)
+    """Return the answer of the script `probe` from a child with this environment, within `seconds`.
+
+    The child cannot open the device files `left_out`. Raise NoAnswerError.
+    """
+    # Importing this takes milliseconds, and in most launches the driver has already been asked.
     from gputui.system.child_process import answers, read_answer, run
 
-    # (Isolated: no file in the working directory, and nobody's sitecustomize, is loaded.)
+    # Isolated, so that no file in the working directory and no user's sitecustomize is loaded.
     words = (sys.executable, "-I", "-S", "-c", _ASK, str(probe))
     try:
         with answers() as folder:

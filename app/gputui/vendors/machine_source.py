@@ -1,4 +1,4 @@
-"""What the sources that read a machine's files and ask its vendor's program have in common."""
+"""The common base of the sources that read a machine's files and run its vendor's program."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class MachineSource:
-    """Devices of the machine whose files `root` has. `clock` gives seconds since the epoch, `ticks` seconds
-    of a clock that never jumps; a vendor's program has `deadline` seconds for an answer.
+    """Devices of the machine whose files `root` has.
 
-    What was read is set in `_forget`, so that a source that was closed can be opened again.
+    `clock` returns seconds since the epoch, `ticks` seconds of a clock that never jumps. A vendor's program
+    has `deadline` seconds to answer. `_forget` resets everything that was read, so that a source can be
+    opened again after it was closed.
     """
 
     label = ""
@@ -43,18 +44,19 @@ class MachineSource:
         self._forget()
 
     def _forget(self) -> None:
-        """Be as if nothing had been read yet."""
+        """Reset to the state before the first reading."""
         self._owners, self._looked_at = self._given_owners, frozenset[str]()
         self._host = Host()
         self._troubles: dict[str, str] = {}
-        """What is wrong with the box, by what was asked."""
+        """The problems of the box, by the question that failed."""
         self._done_at: dict[str, float] = {}
         self._keys: tuple[str, ...] = ()
         self._wired: dict[str, Any] = {}
-        """The matrices and the topology of the devices with these keys, by their fields of `Snapshot`."""
+        """The matrices and the topology of the devices with the keys `_keys`, by their fields
+        of `Snapshot`."""
 
     def open(self) -> None:
-        """Find the devices. Raises NoSourceError where there are none."""
+        """Find the devices. Raise NoSourceError where there are none."""
         raise NotImplementedError
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
@@ -71,19 +73,19 @@ class MachineSource:
         return Snapshot(self._host, self._clock(), devices, errors=errors, **self._wired)
 
     def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
-        """The devices, of which that was read again which is wanted."""
+        """Return the devices, with the wanted facts read again."""
         raise NotImplementedError
 
     def _read_links(self) -> dict[str, Any]:
-        """The matrices that are known, by their fields of `Snapshot`."""
+        """Return the matrices that are known, by their fields of `Snapshot`."""
         raise NotImplementedError
 
     def _read_topology(self) -> Topology | None:
         return None
 
     def _is_due(self, what: str, seconds: float = float("inf")) -> bool:
-        """Whether something is to be done that was not done in the last seconds (else: never yet); it is done
-        now."""
+        """Return whether `what` was not done in the last `seconds` (default: never), and mark
+        it as done now."""
         now = self._ticks()
         due = now - self._done_at.get(what, float("-inf")) >= seconds
         if due:
@@ -91,7 +93,7 @@ class MachineSource:
         return due
 
     def _ask(self, program: Program, what: str, *words: str) -> str | None:
-        """An answer of a program. Why there is none is an error of the box, of each kind of question one."""
+        """Return a program's answer. Note the reason for a missing answer as an error, one per question."""
         text = program.ask(*words)
         if program.trouble is not None:
             self._troubles[what] = program.trouble
@@ -100,8 +102,11 @@ class MachineSource:
         return text
 
     def _nothing_found(self, why: str, *troubles: str | None) -> NoSourceError:
-        """What to raise where there is no device. Where only files are read (another machine's, or ours to be
-        packed) and none tells of the vendor, there is none."""
+        """Return the error to raise where there is no device.
+
+        Where only files are read (another machine's, or this machine's while they are packed) and no file
+        points to the vendor, the machine has no such device.
+        """
         told = [trouble for trouble in troubles if trouble]
         kind = NoHardwareError if not self._root.here and not told else NoSourceError
         return kind("; ".join([why, *told]))
@@ -114,7 +119,8 @@ class MachineSource:
         return self._root.text("/proc/sys/kernel/hostname", 256) or None
 
     def _near(self, node: int | None, files: GpuFiles | None, folder: str | None = None) -> Locality:
-        """What is near a device on that NUMA node, by its files, or the folder of a PCI device in sysfs."""
+        """Return what is near a device on that NUMA node, from its files or its sysfs folder
+        (a PCI device)."""
         from gputui.inventory.topology import Locality, from_ranges
 
         folder = files.card.folder if files else folder
@@ -130,13 +136,15 @@ class MachineSource:
     def _owned(
         self, devices: tuple[Device, ...], want: Want, among: Collection[str] | None
     ) -> tuple[Device, ...]:
-        """The devices with the users of their processes, where they are wanted or were once, and with what
-        the processes take of the host on the devices that somebody has last looked at."""
+        """Return the devices with the users of their processes, where users are wanted or were wanted before.
+
+        The devices whose details were last wanted also have their processes' use of the host.
+        """
         if Want.DETAILS in want:
             self._looked_at = frozenset(d.key for d in devices if among is None or d.key in among)
         if (Want.OWNERS not in want and self._owners is None) or not any(d.processes for d in devices):
             return devices
-        # (Imported here: `pick` asks for no owners.)
+        # Imported here: `pick` does not ask for owners.
         from gputui.sources.owned import host_uses, owners_of, with_owners, with_uses
 
         if self._owners is None:
@@ -146,5 +154,5 @@ class MachineSource:
 
 
 def left_of(total: int | None, used: int | None) -> int | None:
-    """What is not in use; None where that is not known."""
+    """Return what is not in use; None where that is not known."""
     return None if total is None or used is None else max(0, total - used)

@@ -1,7 +1,8 @@
-"""Graphics devices that no vendor's source reads: listed apart, so that nobody looks for them in vain.
+"""Graphics devices that no vendor's source reads. They are listed apart, so that nobody searches for them.
 
-The adapter of a management controller (ast, mgag200), a virtual machine's display, a card whose driver has no
-runtime for training (nouveau, radeon). What the kernel says of them is who they are; nothing of it changes.
+Examples are the adapter of a management controller (ast, mgag200), a virtual machine's display, and a card
+whose driver has no runtime for training (nouveau, radeon). The kernel reports only their identity, which does
+not change.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from gputui.system.pci_tree import long_bus_id
 from gputui.system.root import Root
 
 VENDOR = "other"
-"""`Device.vendor` of such a device: no vendor of gputui's."""
+"""`Device.vendor` of such a device, which belongs to no vendor of gputui."""
 
 _READ_BY_VENDORS = frozenset({"", "nvidia", "amdgpu", "amdgpu_xcp", "amdgpu_xcp_drv", "i915", "xe"})
-"""Drivers of which a vendor's source says which devices there are."""
+"""Drivers whose devices a vendor's source lists."""
 
 _NAMES = {
     "1a03:2000": "ASPEED Graphics Family",
@@ -30,11 +31,11 @@ _NAMES = {
     "102b:0536": "Integrated Matrox G200eW3 Graphics Controller",
     "102b:0538": "MGA G200eH3",
 }
-"""By PCI id, where there is no pci.ids: the adapters that servers have."""
+"""The adapters that servers have, by PCI id, for machines without pci.ids."""
 
 
 def other_cards(root: Root, known: Collection[str]) -> tuple[Device, ...]:
-    """The cards of PCI functions that are none of `known`, long bus ids, in the order of the bus."""
+    """Return the cards of PCI functions that are not in `known` (long bus ids), in bus order."""
     found = [card for card in cards(root) if card.function and card.driver not in _READ_BY_VENDORS]
     there = {long_bus_id(card.function): card for card in found if card.function}
     left = sorted(there.keys() - known)
@@ -52,6 +53,6 @@ def _device(root: Root, card: Card, bus: str, place: int) -> Device:
         pci_bus_id=bus,
         pci_id=card.pci_id,
         render=card.render,
-        # (One that can draw in a program has a render node.)
+        # A card that can render for a program has a render node.
         apart="no runtime" if card.render else "display",
     )

@@ -1,9 +1,9 @@
-"""Which vendors there are: those that gputui brings, and those that other distributions add.
+"""The registry of vendors: those that gputui ships, and those that other distributions add.
 
 Another distribution has an entry point in the group `gputui.vendors`, whose name is the vendor's and whose
-value is its instance ("acme:VENDOR"), and a name of its own that begins with `gputui-`. For that name `pick`
-looks in a fraction of a millisecond; to read the entry points of all distributions takes some 20 ms, which
-only machines with such a distribution pay.
+value is its instance ("acme:VENDOR"). The distribution's own name begins with `gputui-`: `pick` finds that
+name in a fraction of a millisecond, while reading the entry points of all distributions takes some 20 ms.
+Only machines with such a distribution pay for that.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _BUILT_IN = {
 
 
 class _Signs(NamedTuple):
-    """Of a vendor that most machines do not have, how one is known without its module, whose loading takes
-    half a millisecond: its lists in an environment, and files of which a machine of its has one."""
+    """The signs of a vendor that most machines do not have, so that its module, which takes half a
+    millisecond to load, is not needed: its lists in an environment, and files of which each of its machines
+    has at least one."""
 
     lists: tuple[str, ...]
     files: tuple[str, ...]
@@ -47,8 +48,8 @@ _SIGNS = {
     "gaudi": _Signs(("HABANA_VISIBLE_MODULES",), ("/sys/module/habanalabs",)),
     "apple": _Signs((), ("/System/Library/CoreServices",)),
 }
-"""The only place that says of these whether a machine may have their devices (`Vendor.maybe_there` is for
-those without a row). A recorded machine may lack the files: there each vendor's source looks for itself."""
+"""The only check of whether a machine may have these vendors' devices (`Vendor.maybe_there` is for vendors
+without a row). A recorded machine may lack the files: there each vendor's source looks for itself."""
 
 
 class MixedVendorsError(ValueError):
@@ -57,12 +58,12 @@ class MixedVendorsError(ValueError):
 
 @lru_cache(maxsize=1)
 def vendors() -> tuple[Vendor, ...]:
-    """All vendors that are installed, those that gputui brings first."""
+    """Return all installed vendors, those that gputui ships first."""
     return (*(vendor_named(name) for name in _BUILT_IN), *_added().values())
 
 
 def vendors_maybe_on(root: Root) -> tuple[Vendor, ...]:
-    """The vendors whose devices that machine may have."""
+    """Return the vendors whose devices that machine may have."""
     loaded = (
         name
         for name in _BUILT_IN
@@ -73,7 +74,7 @@ def vendors_maybe_on(root: Root) -> tuple[Vendor, ...]:
 
 
 def _vendors_listed(environ: Mapping[str, str]) -> tuple[Vendor, ...]:
-    """The vendors that may have a list of devices in the environment."""
+    """Return the vendors that may have a list of devices in the environment."""
     named = (
         name
         for name in _BUILT_IN
@@ -84,7 +85,7 @@ def _vendors_listed(environ: Mapping[str, str]) -> tuple[Vendor, ...]:
 
 @lru_cache(maxsize=64)
 def vendor_named(name: str) -> Vendor:
-    """The vendor of that name (`Device.vendor`); an `UnknownVendor` where none is installed."""
+    """Return the vendor of that name (`Device.vendor`); an `UnknownVendor` where none is installed."""
     if name in _BUILT_IN:
         import importlib
 
@@ -93,24 +94,24 @@ def vendor_named(name: str) -> Vendor:
 
 
 def vendors_here() -> tuple[Vendor, ...]:
-    """Those whose devices this machine may have; the default vendor where there is none."""
+    """Return the vendors whose devices this machine may have; the default vendor where there is none."""
     return vendors_maybe_on(HERE) or (default_vendor(),)
 
 
 def default_vendor() -> Vendor:
-    """The vendor of calls that know no device."""
+    """Return the vendor for calls that know no device."""
     return vendor_named(next(iter(_BUILT_IN)))
 
 
 def vendors_of(devices: Iterable[Device]) -> tuple[Vendor, ...]:
-    """The vendors of these devices, in their order, each once."""
+    """Return the vendors of these devices, in their order, each once."""
     return tuple(vendor_named(name) for name in dict.fromkeys(device.vendor for device in devices))
 
 
 def vendor_of(devices: Iterable[Device], box: Iterable[Vendor] = ()) -> Vendor:
-    """The one vendor of these devices; of no devices the first one of the box.
+    """Return the one vendor of these devices; for no devices, the first vendor of the box.
 
-    Raises MixedVendorsError where they are several's: a command is given the devices of one vendor.
+    Raise MixedVendorsError for devices of several vendors: a command is given the devices of one vendor.
     """
     found = vendors_of(devices)
     if len(found) > 1:
@@ -119,21 +120,22 @@ def vendor_of(devices: Iterable[Device], box: Iterable[Vendor] = ()) -> Vendor:
 
 
 def mixed_vendors(found: Iterable[Vendor]) -> str:
-    """That devices of these vendors were selected together, in one sentence."""
+    """Return one sentence that says that devices of these vendors were selected together."""
     names = " and ".join(vendor.title for vendor in found)
     return f"devices of {names} cannot be selected together: a command runs on one vendor's"
 
 
 def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | None:
-    """What the environment gives us already of a box; None where it has no list, and all is ours.
+    """Return the limits of the environment on a box; None where it has no list, and all devices are
+    available.
 
-    Where one vendor's list is set and another vendor's is not, all devices of the other are ours.
+    Where one vendor's list is set and another vendor's is not, all devices of the other are available.
     """
     found: list[Inherited] = []
     keys: list[str] = []
     for vendor in vendors_of(snapshot.devices) or (default_vendor(),):
         own = tuple(device for device in snapshot.devices if device.vendor == vendor.name)
-        # (A list is not for a vendor that has no device to offer, though its runtime may read it, too.)
+        # A vendor without a device to offer ignores the list, even if its runtime may read it.
         counts = not own or any(device.apart is None for device in own)
         limits = vendor.visibility.inherited(environ, own) if counts else None
         keys += limits.keys if limits else (device.key for device in own)
@@ -149,12 +151,12 @@ def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | Non
 
 
 def inherits(environ: Mapping[str, str]) -> bool:
-    """Whether the environment has a list of devices, of any vendor that is installed."""
+    """Return whether the environment has a list of devices, of any installed vendor."""
     return any(vendor.visibility.lists_in(environ) for vendor in _vendors_listed(environ))
 
 
 def order_to_read(environ: Mapping[str, str], text: str | None = None) -> Want:
-    """What must be read besides to tell which devices the environment's lists mean; or the list `text`."""
+    """Return the extra facts needed to resolve the environment's lists, or the list `text`, to devices."""
     lists = (
         (vendor.visibility, environ.get(vendor.visibility.variable) if text is None else text)
         for vendor in (_vendors_listed(environ) if text is None else vendors())
@@ -165,7 +167,7 @@ def order_to_read(environ: Mapping[str, str], text: str | None = None) -> Want:
 
 @lru_cache(maxsize=1)
 def _added() -> dict[str, Vendor]:
-    """The vendors of other distributions, by name. Raises NoSourceError for one that does not load."""
+    """Return the vendors of other distributions, by name. Raise NoSourceError where one fails to load."""
     if not _any_added():
         return {}
     from importlib.metadata import entry_points
@@ -183,17 +185,19 @@ def _added() -> dict[str, Vendor]:
 
 
 def _any_added() -> bool:
-    """Whether a distribution is installed whose name begins with `gputui-`, by the names in `sys.path`."""
+    """Return whether a distribution is installed whose name begins with `gputui-`, by the
+    names in `sys.path`."""
     for folder in sys.path:
         try:
             if any(_is_addition(name) for name in os.listdir(folder or ".")):  # noqa: PTH208 - quick
                 return True
         except OSError:
-            # Not a folder (an archive), or not there.
+            # Not a folder (an archive), or missing.
             continue
     return False
 
 
 def _is_addition(name: str) -> bool:
-    """Whether a folder's name is "gputui_acme-1.0.dist-info": not gputui's own, "gputui-1.0.dist-info"."""
+    """Return whether a folder's name is like "gputui_acme-1.0.dist-info", not gputui's own
+    "gputui-1.0.dist-info"."""
     return name.startswith("gputui") and name[7:8].isalpha() and name.endswith((".dist-info", ".egg-info"))

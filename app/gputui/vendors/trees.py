@@ -1,7 +1,7 @@
-"""What the readers read of a machine, as an archive: so that somebody's strange machine becomes a test.
+"""The files that the readers read of a machine, as an archive, so that a user's machine becomes a test.
 
 Nothing else is packed. The archive unpacks to a folder for `--root`: files at their real paths, and the links
-by which they were found, relative.
+by which they were found, made relative.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gputui.system.root import Root
 from gputui.vendors.box import BoxSource, sources_of
 
 _PRIVATE = re.compile(r"/proc/(sys/kernel/hostname|\d+/(cmdline|status|stat|cgroup))")
-"""The host's name, and whose programs run."""
+"""The host's name, and the owners and commands of its processes."""
 _CLIENT_NAME = re.compile(rb"^drm-client-name:.*\n?", re.MULTILINE)
 _MOST_LINKS = 40
 _NOTHING = "no device here is read from files: `gputui record FILE` records what libraries and programs tell"
 
 
 class Trees:
-    """What was read: files, links and folders of the machine, by their paths."""
+    """The files, links and folders of the machine that were read, by their paths."""
 
     def __init__(self, root: Root, anonymous: bool = False) -> None:
         self._plain = root
@@ -35,8 +35,8 @@ class Trees:
         self.folders: set[str] = set()
 
     def read(self) -> None:
-        """Have every vendor's reader read all that it reads of the machine. Raises NoSourceError where
-        none of them finds devices."""
+        """Make every vendor's reader read all that it can of the machine. Raise NoSourceError where none of
+        them finds devices."""
         box = BoxSource(sources_of(self.root), self.root, nothing=_NOTHING)
         box.open()
         try:
@@ -61,8 +61,7 @@ class Trees:
             self.files[real] = data
 
     def _followed(self, path: str) -> str | None:
-        """The real path of a path of the machine; the links on the way are noted. None where it goes in
-        circles."""
+        """Return the real path of a path of the machine; None for a loop. Note the links on the way."""
         parts = [part for part in path.split("/") if part]
         at, followed = "", 0
         while parts:
@@ -88,7 +87,7 @@ class Trees:
         return at
 
     def archive(self, compression: str) -> bytes:
-        """The archive; `compression` is "xz", "gz" or ""."""
+        """Return the archive; `compression` is "xz", "gz" or ""."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode=f"w:{compression}") as tar:  # type: ignore[call-overload]
             inside = {
@@ -112,8 +111,8 @@ class Trees:
 
 
 def packed_trees(root: Root, anonymous: bool, compression: str) -> tuple[bytes, int]:
-    """The archive of a machine, and how many files are in it. Raises NoSourceError where nothing
-    is read from files."""
+    """Return the archive of a machine and the number of files in it. Raise NoSourceError
+    where no device is read from files."""
     trees = Trees(root, anonymous)
     trees.read()
     if not trees.files:

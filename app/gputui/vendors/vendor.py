@@ -1,8 +1,9 @@
-"""The vendor port: what gputui asks of a maker of accelerators, beside the facts that a device itself has.
+"""The vendor port: what gputui asks of a maker of accelerators, in addition to the facts of a device itself.
 
-A vendor is a subclass of `Vendor` with one instance, `VENDOR` in its module. Those that gputui brings are
-folders beside this file; any other is found through the entry point group `gputui.vendors` of a distribution
-whose name begins with `gputui-` (`registry.py`). Everything else of gputui knows vendors by this class only.
+A vendor is a subclass of `Vendor` with one instance, `VENDOR` in its module. The vendors that gputui ships
+are folders next to this file. Any other vendor is found through the entry point group `gputui.vendors` of a
+distribution whose name begins with `gputui-` (`registry.py`). The rest of gputui knows vendors by this class
+only.
 """
 
 from __future__ import annotations
@@ -22,36 +23,41 @@ if TYPE_CHECKING:
     from gputui.system.root import Root
 
 Trouble = Literal["held", "memory", "prohibited", "reset"]
-"""What a person can do something about: memory is in use by no process that can be seen; the memory in
-use is not told; the compute mode lets no program use the device; the device must be reset."""
+"""A problem that a person can do something about.
+
+held        memory is in use by no process that can be seen
+memory      the memory in use is not reported
+prohibited  the compute mode lets no program use the device
+reset       the device must be reset
+"""
 
 
 class Containers(ABC):
-    """How a container is given a vendor's devices; `by_uuid`: not without their UUIDs."""
+    """How a container is given a vendor's devices. `by_uuid`: the container needs their UUIDs."""
 
     by_uuid: bool = True
 
     @abstractmethod
     def docker(self, devices: Sequence[Device]) -> list[str]:
-        """The words of `docker run` for these devices."""
+        """Return the words of `docker run` for these devices."""
 
     @abstractmethod
     def podman(self, devices: Sequence[Device]) -> list[str]:
-        """The words of `podman run` for these devices."""
+        """Return the words of `podman run` for these devices."""
 
     @abstractmethod
     def gives_devices(self, option: str, value: str) -> bool:
-        """Whether an option of `run` (its long name, no dashes) gives a container the vendor's devices."""
+        """Return whether an option of `run` (long name, no dashes) gives a container the vendor's devices."""
 
     def named_by(self, option: str, value: str) -> tuple[str, ...]:
-        """The devices that such an option names, other than docker's own `--gpus`: indices, UUIDs, "all"."""
+        """Return the devices that such an option, except docker's `--gpus`, names: indices, UUIDs, "all"."""
         return ()
 
     def changes(self, devices: Sequence[Device], visibility: Visibility, by_number: bool = False) -> Changes:
-        """The variables with which a program in a container counts `devices` in their order.
+        """Return the variables that make a program in a container count `devices` in their order.
 
-        A container has only its own devices, and counts them from 0 in bus order, in whatever order it was
-        given them. `by_number`: for programs that cannot read a UUID.
+        A container has only its own devices. It counts them from 0 in bus order, whatever the order in which
+        they were given. `by_number`: for programs that cannot read a UUID.
         """
         if not devices:
             return visibility.changes(())
@@ -61,18 +67,18 @@ class Containers(ABC):
         if len(devices) == 1 or (not instances and counted_inside(devices) == tuple(devices)):
             return in_bus_order
         if by_number:
-            # Instances have no numbers; a program uses the first of them.
+            # Instances have no numbers; a program uses the first instance.
             return () if instances else visibility.changes(renumbered(devices))
         return visibility.changes(devices, "uuid")
 
 
 def counted_inside(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """The devices in the order in which a container counts them: that of the bus."""
+    """Return the devices in bus order, the order in which a container counts them."""
     return tuple(sorted(devices, key=lambda device: device.index))
 
 
 def renumbered(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """The devices with the indices that they have in a container of their own."""
+    """Return the devices with the indices that they have in a container of their own."""
     inside = [device.key for device in counted_inside(devices)]
     return tuple(replace(device, index=inside.index(device.key)) for device in devices)
 
@@ -81,7 +87,7 @@ RARELY_TOLD = (
     *("SM active", "SM occupancy", "tensor cores", "video", "bandwidth", "energy", "memory, fan", "memory"),
     *("state", "throttling", "PCIe", "PCIe traffic", "NVLink", "ECC errors", "bad memory", "XID"),
 )
-"""Facts of the device's page (`Vendor.fact_names`) that NVIDIA's driver tells, and most others do not."""
+"""Facts of the device page (`Vendor.fact_names`) that NVIDIA's driver reports and most others do not."""
 
 
 class Vendor:
@@ -89,30 +95,30 @@ class Vendor:
 
     name               `Device.vendor` of its devices: one lower-case word
     title              its name for people
-    runtime            the name of what runs programs on the devices, for people
-    device_type        of torch (`torch.device`): the n-th selected device is "TYPE:n" in a program, and
-                       `torch.TYPE` is the module that knows it
+    runtime            the name, for people, of the software that runs programs on the devices
+    device_type        the device type in torch (`torch.device`): a program calls the n-th selected device
+                       "TYPE:n", and `torch.TYPE` is the module for it
     uuid_prefixes      how a UUID of its devices begins
     visibility         the variables that make devices visible
     containers         how a container is given devices; None where gputui does not know
-    environment_hints  variables that are worth offering beside a launch: name, value, what it does
-    remedies           what helps, in the vendor's own commands, by what is wrong: a clause of a sentence
-    gres               what Slurm calls the devices in `--gres`, where that is not "gpu"
-    one_part           why a process uses one only of several parts of devices that it sees; "" where it uses
-                       them all
+    environment_hints  variables that are worth offering with a launch: name, value, effect
+    remedies           by problem, the remedy in the vendor's own commands: a clause of a sentence
+    gres               Slurm's name for the devices in `--gres`, where that is not "gpu"
+    one_part           why a process that sees several parts of devices uses only one of them; "" where it
+                       uses all
     data_parallel      whether the Trainer of transformers, in one process, uses all devices that it sees
-                       (DataParallel); elsewhere it uses the first one (transformers, training_args.py)
+                       (DataParallel); otherwise it uses the first (transformers, training_args.py)
 
     For `check`, which asks the command's own interpreter:
-    backend            of torch.distributed, that the devices' collectives run on
+    backend            the backend of torch.distributed for the devices' collectives
     driver             the name of the driver's own interface, in a sentence
     driver_probe       a script for Python 3.8 and newer, without imports of gputui, whose `driver()` returns
                        {"error", "code", "version", "devices": [{"uuid", "bus", "name", "memory"}]} as
-                       the driver itself has them (asked_driver.py has what CUDA's and HIP share); None: only
-                       torch is asked
-    same_names         whether programs are told `Device.name`; other runtimes have names of their own
-    torch_build        what to do where torch is a build for the CPU
-    other_builds       the same for tensorflow and jax, by their names
+                       the driver itself reports them (asked_driver.py has the code that CUDA and HIP share);
+                       None: only torch is asked
+    same_names         whether programs see `Device.name`; other runtimes have names of their own
+    torch_build        the remedy where torch is a build for the CPU
+    other_builds       the remedies for tensorflow and jax, by their names
     """
 
     name: str = ""
@@ -138,97 +144,109 @@ class Vendor:
         return None
 
     def source(self, root: Root) -> Source:
-        """Where facts of the vendor's devices come from, on the machine whose files `root` has; not open yet.
+        """Return the source, not open yet, of the vendor's devices on the machine whose files `root` has.
 
-        Libraries and ioctls are asked on this machine only (`root.here`), and programs are `root.program`'s.
+        Libraries and ioctls are used on this machine only (`root.here`); programs are those of
+        `root.program`.
         """
         raise NotImplementedError
 
     def maybe_there(self, root: Root) -> bool:
-        """Whether the machine may have the vendor's devices: a look at a file or two, as every call takes it.
+        """Return whether the machine may have the vendor's devices.
 
-        Not for the vendors that the registry knows by their files (`registry._SIGNS`).
+        Look at one or two files only, as every call pays for it.
+
+        Not used for the vendors that the registry knows by their files (`registry._SIGNS`).
         """
         return True
 
     def device(self, number: int) -> str:
-        """What a program calls the selected device of that number, counted from 0."""
+        """Return a program's name for the selected device of that number, counted from 0."""
         return f"{self.device_type}:{number}"
 
     def launch_warnings(
         self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
     ) -> tuple[str, ...]:
-        """What a launch on these devices must be warned of; `by_index`: whether it names them by index."""
+        """Return the warnings for a launch on these devices; `by_index`: whether it names them by index."""
         return ()
 
     def by_uuid_warning(self, devices: Sequence[Device]) -> str:
-        """What a launch that names these devices by UUID must be warned of; "" where the runtime reads
-        UUIDs."""
+        """Return the warning for a launch that names these devices by UUID; "" where the
+        runtime reads UUIDs."""
         return ""
 
     def refused(self, devices: Sequence[Device]) -> str | None:
-        """Why no program can be given these devices together, None where one can."""
+        """Return why no program can be given these devices together; None where a program can."""
         return None
 
     def part_warnings(self, devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[str, ...]:
-        """The warning for several processes that work together on a part of a GPU each."""
+        """Return the warning for several cooperating processes, each on a part of a GPU."""
         return ()
 
     def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
-        """The device files without which no program can use the device; () where they are not
-        known. The device is read with `Want.NODES`."""
+        """Return the device files that a program needs to use the device; () where they are not known.
+
+        The device is read with `Want.NODES`.
+        """
         return ()
 
     def all_nodes(self, root: Root) -> tuple[str, ...]:
-        """Device files that each open one device or a part of one, also of devices that cannot be read; those
-        of `nodes` are added to them."""
+        """Return the device files that each open one device, or a part of one.
+
+        Devices that cannot be read are included. The caller adds the files of `nodes`.
+        """
         return ()
 
     def unready_to_confine(self, root: Root) -> str | None:
-        """Why the driver could not start in a process that can open some devices only; None where it can."""
+        """Return why the driver cannot start in a process that can open only some devices; None: it can."""
         return None
 
     def driver_here(self, root: Root) -> str:
-        """The version of the kernel's driver that is loaded, "" where no file tells it."""
+        """Return the version of the loaded kernel driver; "" where no file has it."""
         return ""
 
     def driver_trouble(self, code: int | None, error: str | None) -> str | None:
-        """Why the driver gives no device, and what helps; None where it does not say.
+        """Return why the driver gives no device, and the remedy; None where it reports no reason.
 
-        `code` and `error` are what `driver_probe` answered.
+        `code` and `error` are the answer of `driver_probe`.
         """
         return error
 
     def build(self, framework: str) -> str:
-        """What to do where a framework is a build for the CPU."""
+        """Return the remedy where a framework is a build for the CPU."""
         if framework == "torch":
             return self.torch_build
         return self.other_builds.get(framework, f"install a build of {framework} for {self.runtime}")
 
     def bare_uuid(self, uuid: str) -> str:
-        """A UUID as programs tell it, in the one form in which two are compared."""
+        """Return a UUID, as a program reports it, in the form that is used for comparison."""
         lower = uuid.lower()
         for prefix in self.uuid_prefixes:
             lower = lower.removeprefix(prefix.lower())
         return lower
 
     def fact_names(self, device: Device) -> Mapping[str, str]:
-        """Other names of facts on the device's page (`inventory/device_facts.py`); "" for those that are told
-        of no such device, which are left out where they are not known."""
+        """Return other names of facts on the device page (`inventory/device_facts.py`).
+
+        "" marks a fact that is never reported for such a device: it is left out where it is not known.
+        """
         return {}
 
     def untold(self, device: Device) -> str:
-        """What of the device cannot be known, and why: a clause. "" where there is nothing to say."""
+        """Return what cannot be known about the device, and why: a clause, or "" for nothing."""
         return ""
 
     def place_of(self, uuid: str) -> tuple[str, int | None] | None:
-        """The bus id that a runtime's UUID is made of, and the number of the device's part there (None: the
-        whole); None for a UUID that says nothing of a place."""
+        """Return the bus id in a runtime's UUID, and the number of the device's part there (None: the whole
+        device).
+
+        None for a UUID that holds no place.
+        """
         return None
 
 
 class UnknownVendor(Vendor):
-    """A vendor that is only a word in a recording: its devices are shown, nothing makes them visible."""
+    """A vendor that is only a word in a recording: its devices are shown, but nothing makes them visible."""
 
     def __init__(self, name: str) -> None:
         self.name = self.title = self.runtime = self.device_type = name

@@ -1,7 +1,7 @@
 """Reads and writes the environment variables that limit a program to some devices.
 
-A vendor sets the attributes of `Visibility`; one whose list is read by other rules (an entry that names
-no device ends it, here) overrides the methods.
+A vendor sets the attributes of `Visibility`. A vendor whose list follows other rules overrides the methods:
+here, for example, an entry that names no device ends the list.
 """
 
 from __future__ import annotations
@@ -15,30 +15,34 @@ from gputui.inventory.device import Device, one_model
 from gputui.inventory.light_dataclasses import dataclass
 
 Ids = Literal["index", "uuid"]
-"""How devices are named to a program: by the vendor's own index, or by UUID."""
+"""How a program is told which devices: by the vendor's own index, or by UUID."""
 
 Confine = Literal["auto", "always", "never"]
-"""Whether a program is kept from opening other devices: where that is proved and nothing speaks against it;
-always, and nothing is started where it cannot be; never."""
+"""Whether a program is kept from opening other devices.
+
+auto    where confinement is proved to work and nothing speaks against it
+always  always; the program is not started where it cannot be confined
+never   never
+"""
 
 CONFINE: tuple[Confine, ...] = ("auto", "always", "never")
 
 CONFINED = "GPUTUI_CONFINED"
-"""The variable by which a program can tell that it is confined: a gputui inside counts as the driver does."""
+"""The variable that marks a program as confined: a gputui inside counts devices as the driver does."""
 
 Changes = tuple[tuple[str, str | None], ...]
-"""Environment variables and their values, in the order in which they are shown; None unsets one."""
+"""Environment variables and their values, in display order; None unsets a variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """Lists of devices that were set when gputui started (by Slurm, a container, a shell): our limits.
+    """Lists of devices that were set when gputui started (by Slurm, a container, a shell). They limit gputui.
 
     settings  the variables and their values as they were found
-    keys      the devices that are left to us (`Device.key`), in the order of the lists
-    warning   what in a list is not what it seems, None where nothing is
-    note      which devices it is, where its indices are not `Device.index`; else None
-    unknown   why nobody knows which devices are ours, and what helps; `keys` then has every device
+    keys      the devices that are left to gputui (`Device.key`), in the order of the lists
+    warning   the part of a list that does not mean what it seems to mean; None where there is none
+    note      which devices the list means, where its indices are not `Device.index`; else None
+    unknown   why the devices of the list cannot be known, and the remedy; `keys` then has every device
     """
 
     settings: tuple[tuple[str, str], ...]
@@ -49,12 +53,12 @@ class Inherited:
 
     @property
     def words(self) -> str:
-        """The variables as a shell would set them: "NAME=2,0"."""
+        """The settings in shell syntax: "NAME=2,0"."""
         return " ".join(f"{name}={text}" for name, text in self.settings)
 
     @property
     def unset(self) -> str:
-        """What takes them away for one command: "env -u NAME"."""
+        """The command prefix that unsets the variables for one command: "env -u NAME"."""
         return " ".join(["env", *(f"-u {name}" for name, _ in self.settings)])
 
 
@@ -62,9 +66,9 @@ class Inherited:
 class Listed:
     """What a list of devices means to the program that reads it.
 
-    devices  in the program's order, as far as its reader gets
-    warning  what in the list is not what it seems, None where nothing is
-    unknown  why nobody knows which devices its indices mean, None where that is known; without `devices`
+    devices  in the program's order, up to the entry where its reader stops
+    warning  the part of the list that does not mean what it seems to mean; None where there is none
+    unknown  why the devices behind its indices cannot be known; None where they are known; without `devices`
     """
 
     devices: tuple[Device, ...]
@@ -76,16 +80,16 @@ class Visibility:
     """The variables of one vendor. Stateless.
 
     variable       the list of visible devices; "" where the vendor has none
-    order          the variable, and its value, under which an index in the list means `Device.index`; None
-                   where it always does
+    order          the variable and its value that make an index in the list mean `Device.index`; None where
+                   an index always means that
     none           the value of the list that shows no device
-    none_in_words  such a value that is not empty, for shells that cannot set a variable to nothing
-    order_in_words what the order of a list means, where programs do not simply count its devices in it
+    none_in_words  such a value that is not empty, for shells that cannot set a variable to the empty string
+    order_in_words the meaning of the list's order, where programs do not count its devices in that order
     uuid_prefixes  how a UUID in the list begins; () where the list takes indices only
-    begins_with    whether an index is what an entry begins with ("1gpu" is 1), as strtoul(3) reads it
+    begins_with    whether a leading number is read as the index ("1gpu" is 1), as strtoul(3) reads it
     slurm          the variable that Slurm sets for a job; "" where that is `variable`
-    also           other variables that say which devices there are, in a container for example
-    reader         who reads the list, in a sentence
+    also           other variables that determine the devices, in a container for example
+    reader         the name of the list's reader, in a sentence
     """
 
     variable: str = ""
@@ -101,26 +105,27 @@ class Visibility:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The variables that a launch sets: the list, and the order in which it counts."""
+        """The variables that a launch sets: the list, and the variable for its counting order."""
         listed = (self.variable,) if self.variable else ()
         return (*listed, self.order[0]) if self.order else listed
 
     def identifiers(self, devices: Sequence[Device], ids: Ids = "index") -> str:
-        """The devices as the list names them: no spaces, no mixed forms, instances always by UUID."""
+        """Return the devices as the list names them: no spaces, no mixed forms, instances always by UUID."""
         if self.uuid_prefixes and (
             any(device.parent for device in devices)
             or (ids == "uuid" and all(d.name_by_uuid for d in devices))
         ):
-            # (A device that failed before its UUID was read, or shares it, can be named by its index only.)
+            # A device can be named only by its index if it failed before its UUID was read,
+            # or if it shares the UUID.
             return ",".join(device.uuid for device in devices)
         return ",".join(str(self.number(device)) for device in devices)
 
     def number(self, device: Device) -> int:
-        """What the list calls a device that it names by a number."""
+        """Return the number by which the list names a device."""
         return device.index
 
     def changes(self, devices: Sequence[Device], ids: Ids = "index") -> Changes:
-        """What makes exactly `devices` visible, in this order; no devices means CPU only."""
+        """Return the changes that make exactly `devices` visible, in this order; () means CPU only."""
         if not self.variable:
             return ()
         text = self.identifiers(devices, ids) if devices else self.none
@@ -129,32 +134,33 @@ class Visibility:
         return ((self.variable, text),)
 
     def changes_beside_own_list(self, devices: Sequence[Device]) -> Changes:
-        """What goes with a command that names `devices` itself, by index, and must not have a list."""
+        """Return the changes for a command that names `devices` by index itself and must not have a list."""
         order: Changes = (self.order,) if self.order else ()
         return (*order, (self.variable, None)) if self.variable else order
 
     def changes_here(self, environ: Mapping[str, str]) -> Changes:
-        """What goes before `changes` in this environment: lists that count below ours are taken away."""
+        """Return the changes to make before `changes` in this environment: they unset lists that the runtime
+        applies before ours."""
         return ()
 
     def lists_in(self, environ: Mapping[str, str]) -> bool:
-        """Whether the environment has a list that the vendor's runtime reads."""
+        """Return whether the environment has a list that the vendor's runtime reads."""
         return bool(self.variable) and self.variable in environ
 
     def list_among(self, variables: Mapping[str, str | None]) -> tuple[str, str | None] | None:
-        """The list among variables that a command sets (None: takes away), as it was written, and what it
-        lists by our indices; None where there is none."""
+        """Return the list among the variables that a command sets (None: unsets), as written, and its entries
+        by our indices; None where there is none."""
         if not self.variable or self.variable not in variables:
             return None
         text = variables[self.variable]
         return f"-u {self.variable}" if text is None else f"{self.variable}={text}", text
 
     def means_our_indices(self, changes: Mapping[str, str | None]) -> bool:
-        """Whether an index means `Device.index` to a program that is started with these changes."""
+        """Return whether an index means `Device.index` to a program that is started with these changes."""
         return self.order is None or self.order[0] in changes
 
     def entries(self, text: str) -> tuple[str, ...]:
-        """What a list names, as far as its reader gets: to the first entry that can name no device."""
+        """Return the entries of a list up to the first that can name no device: the reader stops there."""
         found: list[str] = []
         for entry in map(str.strip, text.split(",")):
             if not _is_index(entry) and not self._looks_like_uuid(entry):
@@ -163,7 +169,7 @@ class Visibility:
         return tuple(found)
 
     def names_these(self, text: str, devices: Sequence[Device]) -> bool:
-        """Whether a list names exactly these devices, in any order."""
+        """Return whether a list names exactly these devices, in any order."""
         left = list(devices)
         for entry in self.entries(text):
             found = next((device for device in left if self._is_named(device, entry)), None)
@@ -173,7 +179,7 @@ class Visibility:
         return not left
 
     def names_in_order(self, text: str | None, devices: Sequence[Device]) -> bool:
-        """Whether a list names exactly these devices, in this order; None is no list."""
+        """Return whether a list names exactly these devices, in this order; None is no list."""
         entries = self.entries(text or "")
         return (
             text is not None
@@ -182,9 +188,9 @@ class Visibility:
         )
 
     def names_others(self, text: str, devices: Sequence[Device], by_index: bool = True) -> bool:
-        """Whether a list names a device that is none of these.
+        """Return whether a list names a device that is not among these.
 
-        `by_index`: whether its numbers mean `Device.index`; otherwise nobody knows which devices they are.
+        `by_index`: whether its numbers mean `Device.index`; otherwise the devices behind them are not known.
         """
         return any(
             (entry.isdigit() and not by_index) or not any(self._is_named(device, entry) for device in devices)
@@ -192,29 +198,33 @@ class Visibility:
         )
 
     def listed_keys(self, text: str, devices: Sequence[Device]) -> tuple[str, ...]:
-        """The keys of the devices that a list names, as far as they are among `devices`."""
+        """Return the keys of the devices that a list names, for those that are in `devices`."""
         found = (self._device(entry, devices) for entry in self.entries(text))
         return tuple(device.key for device in found if device is not None)
 
     def may_count_otherwise(self, text: str, environ: Mapping[str, str]) -> bool:
-        """Whether a list names devices by indices that may not be `Device.index` in that environment.
+        """Return whether a list names devices by indices that may not be `Device.index` in that environment.
 
-        What they are is read with `Want.ORDER`.
+        `Want.ORDER` reads what they are.
         """
         first = text.partition(",")[0].strip()
         return self.order is not None and _is_index(first) and environ.get(self.order[0]) != self.order[1]
 
     def own_order(self, gpus: Sequence[Device]) -> tuple[Device | None, ...]:
-        """GPUs of several models as the vendor's runtime counts them unless `order` is set; None for each
-        place of which nobody knows whose it is."""
+        """Return GPUs of several models in the runtime's own order, which holds unless `order` is set.
+
+        None for each place whose GPU is not known.
+        """
         return (None,) * len(gpus)
 
     def listed(
         self, text: str, environ: Mapping[str, str], devices: Sequence[Device], words: str | None = None
     ) -> Listed:
-        """The devices that a list means to a program with this environment; `devices` are all of the vendor,
-        read with `Want.ORDER` where the list `may_count_otherwise`. `words` is where the list stands for a
-        message ("--gpu_ids 0,1"), None for the variable."""
+        """Return the devices that a list means to a program with this environment.
+
+        `devices` are all devices of the vendor, read with `Want.ORDER` where the list `may_count_otherwise`.
+        `words` names the list in a message ("--gpu_ids 0,1"); None: the variable.
+        """
         setting = words or f"{self.variable}={text}"
         counted = self._counted(text, environ, devices)
         found: list[Device] = []
@@ -223,7 +233,7 @@ class Visibility:
         alike = list(takewhile(lambda entry: self._form(entry) == first, entries if first else ()))
         for place, entry in enumerate(alike):
             if entry in alike[:place]:
-                # (Its reader looks for these before it asks which devices there are.)
+                # The list's reader checks for duplicates before it looks up the devices.
                 return Listed((), f"{setting}: {entry!r} appears twice; {self.reader} then sees no device")
         for entry in entries:
             if counted and _is_index(entry):
@@ -235,7 +245,7 @@ class Visibility:
                 device = self._device(entry, devices)
             why = None
             if device is None:
-                # The first entry that names nothing ends the list, for its reader too.
+                # The first entry that names nothing ends the list, as it does for the reader.
                 why = f"{setting}: {entry!r} names no device of this box; {self.reader} stops there"
             elif self._form(entry) != self._form(entries[0]):
                 why = f"{setting}: {entry!r} is of another form than the first; {self.reader} stops there"
@@ -253,7 +263,7 @@ class Visibility:
         return Listed(tuple(found), next(read, None))
 
     def _split(self, text: str) -> list[str]:
-        """The entries of a list, an index in digits. Spaces may be around an index, not around a UUID."""
+        """Return the entries of a list, an index in digits. Spaces may surround an index, but not a UUID."""
         entries = text.split(",")
         if self._form(entries[0]) in self.uuid_prefixes:
             return entries
@@ -269,8 +279,10 @@ class Visibility:
     def _counted(
         self, text: str, environ: Mapping[str, str], devices: Sequence[Device]
     ) -> dict[str, Device | None]:
-        """The GPUs by the indices that a list counts them by, None where one is not known; {} where those are
-        `Device.index`."""
+        """Return the GPUs by the indices that a list counts them by, None where a GPU is not known.
+
+        {} where those indices are `Device.index`.
+        """
         gpus = [device for device in devices if device.parent is None]
         if not self.may_count_otherwise(text, environ) or one_model(gpus):
             return {}
@@ -285,9 +297,9 @@ class Visibility:
         )
 
     def inherited(self, environ: Mapping[str, str], devices: Sequence[Device]) -> Inherited | None:
-        """What the environment gives us of the vendor's `devices`; None where no list is set.
+        """Return which of the vendor's `devices` the environment leaves to gputui; None where no list is set.
 
-        They are to be read with `Want.ORDER` where the list `may_count_otherwise`.
+        The devices must be read with `Want.ORDER` where the list `may_count_otherwise`.
         """
         text = environ.get(self.variable) if self.variable else None
         if text is None:
@@ -296,7 +308,7 @@ class Visibility:
         listed = self.listed(text, environ, devices)
         if listed.unknown is not None and self.order is not None:
             gpus = tuple(device for device in devices if device.parent is None)
-            # In whatever order, all are all.
+            # A list of every GPU means every GPU in any order.
             everything = self.names_these(text, gpus)
             remedy = f"`{self.order[0]}={self.order[1]} gputui …` counts in bus order; or name them by UUID"
             unknown = None if everything else f"{listed.unknown}; {remedy}"
@@ -323,7 +335,7 @@ class Visibility:
         return bool(self._form(entry)) and device.uuid.startswith(entry)
 
     def _form(self, entry: str) -> str:
-        """What kind of name an entry is: lists of mixed kinds end at the first of another kind."""
+        """Return the kind of name of an entry: a list ends at the first entry of another kind."""
         if entry.isdigit():
             return "index"
         return next((prefix for prefix in self.uuid_prefixes if entry.startswith(prefix)), "")
@@ -334,7 +346,7 @@ class Visibility:
 
 
 _NUMBER = re.compile(r"(?:\+|-(?=0+(?![0-9])))?([0-9]+)", re.ASCII)
-"""A number that is not negative; "-0" is none that is."""
+"""A number that is not negative; "-0" counts as 0."""
 
 
 def _is_index(entry: str) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Literal
 
+from gputui.allocating.errors import RequestError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.shell_words import split
 
@@ -31,7 +32,7 @@ _PREFIXES: tuple[Kind, ...] = ("env", "arg", "word")
 _WRITE = "write NAME=VALUE,VALUE"
 
 
-class AxisError(ValueError):
+class AxisError(RequestError):
     """What was typed is nothing that can be varied; the message is one line that says why."""
 
 

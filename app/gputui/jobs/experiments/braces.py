@@ -9,19 +9,21 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from gputui.jobs.experiments.axes import AxisError
 
 MOST_TASKS = 10_000
 _MOST_BRACES = 100
 """Opening braces of one word in which groups are looked for."""
 _NUMBERS = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})(?:\.\.(-?[0-9]{1,18}))?")
-_LETTERS = re.compile(r"([a-z])\.\.([a-z])|([A-Z])\.\.([A-Z])")
+_LETTERS = re.compile(r"[a-z]\.\.[a-z]|[A-Z]\.\.[A-Z]")
+_BRACE = re.compile("[{}]")
 _NOT_WITHIN = re.compile(r"""[\s"']""")
 
 
-class TooManyTasksError(ValueError):
+class TooManyTasksError(AxisError):
     """The braces of a command are more tasks than a sweep can have."""
 
     def __init__(self) -> None:
@@ -36,35 +38,25 @@ class Expansion(NamedTuple):
     values: tuple[str, ...] = ()
 
 
-def expanded(words: Sequence[str]) -> list[Expansion]:
-    """A command for every combination of what its braces have, the last group changing first.
+def expanded(words: Sequence[str]) -> tuple[list[str], list[Expansion]]:
+    """The headings of what the braces vary, and a command for every combination, the last group changing
+    first; one command where there is nothing to expand. Raises TooManyTasksError.
 
-    One command where there is nothing to expand. Raises TooManyTasksError.
+    A heading is the option that a word belongs to, else the word itself.
     """
     every = [alternatives(word) for word in words]
-    if math.prod(map(len, every)) > MOST_TASKS:
-        raise TooManyTasksError
-    varied = [place for place, each in enumerate(every) if len(each) > 1]
-    headings = [_heading(words, place, every[place]) for place in varied]
+    _check(math.prod(map(len, every)))
+    headings = {place: _heading(words, place, each) for place, each in enumerate(every) if len(each) > 1}
     found = []
     for combination in itertools.product(*every):
         shown: list[str] = []
-        for place, heading in zip(varied, headings, strict=True):
+        for place, heading in headings.items():
             # (A value alone says nothing without its option.)
             shown += [words[place - 1]] if place and heading == words[place - 1] else []
             shown.append(combination[place])
-        values = tuple(
-            combination[place].removeprefix(f"{heading}=")
-            for place, heading in zip(varied, headings, strict=True)
-        )
-        found.append(Expansion(combination, " ".join(shown), values))
-    return found
-
-
-def brace_axes(words: Sequence[str]) -> list[str]:
-    """The headings of what the braces vary: the option that a word belongs to, else the word itself."""
-    every = [alternatives(word) for word in words]
-    return [_heading(words, place, each) for place, each in enumerate(every) if len(each) > 1]
+        values = (combination[place].removeprefix(f"{heading}=") for place, heading in headings.items())
+        found.append(Expansion(combination, " ".join(shown), tuple(values)))
+    return [*headings.values()], found
 
 
 def _heading(words: Sequence[str], place: int, values: Sequence[str]) -> str:
@@ -75,51 +67,41 @@ def _heading(words: Sequence[str], place: int, values: Sequence[str]) -> str:
     return option if equals and all(each.startswith(f"{option}=") for each in values) else words[place]
 
 
+def _check(tasks: int) -> None:
+    if tasks > MOST_TASKS:
+        raise TooManyTasksError
+
+
 def alternatives(word: str) -> list[str]:
     """What the braces of a word stand for, in bash's order; the word itself without any.
 
     Raises TooManyTasksError.
     """
-    if word.count("{") > _MOST_BRACES:
-        return [word]
-    return _spread(word)
+    return [word] if word.count("{") > _MOST_BRACES else _spread(word)
 
 
 def _spread(text: str) -> list[str]:
-    ends = _pairs(text)
-    unfit = [match.start() for match in _NOT_WITHIN.finditer(text)]
-    parts: list[list[str]] = []
-    literal, place = "", 0
-    while place < len(text):
-        end = ends.get(place)
-        if end is not None and not _any_between(unfit, place, end) and text[place - 1 : place] != "$":
-            group = _group(text[place + 1 : end])
-            if group is not None:
-                parts += [[literal], group]
-                literal, place = "", end + 1
-                continue
-        literal += text[place]
-        place += 1
-    if math.prod(map(len, parts)) > MOST_TASKS:
-        raise TooManyTasksError
-    return ["".join(each) for each in itertools.product(*parts, [literal])]
+    for start, end in sorted(_pairs(text).items()):
+        if text[start - 1 : start] == "$" or _NOT_WITHIN.search(text, start, end):
+            continue
+        group = _group(text[start + 1 : end])
+        if group is not None:
+            rest = _spread(text[end + 1 :])
+            _check(len(group) * len(rest))
+            return [f"{text[:start]}{one}{more}" for one in group for more in rest]
+    return [text]
 
 
 def _pairs(text: str) -> dict[int, int]:
     """Where each brace that is closed is closed."""
     opened: list[int] = []
     pairs = {}
-    for place, sign in enumerate(text):
-        if sign == "{":
-            opened.append(place)
-        elif sign == "}" and opened:
-            pairs[opened.pop()] = place
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            pairs[opened.pop()] = brace.start()
     return pairs
-
-
-def _any_between(places: Sequence[int], start: int, end: int) -> bool:
-    at = bisect_left(places, start)
-    return at < len(places) and places[at] < end
 
 
 def _group(inner: str) -> list[str] | None:
@@ -127,14 +109,15 @@ def _group(inner: str) -> list[str] | None:
     values = _split(inner)
     if len(values) > 1:
         found = [each for value in values for each in _spread(value)]
-        if len(found) > MOST_TASKS:
-            raise TooManyTasksError
+        _check(len(found))
         return found
     if match := _NUMBERS.fullmatch(inner):
-        return _numbers(match[1], match[2], match[3])
-    if match := _LETTERS.fullmatch(inner):
-        first, last = (ord(sign) for sign in match.groups() if sign)
-        return [chr(each) for each in _range(first, last, 1)]
+        first, last, step = match.groups("1")
+        padded = any(re.match("-?0[0-9]", each) for each in (first, last))
+        width = max(len(first), len(last)) if padded else 0
+        return [f"{each:0{width}d}" for each in _range(int(first), int(last), abs(int(step)) or 1)]
+    if _LETTERS.fullmatch(inner):
+        return [chr(each) for each in _range(ord(inner[0]), ord(inner[-1]), 1)]
     return None
 
 
@@ -150,14 +133,6 @@ def _split(inner: str) -> list[str]:
     return found
 
 
-def _numbers(first: str, last: str, step: str | None) -> list[str]:
-    padded = any(re.match("-?0[0-9]", each) for each in (first, last))
-    width = max(len(first), len(last)) if padded else 0
-    return [f"{each:0{width}d}" for each in _range(int(first), int(last), abs(int(step or 1)) or 1)]
-
-
 def _range(first: int, last: int, step: int) -> range:
-    found = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
-    if (abs(last - first) // step) >= MOST_TASKS:
-        raise TooManyTasksError
-    return found
+    _check(abs(last - first) // step + 1)
+    return range(first, last + 1, step) if first <= last else range(first, last - 1, -step)

@@ -13,6 +13,7 @@ killed they go on, and whoever resumes the experiment adopts them.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shlex
@@ -38,10 +39,9 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.jobs.experiments.log_figures import Figures, read_figures
+from gputui.jobs.experiments.log_figures import read_figures
 from gputui.jobs.experiments.record import Experiment, Run
-from gputui.jobs.experiments.store import KeptError
-from gputui.jobs.log_file import read_data
+from gputui.jobs.log_file import end_of
 from gputui.jobs.start import start_job, start_leased_job
 from gputui.jobs.stop import stop
 from gputui.jobs.store import Stored, stored
@@ -49,6 +49,7 @@ from gputui.jobs.wait import refreshed, wait_for_any
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.start import StartError
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.system.ending_signals import EndedError, without_signals
 from gputui.vendors.registry import vendors_of
@@ -72,7 +73,7 @@ class Planned:
     request: Request
     approve: Approve
     launch: Callable[[Allocation, LaunchOptions], Launch]
-    options: LaunchOptions
+    asked: LaunchRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,33 +126,48 @@ class _Running:
     """A run that goes on: its job, its shared devices, and what they have shown since it began: the most
     memory, and the time for which the utilization of each is known, with its integral."""
 
-    def __init__(self, job: Job, held: _Held | None = None, devices: Sequence[Device] = ()) -> None:
-        self.job, self.held, self.keys = job, held, [device.key for device in devices]
-        self.began = self._last = time.monotonic()
-        self.pause, self.next = _SOON, self.began + _SOON
+    def __init__(
+        self,
+        job: Job,
+        held: _Held | None = None,
+        devices: Sequence[Device] = (),
+        limit: float | None = None,
+    ) -> None:
+        self.job, self.held = job, held
+        now = self._last = time.monotonic()
+        self._pause = _SOON
+        self.next, self.latest = now + _SOON if devices else math.inf, now + (limit or math.inf)
+        """When its devices are read next, and when it is stopped."""
         self.peak_memory: int | None = None
-        self._weighed = dict.fromkeys(self.keys, (0.0, 0.0))
+        self._weighed = {device.key: (0.0, 0.0) for device in devices}
 
     def see(self, snapshot: Snapshot | None) -> None:
+        """Take in a reading of the devices; with None, none follows."""
+        if snapshot is None:
+            self.next = math.inf
+            return
         now = time.monotonic()
         passed, self._last = now - self._last, now
-        self.pause = min(2 * self.pause, _PACE)
-        self.next = now + self.pause
-        for key in self.keys if snapshot is not None else ():
-            device = snapshot.by_key.get(key)  # type: ignore[union-attr]
+        self._pause = min(2 * self._pause, _PACE)
+        self.next = now + self._pause
+        for key, (weighed, known) in self._weighed.items():
+            device = snapshot.by_key.get(key)
             if device is None or device.fault is not None:
                 continue
-            memory = snapshot.memory(device)[0]  # type: ignore[union-attr]
+            memory = snapshot.memory(device)[0]
             if memory is not None:
                 self.peak_memory = max(memory, self.peak_memory or 0)
             if device.utilization is not None:
-                weighed, known = self._weighed[key]
                 self._weighed[key] = weighed + passed * device.utilization, known + passed
 
     @property
     def utilizations(self) -> tuple[float | None, ...]:
         """The mean of each device over the time, None where it is not known."""
         return tuple(weighed / known if known else None for weighed, known in self._weighed.values())
+
+
+class RunsElsewhereError(JobError):
+    """Runs of the experiment go on where we cannot see them."""
 
 
 class _AgainError(Exception):
@@ -175,14 +191,13 @@ class Runner:
         opened: Callable[[bool], AbstractContextManager[Source]],
         listener: Listener,
         limits: Limits,
-        constraints: Sequence[str] = (),
         held: Allocation | None = None,
         reads: bool = True,
     ) -> None:
         self.experiment = experiment
         self._planned, self._environ, self._job_environ = planned, environ, job_environ
         self._opened, self._listener, self._limits = opened, listener, limits
-        self._constraints, self._reads = constraints, reads
+        self._reads = reads
         self._stack = contextlib.ExitStack()
         self._source: Source | None = None
         self._metric = re.compile(experiment.metric) if experiment.metric is not None else None
@@ -201,7 +216,7 @@ class Runner:
 
         What is raised when a variant can get no devices ends the experiment after the runs that go on; a
         signal (EndedError) stops these, except that SIGHUP leaves those that are not tied to us. Raises also
-        KeptError, JobError.
+        JobError.
         """
         trouble: Exception | None = None
         with self._stack:
@@ -211,7 +226,7 @@ class Runner:
                 self._adopt()
                 while self._running or (self._todo and not self._halted):
                     if not self._todo or self._halted or len(self._running) >= self._most:
-                        self._collect(None)
+                        self._collect()
                         continue
                     try:
                         self._next()
@@ -243,8 +258,10 @@ class Runner:
                     job = _last_job(found, place, run, jobs)
                     if job is None or job.state == "elsewhere":
                         where = repr(job.scope.host) if job is not None else "another place"
-                        raise KeptError(f"task {place + 1} runs on {where}: resume the {found.kind} there")
-                    running[place, number] = _Running(job)
+                        raise RunsElsewhereError(
+                            f"task {place + 1} runs on {where}: resume the {found.kind} there"
+                        )
+                    running[place, number] = _Running(job, limit=self._limits.seconds)
                 elif run is None or run.state != "done":
                     self._todo.append((place, number))
         for place, number in self._todo:
@@ -266,7 +283,7 @@ class Runner:
             with self._opened(planned.request.cpu_only) as source:
                 held = self._devices_of_its_own(planned, source)
         elif held.runs and not self._room_for_another(held):
-            self._collect(None)
+            self._collect()
             return
         try:
             self._start(place, number, held)
@@ -333,16 +350,17 @@ class Runner:
         planned, before = self._planned[place], self.experiment.rows[place].run_of(number)
         run = Run(number, None, "running", attempts=(before.attempts if before else 0) + 1)
         try:
-            launch, options = self._made_ready(planned, held, place, number)
+            launch, asked = self._made_ready(planned, held, place, number)
             if number:
                 labels = tuple(map(held.allocation.snapshot.label, launch.devices))
                 self.experiment = self.experiment.with_run(place, run, devices=labels)
             with without_signals():
-                job = self._job(place, number, held, launch, options)
+                job = self._job(place, number, held, launch, asked)
                 shared = held if held is self._for_all or self._limits.memory is not None else None
                 if shared is not None:
                     shared.runs.add((place, number))
-                self._running[place, number] = _Running(job, shared, launch.devices)
+                seen = launch.devices if self._reads else ()
+                self._running[place, number] = _Running(job, shared, seen, self._limits.seconds)
                 self._tell_whose(shared)
                 run = replace(run, job=job.id, started=job.started)
                 self._put(place, run)
@@ -353,14 +371,14 @@ class Runner:
 
     def _made_ready(
         self, planned: Planned, held: _Held, place: int, number: int
-    ) -> tuple[Launch, LaunchOptions]:
-        """The launch of a run and its options, once the command before it has ended. Raises StartError."""
+    ) -> tuple[Launch, LaunchRequest]:
+        """The launch of a run and its request, once the command before it has ended. Raises StartError."""
         name = str(place + 1) if number == 1 else f"{place + 1}.{number}"
         folder = Path(self.experiment.directory or Path.cwd()) / self.experiment.id / name
-        options = _in_folder(planned.options, str(folder))
+        options = _in_folder(planned.asked.options, str(folder))
         before = self._limits.before.replace(RUN_FOLDER, shlex.quote(str(folder)))
         try:
-            if options != planned.options or before != self._limits.before:
+            if options != planned.asked.options or before != self._limits.before:
                 folder.mkdir(parents=True, exist_ok=True)
             launch = planned.launch(held.allocation, options)
             if before:
@@ -372,21 +390,20 @@ class Runner:
                     self._listener.remark(f"--before ended with status {done.returncode}")
         except OSError as error:
             raise StartError(f"{folder}: {error.strerror}", 126) from None
-        return launch, options
+        return launch, replace(planned.asked, options=options)
 
-    def _job(self, place: int, number: int, held: _Held, launch: Launch, options: LaunchOptions) -> Job:
+    def _job(self, place: int, number: int, held: _Held, launch: Launch, asked: LaunchRequest) -> Job:
         """The job of a run. Raises StartError, JobError."""
         name, lease = job_name(self.experiment, place, number), held.allocation.lease
         if self._limits.memory is None and held is not self._for_all:
-            return start_leased_job(launch, self._job_environ, lease, name, options, self._constraints)
+            return start_leased_job(launch, self._job_environ, lease, name, asked)
         return start_job(
             launch,
             self._job_environ,
             name,
             lease.passed_on if lease else (),
             claims=lease.records if lease else (),
-            options=options,
-            constraints=self._constraints,
+            request=asked,
             tie=self._tie,
         )
 
@@ -416,35 +433,27 @@ class Runner:
         """Whether others are in line, where we have so many places ourselves."""
         return sum(not waiter.silent for waiter in waiters(self._environ)) > own
 
-    def _collect(self, seconds: float | None) -> bool:
-        """Wait until runs end, at most so long; whether any did. Meanwhile their devices are read."""
-        deadline = None if seconds is None else time.monotonic() + seconds
+    def _collect(self, seconds: float = math.inf) -> bool:
+        """Wait until runs end, at most so many seconds; whether any did. Meanwhile their devices are read."""
+        deadline = time.monotonic() + seconds
         while True:
             by_id = {running.job.id: key for key, running in self._running.items()}
-            due = [deadline, self._next_look()]
-            wait = min((max(0.0, each - time.monotonic()) for each in due if each is not None), default=None)
+            due = min((min(each.next, each.latest) for each in self._running.values()), default=deadline)
+            wait = max(0.0, min(deadline, due) - time.monotonic())
             over = wait_for_any([running.job for running in self._running.values()], wait)
             for job in over:
                 self._came_to_end(by_id[job.id], job)
-            if over or self._look() or (deadline is not None and time.monotonic() >= deadline):
+            if over or self._look() or time.monotonic() >= deadline:
                 return bool(over)
-
-    def _next_look(self) -> float | None:
-        """When something is to be looked at next."""
-        found = [each.next for each in self._running.values() if self._reads and each.keys]
-        if self._limits.seconds is not None:
-            found += [each.began + self._limits.seconds for each in self._running.values()]
-        return min(found, default=None)
 
     def _look(self) -> bool:
         """Read devices where it is time to, and stop what takes too long; whether anything was stopped."""
         now = time.monotonic()
-        due = [each for each in self._running.values() if each.keys and each.next <= now]
+        due = [each for each in self._running.values() if each.next <= now]
         snapshot = self._now() if due and self._reads else None
-        for each in due if self._reads else ():
+        for each in due:
             each.see(snapshot)
-        limit = self._limits.seconds
-        late = [key for key, each in self._running.items() if limit is not None and now >= each.began + limit]
+        late = [key for key, each in self._running.items() if each.latest <= now]
         for key in late:
             self._came_to_end(key, stop(self._running[key].job).job, late=True)
         return bool(late)
@@ -553,7 +562,7 @@ def came_to(run: Run, job: Job, metric: re.Pattern[str] | None) -> Run:
     """The run with what its job has come to, or as what goes on."""
     if not job.over:
         return replace(run, state="running", job=job.id, started=job.started)
-    figures = _figures(job, metric)
+    figures = read_figures(last_lines(job.log), metric)
     return replace(
         run,
         state="done" if job.state == "done" else "stopped" if job.state == "stopped" else "failed",
@@ -632,24 +641,8 @@ def _room(held: _Held, need: int, now: Snapshot) -> int:
     return min(found, default=0)
 
 
-def _figures(job: Job, metric: re.Pattern[str] | None) -> Figures:
-    """What the end of a job's log says; nothing where it cannot be read."""
-    try:
-        with job.log.open("rb", buffering=0) as file:
-            return read_figures(_lines(file.fileno()), metric)
-    except OSError:
-        return Figures()
-
-
-def _lines(descriptor: int) -> Iterator[str]:
-    """The last lines of a log."""
-    place, found = max(0, os.fstat(descriptor).st_size - _MOST_LOG), bytearray()
-    while len(found) < 2 * _MOST_LOG:
-        start, data = read_data(descriptor, place, _MOST_LOG)
-        if not data:
-            break
-        place = start + len(data)
-        found += data
+def last_lines(log: Path) -> list[str]:
+    """The last lines of a log, in which figures are looked for."""
     # (A bar ends its lines with a carriage return.)
-    for line in found.replace(b"\r", b"\n").rsplit(b"\n", _MOST_LINES)[-_MOST_LINES:]:
-        yield line.decode(errors="replace")
+    data = end_of(log, _MOST_LOG)[1].replace(b"\r", b"\n")
+    return [line.decode(errors="replace") for line in data.rsplit(b"\n", _MOST_LINES)[-_MOST_LINES:]]

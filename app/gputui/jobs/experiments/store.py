@@ -18,6 +18,7 @@ from gputui.jobs.record_folders import (
     RecordError,
     Unreadable,
     cannot_keep,
+    meant,
     new_folder,
     read_document,
     read_folders,
@@ -25,16 +26,12 @@ from gputui.jobs.record_folders import (
     remove,
 )
 from gputui.jobs.store import jobs_folder
-from gputui.system.files import NoHomeError, open_lock, state_folder, write_private
+from gputui.system.files import open_lock, write_private
 
 _MOST_BYTES = 64 * 1024 * 1024
 _LOCK = "lock"
 SUBCOMMANDS: Mapping[Kind, str] = {"comparison": "compare", "sweep": "each"}
 """The subcommand that makes experiments of a kind; the kind also names their files and folders."""
-
-
-class KeptError(Exception):
-    """Something that cannot be done with experiments; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,83 +43,64 @@ class Kept:
 
 
 def folder(kind: Kind, environ: Mapping[str, str]) -> Path:
-    """Where those of a kind are kept. Raises KeptError when there is no home."""
-    try:
-        return state_folder(environ) / f"{kind}s"
-    except NoHomeError as error:
-        raise KeptError(str(error)) from None
+    """Where those of a kind are kept. Raises JobError when there is no home."""
+    return jobs_folder(environ).with_name(f"{kind}s")
 
 
 def new(kind: Kind, environ: Mapping[str, str]) -> str:
-    """The id of a new one, which has a folder now. Raises KeptError."""
-    try:
-        return new_folder(folder(kind, environ)).name
-    except JobError as error:
-        raise KeptError(str(error)) from None
+    """The id of a new one, which has a folder now. Raises JobError."""
+    return new_folder(folder(kind, environ)).name
 
 
 def keep(experiment: Experiment, environ: Mapping[str, str]) -> None:
-    """Write it as it stands; while it is running, this process runs it. Raises KeptError."""
+    """Write it as it stands; while it is running, this process runs it. Raises JobError."""
     parent = folder(experiment.kind, environ)
+    written = {**document(experiment, jobs_folder(environ)), "runner": RUNNER.write(Runner.own())}
     try:
-        written = {**document(experiment, jobs_folder(environ)), "runner": RUNNER.write(Runner.own())}
         write_private(parent / experiment.id / f"{experiment.kind}.json", json.dumps(written))
     except OSError as error:
-        raise KeptError(str(cannot_keep(parent, error))) from None
-    except JobError as error:
-        raise KeptError(str(error)) from None
+        raise cannot_keep(parent, error) from None
 
 
 def kept(environ: Mapping[str, str], before: Kept | None = None, *kinds: Kind) -> Kept:
-    """Everything of these kinds (of all). Raises KeptError when it cannot be looked into.
+    """Everything of these kinds (of all). Raises JobError when it cannot be looked into.
 
-    Of what was read `before`, those that have ended are not read again: nothing happens to them any more.
+    Experiments of `before` that have ended are not read again: nothing happens to them any more.
     """
     ended = [each for each in before.records if each.state != "running"] if before else []
     records, unreadable = list[Experiment](), list[Unreadable]()
-    try:
-        for kind in kinds or SUBCOMMANDS:
-            own = [each for each in ended if each.kind == kind]
-            found, others = read_folders(folder(kind, environ), _read, own)
-            records += found
-            unreadable += others
-    except JobError as error:
-        raise KeptError(str(error)) from None
+    for kind in kinds or SUBCOMMANDS:
+        own = [each for each in ended if each.kind == kind]
+        found, others = read_folders(folder(kind, environ), _read, own)
+        records += found
+        unreadable += others
     return Kept(tuple(sorted(records, key=lambda each: (each.created, each.id))), tuple(unreadable))
 
 
 def find(kind: Kind, word: str, environ: Mapping[str, str]) -> Experiment | Unreadable:
-    """The one that a word means: its id, or the beginning of one. Raises KeptError."""
+    """The one that a word means: its id, or the beginning of one. Raises JobError."""
     among = kept(environ, None, kind)
     everything: tuple[Experiment | Unreadable, ...] = (*among.records, *among.unreadable)
-    like = [each for each in everything if each.id == word] or [
-        each for each in everything if word and each.id.startswith(word)
-    ]
-    if len(like) == 1:
-        return like[0]
-    if like:
-        ids = ", ".join(each.id for each in like)
-        raise KeptError(f"{word!r} matches more than one {kind}: {ids}")
-    raise KeptError(f"no {kind} is called {word!r}; `gputui {SUBCOMMANDS[kind]} --list` lists them")
+    return meant(word, everything, kind, f"gputui {SUBCOMMANDS[kind]} --list")
 
 
 def forget(found: Experiment | Unreadable, environ: Mapping[str, str]) -> None:
-    """Remove it, if it is there; its jobs and their logs stay. Raises KeptError while it runs."""
-    if isinstance(found, Experiment) and found.state == "running":
-        raise KeptError(f"{found.kind} {found.id} is running: end it first (Ctrl-C where it runs)")
-    try:
-        remove(found.folder if isinstance(found, Unreadable) else folder(found.kind, environ) / found.id)
-    except JobError as error:
-        raise KeptError(str(error)) from None
+    """Remove it, if it is there; its jobs and their logs stay. Raises JobError while it runs."""
+    if isinstance(found, Unreadable):
+        remove(found.folder)
+    elif found.state == "running":
+        raise JobError(f"{found.kind} {found.id} is running: end it first (Ctrl-C where it runs)")
+    else:
+        remove(folder(found.kind, environ) / found.id)
 
 
 @contextlib.contextmanager
 def running_alone(experiment: Experiment, environ: Mapping[str, str]) -> Iterator[None]:
-    """Nobody else runs it meanwhile. Raises KeptError where somebody does."""
+    """Nobody else runs it meanwhile. Raises JobError where somebody does."""
     try:
         handle = open_lock(folder(experiment.kind, environ) / experiment.id / _LOCK)
     except OSError as error:
-        raise KeptError(f"{experiment.kind} {experiment.id} cannot be locked: {error.strerror}") from None
+        raise JobError(f"{experiment.kind} {experiment.id} cannot be locked: {error.strerror}") from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,15 +111,15 @@ def running_alone(experiment: Experiment, environ: Mapping[str, str]) -> Iterato
         os.close(handle)
 
 
-def runs_already(experiment: Experiment) -> KeptError:
+def runs_already(experiment: Experiment) -> JobError:
     """That somebody runs it, as an error."""
     kind, id = experiment.kind, experiment.id
-    return KeptError(f"{kind} {id} is running already: `gputui {SUBCOMMANDS[kind]} --show {id}` shows it")
+    return JobError(f"{kind} {id} is running already: `gputui {SUBCOMMANDS[kind]} --show {id}` shows it")
 
 
-def cannot_read(kind: Kind, found: Unreadable) -> KeptError:
+def cannot_read(kind: Kind, found: Unreadable) -> JobError:
     """Why one cannot be read, and what removes it, as an error."""
-    return KeptError(
+    return JobError(
         f"{found.id} is not a readable {kind}: {printable(found.reason)};"
         f" `gputui {SUBCOMMANDS[kind]} --forget {found.id}` removes it"
     )

@@ -277,7 +277,7 @@ def list_rows(experiments: Sequence[Experiment], now: float) -> list[str]:
     """A line for each experiment, below headings. `now` is seconds since the epoch."""
     rows = [("ID", "STATE", "RUNS", "FAILED", "BEGAN", "VARIED", "BEST", "COMMAND")]
     for each in experiments:
-        failed, best = each.count("failed", "timeout"), best_of(each)
+        failed, best = each.count("failed", "timeout"), _best(each)
         command = each.command or each.rows[0].words
         rows.append(
             (
@@ -294,8 +294,8 @@ def list_rows(experiments: Sequence[Experiment], now: float) -> list[str]:
     return aligned(rows)
 
 
-def best_of(experiment: Experiment) -> str | None:
+def _best(experiment: Experiment) -> str | None:
     """The label of the variant that the others are compared with."""
     found = summaries(experiment) if experiment.compares else []
-    best = next((each for each in found if each.difference == 0), None)
-    return None if best is None else experiment.label(best.row)
+    best = next((experiment.label(each.row) for each in found if each.difference == 0), None)
+    return f"{best} so far" if best is not None and experiment.state == "running" else best

@@ -1,22 +1,22 @@
-"""What a box is called: an alias of the user's ssh configuration, a host name, or user@host."""
+"""The name of a box: an alias of the user's ssh configuration, a host name, or user@host."""
 
 from __future__ import annotations
 
 import re
 
 ALL, ANYWHERE = "all", "anywhere"
-"""Words of the command line that are no aliases: the boxes of the settings, and the best of them."""
+"""Words of the command line that are not aliases: the boxes of the settings, and the best of them."""
 _ALIAS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@%+-]{0,254}")
 
 
 class AliasError(ValueError):
-    """It cannot be the name of a box; the message is one line."""
+    """The text cannot be the name of a box; the message is one line."""
 
 
 def alias(text: str) -> str:
-    """The same text. Raises AliasError where ssh or a shell would take it for something else.
+    """Return the text unchanged. Raise AliasError where ssh or a shell would parse it differently.
 
-    (A name that begins with "-" would be an option of ssh; ":" divides a box from a job.)
+    A name that begins with "-" would be an option of ssh; ":" separates a box from a job.
     """
     if not _ALIAS.fullmatch(text):
         raise AliasError(f"{text[:80]!r} is not the name of a box: letters, digits and ._@%+- name one")

@@ -1,4 +1,4 @@
-"""One call of gputui on each of several boxes, of which at most eight are connecting at a time."""
+"""One call of gputui on each of several boxes, of which at most eight connect at the same time."""
 
 from __future__ import annotations
 
@@ -14,20 +14,25 @@ from gputui.sources.hosts.ssh import Trouble, Way
 T = TypeVar("T")
 
 AT_ONCE = 8
-"""Connections that are made at the same time: of more, sshd's MaxStartups (10:30:100) drops some where all go
-through one jump host."""
+"""Connections that are made at the same time. With more, sshd's MaxStartups (10:30:100) drops some where all
+go through one jump host."""
 _MOST_THREADS = 64
 PATIENCE = 60.0
-"""Seconds after the connect timeout within which gputui must answer there: starting a driver may take many.
-(A login that hangs is given up earlier, `session.LOGIN_WITHIN`.)"""
+"""Seconds after the connect timeout within which the remote gputui must answer: starting a driver may take
+long.
+
+A login that hangs is given up earlier (`session.LOGIN_WITHIN`).
+"""
 _SLOTS = threading.BoundedSemaphore(AT_ONCE)
 
 
 def connect(
     alias: str, words: Sequence[str], way: Way, unwanted: threading.Event | None = None, **options: Any
 ) -> Session:
-    """A session, when fewer than eight are still connecting. `options` are Session's; it raises what that
-    does, and UnwantedError where meanwhile the answer is `unwanted`."""
+    """Return a session, once fewer than eight are still connecting. `options` are those of Session.
+
+    Raise the errors of Session, and UnwantedError when `unwanted` is set meanwhile.
+    """
     while not _SLOTS.acquire(timeout=LOOK if unwanted else None):
         if unwanted is not None and unwanted.is_set():
             raise UnwantedError
@@ -47,10 +52,12 @@ def ask(
     apart: bool = False,
     unwanted: threading.Event | None = None,
 ) -> Answer:
-    """The answer of one box; whatever happens to the connection is in it. A gputui there that is too old for
-    the call is sent a copy of ours. `views` is that of `remote_script.command`, `apart` is Session's. Raises
-    ValueError for words that cannot be sent, and UnwantedError soon after the answer is `unwanted`: the
-    connection has been ended then."""
+    """Return the answer of one box; it includes any failure of the connection.
+
+    If the remote gputui is too old for the call, a copy of this one is sent and runs it. `views` is that of
+    `remote_script.command`, `apart` is Session's. Raise ValueError for words that cannot be sent, and
+    UnwantedError soon after `unwanted` is set: the connection has been closed then.
+    """
 
     options: dict[str, Any] = {"tied": True, "views": views, "apart": apart, "watch": unwanted}
 
@@ -66,7 +73,7 @@ def ask(
 
 
 def cannot_start(alias: str, error: OSError) -> Answer:
-    """Of a box for which there is no `ssh` here."""
+    """Return the answer for a box where the local `ssh` cannot be started."""
     return Answer(alias, None, b"", "", Trouble("failed", f"ssh cannot be started: {error.strerror}"))
 
 
@@ -89,9 +96,12 @@ def _heard(session: Session, deadline: float) -> Answer:
 def of_each(
     boxes: Sequence[str], work: Callable[[str], T], unwanted: threading.Event | None = None
 ) -> list[T]:
-    """What `work` gives for each box, in their order. It connects by `connect` or `ask`, and so to eight at a
-    time; one that has connected and does not answer holds up no other. `unwanted` is set by what is raised
-    meanwhile (Ctrl-C), which comes out when each `work` has ended."""
+    """Return the result of `work` for each box, in their order.
+
+    `work` connects by `connect` or `ask`, and so to eight boxes at a time; a box that has connected and does
+    not answer delays no other box. An exception meanwhile (Ctrl-C) sets `unwanted`, and is raised when each
+    `work` has ended.
+    """
     if len(boxes) == 1:
         return [work(boxes[0])]
     from concurrent.futures import ThreadPoolExecutor

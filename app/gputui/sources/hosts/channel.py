@@ -1,4 +1,4 @@
-"""The long connection to a box that brings its readings, made again whenever it ends."""
+"""The long connection to a box that brings its readings, reconnected whenever it ends."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from gputui.sources.hosts.ssh import TroubleKind, Way, ssh_argv
 State = Literal["connecting", "live", "stale", "dead"]
 
 SILENT = 5.0
-"""Seconds without news, or three turns where that is longer, after which a box is stale."""
+"""Seconds without a reading, or three turns where that is longer, after which a box is stale."""
 FIRST_WITHIN = 60.0
 """Seconds for the first reading after the connection: starting a driver may take many."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before a connection that has ended is made again: doubled each time, until a reading has come."""
+"""Seconds before a reconnection: doubled each time, until a reading arrives."""
 _LOOK = 0.5
-"""Seconds between two looks whether the pace is another, or nobody listens any more."""
+"""Seconds between two checks whether the interval has changed, or the channel has been stopped."""
 _SOON_READ = 256 * 1024
-"""Bytes of a line that the screen may read at once: in 14 ms. A box of 8 GPUs tells 11,000."""
+"""The most bytes of a line that the screen may parse itself, in 14 ms. A box of 8 GPUs sends 11,000."""
 
 
 class _Line(NamedTuple):
-    """What a box has told, by what there, and when it came (seconds since the epoch, by our clock)."""
+    """A line from a box, the mode of its sender, and its arrival (seconds since the epoch, by
+    the local clock)."""
 
     text: bytes
     mode: Mode | None
@@ -40,13 +41,13 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BoxState:
-    """What is known of a box.
+    """The known state of a box.
 
-    reading  its last good one, None before the first
-    error    why it is not live, None where it is or is being connected to for the first time
-    kind     what kind of trouble ssh has with a dead one, None where it has none
-    since    when it got into this state; of a stale or dead one that was live: when its last reading came
-             (seconds since the epoch, by our clock)
+    reading  its last good reading, None before the first
+    error    why it is not live; None while it is live or connecting for the first time
+    kind     the kind of ssh trouble of a dead box, None where there is none
+    since    the beginning of this state; for a stale or dead box that was live, the arrival of its last
+             reading (seconds since the epoch, by the local clock)
     """
 
     alias: str
@@ -58,13 +59,15 @@ class BoxState:
 
     @property
     def asks(self) -> bool:
-        """Whether a person may be what it lacks: a password, a passphrase, a yes to its host key. (Of a host
-        key that has changed ssh asks nothing.)"""
+        """Whether a person can help: with a password, a passphrase, or a yes to its host key.
+
+        ssh asks nothing about a host key that has changed.
+        """
         return self.state == "dead" and self.kind in ("denied", "host key")
 
 
 class Asker(threading.Thread):
-    """A box that is asked again and again, on a thread of its own; `state` is what is known of it."""
+    """A thread that asks a box again and again; `state` is the known state of the box."""
 
     def __init__(self, alias: str, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -72,61 +75,62 @@ class Asker(threading.Thread):
         self._stopped, self._now = threading.Event(), threading.Event()
 
     def stop(self) -> None:
-        """End, soon."""
+        """End the thread soon."""
         self._stopped.set()
         self._now.set()
 
     def ask_now(self) -> None:
-        """Pause no longer before it is asked again."""
+        """End the pause before the next attempt."""
         self._now.set()
 
 
 class Channels:
-    """The channels of several boxes, and the `way` to them. `states` is for any thread."""
+    """The channels of several boxes, and the `way` to them. `states` may be read from any thread."""
 
     def __init__(self, boxes: Sequence[str], way: Way, interval: float) -> None:
         self.way = way
         self._channels = [Channel(box, way, interval) for box in boxes]
 
     def start(self) -> None:
-        """Connect to all of them, as many at a time as may be."""
+        """Connect to all boxes, as many at a time as allowed."""
         for channel in self._channels:
             channel.start()
 
     def stop(self) -> None:
-        """End all connections; what runs there ends by itself."""
+        """Close all connections; the remote processes end by themselves."""
         for channel in self._channels:
             channel.stop()
         for channel in self._channels:
             channel.join(1.0)
 
     def set_interval(self, interval: float) -> None:
-        """Read every so many seconds from now on, on each box."""
+        """Read every `interval` seconds from now on, on each box."""
         for channel in self._channels:
             channel.set_interval(interval)
 
     def connect_now(self, alias: str) -> None:
-        """Make the connection to a dead box again without waiting for its time."""
+        """Reconnect to a dead box without waiting for its turn."""
         for channel in self._channels:
             if channel.alias == alias:
                 channel.ask_now()
 
     def asking(self, alias: str) -> tuple[str, ...]:
-        """The command that connects to a box and ends, for a terminal on which ssh may ask questions."""
+        """Return the command that connects to a box and exits, for a terminal on which ssh
+        may ask questions."""
         return ssh_argv(alias, "true", replace(self.way, prompts=True))
 
     @property
     def states(self) -> tuple[BoxState, ...]:
-        """The boxes as they are now, in their order."""
+        """The current state of the boxes, in their order."""
         return tuple(channel.state for channel in self._channels)
 
 
 class Channel(Asker):
-    """One box that is listened to.
+    """One box whose readings are received.
 
-    Lines are read when somebody looks at the box: to read those of twenty boxes one after another takes half
-    of the CPU that each takes at its own moment, when the processor's caches hold something else (320 and
-    650 µs a line). The first line, and long ones, are read on the thread.
+    Lines are parsed when somebody looks at the box. Parsing the lines of twenty boxes one after another takes
+    half the CPU of parsing each at its own moment, when the processor's caches hold something else (320 and
+    650 µs a line). The thread itself parses the first line, and long lines.
     """
 
     def __init__(self, alias: str, way: Way, interval: float) -> None:
@@ -134,20 +138,20 @@ class Channel(Asker):
         self._way, self._interval = way, interval
         self._state = BoxState(alias, since=time.time())
         self._own = False
-        """Whether gputui there is too old to be followed, so that a copy of ours is sent."""
+        """Whether the remote gputui is too old to be followed, so that a copy of this one is sent."""
         self._heard = 0.0
         self._last_good = 0.0
         self._unread: _Line | None = None
         self._reading = threading.Lock()
 
     def set_interval(self, interval: float) -> None:
-        """The pace from now on."""
+        """Read every `interval` seconds from now on."""
         self._interval = interval
 
     @property
     def state(self) -> BoxState:
-        """As it is now: one that is silent is stale."""
-        # (Where its thread is reading a long line, nobody waits for it.)
+        """The current state: a live box without news becomes stale."""
+        # While the channel's thread parses a long line, nobody waits for it.
         if self._unread is not None and self._reading.acquire(blocking=False):
             try:
                 self._read_unread()
@@ -159,7 +163,7 @@ class Channel(Asker):
         return state
 
     def run(self) -> None:
-        """Listen, and connect again, until it is stopped."""
+        """Receive readings, and reconnect, until stopped."""
         pause = _FIRST_PAUSE
         while not self._stopped.is_set():
             knew = self._own
@@ -171,7 +175,7 @@ class Channel(Asker):
             self._now.clear()
 
     def _connected(self) -> bool:
-        """Read until the connection ends; whether a reading has come."""
+        """Read until the connection ends; return whether a reading has arrived."""
         interval = self._interval
         words = ("ls", "--json", "--follow", f"--interval={interval:g}")
         came, wrong = False, None
@@ -205,15 +209,18 @@ class Channel(Asker):
         self._state = replace(self._state, state="dead", error=error, since=self._lost_since(), kind=kind)
 
     def _lost_since(self) -> float:
-        """Since when it is not live: from its last good reading on; of one without any, since it is so."""
+        """Return since when it is not live: its last good reading, else the beginning of its state."""
         state = self._state
         if state.reading is not None:
             return self._last_good
         return state.since if state.state in ("dead", "stale") else time.time()
 
     def _listen(self, session: Session, interval: float) -> tuple[bool, str | None]:
-        """Take readings until the connection ends, or nothing readable comes. Whether any came, and what was
-        wrong, where it was not the connection. `interval` is the pace that the box has been told."""
+        """Receive readings until the connection ends, or until a line cannot be parsed.
+
+        Return whether any reading arrived, and the error, unless it is the connection's. `interval` is the
+        pace that the box has been given.
+        """
         buffer = b""
         deadline = time.monotonic() + self._way.timeout + FIRST_WITHIN
         came = False
@@ -235,7 +242,7 @@ class Channel(Asker):
             if len(buffer) > MOST_BYTES:
                 return came, "it prints more than an answer"
             if whole:
-                # (Of several that came before anybody looked only the last one counts.)
+                # Of several lines that arrive before anybody looks, only the last one counts.
                 self._heard, line = time.monotonic(), _Line(whole[-1], session.mode, time.time())
                 if came and len(line.text) <= _SOON_READ:
                     self._unread = line
@@ -249,7 +256,7 @@ class Channel(Asker):
         return came, None
 
     def _read_unread(self) -> str | None:
-        """Read the last line, where nobody has; what is wrong with it."""
+        """Parse the last line if it is still unread; return its error."""
         line, self._unread = self._unread, None
         if line is None:
             return None

@@ -1,8 +1,9 @@
-"""Processes that end when gputui has ended, however it did: by SIGKILL, too.
+"""Child processes that end when gputui ends, for whatever reason, including SIGKILL.
 
-A shell reads from a pipe which processes there are. At the pipe's end it ends those that are left: SIGTERM,
-which lets ssh end what it has started (ProxyCommand), and SIGKILL a second later. (PR_SET_PDEATHSIG comes at
-the end of the thread that has started the process, which may be one of a pool; and only Linux has it.)
+A shell reads the list of these processes from a pipe. When the pipe closes, it ends the processes that are
+left: SIGTERM, which lets ssh end what it has started (ProxyCommand), and SIGKILL a second later.
+PR_SET_PDEATHSIG is no alternative: it is sent at the end of the thread that started the process, which may be
+a pool's thread, and only Linux has it.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ _shell: subprocess.Popen[bytes] | None = None
 
 
 def end_with_us(pid: int) -> None:
-    """End this child of ours when we have ended."""
+    """End this child process when gputui has ended."""
     _tell(f"+ {pid}\n")
 
 
 def has_ended(pid: int) -> None:
-    """It has been waited for: its number may soon be another's."""
+    """Remove a process that has been waited for: its pid may soon belong to another process."""
     _tell(f"- {pid}\n")
 
 
 def _tell(line: str) -> None:
     global _shell
-    # (Without a shell nothing is told: it is a second line of defence.)
+    # A failure of the shell is ignored, because it is a second line of defence.
     with _telling, contextlib.suppress(OSError):
         if _shell is None:
             _shell = subprocess.Popen(

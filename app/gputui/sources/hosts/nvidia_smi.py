@@ -1,4 +1,4 @@
-"""A box as `nvidia-smi --query-gpu` prints it, where no Python there runs gputui: to look at, no more."""
+"""A box as `nvidia-smi --query-gpu` prints it, where no Python there runs gputui: view only."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MOST_LINES = 1024
 
 
 def snapshot_of(lines: list[str], alias: str, now: float) -> Snapshot:
-    """The box that these lines describe at `now` (seconds since the epoch). Raises ValueError.
+    """Return the box that these lines describe at `now` (seconds since the epoch). Raise ValueError.
 
-    Whose processes run there is not known, so that no device of it counts as free.
+    The owners of its processes are not known, so none of its devices counts as free.
     """
     if len(lines) > MOST_LINES:
         raise ValueError(f"more than {MOST_LINES} lines of nvidia-smi")
@@ -56,7 +56,7 @@ def _device(row: list[str]) -> Device:
 
 
 def _number(text: str) -> float | None:
-    """None for "[N/A]", "[Not Supported]"."""
+    """Return None for "[N/A]", "[Not Supported]"."""
     try:
         found = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a box answers to `ls --json`, read as strictly as a stranger's recording."""
+"""Parses a box's answer to `ls --json`, as strictly as an untrusted recording."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SMALL = 64 * 1024
 
 
 def unreadable(error: Exception) -> str:
-    """The sentence for an answer that cannot be read: a ValueError or a RecursionError was raised."""
+    """Return the sentence for an answer that cannot be read (a ValueError or a RecursionError)."""
     return printable(f"its answer cannot be read: {error}")[:MOST_REASON]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A box as it was, or why it is not known. `document` is the box's own JSON; None of nvidia-smi."""
+    """A box as it was, or why it is not known. `document` is the box's own JSON; None for nvidia-smi."""
 
     alias: str
     snapshot: Snapshot | None = None
@@ -34,8 +34,10 @@ class Reading:
 
 
 def read(alias: str, text: bytes, mode: Mode | None, now: float, last: Reading | None = None) -> Reading:
-    """The reading that an answer, or a line of one, is; `now` is seconds since the epoch. Unchanged parts
-    are reused from the `last` one of that box."""
+    """Return the reading in an answer, or in a line of one; `now` is seconds since the epoch.
+
+    Unchanged parts are reused from the `last` reading of that box.
+    """
     try:
         if mode == "nvidia-smi":
             lines = text.decode(errors="replace").strip().splitlines()

@@ -1,9 +1,9 @@
-"""What the shell of a box runs: it finds gputui there, asks for it where there is none, and becomes it.
+"""The script for the shell of a box: it finds gputui there, or requests a copy, and then becomes gputui.
 
-The login shell there may be any (fish and csh too), so it is given words without anything that one of them
-reads differently: `exec sh -c 'eval "$(printf %b "$0")"' 'SCRIPT'`, every unusual byte of the script in octal
-form. Lines of its output that begin with `MARK` say how it goes on, the first that the login is over; a
-.bashrc may print before.
+The login shell may be any (fish and csh too), so its command line has no word that any shell parses
+differently: `exec sh -c 'eval "$(printf %b "$0")"' 'SCRIPT'`, with every unusual byte of the script in octal
+form. Lines of its output that begin with `MARK` report its progress; the first one reports that the login is
+over. A .bashrc may print before it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from gputui.system.environment import CALLED
 
 MARK = "gputui-hosts:"
 Mode = Literal["run", "send", "nvidia-smi", "none"]
-"""gputui runs; it waits for `sent_core.zipped()`; nvidia-smi tells what it can; there is nothing."""
+"""gputui runs; the script waits for `sent_core.zipped()`; nvidia-smi reports what it can;
+nothing is there."""
 MODES: tuple[Mode, ...] = ("run", "send", "nvidia-smi", "none")
 
 MOST = 120_000
-"""Bytes of the command: Linux takes 128 KiB as one argument (MAX_ARG_STRLEN)."""
+"""The most bytes of the command: Linux takes 128 KiB as one argument (MAX_ARG_STRLEN)."""
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./ -")
 
 KEPT_DAYS = 30
-"""Days for which a copy that was sent to a box stays there unused."""
+"""Days for which an unused copy stays on a box."""
 
 _UNSAFE = 9
-"""The status where others could have changed what is there."""
+"""The exit status where other users could have changed the copy."""
 
 _PREPARE = f"""\
 {Path(trust.__file__).read_text(encoding="utf-8")}
@@ -116,16 +117,16 @@ for name in os.listdir(above):
     if gone and calls and not any(name in call for call in calls):
         shutil.rmtree(old, ignore_errors=True)
 """
-"""Runs there, and sees to it that a whole copy of ours is there which nobody else could have changed: whoever
-knows the name, which is the same for everybody, could put another program there.
+"""Runs on the box, and ensures a complete copy of gputui that no other user could have changed: the name of
+the copy is the same for everybody, so another user who knows it could put another program there.
 
-It asks for what is missing, and reads a line with the size and no byte more than the file: what follows is
-for gputui.
+It requests a missing copy. It reads a line with the size, and then not a byte more than the file, because the
+rest of the input is for gputui.
 
-Of the copies that were sent before, those go that nothing has started for so many days and no process runs
-from: whatever does (a call, a job that waits, a sweep) has its path on its command line. Where there is no
-/proc nothing is removed. A folder of a transfer that was cut off goes after a day. A copy is put into its
-place in one step, so one that lacks a file has been damaged since, and gives way to a new one.
+It removes earlier copies that nothing has started for `KEPT_DAYS` and no process runs from: a process that
+does (a call, a waiting job, a sweep) has the path on its command line. Without /proc nothing is removed. The
+folder of an interrupted transfer is removed after a day. A copy is moved into place in one step, so a copy
+that lacks a file was damaged later, and is replaced.
 """
 
 _FIND = """\
@@ -183,7 +184,8 @@ status=$?
 kill "$watch" 2>/dev/null
 exit "$status"
 """
-"""A line of input is Ctrl-C; its end, because our side is gone, is the end of a terminal."""
+"""A line of input is Ctrl-C. The end of the input, because the local side is gone, is the end
+of a terminal."""
 
 _VIEW = """\
 if command -v nvidia-smi >/dev/null 2>&1; then
@@ -208,16 +210,17 @@ def command(
     own: bool = False,
     called: str = "",
 ) -> str:
-    """The command for ssh that runs gputui with these words there.
+    """Return the command for ssh that runs gputui with these words on the box.
 
-    words    of gputui;  digest  of the core that is sent where it is missing
-    tied     it is ended when the connection ends, and a line of input interrupts it; else input is its own
-    marks    whether it tells how it goes on; not on a terminal, where it has been looked for before
-    views    where it cannot run, nvidia-smi is asked instead, with `follows` again and again
-    own      by the core that is sent, also where gputui is installed (an older one, that knows less)
-    called   what the box is called here: its messages name its jobs as they must be typed here
+    words    the arguments of gputui
+    digest   of the core that is sent where gputui is missing
+    tied     end it when the connection ends, and interrupt it at a line of input; else gputui has the input
+    marks    report the progress; not on a terminal, where an earlier call has looked for gputui
+    views    where gputui cannot run, run nvidia-smi instead, repeatedly with `follows`
+    own      run the core that is sent, even where an (older) gputui is installed
+    called   the local name of the box: its messages name its jobs as they must be typed here
 
-    Raises ValueError for words that are too long for a command line.
+    Raise ValueError for words that are too long for a command line.
     """
     view = _VIEW.format(query=QUERY, again="sleep 2" if follows else "exit 0") if views else "tell none\n"
     script = _FIND.format(
@@ -236,12 +239,12 @@ def command(
 
 
 def in_any_shell(script: str) -> str:
-    """The command line that runs a script of sh, whatever shell reads the line. Raises ValueError."""
+    """Return the command line that runs a script of sh in whatever shell reads the line. Raise ValueError."""
     data = os.fsencode(script)
     if 0 in data:
         raise ValueError("an argument contains a null byte")
     encoded = "".join(chr(byte) if byte in _PLAIN else f"\\0{byte:03o}" for byte in data)
     if len(encoded) > MOST:
         raise ValueError("the command is too long to be sent")
-    # (exec: a shell that stayed as the parent would die of the Ctrl-C that is for the command.)
+    # exec: a shell that stayed as the parent would die of the Ctrl-C that is meant for the command.
     return f"""exec sh -c 'eval "$(printf %b "$0")"' '{encoded}'"""

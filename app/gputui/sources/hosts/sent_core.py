@@ -1,4 +1,4 @@
-"""gputui without its screen as a zip file, which is sent to a box that has none."""
+"""gputui without its screen as a zip file, which is sent to a box that has no gputui."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from gputui.cli.main import entry
 entry()
 """
 START = "start.py"
-"""The file in it that is gputui."""
+"""The file in it that starts gputui."""
 NAMES = "names"
-"""The file in it that lists the others, one a line."""
+"""The file in it that lists the other files, one per line."""
 
 _NOT_SENT = ("tui", "__pycache__")
 _DEPENDENCIES = {
@@ -38,13 +38,14 @@ _DEPENDENCIES = {
     "yaml": "yaml",
     "tomllib" if sys.version_info >= (3, 11) else "tomli": "tomli",
 }
-"""What it needs besides, as far as that is written in Python, and its name there: Python 3.10 has no tomllib,
-which is tomli by another name."""
+"""The dependencies, their parts in Python only, and their names on the box. Python 3.10 has no tomllib; tomli
+is the same module under another name."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def _once(made: Callable[[], T]) -> Callable[[], T]:
-    """`made`, called once, and then by one thread only: those of twenty boxes want it at the same moment."""
+    """Wrap `made` so that it runs once, in one thread only: the threads of twenty boxes call
+    it at the same moment."""
     lock, kept = Lock(), lru_cache(maxsize=1)(made)
 
     @wraps(made)
@@ -57,7 +58,7 @@ def _once(made: Callable[[], T]) -> Callable[[], T]:
 
 @lru_cache(maxsize=1)
 def _files() -> dict[str, Path]:
-    """The files, by their names there."""
+    """Return the files, by their names on the box."""
     found: dict[str, Path] = {}
     package = Path(__file__).parents[2]
     _add(found, package, package.name)
@@ -81,7 +82,7 @@ def _add(found: dict[str, Path], place: Path, name: str) -> None:
 
 @_once
 def digest() -> str:
-    """A name for this very content: 16 hexadecimal digits."""
+    """Return a name for exactly this content: 16 hexadecimal digits."""
     made = hashlib.sha256(_START)
     for name, file in _files().items():
         data = file.read_bytes()
@@ -91,7 +92,7 @@ def digest() -> str:
 
 @_once
 def zipped() -> bytes:
-    """The zip file: the same bytes for the same content."""
+    """Return the zip file: the same bytes for the same content."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, file in _files().items():

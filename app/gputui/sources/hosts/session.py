@@ -21,20 +21,20 @@ from gputui.sources.hosts.ssh import LOST, Trouble, Way, ssh_argv, trouble_of
 
 _PIECE = 64 * 1024
 _MOST_BEFORE = 64 * 1024
-"""Bytes that a login script there may print before gputui does."""
+"""The most bytes that a login script may print before gputui does."""
 _MOST_SAID = 16 * 1024
-"""Bytes of messages that are kept, the last ones."""
+"""The most bytes of messages that are kept: the last ones."""
 _WRONG_CALL = 2
-"""The status of gputui, and of every argparse, for a call that it does not understand."""
+"""The exit status of gputui, and of every argparse, for a call that it does not understand."""
 _ENDS_WITHIN = 5.0
-"""Seconds for which an ssh is waited for whose output has ended, and one that was told to end."""
+"""Seconds to wait for an ssh whose output has ended, or that was told to end."""
 _GRACE = 0.3
-"""Seconds that an ssh whose input has ended is waited for."""
+"""Seconds to wait for an ssh whose input has ended."""
 LOGIN_WITHIN = 15.0
-"""Seconds after the connect timeout in which a login there must come as far as our script: a home on a dead
-file server never does."""
+"""Seconds after the connect timeout within which a login must reach the script: with a home on a dead file
+server it never does."""
 LOOK = 0.2
-"""Seconds between two looks whether an answer is still wanted."""
+"""Seconds between two checks whether an answer is still wanted."""
 _RUNS: tuple[Mode, ...] = ("run", "nvidia-smi")
 
 
@@ -43,13 +43,14 @@ MOST_REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call on a box has come to.
+    """The outcome of a call on a box.
 
-    status   the exit status of gputui there, None where it has not run, or was not heard to the end
-    out      what it printed;  said: its messages
+    status   the exit status of the remote gputui; None where it did not run, or its output is incomplete
+    out      its output
+    said     its messages
     trouble  why it has no status
-    mode     what has answered: gputui or nvidia-smi
-    own      whether it was a copy of ours
+    mode     the program that answered: gputui or nvidia-smi
+    own      whether it was a copy of this gputui
     """
 
     alias: str
@@ -62,34 +63,36 @@ class Answer:
 
     @property
     def error(self) -> str | None:
-        """Why it is no answer: the connection's trouble, or what gputui said there; None with status 0."""
+        """Why it is no answer: the connection's trouble, or the message of the remote gputui;
+        None with status 0."""
         if self.trouble is not None:
             return self.trouble.text
         return None if self.status == 0 else self.reason
 
     @property
     def reason(self) -> str:
-        """The last line of the messages of gputui there, without its name."""
+        """The last line of the messages of the remote gputui, without its name."""
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
         return printable(lines[-1].removeprefix("gputui: "))[:MOST_REASON] if lines else "no answer"
 
     @property
     def too_old(self) -> bool:
-        """Whether gputui there, which is no copy of ours, has refused an option that ours has understood."""
+        """Whether the remote gputui, not a copy of this one, refused an option that this one knows."""
         refused = self.mode == "run" and self.status == _WRONG_CALL and not self.own
         last = self.said.strip().splitlines()[-1:]
         return refused and last != [] and last[0].startswith("gputui: unrecognized arguments:")
 
 
 class UnwantedError(Exception):
-    """Nobody waits for the answer any more."""
+    """The answer is no longer wanted."""
 
 
 class Session:
-    """The connection. `mode` is None until gputui runs there, or nvidia-smi in its place; `reached`, whether
-    the login there has come as far as our script.
+    """The connection.
 
-    Raises OSError where there is no `ssh` here, and ValueError for words that cannot be sent.
+    `mode` is None until gputui, or nvidia-smi in its place, runs there. `reached`: whether the login has
+    reached the script. Raise OSError where there is no local `ssh`, and ValueError for words that cannot be
+    sent.
     """
 
     def __init__(
@@ -106,17 +109,19 @@ class Session:
         connected: Callable[[], None] | None = None,
         watch: threading.Event | None = None,
     ) -> None:
-        """`tied`, `follows`, `views`, `own`: as `remote_script.command` has them. `apart`: not in our process
-        group, so that Ctrl-C does not reach it. `connected` is called once: when the login there has come as
-        far as our script, when the connect timeout is over (ssh itself has given up connecting by then), or
-        at the end. Soon after `watch` is set, `receive` ends the connection and raises UnwantedError."""
+        """Start ssh. `tied`, `follows`, `views`, `own`: as in `remote_script.command`.
+
+        `apart`: in another process group, so that Ctrl-C does not reach it. `connected` is called once: when
+        the login has reached the script, when the connect timeout is over (ssh itself has given up by then),
+        or at the end. Soon after `watch` is set, `receive` closes the connection and raises UnwantedError.
+        """
         self.alias = alias
         self.own = own
         self.mode: Mode | None = None
         self.reached = False
         self._connected, self._watch = connected, watch
         self._connects_until = time.monotonic() + way.timeout
-        # (A person who is asked for a password may take his time.)
+        # A person who is asked for a password may need time.
         self._login_until = None if way.prompts else self._connects_until + LOGIN_WITHIN
         self._said = self._news = b""
         self._before = b""
@@ -139,7 +144,7 @@ class Session:
         for descriptor in (self._out, self._err):
             self._poll.register(descriptor, select.POLLIN)
         self._open = {self._out, self._err}
-        # A box that reads nothing must not hold us up.
+        # A box that reads nothing must not block this side.
         os.set_blocking(self._in, False)
         self._unsent: deque[bytes] = deque()
         self._closed = False
@@ -147,8 +152,11 @@ class Session:
         self._status: int | None = None
 
     def receive(self, seconds: float | None, or_messages: bool = False) -> bytes | None:
-        """The output that has come, b"" where none came in so many seconds (None: however long it takes), or
-        with `or_messages` where messages came; None at its end."""
+        """Return the output that has arrived.
+
+        b"" where none arrived in `seconds` (None: no limit), or with `or_messages` where messages arrived;
+        None at its end.
+        """
         deadline = None if seconds is None else time.monotonic() + seconds
         while self._out in self._open:
             for descriptor in self._ready(deadline):
@@ -160,20 +168,20 @@ class Session:
                     return data
                 if descriptor == self._err and data and or_messages:
                     return b""
-            # (Also where something comes all the time.)
+            # Also where data arrives all the time.
             if deadline is not None and time.monotonic() >= deadline:
                 return b"" if self._out in self._open else None
         return None
 
     def _ready(self, deadline: float | None) -> list[int]:
-        """The descriptors at which there is something to do, none after the deadline."""
+        """Return the descriptors that are ready, none after the deadline."""
         if self._unsent and not self._input_ended:
             self._poll.register(self._in, select.POLLOUT)
         ends = [deadline, self._connects_until if self._connected else None]
         ends.append(None if self.reached else self._login_until)
         ends.append(time.monotonic() + LOOK if self._watch else None)
         known = [end for end in ends if end is not None]
-        # (Rounded up: a poll that ends too early would be repeated until it is time.)
+        # Rounded up: a poll that ends too early would be repeated until the deadline.
         wait = math.ceil(max(0.0, min(known) - time.monotonic()) * 1000) if known else None
         ready = [descriptor for descriptor, _ in self._poll.poll(wait)]
         if self._watch is not None and self._watch.is_set():
@@ -203,13 +211,14 @@ class Session:
         return data
 
     def _after_mark(self, data: bytes) -> bytes:
-        """What of the output is gputui's own."""
+        """Return the part of the output that is gputui's own."""
         if self.mode in _RUNS:
             return data
         self._before += data
         while self.mode not in _RUNS:
             line, newline, rest = self._before.partition(b"\n")
-            # (However the pieces came: a line that is too long is foreign also where its end has come.)
+            # Whatever the sizes of the pieces: a line that is too long is foreign even where
+            # its end has arrived.
             if len(line) > _MOST_BEFORE:
                 self._give_up(Trouble("failed", "its login shell prints too much before a command starts"))
                 return b""
@@ -226,7 +235,7 @@ class Session:
         self.reached = True
         self._is_connected()
         mode = next((mode for mode in MODES if word == mode.encode()), self.mode)
-        # (It is sent once, however often somebody there asks.)
+        # The core is sent once, however often the script requests it.
         if mode == "send" and self.mode is None:
             core = zipped()
             self._unsent.append(b"%d\n" % len(core) + core)
@@ -239,8 +248,10 @@ class Session:
         self._open.discard(self._out)
 
     def send(self, data: bytes) -> None:
-        """Write to the input there, after what is still on its way, and without waiting: what the pipe does
-        not take goes while `receive` waits. Raises BrokenPipeError."""
+        """Write to the remote input, after all pending data, and without waiting.
+
+        Data that the pipe does not take is written while `receive` waits. Raise BrokenPipeError.
+        """
         if self._input_ended:
             raise BrokenPipeError
         if not self._unsent:
@@ -250,10 +261,10 @@ class Session:
             self._unsent.append(data)
 
     def _write(self) -> None:
-        """As much of what is on its way as the pipe takes."""
+        """Write as much of the pending data as the pipe takes."""
         try:
             while self._unsent and not self._input_ended:
-                # (Its place is kept meanwhile, so that a `send` does not come before it.)
+                # The entry stays in the queue meanwhile, so that a `send` does not overtake it.
                 rest = self._unsent[0]
                 self._unsent[0] = rest[os.write(self._in, rest[:_PIECE]) :]
                 if not self._unsent[0]:
@@ -261,7 +272,7 @@ class Session:
         except BlockingIOError:
             return
         except BrokenPipeError:
-            # (What went wrong is in its messages.)
+            # The messages hold the reason.
             self._unsent.clear()
         self._poll.unregister(self._in)
 
@@ -270,30 +281,31 @@ class Session:
         return self.process.stdin is None or self.process.stdin.closed
 
     def end_input(self) -> None:
-        """Tell that nothing more comes: what runs there ends."""
+        """Close the input, so that the remote program ends."""
         if self.process.stdin is not None and not self.process.stdin.closed:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
 
     @property
     def said(self) -> str:
-        """The messages of what has run, and of ssh, the last ones."""
+        """The last messages of the remote program and of ssh."""
         return self._said.decode(errors="replace")
 
     def new_messages(self) -> list[str]:
-        """The whole lines of messages that have come since the last call."""
+        """Return the complete lines of messages since the last call."""
         lines, newline, rest = self._news.rpartition(b"\n")
         self._news = rest
         return lines.decode(errors="replace").splitlines() if newline else []
 
     def finish(self) -> int | None:
-        """`close` for an ssh whose output has ended: it is given the time to end."""
+        """Close an ssh whose output has ended, with time to end by itself."""
         self.end_input()
         self._has_ended(_ENDS_WITHIN)
         return self.close()
 
     def close(self) -> int | None:
-        """End it. The status of what has run there, or ssh's own; None where it did not end by itself."""
+        """End it. Return the status of the remote program, or ssh's own; None where ssh did
+        not end by itself."""
         if self._closed:
             return self._status
         self._closed = True
@@ -319,7 +331,7 @@ class Session:
         return self.process.returncode is not None
 
     def _rest_of_messages(self) -> None:
-        # (A master that goes on in the background may keep either of them open.)
+        # A master that goes on in the background may keep either of them open.
         while self._err in self._open:
             ready = [descriptor for descriptor, _ in self._poll.poll(0)]
             found = next((each for each in (self._err, self._out) if each in ready), None)
@@ -328,15 +340,15 @@ class Session:
             self._some(found)
 
     def answer(self, out: bytes = b"", trouble: Trouble | None = None) -> Answer:
-        """What the call has come to, of a session that has ended: `out` is what it printed, `trouble` what
-        was wrong with that."""
+        """Return the outcome of a session that has ended: `out` is its output, `trouble` an
+        error in that output."""
         trouble = trouble or self._trouble()
         return Answer(
             self.alias, None if trouble else self._status, out, self.said, trouble, self.mode, self.own
         )
 
     def _trouble(self) -> Trouble | None:
-        """Why there is no gputui at the other end, of a session that has ended; None where one has run."""
+        """Return why gputui did not run in a session that has ended; None where it ran."""
         if self._gave_up is not None:
             return self._gave_up
         if self.mode == "none":
@@ -350,5 +362,5 @@ class Session:
             return Trouble("no gputui", f"gputui could not be started there: {printable(last[0])[:200]}")
         if self._status is None:
             return Trouble("failed", "ssh has not ended")
-        # (Less than 0: a signal has ended our ssh.)
+        # Less than 0: a signal has ended the local ssh.
         return Trouble("failed", "the connection is lost") if self._status < 0 else None

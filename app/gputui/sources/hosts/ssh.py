@@ -1,4 +1,4 @@
-"""The user's `ssh`, with all that the user has configured, and what its messages mean."""
+"""The user's `ssh`, with all of the user's configuration, and the meaning of its messages."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 
 _ALIVE_EVERY, _ALIVE_TIMES = 5, 3
-"""A connection on which nothing has come back for 15 seconds is over."""
+"""A connection on which nothing has arrived for 15 seconds is lost."""
 
 LOST = 255
-"""The status of ssh itself, where it could not connect or has lost the connection."""
+"""The exit status of ssh itself, where it could not connect or has lost the connection."""
 
 TroubleKind = Literal["host key", "changed key", "denied", "unreachable", "no gputui", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a box cannot be asked: `text` is one line that can be shown, with a remedy where there is one."""
+    """Why a box cannot be reached: `text` is one line for display, with a remedy where there is one."""
 
     kind: TroubleKind
     text: str
@@ -27,9 +27,9 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How boxes are connected to.
+    """How to connect to boxes.
 
-    timeout  seconds until one that does not answer is given up (ssh_config(5), ConnectTimeout)
+    timeout  seconds until the connection attempt is given up (ssh_config(5), ConnectTimeout)
     prompts  whether ssh may ask for a password
     """
 
@@ -40,12 +40,13 @@ class Way:
 def ssh_argv(
     alias: str, command: str, way: Way, terminal: bool = False, quiet: bool = False, child: bool = False
 ) -> tuple[str, ...]:
-    """The command that runs `command` by the shell of that box.
+    """Return the command that runs `command` by the shell of that box.
 
-    Host keys, masters, agents and jumps are the configuration's. Only what a second connection must not do
-    is turned off: it forwards no ports, which the user's own connection has already. A `child` of ours may be
-    ended at any moment, and is no other connection's master: one that asks nothing becomes none, and of one
-    that may have asked a process of its own is the master, so that the answer holds for the next call.
+    Host keys, masters, agents and jumps are those of the configuration. The command turns off only what a
+    second connection must not do: it forwards no ports, which the user's own connection has already. A
+    `child` of gputui may be ended at any moment, so it must not be the master of other connections: without
+    prompts it becomes none; with prompts a separate process becomes the master, so that the person's answer
+    holds for the next call.
     """
     return (
         "ssh",
@@ -54,7 +55,7 @@ def ssh_argv(
         *(() if way.prompts else ("-o", "BatchMode=yes")),
         *(("-o", "ControlPersist=60" if way.prompts else "ControlMaster=no") if child else ()),
         *("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none"),
-        # (Else it says at the end that the connection is closed.)
+        # Otherwise ssh reports at the end that the connection is closed.
         *(("-o", "LogLevel=ERROR") if quiet else ()),
         "-tt" if terminal else "-T",
         "--",
@@ -83,11 +84,11 @@ _MEANINGS: tuple[tuple[str, TroubleKind, str], ...] = (
     ("Connection reset", "unreachable", "the connection was reset"),
     ("Broken pipe", "unreachable", "the connection was lost"),
 )
-"""What ssh says (its messages are never translated), and what that means. The first that is found counts."""
+"""ssh's messages, which are never translated, and their meanings. The first match counts."""
 
 
 def trouble_of(alias: str, said: bytes) -> Trouble:
-    """What the messages of an `ssh` that has failed mean."""
+    """Return the meaning of the messages of an `ssh` that has failed."""
     text = said.decode(errors="replace")
     for words, kind, meaning in _MEANINGS:
         if words in text:

@@ -1,4 +1,4 @@
-"""The named boxes of `--demo` and of the tests, as boxes.toml describes them."""
+"""The named boxes of `--demo` and of the tests, as described in boxes.toml."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT = "shared"
 _DESCRIBED: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _UNKNOWN = "?"
 _LISTS = ("unsupported", "mig")
-"""Fields of a `Gpu` that are lists themselves."""
+"""Fields of a `Gpu` whose values are lists themselves."""
 
 
 def _gpus(rows: list[dict[str, Any]]) -> tuple[Gpu, ...]:
@@ -42,7 +42,7 @@ def _of_row(row: Mapping[str, Any]) -> Iterator[Gpu]:
 
 
 def _model(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a row with those of the model that it is like."""
+    """Return the facts of a row, with defaults from the model that it is `like`."""
     return {**(_model(_DESCRIBED["models"][row["like"]]) if "like" in row else {}), **row}
 
 
@@ -62,7 +62,7 @@ def _cell(word: Any) -> Any:
 
 
 def _logs(job: dict[str, Any]) -> dict[str, Any]:
-    """A job with the lines of its log, where their text and numbers are given."""
+    """Return a job with the lines of its log, made from its text and numbers where those are given."""
     if "log" not in job:
         return job
     text, lines, numbers = job["log"].pop("text"), job["log"].pop("lines"), job["log"]
@@ -90,7 +90,7 @@ _BOX = Record(
 
 
 class _Boxes(Mapping[str, Box]):
-    """Boxes by name, each made when it is first asked for."""
+    """Boxes by name, each made on first use."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(_DESCRIBED["boxes"])
@@ -113,7 +113,8 @@ BOXES = _Boxes()
 
 @lru_cache(maxsize=1)
 def simulated_cluster() -> Cluster:
-    """A Slurm cluster, for the demo: nodes that are free, in use and drained, and one's own jobs."""
+    """Return a Slurm cluster for the demo: nodes that are free, in use and drained, and the
+    user's own jobs."""
     from gputui.sources.slurm.cluster import Cluster
 
     return Record(Cluster).read(_DESCRIBED["cluster"])

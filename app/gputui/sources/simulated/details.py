@@ -1,4 +1,4 @@
-"""What the page of a simulated device shows, and how busy the simulated machine is: pure, as `motion.py`."""
+"""The page of a simulated device, and the load of the simulated machine: pure, as in `motion.py`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ _JOULES_SINCE = 1_700_000_000
 """When the driver of every simulated box was loaded; its GPUs have drawn 100 W since."""
 _CPUS_A_NODE = 32
 _HOST_MEMORY = 64 * GIB
-"""RAM for each GPU."""
+"""RAM per GPU."""
 
 
 def detailed(snapshot: Snapshot, box: Box, elapsed: float, among: Collection[str] | None = None) -> Snapshot:
-    """The snapshot with the telemetry of GPUs and what their processes do; `among`: of these devices only."""
+    """Return the snapshot with telemetry of GPUs and their processes' activity, for the
+    devices of `among`."""
     return replace(
         snapshot,
         devices=tuple(
@@ -37,12 +38,12 @@ def detailed(snapshot: Snapshot, box: Box, elapsed: float, among: Collection[str
 
 
 def host_load(snapshot: Snapshot, box: Box, elapsed: float) -> HostLoad:
-    """How busy the machine is: each busy GPU keeps some CPUs busy, too."""
+    """Return the load of the machine: each busy GPU keeps some CPUs busy, too."""
     loads = [device.utilization or 0 for device in snapshot.devices if device.parent is None]
     cpus = _CPUS_A_NODE * len({gpu.numa for gpu in box.gpus})
     cpu = min(100.0, max(1.0, sum(loads) * 0.06 + 3 + 2 * noise(box, "host", elapsed, 0)))
     total = _HOST_MEMORY * max(1, len(box.gpus)) if box.ram is None else box.ram * MIB
-    # (Where GPUs have no memory of their own, what a process has on one of them is the machine's, too.)
+    # Where GPUs have no memory of their own, a process's memory on a GPU is also the machine's.
     used = sum(
         (_host_memory(p) or 0) if box.ram is None else p.memory or 0
         for d in snapshot.devices
@@ -119,7 +120,7 @@ def _telemetry(snapshot: Snapshot, box: Box, device: Device, gpu: Gpu, elapsed: 
 
 
 def _active(box: Box, device: Device, process: Process, label: str, elapsed: float) -> Process:
-    """The processes of a GPU share its time by their memory."""
+    """Return the process with its activity: the processes of a GPU share its time by their memory."""
     whole = sum(each.memory or 1 for each in device.processes or ())
     share = (process.memory or 1) / whole
     sm = None if device.utilization is None or device.mig else round(device.utilization * share)
@@ -131,5 +132,5 @@ def _active(box: Box, device: Device, process: Process, label: str, elapsed: flo
 
 
 def _host_memory(process: Process) -> int:
-    """Always the same of one process: 1.0 to 8.9 GiB."""
+    """Return 1.0 to 8.9 GiB, always the same for one process."""
     return GIB if process.kind == "graphics" else (10 + process.pid % 80) * GIB // 10

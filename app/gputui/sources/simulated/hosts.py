@@ -1,4 +1,4 @@
-"""Simulated other boxes, for the demo: three that are live, one that is silent, one that is not reached."""
+"""Simulated other boxes for the demo: three live, one silent, one unreachable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 
 _READ = {"gpu1": "shared", "gpu2": "rtx4090", "gpu3": "a100-mig", "lab": "dgx-2"}
-"""Those that were ever read, as the demo box of that name."""
+"""The boxes that were ever read, and the demo box that each one shows."""
 _SILENT, _SILENT_FOR = "gpu3", 40.0
 _DEAD = "gpu4"
 _AGO = 300.0
@@ -20,7 +20,7 @@ _AGO = 300.0
 
 
 class SimulatedChannels(Channels):
-    """Connects to nothing. `clock` gives seconds since the epoch."""
+    """Channels without connections. `clock` returns seconds since the epoch."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__((), Way(1), 1.0)
@@ -29,7 +29,7 @@ class SimulatedChannels(Channels):
 
     @property
     def states(self) -> tuple[BoxState, ...]:
-        """The boxes as they are now, by whole seconds."""
+        """The current states of the boxes, by whole seconds."""
         elapsed = float(int(self._clock() - self._opened))
         if elapsed != self._at[0]:
             self._at = elapsed, tuple(self._state(alias, elapsed) for alias in sorted((*_READ, _DEAD)))

@@ -1,7 +1,7 @@
-"""How a simulated box moves: a pure function from a box and a moment to a snapshot.
+"""How a simulated box changes: a pure function from a box and a moment to a snapshot.
 
 Noise is derived from the box's name, the device and the second, so that a moment looks the same on every
-machine, and moments may be asked for in any order.
+machine, and moments may be requested in any order.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from gputui.sources.simulated.spec import MIB, Box, Gpu, OwnJob, Task, Waiting
 from gputui.sources.simulated.wiring import wired
 
 MESSAGES = {"lost": "GPU is lost", "reset": "GPU requires restart", "error": "Unknown Error"}
-"""The words of nvidia-ml-py for the faults that a simulated GPU can have."""
+"""nvidia-ml-py's messages for the faults that a simulated GPU can have."""
 
 _OF_IDENTITY = frozenset({"mig", "compute_mode", "display", "unified", "power_limit"})
-"""What some vendors' drivers do not tell of any GPU."""
+"""Facts that some vendors' drivers do not report for any GPU."""
 
 _WARM_UP = 4.0
-"""Seconds for which a task that has just started shows 0 %: real ones load their data first."""
+"""Seconds for which a task that has just started shows 0 %: real tasks load their data first."""
 _LOGGED, _TAIL = 20, 20
-"""Lines that a job of ours has written when the box is opened, and the last ones that are told."""
+"""The lines that one of the person's own jobs has written when the box is opened, and the
+last lines that are shown."""
 
 _FILL = 10.0
-"""Seconds that it takes to fill its memory."""
+"""Seconds that a task needs to fill its memory."""
 
 
 def at(box: Box, elapsed: float, opened: float) -> Snapshot:
-    """The box `elapsed` seconds after it was opened, at `opened` seconds since the epoch."""
+    """Return the box `elapsed` seconds after it was opened, at `opened` seconds since the epoch."""
     devices = devices_at(box, elapsed, opened)
     return Snapshot(
         host=Host(box.host, box.driver, box.cuda),
@@ -49,12 +50,12 @@ def at(box: Box, elapsed: float, opened: float) -> Snapshot:
 
 
 def _claims(box: Box, elapsed: float, opened: float) -> tuple[Claim, ...]:
-    """The claims of the tasks, which begin some seconds before the processes do, and end with them."""
+    """Return the claims of the tasks, which begin some seconds before the processes and end with them."""
     found = []
     for task in box.tasks:
         if task.claims is None:
             continue
-        # (`claims` seconds later it runs, or it runs already.)
+        # The task runs already, or it will run `claims` seconds later.
         runs = _started(task, elapsed)
         started = _started(task, elapsed + task.claims) if runs is None else runs
         if started is None:
@@ -81,7 +82,7 @@ def _program_and_script(command: str) -> str:
 
 
 def _waiters(box: Box, elapsed: float, opened: float) -> tuple[Waiter, ...]:
-    """Those who are in line at this moment, in the order in which they came."""
+    """Return the waiters that are in line at this moment, in the order in which they came."""
     found = []
     for each in box.line:
         since = _started(each, elapsed)
@@ -123,14 +124,14 @@ def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> Job:
 
 
 def devices_at(box: Box, elapsed: float, opened: float) -> tuple[Device, ...]:
-    """Its devices alone; also before it was opened, where `elapsed` is negative."""
+    """Return its devices alone; negative `elapsed` is a time before it was opened."""
     return tuple(
         device for index, gpu in enumerate(box.gpus) for device in _devices(box, index, gpu, elapsed, opened)
     )
 
 
 def _identity(box: Box, index: int, gpu: Gpu) -> Device:
-    """What never changes of a GPU."""
+    """Return the facts of a GPU that never change."""
     label = str(index)
     identity = Device(
         index=box.index(index),
@@ -163,7 +164,7 @@ def _identity(box: Box, index: int, gpu: Gpu) -> Device:
 def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> list[Device]:
     identity = _identity(box, index, gpu)
     if gpu.fails_after is not None and elapsed >= gpu.fails_after:
-        # A GPU that is lost keeps the facts that were read before; its instances are gone with it.
+        # A lost GPU keeps the facts that were read before; its instances are lost with it.
         message = MESSAGES[gpu.fault]
         return [_with(identity, fault=Fault(gpu.fault, message, opened + gpu.fails_after))]
     whole = _load(box, identity, gpu, str(index), elapsed, opened, gpu.memory)
@@ -253,8 +254,8 @@ def _load(
 
 
 def _started(task: Task | Waiting, elapsed: float) -> float | None:
-    """When the task that runs now started, or the waiter that is in line now came, in seconds after opening;
-    None where there is none now."""
+    """Return when the running task started, or the waiter in line came, in seconds after
+    opening; None for none."""
     if task.starts == float("-inf"):
         return -task.age if -task.age <= elapsed < task.ends else None
     moment = elapsed if task.every is None else elapsed % task.every
@@ -264,7 +265,7 @@ def _started(task: Task | Waiting, elapsed: float) -> float | None:
 
 
 def noise(box: Box, label: str, elapsed: float, salt: int) -> float:
-    """Noise between -1 and 1 that changes smoothly from second to second."""
+    """Return noise between -1 and 1 that changes smoothly from second to second."""
     second, part = int(elapsed // 1), elapsed % 1
 
     def point(moment: int) -> float:

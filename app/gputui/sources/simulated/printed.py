@@ -1,4 +1,4 @@
-"""A simulated box made from a matrix that `nvidia-smi topo -m` printed.
+"""A simulated box made from a matrix printed by `nvidia-smi topo -m`.
 
 Its links, affinities and network devices are those of the text; its GPUs are idle and of no known model.
 """
@@ -10,17 +10,18 @@ from gputui.inventory.matrix_text import Printed
 from gputui.sources.simulated.spec import Box, Gpu
 
 MOST_DIRECT = 18
-"""The most NVLinks that a GPU has (Hopper, Blackwell): where its peers add up to more, switches join them."""
+"""The most NVLinks of a GPU (Hopper, Blackwell): if its links to all peers add up to more,
+switches join them."""
 
 
 _UNTOLD = frozenset(
     ("fan", "memory_temperature", "retired_pages", "sm_active", "sm_occupancy", "tensor_active")
 )
-"""Facts of the device page that models differ in."""
+"""Facts of the device page that differ between models."""
 
 
 def box_of(printed: Printed, name: str) -> Box:
-    """The box that the matrix describes, with idle GPUs of 80 GiB, numbered from 0."""
+    """Return the box that the matrix describes, with idle GPUs of 80 GiB, numbered from 0."""
     count = len(printed.gpus)
     switched = any(sum(map(direct_links, row)) > MOST_DIRECT for row in printed.links)
     return Box(
@@ -53,5 +54,6 @@ def box_of(printed: Printed, name: str) -> Box:
 
 
 def _fabrics(printed: Printed) -> tuple[int, ...]:
-    """The group of each GPU, as a number: NVLinks join the GPUs of one, directly or through others."""
+    """Return the group of each GPU, as a number: NVLinks join the GPUs of a group, directly
+    or through others."""
     return connected_components(len(printed.gpus), lambda i, j: direct_links(printed.links[i][j]) > 0)

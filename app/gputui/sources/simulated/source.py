@@ -19,15 +19,18 @@ from gputui.sources.simulated.spec import Box
 from gputui.sources.source import NoSourceError, Want
 
 _PAST = (range(3_700, 330, -13), range(43_200, 3_600, -89))
-"""Seconds before the box was opened. Primes, as tasks that come and go at whole minutes would else be met at
-one and the same point of their round. The stretches overlap by more than a step, so that no minute between
-them is unknown."""
+"""Seconds before the box was opened, in stretches.
+
+The steps are primes: with other steps, tasks that come and go at whole minutes would always be seen at the
+same point of their cycle. The stretches overlap by more than a step, so that no minute between them is
+unknown.
+"""
 
 
 class SimulatedSource:
-    """A simulated box, moving in real time from the moment it is opened.
+    """A simulated box that changes in real time from the moment it is opened.
 
-    `clock` gives seconds since the epoch; a picture or a test passes its own.
+    `clock` returns seconds since the epoch; a screenshot or a test passes its own.
     """
 
     def __init__(self, box: Box, clock: Callable[[], float] = time.time) -> None:
@@ -58,8 +61,8 @@ class SimulatedSource:
         return snapshot
 
     def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
-        """The devices at moments of the last twelve hours: the last minutes, before them the hour, before it
-        the rest, each from its oldest on. Takes half a second or so in all."""
+        """Yield the devices at moments of the last twelve hours: first the last minutes, then the hour before
+        them, then the rest, each from its oldest moment on. Takes about half a second in total."""
         now = self._clock()
         opened = now if self._opened is None else self._opened
         for moments in (range(330, int(opened - now) - 1, -2), *_PAST):
@@ -70,9 +73,9 @@ class SimulatedSource:
 
 
 def named(name: str | None) -> SimulatedSource:
-    """The box of that name, or the one that a file describes in the form of `nvidia-smi topo -m`.
+    """Return the box of that name, or the box in a file with the output of `nvidia-smi topo -m`.
 
-    None is the box that `--demo` shows. Raises NoSourceError.
+    None is the box that `--demo` shows. Raise NoSourceError.
     """
     box = BOXES.get(name or DEFAULT)
     if box is None and name is not None and is_file_name(name):
@@ -83,14 +86,14 @@ def named(name: str | None) -> SimulatedSource:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether the name of a box can only be meant as a file's."""
+    """Return whether the name of a box can only be a file name."""
     return "/" in name or name.endswith(".txt")
 
 
 def _printed(file: Path) -> Box:
     try:
         with file.open(errors="replace") as stream:
-            # (One more than is read: that is too long.)
+            # One byte more than allowed, to detect a text that is too long.
             text = stream.read(MOST_BYTES + 1)
         return box_of(read(text), printable(file.stem))
     except OSError as error:

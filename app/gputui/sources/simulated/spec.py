@@ -1,4 +1,4 @@
-"""How a simulated box is described: its GPUs, its links, and the tasks that come and go on it.
+"""The description of a simulated box: its GPUs, its links, and the tasks that come and go on it.
 
 The same description feeds `SimulatedSource` and the simulated libnvidia-ml of the tests.
 """
@@ -28,20 +28,24 @@ class Mig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU as it stands idle. Memory in MiB, power in W, clock in MHz.
+    """A GPU when idle. Memory in MiB, power in W, clock in MHz.
 
-    memory_clock  of its memory at most;  rests: it and the PCIe link go down while nobody uses the GPU
-    generation    of PCIe, on 16 lanes; `lanes`: on how many of them it runs now
-    locality      what is near it, where that does not follow from `numa` (32 CPUs a NUMA node, its memory)
-    reserve       MiB in use with nobody on it (a desktop, the driver)
-    partition     of a GPU that is divided into devices with indices of their own (CPX): which part this is
-    render        the number of its render node, where its driver has those;  pci_id: its model on the bus
-    vendor        where it is another than the box's;  apart: why it is not offered
-    has_uuid      whether it has a UUID of its own; else its place on the bus tells it apart
-    module, idle_memory   as of a `Device`, the latter in MiB
+    memory_clock  the highest clock of its memory
+    rests         the memory clock and the PCIe link go down while nobody uses the GPU
+    generation    the generation of PCIe, on 16 lanes; `lanes`: the number of lanes in use now
+    locality      what is near it, where that does not follow from `numa` (32 CPUs per NUMA node, its memory)
+    reserve       MiB in use on the idle GPU (a desktop, the driver)
+    partition     the part of a GPU that is divided into devices with indices of their own (CPX)
+    render        the number of its render node, where its driver has render nodes
+    pci_id        its model on the bus
+    vendor        its vendor, where that is not the box's
+    apart         why it is not offered
+    has_uuid      whether it has a UUID of its own; otherwise its place on the bus identifies it
+    module        as in `Device`
+    idle_memory   `Device.memory_idle` in MiB
     unified       whether its memory is the host's, where that does not follow from `unsupported`
     unsupported   the attributes of `Device` and `Telemetry` that its driver answers with "not supported";
-                  "telemetry" for all of that
+                  "telemetry" for all of `Telemetry`
     fails_after   seconds after the box was opened at which `fault` strikes; None: never
     """
 
@@ -79,15 +83,15 @@ class Gpu:
 class Task:
     """A program on some devices (labels: "3", or "0:1" for a MIG instance).
 
-    memory   MiB on each device; None where the driver does not tell
-    load     mean percent of utilization that it causes; `swing` is how far it moves around that
-    age      seconds it has been running when the box is opened
-    starts, ends, every   seconds after opening between which it lives; repeated every so many seconds
-    hidden   the operating system does not show the process: nobody can be seen to hold its memory
-    starter  the command of the process that started it (a launcher), whose pid is the one before
-    container  where it runs
-    claims   how many seconds before its start it has claimed its devices, None where it claims none
-    job      the id of the job that it is; the claims say so too
+    memory     MiB on each device; None where the driver does not report it
+    load       mean percent of utilization that it causes; `swing` is its amplitude around the mean
+    age        seconds it has been running when the box is opened
+    starts, ends, every   seconds after opening between which it lives, and the period of its repetition
+    hidden     the operating system does not show the process: no visible process holds its memory
+    starter    the command of the process that started it (a launcher), whose pid is one less
+    container  the container in which it runs
+    claims     seconds before its start at which it claimed its devices, None where it claims none
+    job        the id of its job, which the claims have, too
     """
 
     devices: tuple[str, ...]
@@ -111,7 +115,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Somebody in line, for any devices or these. `age`, `starts`, `ends`, `every`: when, as of a `Task`."""
+    """A waiter in line, for any devices or for these. `age`, `starts`, `ends`, `every`: as in `Task`."""
 
     user: str
     count: int
@@ -126,11 +130,13 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnJob:
-    """A job of the person who looks, running on its task's devices (`Task.job`), or ended some time ago.
+    """One of the person's own jobs, running on its task's devices (`Task.job`), or ended some time ago.
 
     logs   the last lines of its log, one after another every three seconds
-    peak   MiB on a device;  ram: MiB of its largest process, known at its end
-    ran, ended: seconds that it took, and since it ended; ended None: it runs
+    peak   MiB on a device
+    ram    MiB of its largest process, known at its end
+    ran    seconds that it took
+    ended  seconds since it ended; None: it is running
     """
 
     id: str
@@ -148,18 +154,20 @@ class OwnJob:
 class Box:
     """A named box.
 
-    vendor     the name of the vendor of its GPUs; `uuid_digits`: how many a UUID has, where it has no groups,
-               behind `uuid_prefix`
-    weights    how far it is over the link of each pair by the kernel's measure, where the kernel has one
-    switched   all its NVLinks go to NVSwitches, none from GPU to GPU
-    fabrics    the group of each GPU, as a number: GPUs of one group share switches; None: all do
-    pcie       the PCIe class of every pair; None: that of `links`, and of two GPUs that NVLinks join NODE on
-               one NUMA node, else SYS
-    peers      peer access over PCIe: whether GPUs read each other's memory where no NVLink joins them; None:
-               the driver does not tell
-    ram        MiB of the machine's memory, where that matters: its GPUs have none of their own
-    line, jobs who is in line for devices, in this order; the jobs of the person who looks
-    nics       names of the RDMA network devices; nic_links: a row for each GPU and NIC, a column a NIC
+    vendor       the name of the vendor of its GPUs
+    uuid_digits  the number of digits in a UUID, behind `uuid_prefix`, where a UUID has no groups
+    weights      the distance over the link of each pair in the kernel's measure, where the kernel has one
+    switched     whether all its NVLinks go to NVSwitches, and none from GPU to GPU
+    fabrics      the group of each GPU, as a number: GPUs of one group share switches; None: all do
+    pcie         the PCIe class of every pair; None: that of `links`, and for two GPUs that NVLinks join, NODE
+                 on one NUMA node, else SYS
+    peers        peer access over PCIe: whether GPUs read each other's memory where no NVLink joins them;
+                 None: the driver does not report it
+    ram          MiB of the machine's memory, where its GPUs have none of their own
+    line         the waiters in line for devices, in this order
+    jobs         the person's own jobs
+    nics         names of the RDMA network devices
+    nic_links    a row for each GPU and NIC, a column for each NIC
     """
 
     name: str
@@ -185,7 +193,7 @@ class Box:
     jobs: tuple[OwnJob, ...] = ()
 
     def uuid(self, label: str) -> str:
-        """The UUID of a device of this box, always the same one; partitions have that of their GPU."""
+        """Return the UUID of a device of this box, always the same one; partitions have that of their GPU."""
         gpu = self.gpus[int(label)] if ":" not in label else None
         of = label if gpu is None or gpu.partition is None else gpu.bus
         digits = hashlib.sha256(f"{self.name} {of}".encode()).hexdigest()
@@ -197,7 +205,7 @@ class Box:
         return ("MIG-" if ":" in label else "GPU-") + "-".join(groups)
 
     def key(self, label: str) -> str:
-        """`Device.key` of a device of this box."""
+        """Return `Device.key` of a device of this box."""
         gpu = self.gpus[int(label)] if ":" not in label else None
         if gpu is None or (gpu.has_uuid and gpu.partition is None):
             return self.uuid(label)
@@ -211,26 +219,28 @@ class Box:
         ).key
 
     def index(self, place: int) -> int:
-        """The index of the GPU at that place: each vendor counts its own."""
+        """Return the index of the GPU at that place: each vendor counts its own GPUs."""
         vendor = self.gpus[place].vendor
         return sum(gpu.vendor == vendor for gpu in self.gpus[:place])
 
     def place(self, device: Device) -> int:
-        """The place of a GPU."""
+        """Return the place of a GPU."""
         vendor = None if device.vendor == self.vendor else device.vendor
         own = [place for place, gpu in enumerate(self.gpus) if gpu.vendor == vendor]
         return own[device.index]
 
 
 def uniform(count: int, word: str | None) -> LinkMatrix:
-    """Every pair joined in the same way."""
+    """Return a matrix in which every pair is joined in the same way."""
     return sockets((count,), word)
 
 
 def sockets(
     groups: Iterable[int], inside: Any, across: Any = None, own: Any = SELF
 ) -> tuple[tuple[Any, ...], ...]:
-    """Consecutive groups of so many devices, joined `inside` a group and `across` groups: by words, or by the
-    kernel's weights. `own` is the diagonal."""
+    """Return a matrix of consecutive groups of these sizes, joined `inside` a group and `across` groups.
+
+    The joins are words, or the kernel's weights. `own` is the diagonal.
+    """
     group = [place for place, size in enumerate(groups) for _ in range(size)]
     return each_pair(len(group), lambda i, j: inside if group[i] == group[j] else across, own)

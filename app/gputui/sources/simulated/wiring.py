@@ -1,4 +1,4 @@
-"""How a simulated box is wired: the links, peer access and locality of all its devices. Pure."""
+"""The wiring of a simulated box: the links, peer access and locality of all its devices. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _CPUS_A_NODE = 32
 
 @lru_cache(maxsize=4)
 def wired(box: Box, failed: tuple[int, ...] = ()) -> dict[str, Any]:
-    """The wiring part of a snapshot by its fields, a row for each device. Cells of MIG instances are None:
-    the driver tells nothing of them.
+    """Return the wiring part of a snapshot by its fields, with a row for each device.
 
-    Of GPUs that have `failed` nothing is known, and their instances are gone with them.
+    Cells of MIG instances are None: the driver reports nothing about them. Nothing is known of GPUs that have
+    `failed`, and they have no instances.
     """
     owners: list[int] = []
     rows: list[int | None] = []
@@ -56,7 +56,7 @@ def wired(box: Box, failed: tuple[int, ...] = ()) -> dict[str, Any]:
 
 
 def _pcie(box: Box, i: int, j: int) -> str | None:
-    """The PCIe class of two GPUs of the box."""
+    """Return the PCIe class of two GPUs of the box."""
     if box.pcie is not None:
         return box.pcie[i][j]
     word = box.links[i][j]

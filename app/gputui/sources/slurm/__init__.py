@@ -1,1 +1,1 @@
-"""Slurm, an existing scheduler: what its own programs tell of its nodes, their devices and one's jobs."""
+"""Slurm, an existing scheduler: its own programs' reports of its nodes, their devices and the user's jobs."""

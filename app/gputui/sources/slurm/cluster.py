@@ -1,4 +1,4 @@
-"""What Slurm knows at one moment: nodes with their devices, partitions, and jobs. Immutable."""
+"""Slurm's state at one moment: nodes with their devices, partitions, and jobs. Immutable."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _NOT_NOW = frozenset(
         *("POWERING_DOWN", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED"),
     )
 )
-"""States (slurm.h: node_states) in which Slurm starts nothing on a node. One that sleeps it wakes up."""
+"""States (slurm.h: node_states) in which Slurm starts nothing on a node. A powered-down node is woken up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
     """The devices of one type of a node or a job.
 
-    type     as the site calls it ("h100"), "" where it has no types
-    total    how many the node has, or a job has or asks for
-    used     how many of them jobs have
-    indices  which of the node's these are, as Slurm counts them; None where it only counts
+    type     the site's name for it ("h100"), "" where it has no types
+    total    the number of devices that the node has, or that a job has or requests
+    used     the number of devices that jobs have
+    indices  their indices on the node, as Slurm counts them; None where it only reports numbers
     """
 
     type: str
@@ -32,8 +32,11 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine. `states` are Slurm's words, the first one the base state: ("MIXED", "DRAIN"). `reason` is
-    why somebody has taken it out, "" for nothing."""
+    """A machine.
+
+    `states` are Slurm's words, the base state first: ("MIXED", "DRAIN"). `reason` is the given reason for
+    taking it out of service, "" for none.
+    """
 
     name: str
     states: tuple[str, ...]
@@ -48,7 +51,7 @@ class Node:
 
     @property
     def state(self) -> str:
-        """One word for people, as `sinfo` has it: "mixed", "draining", "drained", "down"."""
+        """One word for people, as in `sinfo`: "mixed", "draining", "drained", "down"."""
         base = self.states[0] if self.states else "UNKNOWN"
         if base in ("DOWN", "ERROR", "UNKNOWN", "FUTURE"):
             return base.lower()
@@ -58,19 +61,21 @@ class Node:
         return apart.lower().replace("_", " ")
 
     def total(self, kind: str = "") -> int:
-        """How many devices it has, of a type or of all."""
+        """Return the number of its devices, of a type or of all types."""
         return sum(each.total for each in self.gpus if kind in ("", each.type))
 
     def free(self, kind: str = "") -> int:
-        """How many a job could have there now, of a type or of all."""
+        """Return the number of devices that a job could have there now, of a type or of all types."""
         return sum(free_of(self, each) for each in self.gpus if kind in ("", each.type))
 
     def device_types(self) -> tuple[str, ...]:
-        """The type of each device, by Slurm's index: types have their indices in the order of `Gres`."""
+        """Return the type of each device, by Slurm's index: types have their indices in the
+        order of `Gres`."""
         return tuple(each.type for each in self.gpus for _ in range(each.total))
 
     def in_use(self) -> frozenset[int] | None:
-        """The indices that jobs have; None where Slurm tells only how many, and that is some of them."""
+        """Return the indices that jobs have; None where Slurm reports only a number, and that
+        is some of them."""
         if any(each.used and each.indices is None and each.used < each.total for each in self.gpus):
             return None
         found: set[int] = set()
@@ -83,13 +88,13 @@ class Node:
 
 
 def free_of(node: Node, gpus: Gpus) -> int:
-    """How many of one type a job could have on the node now."""
+    """Return the number of devices of one type that a job could have on the node now."""
     return max(0, gpus.total - gpus.used) if node.usable else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A queue of nodes. `limit` is the longest that a job may take, in Slurm's form; "" for no limit."""
+    """A queue of nodes. `limit` is the longest time of a job, in Slurm's form; "" for no limit."""
 
     name: str
     up: bool = True
@@ -98,14 +103,15 @@ class Partition:
 
 
 JobDevices = tuple[tuple[str, tuple[int, ...]], ...]
-"""The devices that a job has: of each node its name, and which of its devices, as Slurm counts them."""
+"""The devices that a job has: the name of each node, and the indices there, as Slurm counts them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of Slurm's. `devices` are those that it has, by node; () where Slurm does not tell, or it waits.
+    """A job of Slurm. `devices` are those that it has, by node; () where Slurm does not report them, or it
+    waits.
 
-    `count` is how many it has asked for on each node, None where it has asked in another way.
+    `count` is the number that it requests on each node, None where it requests devices in another way.
     """
 
     id: str
@@ -118,13 +124,13 @@ class Job:
     devices: JobDevices = ()
 
     def indices_on(self, node: str) -> tuple[int, ...]:
-        """The devices of a node that it has."""
+        """Return the devices that it has on a node."""
         return next((indices for name, indices in self.devices if name == node), ())
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """All of it. `errors` says in sentences what could not be read."""
+    """A whole cluster. `errors` are sentences about what could not be read."""
 
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...] = ()
@@ -132,9 +138,9 @@ class Cluster:
     errors: tuple[str, ...] = ()
 
     def node(self, name: str) -> Node | None:
-        """The node of that name."""
+        """Return the node of that name, None for none."""
         return next((node for node in self.nodes if node.name == name), None)
 
     def partition(self, name: str) -> Partition | None:
-        """The partition of that name."""
+        """Return the partition of that name, None for none."""
         return next((each for each in self.partitions if each.name == name), None)

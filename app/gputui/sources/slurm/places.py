@@ -1,4 +1,4 @@
-"""The places of a Slurm cluster that a job can ask for, and what lists of them and of jobs there show."""
+"""The places of a Slurm cluster that a job can request, and the columns of lists of places and of jobs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gputui.sources.slurm.cluster import Cluster, Gpus, Job, Node, Partition, fr
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What `run --slurm` can be given: any node of a partition, or the devices of one type of a node.
+    """An argument of `run --slurm`: any node of a partition, or the devices of one type of a node.
 
-    text   as the option has it: "big", "n1:h100"
-    most   the most devices that a node of it has; 0 for a node without devices, where no job can be
-    free   how many a job could have now on one node
-    first  whether it is the first of its node, which tells what all of them share
+    text   the value of the option: "big", "n1:h100"
+    most   the most devices of a node of it; 0 for a node without devices, where no job can run
+    free   the number of devices that a job could have now on one node
+    first  whether it is the first place of its node, which shows what all places of the node share
     """
 
     text: str
@@ -31,18 +31,18 @@ class Place:
 
     @property
     def key(self) -> tuple[bool, str]:
-        """What tells it from others: a node may have the name of a partition."""
+        """Its identity among places: a node may have the name of a partition."""
         return self.partition is not None, self.text
 
 
 def places_of(cluster: Cluster) -> tuple[Place, ...]:
-    """The partitions, the default one first, then the places of the nodes."""
+    """Return the partitions, the default first, then the places of the nodes."""
     partitions = sorted(cluster.partitions, key=lambda each: not each.default)
     return (*(_any_node(each, cluster) for each in partitions), *places_of_nodes(cluster))
 
 
 def places_of_nodes(cluster: Cluster) -> Iterator[Place]:
-    """A place for each type of device of each node, and one for a node without devices."""
+    """Yield a place for each type of device of each node, and one for a node without devices."""
     for node in cluster.nodes:
         for gpus in node.gpus:
             text = f"{node.name}:{gpus.type}" if gpus.type else node.name
@@ -83,21 +83,21 @@ def _free(place: Place) -> str:
 
 
 def _state(place: Place) -> str:
-    """The state in Slurm's words, once for each node."""
+    """Return the state in Slurm's words, once for each node."""
     if place.partition is not None:
         return "up" if place.partition.up else "down"
     return printable(place.node.state) if place.node and place.first else ""
 
 
 def _in_use(gpus: Gpus | None) -> str:
-    """How many jobs have, and which: "6 (0-5)"."""
+    """Return the number of devices that jobs have, and their indices: "6 (0-5)"."""
     if gpus is None or not gpus.used:
         return ""
     return f"{gpus.used} ({ranges(gpus.indices)})" if gpus.indices else str(gpus.used)
 
 
 def _note(place: Place) -> str:
-    """A partition's limit; why somebody has taken the node out, once for each node."""
+    """Return a partition's limit, or why a node was taken out of service, once for each node."""
     if place.partition is None:
         node = place.node
         usable = node is None or node.usable
@@ -118,6 +118,6 @@ JOBS: tuple[Column[Job], ...] = (
 
 
 def _where(job: Job) -> str:
-    """Its nodes, with the devices that it has there where Slurm tells them: "dgx-1:4-5"."""
+    """Return its nodes, with its devices there where Slurm reports them: "dgx-1:4-5"."""
     devices = " ".join(f"{name}:{ranges(indices)}" for name, indices in job.devices if indices)
     return printable(devices or ",".join(job.nodes) or UNKNOWN)

@@ -1,6 +1,7 @@
-"""The text that Slurm's programs print: `scontrol -o show`, `squeue -o`.
+"""Parses the text that Slurm's programs print: `scontrol -o show`, `squeue -o`.
 
-(Their JSON says the same, where a version has it, and in another shape in each: 21.08, 22.05, 23.02, 24.05.)
+Their JSON has the same facts, where a version has JSON, but in another form in each of 21.08, 22.05, 23.02
+and 24.05.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gputui.sources.slurm.words import (
 )
 
 JOB_FORMAT = "%i|%A|%T|%P|%N|%b|%r|%j"
-"""For `squeue -o`. The name is last: it may have anything in it."""
+"""The format for `squeue -o`. The name is last, because it may contain anything."""
 
 _MOST_JOBS = 200_000
 _ABOUT = re.compile("JobId=([0-9]+) ")
@@ -30,12 +31,12 @@ _SET_BY = re.compile(r" \[[^\[\]]*@[0-9T:-]+\]$")
 
 
 def read_nodes(text: str) -> tuple[Node, ...]:
-    """The nodes of `scontrol -d -o show node`: a line each."""
+    """Parse the nodes of `scontrol -d -o show node`, one per line."""
     return tuple(_node(line) for line in text.splitlines()[:MOST_NODES] if line.startswith("NodeName="))
 
 
 def _node(line: str) -> Node:
-    # (What follows is a person's, and may look like a field.)
+    # The rest is a person's text, and may look like a field.
     line, _, reason = line.partition(" Reason=")
     fields = _fields(line)
     return Node(
@@ -48,7 +49,7 @@ def _node(line: str) -> Node:
 
 
 def _fields(line: str) -> dict[str, str]:
-    """The fields of a line "A=1 B=two words C=3". The first of a name counts."""
+    """Return the fields of a line "A=1 B=two words C=3". The first field of a name counts."""
     found = [*_KEY.finditer(line)]
     fields: dict[str, str] = {}
     for place, match in enumerate(found):
@@ -59,7 +60,7 @@ def _fields(line: str) -> dict[str, str]:
 
 
 def read_partitions(text: str) -> tuple[Partition, ...]:
-    """The partitions of `scontrol -o show partition`."""
+    """Parse the partitions of `scontrol -o show partition`."""
     found = []
     for line in text.splitlines()[:MOST_NODES]:
         fields = _fields(line)
@@ -77,8 +78,8 @@ def read_partitions(text: str) -> tuple[Partition, ...]:
 
 
 def read_jobs(text: str, shown: str = "") -> tuple[Job, ...]:
-    """The jobs of `squeue -o JOB_FORMAT`, whose first line is the heading, with the devices that
-    `scontrol -d -o show job` has `shown`."""
+    """Parse the jobs of `squeue -o JOB_FORMAT`, whose first line is a heading, with the devices that `shown`,
+    the output of `scontrol -d -o show job`, has for them."""
     rows = [fields for line in text.split("\n")[1:MOST_NODES] if len(fields := line.split("|", 7)) == 8]
     devices = read_devices(shown, {fields[1] for fields in rows})
     found = []
@@ -100,10 +101,11 @@ def read_jobs(text: str, shown: str = "") -> tuple[Job, ...]:
 
 
 def read_devices(text: str, jobs: Collection[str]) -> dict[str, JobDevices]:
-    """The devices of these jobs in `scontrol -d -o show job`, by the jobs' numbers.
+    """Parse the devices of these jobs in `scontrol -d -o show job`, by job number.
 
-    Another's job may have any name, with line breaks, too, that looks like lines about devices on all nodes:
-    nothing is made of those about other jobs, and where two are about one, its devices are not known.
+    The name of another user's job may look like the devices of many nodes, and after a line break like a line
+    about any job. So lines about other jobs are not read, and where there are two lines about a job, its
+    devices are not known.
     """
     lines: dict[str, str] = {}
     for line in text.split("\n")[:_MOST_JOBS]:

@@ -1,4 +1,4 @@
-"""Reads a cluster by asking Slurm's own programs, whose text is the same in all versions."""
+"""Reads a cluster by Slurm's own programs, whose text output is the same in all versions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gputui.system.root import Root
 from gputui.system.users import own_name
 
 _DEADLINE = 10.0
-"""Seconds for an answer: a busy controller takes some."""
+"""Seconds to wait for an answer: a busy controller takes some."""
 _MOST_OUTPUT = 64 * 1024 * 1024
-"""Bytes: a job of anybody's takes 1 to 2 KiB."""
+"""The most bytes of an answer: each job of any user takes 1 to 2 KiB."""
 
 
 class Slurm:
-    """Slurm as its programs on this machine tell of it. They ask the controller, in the user's name."""
+    """Slurm as its programs on this machine report it. They ask the controller, in the user's name."""
 
     def __init__(self, root: Root | None = None, user: str | None = None) -> None:
         root = root or Root()
@@ -27,7 +27,8 @@ class Slurm:
         )
 
     def read(self) -> Cluster:
-        """The cluster now. Raises NoSourceError where there is no Slurm, or no answer of its controller."""
+        """Return the cluster now. Raise NoSourceError where there is no Slurm, or no answer
+        of its controller."""
         cluster = self.places()
         told = self._squeue.ask("-u", self._user, "-o", JOB_FORMAT)
         if told is None:
@@ -40,7 +41,7 @@ class Slurm:
         return replace(cluster, jobs=jobs)
 
     def places(self) -> Cluster:
-        """Nodes and partitions alone, which a launch needs. Raises NoSourceError."""
+        """Return nodes and partitions alone, which a launch needs. Raise NoSourceError."""
         if not self._scontrol.there:
             raise NoSourceError("Slurm's programs (scontrol, squeue) are not on PATH here")
         nodes = self._scontrol.ask("-d", "-o", "show", "node")

@@ -1,6 +1,7 @@
-"""Words in what Slurm prints: GRES, lists of hosts, ranges. All bounded.
+"""Parses words in Slurm's output: GRES, lists of hosts, ranges. All results are bounded.
 
-Node and partition names, reasons and job names are strangers' text: whoever shows them makes them printable.
+Names of nodes, partitions and jobs, and reasons, are untrusted text: code that shows them must make them
+printable.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from gputui.sources.slurm.cluster import Gpus
 
 MOST_NODES = 20_000
 MOST_GPUS = 1024
-"""Of one node."""
+"""The most devices of one node."""
 MOST_NAME = 256
 MOST_REASON = 1024
 _MOST_DIMENSIONS = 5
-"""Brackets of one name (HIGHEST_DIMENSIONS of hostlist.h)."""
+"""The most brackets of one name (HIGHEST_DIMENSIONS of hostlist.h)."""
 
 _GRES = re.compile(r"(?:gres[:/])?gpu(?::([^:,()=]+?))??(?:[:=]([0-9]{1,6}))?(?:\(([^()]*)\))?")
 
 
 def read_gres(text: str) -> tuple[Gpus, ...]:
-    """The GPUs of "gpu:h100:2(IDX:0-1),shard:4"; other resources are left out.
+    """Parse the GPUs of "gpu:h100:2(IDX:0-1),shard:4"; other resources are left out.
 
-    `used` is 0: whether these are a node's or those in use, the caller knows.
+    `used` is 0: the caller knows whether these are a node's devices or those in use.
     """
     found = []
     for part in _split(text):
         match = _GRES.fullmatch(part)
         if match is None:
             continue
-        # ("gpu" alone is one of them.)
+        # "gpu" alone is one device.
         count = min(int(match[2]), MOST_GPUS) if match[2] else 1
         about = match[3] or ""
         indices = ranges(about[4:]) if about.startswith("IDX:") else None
@@ -43,7 +44,7 @@ def read_gres(text: str) -> tuple[Gpus, ...]:
 
 
 def node_gpus(has: str, used: str) -> tuple[Gpus, ...]:
-    """The GPUs of a node, by what it has and what jobs have of them."""
+    """Return the GPUs of a node, from its devices and the devices that jobs have."""
     taken = read_gres(used)
     found = []
     for each in read_gres(has):
@@ -56,7 +57,7 @@ def node_gpus(has: str, used: str) -> tuple[Gpus, ...]:
 
 
 def ranges(text: str) -> tuple[int, ...]:
-    """The numbers of "0-1,3"; () of "N/A" and of anything else that is none."""
+    """Parse the numbers of "0-1,3"; () for "N/A" and any other text that has none."""
     try:
         return from_ranges(text)
     except ValueError:
@@ -64,7 +65,7 @@ def ranges(text: str) -> tuple[int, ...]:
 
 
 def hosts(text: str) -> tuple[str, ...]:
-    """The names of a list of hosts, "n[01-03,7],login"; at most MOST_NODES."""
+    """Parse the names of a list of hosts, "n[01-03,7],login"; at most MOST_NODES."""
     found: list[str] = []
     for part in _split(text):
         for name in _expanded(part):
@@ -84,13 +85,13 @@ def _expanded(part: str, dimensions: int = _MOST_DIMENSIONS) -> Iterator[str]:
         if between is None or int(between[2] or 0) - int(between[1]) >= MOST_NODES:
             continue
         for number in range(int(between[1]), int(between[2] or between[1]) + 1):
-            # (More brackets behind are the next dimension.)
+            # Further brackets are the next dimension.
             for rest in _expanded(match[3], dimensions - 1):
                 yield f"{match[1]}{number:0{len(between[1])}d}{rest}"[:MOST_NAME]
 
 
 def _split(text: str) -> Iterator[str]:
-    """The parts between commas that stand in no bracket."""
+    """Yield the parts between commas that are outside brackets."""
     depth, begin = 0, 0
     for place, letter in enumerate(text):
         if letter in "([":
@@ -106,7 +107,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def states(text: str) -> tuple[str, ...]:
-    """ "IDLE*+DRAIN" as ("IDLE", "NOT_RESPONDING", "DRAIN")."""
+    """Parse "IDLE*+DRAIN" into ("IDLE", "NOT_RESPONDING", "DRAIN")."""
     found = []
     for word in text[:MOST_NAME].upper().split("+"):
         plain = re.sub(r"[^A-Z_]+$", "", word.strip())

@@ -1,1 +1,1 @@
-"""What the keys of the main screen do: selecting devices, launching, opening pages. The screen shows it."""
+"""The handlers of the main screen's keys: selecting devices, launching, opening pages."""

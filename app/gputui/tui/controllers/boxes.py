@@ -1,4 +1,4 @@
-"""BoxSelection and BoxLaunch: devices of another box are selected, and the command is started there."""
+"""BoxSelection and BoxLaunch: select devices of another box, and start the command there."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.app import App
 from textual.screen import Screen
 
+from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.settings import ScreenSettings
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.named_devices import short_names
 from gputui.inventory.formatting import printable
 from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.on_box import follow_words, line, start_detached, stop_there, words_on
-from gputui.jobs.queued import this_gputui
+from gputui.jobs.on_box import follow_words, line, line_on, start_detached, stop_there, words_on
+from gputui.jobs.own_call import this_gputui
 from gputui.launching.launch import Launch
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
@@ -41,10 +44,10 @@ def why_not(state: BoxState | None) -> str | None:
 
 
 class BoxSelection:
-    """The selected devices, all of one box: what a main screen is to `SelectionController`.
+    """The selected devices, all of one box; takes the role of a main screen for `SelectionController`.
 
-    box   the box that has them, None before any was selected
-    at    the box that the keys are for: the first device that is selected there begins a selection of its own
+    box   the box of the selected devices, None before the first selection
+    at    the box that the keys act on: the first device selected there begins a new selection
     """
 
     def __init__(self, view: MainView) -> None:
@@ -54,23 +57,23 @@ class BoxSelection:
         self._selected = self._other = self._empty()
         self._said = ""
         self.moved_to: tuple[str, str] | None = None
-        """The box and the device that a key has gone to, until the page follows."""
+        """The box and the device that a key has moved to, until the page follows."""
         self.keys = SelectionController(self, lambda: self.show_message(_ONLY_HERE, "warn"))
 
     def _empty(self) -> AppState:
-        # (Devices of this machine are never or always preferred; and what runs there judges by one reading.)
+        # Preferences apply to devices of this machine, and gputui on the box judges by a single reading.
         rules = replace(self._view.app_state.rules, never=(), prefer=(), window=0.0)
         return AppState({}, rules=rules, always_warns=True)
 
     def follow(self, states: Sequence[BoxState]) -> None:
-        """The box of the selection as it is now."""
+        """Update the box of the selection to its present state."""
         for state in states:
             snapshot = state.reading.snapshot if state.reading else None
             if state.alias == self.box and snapshot is not None and snapshot is not self._selected.snapshot:
                 self._selected = self._selected.with_snapshot(snapshot)
 
     def aim(self, state: BoxState, device: str | None) -> None:
-        """The keys are for this box, with the cursor on the device with this key."""
+        """Make the keys act on this box, with the cursor on the device with this key."""
         self.at = state.alias
         if self.at != self.box:
             snapshot = state.reading.snapshot if state.reading else None
@@ -79,7 +82,7 @@ class BoxSelection:
             self._keep(replace(self.app_state, cursor=device))
 
     def aim_at_selected(self) -> None:
-        """The keys are for the selected devices."""
+        """Make the keys act on the box of the selected devices."""
         self.at = self.box
 
     @property
@@ -88,10 +91,10 @@ class BoxSelection:
         return self._selected
 
     def rank(self, alias: str, key: str) -> int | None:
-        """The place of a device in the selection."""
+        """The place of a device in the selection, None where it is not selected."""
         return self._selected.selection.rank(key) if alias == self.box else None
 
-    # What a `SelectionController` asks of a view
+    # The interface that a `SelectionController` needs from a view
 
     @property
     def app(self) -> App[object]:
@@ -100,7 +103,7 @@ class BoxSelection:
 
     @property
     def app_state(self) -> AppState:
-        """That of the box that the keys are for."""
+        """The app state of the box that the keys act on."""
         return self._selected if self.at == self.box else self._other
 
     def _keep(self, app_state: AppState) -> None:
@@ -110,7 +113,7 @@ class BoxSelection:
             self._other = app_state
 
     def set_app_state(self, app_state: AppState) -> None:
-        """Keep another app state of the box that the keys are for."""
+        """Keep another app state of the box that the keys act on."""
         if self.at is not None and app_state.cursor and app_state.cursor != self.app_state.cursor:
             self.moved_to = self.at, app_state.cursor
         if self.at != self.box and app_state.selection.keys:
@@ -125,8 +128,8 @@ class BoxSelection:
     def show_message(
         self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
     ) -> None:
-        """Show a message; that another box's selection was cleared takes its place. (What is in the way of
-        the new one stands below the call.)"""
+        """Show a message; if another box's selection was cleared, that message takes its place. What prevents
+        the new selection is shown below the call."""
         said, self._said = self._said, ""
         if text:
             self._view.show_message(text, style, lasting, passing)
@@ -139,7 +142,7 @@ class BoxSelection:
         self._view.clear_message()
 
     def save_screen(self, screen: ScreenSettings) -> None:
-        """(How the main screen's rows are sorted and filtered.)"""
+        """Save how the main screen's rows are sorted and filtered."""
         self._view.save_screen(screen)
 
     def redraw_page(self) -> None:
@@ -153,25 +156,25 @@ class BoxSelection:
 
 _ONLY_HERE = "auto is for this machine: type a number"
 _LIST = "LIST"
-"""In place of the devices that are not selected yet, as in the help of `gputui run`."""
+"""Shown in place of the devices while none are selected, as in the help of `gputui run`."""
 SELECT_FIRST = "select devices of one box first (space, 0-9, b)"
 
 
 class BoxCalls:
-    """Calls of gputui about other boxes. In a demo the boxes are simulated, and nothing is done."""
+    """Calls of gputui about other boxes. In a demo the boxes are simulated, and the calls do nothing."""
 
     def __init__(self, view: MainView, launch: LaunchController, environ: Mapping[str, str]) -> None:
         self._view, self._launch, self._environ = view, launch, environ
 
     def _simulated(self, what: str = "these boxes are simulated, and nothing is started") -> bool:
-        """Whether the boxes are a demo's; then that is shown."""
+        """Whether the boxes are a demo's; if so, show a message."""
         label = self._view.app_state.label
         if label:
             self._view.show_message(f"{label}: {what}", "warn")
         return bool(label)
 
     def _call(self, text: str, call: Callable[[], tuple[str, bool]], done: Callable[[bool], object]) -> None:
-        """Call in the background, and show what it says; `done` is told whether that is good."""
+        """Make the call in the background and show its message; `done` receives whether it succeeded."""
         app = self._view.app
         self._view.show_message(text, passing=True)
 
@@ -189,11 +192,11 @@ class BoxCalls:
         words = follow_words(job.address)
         ended = self._launch.lend_terminal(Launch(this_gputui(words)), line(words))
         if ended is not None:
-            # (It ends by Ctrl-C, mostly: that is no news.)
+            # The user usually ends it with Ctrl-C: that needs no message.
             self._view.show_message(None if ended.how else ended.text, "lost")
 
     def stop(self, job: Job, boxes: JobsOfBoxes) -> None:
-        """Stop a job, and ask its box again."""
+        """Stop a job, and query its box again."""
         if self._simulated("these jobs are simulated"):
             return
         self._call(
@@ -206,7 +209,7 @@ class BoxCalls:
 class BoxLaunch(BoxCalls):
     """Starts the main screen's command on the selected devices of another box, by `gputui run --on`.
 
-    The box picks nothing: it has the UUIDs, and refuses those that are not free when it is asked.
+    The box picks nothing: it receives the UUIDs, and refuses devices that are not free at that time.
     """
 
     def __init__(
@@ -216,25 +219,31 @@ class BoxLaunch(BoxCalls):
         self._selection = selection
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The words of the call; () where nothing is selected, or there is no command."""
-        box, selected = self._selection.box, self._selection.selected
-        if box is None or selected.snapshot is None or self.missing:
-            return ()
+    def request(self) -> LaunchRequest | None:
+        """What is asked of the box; None where nothing is selected, or there is no command."""
+        selected = self._selection.selected
+        if self._selection.box is None or selected.snapshot is None or self.missing:
+            return None
         names = short_names(selected.selection.keys, selected.snapshot)
-        return words_on(box, names, self._view.app_state.options, selected.grouping)
+        return self._of(names, selected.grouping)
+
+    def _of(self, names: Sequence[str], grouping: Grouping = ALL_REDUCE) -> LaunchRequest:
+        """The main screen's command on devices with these names, and only if all of them are free then."""
+        group = None if grouping == ALL_REDUCE else grouping
+        devices = DeviceRequest(names=",".join(names), if_free=True, group=group)
+        return LaunchRequest(self._view.app_state.options, devices)
 
     @property
     def line(self) -> str:
-        """The call as it is shown, copied and started; "" where there is none."""
-        return line(self.words) if self.words else ""
+        """The call as it is shown, copied and started; "" where there is no call."""
+        box, request = self._selection.box, self.request
+        return line_on(box, request) if request is not None and box is not None else ""
 
     def outline(self, box: str | None) -> str:
-        """The call on that box as far as it is known before devices are selected; "" without a command."""
-        options = self._view.app_state.options
-        if not options.command or box is None:
+        """The call on that box, as far as it is known before a selection; "" without a command."""
+        if not self._view.app_state.options.command or box is None:
             return ""
-        return line(words_on(box, (_LIST,), options))
+        return line_on(box, self._of((_LIST,)))
 
     @property
     def launcher(self) -> str:
@@ -243,7 +252,7 @@ class BoxLaunch(BoxCalls):
 
     @property
     def missing(self) -> str:
-        """What it takes until there is a call, "" for nothing."""
+        """The part that is still missing for a call, "" if nothing is."""
         if not self._selection.selected.selection.keys:
             return SELECT_FIRST
         return "" if self._view.app_state.options.command else "no command yet: e types it"
@@ -256,7 +265,8 @@ class BoxLaunch(BoxCalls):
             self._launch.copy_text(self.line)
 
     def start(self, state: BoxState | None, detached: bool) -> None:
-        """Start it on that box: in this terminal, or as a job that nobody follows."""
+        """Start the command on that box: in this terminal, or as a job that nobody follows."""
+        box, request = self._selection.box, self.request
         if not self._selection.selected.selection.keys:
             self._view.show_message(SELECT_FIRST, "warn")
         elif not self._view.app_state.options.command:
@@ -265,27 +275,29 @@ class BoxLaunch(BoxCalls):
             return
         elif (why := why_not(state)) is not None:
             self._view.show_message(why, "lost")
+        elif box is None or request is None:
+            return
         elif detached:
-            self._detach()
+            self._detach(box, request)
         else:
-            ended = self._launch.lend_terminal(Launch(this_gputui(self.words)), self.line)
+            ended = self._launch.lend_terminal(Launch(this_gputui(words_on(box, request))), self.line)
             if ended is not None:
                 text = f"{self._selection.box}: {ended.how}" if ended.how else ended.text
                 self._view.show_message(text, "" if ended.good else "lost")
 
-    def _detach(self) -> None:
-        words, box, keys = self.words, self._selection.box, self._selection.selected.selection
+    def _detach(self, box: str, request: LaunchRequest) -> None:
+        keys = self._selection.selected.selection
 
         def done(good: bool) -> None:
             if good and (self._selection.box, self._selection.selected.selection) == (box, keys):
-                # The devices are that job's from now on, and the next launch is for others.
+                # The devices belong to that job from now on, and the next launch needs others.
                 self._selection.aim_at_selected()
                 self._selection.set_app_state(self._selection.selected.clear())
 
-        self._call(f"starting on {box} …", lambda: start_detached(words, self._environ), done)
+        self._call(f"starting on {box} …", lambda: start_detached(box, request, self._environ), done)
 
     def open_jobs(self, channels: Channels) -> None:
-        """Open the page of the jobs of these boxes over theirs."""
+        """Open the jobs page of these boxes over the boxes page."""
         from gputui.tui.screens.box_jobs import BoxJobsScreen
 
         self._view.open(BoxJobsScreen(self._view, self._jobs_of(channels), self))
@@ -300,7 +312,7 @@ class BoxLaunch(BoxCalls):
         return JobsOfBoxes([state.alias for state in channels.states], channels.way)
 
     def connect(self, state: BoxState, channels: Channels, in_terminal: bool) -> None:
-        """Connect again; `in_terminal`: after ssh could ask in this terminal what it has to know."""
+        """Connect again; `in_terminal`: first let ssh prompt in this terminal for what it needs."""
         alias = state.alias
         if self._simulated():
             return

@@ -1,12 +1,13 @@
-"""JobsController: what has become of our jobs is told, and a job's command starts again: here or as a job."""
+"""JobsController: reports how our jobs changed, and starts a job's command again: here or as a job."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.selection import Selection
 from gputui.inventory.errors import GputuiError
@@ -25,29 +26,29 @@ from gputui.tui.main_view import MainView
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation
     from gputui.inventory.job import Job
-    from gputui.jobs.again import Again
     from gputui.launching.launch import Launch
+    from gputui.requesting.launch_request import LaunchRequest
 
 _PATIENCE = 5.0
-"""Seconds to wait for the devices of a rerun to be read again, or three readings where those take longer."""
+"""Seconds to wait for a new reading of a rerun's devices; or three readings, where those take longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
     """A rerun whose devices are held and are being read again since `since` (`time.monotonic`).
 
-    `kept` is what its own record gets, for the next rerun."""
+    `request` goes into the new job's own record, for the next rerun."""
 
     app_state: AppState
     allocation: Allocation
     since: float
-    kept: Again
+    request: LaunchRequest
 
 
 class JobsController:
-    """Tells and starts jobs for the main screen `view`.
+    """Reports and starts jobs for the main screen `view`.
 
-    `write` sends a sequence to the terminal; where there is none, only the message tells.
+    `write` sends a sequence to the terminal; without it, only the message reports.
     """
 
     def __init__(
@@ -61,14 +62,14 @@ class JobsController:
         self._pending: _Pending | None = None
         self._confining: _Pending | None = None
         self.looked_at: Hashable | None = None
-        """The job at which the page was last; None for the first one, whichever that is by now."""
+        """The job that the page last showed; None for the first job of the list at that time."""
 
-    # What has become of jobs
+    # Changes of jobs
 
     def after_reading(self, before: Snapshot | None, now: Snapshot, began: float) -> None:
-        """Call after each reading that the view shows; `began` is when it began (`time.monotonic`)."""
+        """Report changes after each reading that the view shows; `began` is its start (`time.monotonic`)."""
         if before is not now and (now.jobs or (before is not None and before.jobs)):
-            # (Not imported where nobody has a job.)
+            # Not imported where the user has no job.
             from gputui.tui.views.jobs import news
 
             found = news(before, now)
@@ -82,33 +83,29 @@ class JobsController:
             self._pending = None
             self._start(pending, now)
 
-    # Once more
+    # Starting a job again
 
     def clone(self, job: Job) -> str:
-        """Put a job's command, options and directory on the launch line; what to tell of it."""
+        """Put a job's command, options and directory on the launch line; return a message about it."""
         from gputui.jobs.again import again
 
         kept = again(job)
-        # (What it says of devices is read with the next reading.)
-        self._view.set_app_state(replace(self._view.app_state, options=kept.options))
+        # The next reading reads the command's request for devices.
+        self._view.set_app_state(replace(self._view.app_state, options=kept.request.options))
         lacks = kept.lacks(self._environ)
         told = f"the command of job {job.id} is on the launch line"
         return f"{told}; {lacks}" if lacks else told
 
     def clone_example(self, job: Job) -> str:
-        """Put the command of a demo's job on the launch line, where it is not started either."""
+        """Put the command of a demo's job on the launch line, from which it is not started either."""
         command = split(job.title)
         options = LaunchOptions(command)
         self._view.set_app_state(replace(self._view.app_state, options=options, example=command))
         return f"the command of the example job {job.id} is on the launch line"
 
     def best_for(self, job: Job) -> tuple[AppState | None, str]:
-        """What a rerun of a job would start, on the best devices that are free now, and which these are; or
-        None, and why it cannot be started."""
-        from gputui.cli.common import WrongCallError
-        from gputui.cli.launch_call import NEAR
-        from gputui.cli.rules import with_rules
-        from gputui.cli.run import parser
+        """What a rerun of a job would start on the best devices that are free now, and the names of those
+        devices; or None, and why it cannot be started."""
         from gputui.jobs.again import again
         from gputui.jobs.queued import CALLS, call_of
         from gputui.launching.environment_hints import THREADS, threads_near
@@ -120,30 +117,26 @@ class JobsController:
         lacks = kept.lacks(self._environ)
         if lacks is not None:
             return None, lacks
-        options, count, constraints, *_ = kept
-        try:
-            asked = parser().parse_args(constraints)
-        except WrongCallError as error:
-            return None, f"the constraints of job {job.id} cannot be read: {error}"
+        options, asked = kept.request.options, kept.request.devices
         none_selected = replace(
             self._view.app_state,
             options=options,
-            rules=with_rules(self._view.app_state.rules, asked),
+            rules=asked.rules(self._view.app_state.rules),
             selection=Selection(),
             verdicts_when_selected={},
             suggestion=None,
             order=None,
             command_choice=None,
         )
-        if not count:
+        if asked.count is None:
             return self._startable(none_selected.cpu_only(), "CPU only")
         selected, reason = none_selected.select_best(
-            count, asked.group or ALL_REDUCE, order=asked.order or "best"
+            asked.count, asked.group or ALL_REDUCE, order=asked.order or "best"
         )
         snapshot = selected.snapshot
         if not selected.selection or snapshot is None:
             return None, f"{reason}; gputui jobs rerun {job.id} --wait waits for them"
-        if asked.threads == NEAR:
+        if kept.request.near:
             threads = threads_near(snapshot, selected.selected)
             near = () if threads is None else ((THREADS, str(threads)),)
             selected = replace(
@@ -161,7 +154,7 @@ class JobsController:
         )
         return (None, why) if why else (app_state, where)
 
-    # Variants of it
+    # Variants of a job
 
     def not_comparable(self, job: Job) -> str | None:
         """Why variants of a job's command cannot be started, None where they can."""
@@ -174,11 +167,11 @@ class JobsController:
         return again(job).lacks(self._environ)
 
     def explain_comparison(self, job: Job, line: str) -> str:
-        """What Enter does with the words of a comparison that can be meant."""
+        """The effect of Enter with valid words of a comparison."""
         from gputui.cli.experiment_call import variants_of
         from gputui.jobs.again import again
 
-        count = again(job).number
+        count = again(job).request.devices.count
         devices = (
             "without devices" if not count else f"on the best {count} free" if count > 1 else "on one GPU"
         )
@@ -186,41 +179,42 @@ class JobsController:
         return f"⏎ starts {number} variant{'s' if number > 1 else ''}, one after another, {devices}"
 
     def compare(self, job: Job, line: str) -> str:
-        """Start a comparison of variants of a job's command as a job; what to tell."""
+        """Start a comparison of variants of a job's command as a job; return a message about it."""
         from gputui.allocating.errors import RequestError
         from gputui.cli.common import WrongCallError
-        from gputui.cli.experiment_call import prepared
+        from gputui.cli.experiment_call import prepared, says_devices
         from gputui.inventory.job import JobError
         from gputui.jobs.again import again
         from gputui.jobs.queued import call_job
-        from gputui.launching.launch_options import words_of
         from gputui.launching.start import StartError
 
-        options, count, constraints, *_ = again(job)
-        devices = ("-n", str(count), *constraints) if count else ("--gpus", "none")
-        words = [*_without_devices(line, devices), *words_of(options), *_compare_words(line)]
+        request = again(job).request
+        if says_devices(_compare_words(line)):
+            request = replace(request, devices=DeviceRequest())
+        command = request.options.command
+        words = [*request.words[: -len(command) - 1], *_compare_words(line)]
         try:
-            prepared("comparison", words, options.command)
-            started = call_job("compare", words, options.command, self._environ)
+            prepared("comparison", words, command)
+            started = call_job("compare", words, command, self._environ)
         except (WrongCallError, RequestError, JobError, StartError) as error:
             return f"nothing is started: {error}"
         return f"job {started.id} compares: V shows how far it is"
 
     def rerun(self, job: Job, app_state: AppState) -> str:
-        """Hold the devices of `best_for`, have them read again, and start the job; what to tell meanwhile."""
+        """Hold the devices of `best_for`, have them read again, and start the job; return a first message."""
         from gputui.jobs.again import again
         from gputui.tui import start_launch
 
         self.cancel()
         allocation, queue = start_launch.hold_selected(app_state, self._environ)
-        in_the_way = [conflict.text(allocation.snapshot) for conflict in allocation.conflicts]
-        in_the_way += [queue.text()] if queue else []
-        if in_the_way:
+        reasons = [conflict.text(allocation.snapshot) for conflict in allocation.conflicts]
+        reasons += [queue.text()] if queue else []
+        if reasons:
             allocation.release()
-            return f"nothing is started: {'; '.join(in_the_way)}"
-        pending = _Pending(app_state, allocation, time.monotonic(), again(job))
+            return f"nothing is started: {'; '.join(reasons)}"
+        pending = _Pending(app_state, allocation, time.monotonic(), again(job).request)
         if not app_state.selected:
-            # No device to read.
+            # There is no device to read.
             return self._as_job(pending, app_state.launch)
         self._pending = pending
         self._sampler.ask()
@@ -229,7 +223,7 @@ class JobsController:
         return "checking the selected devices …"
 
     def cancel(self) -> None:
-        """Start nothing of what is pending, and give its devices back."""
+        """Start no pending rerun, and release its devices."""
         for pending in (self._pending, self._confining):
             if pending is not None:
                 pending.allocation.release()
@@ -241,9 +235,9 @@ class JobsController:
             self._view.show_message("nothing is started: the driver does not answer", "lost")
 
     def _start(self, pending: _Pending, now: Snapshot) -> None:
-        """Start the job unless a device of it is not free any more."""
+        """Start the job unless one of its devices is no longer free."""
         allocation = pending.allocation
-        # (By the rules of the job, which may count one's own processes for nothing.)
+        # The rules of the job apply, which may ignore the user's own processes.
         judged = replace(self._view.app_state, rules=pending.app_state.rules).verdicts
         gone = allocation.recheck(now, judged, pending.app_state.verdicts)
         if gone:
@@ -270,15 +264,9 @@ class JobsController:
     def _as_job(self, pending: _Pending, launch: Launch) -> str:
         from gputui.tui import start_launch
 
-        kept = pending.kept
         text, _ = pending.allocation.start(
             lambda lease: start_launch.as_job(
-                launch,
-                self._environ,
-                lease,
-                kept.options,
-                pending.allocation.labels,
-                kept.constraints,
+                launch, self._environ, lease, pending.request, pending.allocation.labels
             )
         )
         warnings = "; ".join(notice.text for notice in pending.allocation.notices)
@@ -286,26 +274,20 @@ class JobsController:
 
 
 def problem_of(line: str) -> str | None:
-    """What is wrong with the words of a comparison, None where nothing is."""
+    """The error in the words of a comparison, None where they are valid."""
+    from gputui.allocating.errors import RequestError
     from gputui.cli.common import WrongCallError
     from gputui.cli.experiment_call import variants_of
 
     try:
         variants_of(_compare_words(line))
-    except WrongCallError as error:
+    except (WrongCallError, RequestError) as error:
         return str(error)
     return None
 
 
 def _compare_words(line: str) -> list[str]:
-    """The words of `gputui compare`: what begins with no dash, and is no option's value, is varied."""
+    """The words of `gputui compare`: a word without a leading dash that is no option's value is varied."""
     from gputui.cli.experiment_call import with_vary
 
     return with_vary(split(line))
-
-
-def _without_devices(line: str, devices: Sequence[str]) -> Sequence[str]:
-    """The words that say which devices, unless the line varies them or says so itself."""
-    from gputui.cli.experiment_call import says_devices
-
-    return () if says_devices(_compare_words(line)) else devices

@@ -1,7 +1,7 @@
-"""LaunchController: from the launch line to what runs: edit, copy, claim, read again, ask, start, wait.
+"""LaunchController: edit, copy, claim, read again, ask, start and wait: from the launch line to the process.
 
 After Enter the selected devices are claimed and read again. Where one of them is not free, or others wait in
-line for it, the person is asked (`start_or_ask`); one that is never taken (`answer_to`) is refused.
+line for it, the user is asked (`start_or_ask`); a device that is never taken (`answer_to`) is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def select_first(keymap: Mapping[str, str]) -> str:
-    """What is said where devices are needed and none is selected."""
+    """The message where devices are needed and none is selected."""
     select, best, cpu = (key_of(action, keymap) for action in ("select", "best", "cpu"))
     return f"select devices first ({select.removesuffix('/0-9')}, 0-9, {best}), or {cpu} for CPU only"
 
@@ -42,17 +42,17 @@ _PATIENCE = 2.0
 """Seconds to wait for the selected devices to be read again before a launch."""
 
 StartMode = Literal["become", "return", "detach"]
-"""How a command is started: in place of the screen, while the screen waits, or as a job of its own."""
+"""How a command is started: in place of the screen, while the screen waits, or as a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingLaunch:
-    """A launch between the key and the start.
+    """A launch between the key press and the start.
 
-    app_state   what the key was pressed on
-    since       when (`time.monotonic`): only a reading that began later tells how the devices are now
+    app_state   the app state at the key press
+    since       its time (`time.monotonic`): only a reading that began later shows the devices' current state
     allocation  holds the devices meanwhile, except those that another job has claimed
-    queue       those who wait for such devices, None for nobody
+    queue       the waiters for such devices, None for nobody
     """
 
     app_state: AppState
@@ -66,7 +66,7 @@ class LaunchController:
     """Edits, copies and starts the launch of the app state that `view` shows.
 
     clock                 seconds since the epoch, for the launch history
-    write                 sends an escape sequence to the terminal, on any thread; None: through /dev/tty
+    write                 sends an escape sequence to the terminal, from any thread; None: through /dev/tty
     end_without_terminal  ends the process: the terminal was closed while a command had it
     """
 
@@ -85,12 +85,12 @@ class LaunchController:
         self._asking: PendingLaunch | None = None
         self._confining: PendingLaunch | None = None
         self.uncertain_copy: str | None = None
-        """What was copied last, where nobody can say whether the terminal took it."""
+        """The text copied last, where it is unknown whether the terminal accepted it."""
 
     # Editing
 
     def edit(self) -> None:
-        """Let the person type the command."""
+        """Let the user type the command."""
         from gputui.tui.screens.line_input import command_input
 
         options = self._view.app_state.options
@@ -122,7 +122,7 @@ class LaunchController:
         app_state = self._view.app_state.other_ids()
         self._view.set_app_state(app_state)
         if not app_state.selected:
-            # (No launch line shows it yet.)
+            # No launch line shows it yet.
             self._view.show_message(
                 f"devices are named by {'UUID' if app_state.options.ids == 'uuid' else 'index'}"
             )
@@ -137,7 +137,7 @@ class LaunchController:
         self._view.when_files_are_read(lambda: self.copy_text(self._view.app_state.launch.line))
 
     def copy_text(self, text: str) -> None:
-        """Put a text on the clipboard, and show how."""
+        """Put a text on the clipboard, and show the method."""
         app = self._view.app
 
         def work() -> None:
@@ -154,7 +154,7 @@ class LaunchController:
     # Launching
 
     def launch(self, mode: StartMode) -> None:
-        """Claim the selected devices and have them read again; `start_or_ask` goes on from there."""
+        """Claim the selected devices and request a new reading; `start_or_ask` continues after it."""
         self._view.when_files_are_read(partial(self._launch, mode))
 
     def _launch(self, mode: StartMode) -> None:
@@ -172,59 +172,55 @@ class LaunchController:
             held = start_launch.hold_selected(app_state, self._environ)
             pending = PendingLaunch(app_state, time.monotonic(), mode, *held)
             if app_state.selection.cpu_only:
-                # No device to read: this works where no driver answers.
+                # No device is read: this works where no driver answers.
                 self.start_or_ask(pending)
             else:
                 self.pending = pending
                 self._sampler.ask()
 
     def _cannot_start(self) -> bool:
-        """Whether the command lacks something; what is shown."""
-        options, keymap = self._view.app_state.options, self._view.app_state.screen.keymap
+        """Whether the command cannot start; the reason is shown."""
+        lack = self._lack()
+        if lack is not None:
+            self._view.show_message(*lack)
+        return lack is not None
+
+    def _lack(self) -> tuple[str, str] | None:
+        """The reason that the command cannot start, and the style of the message; None where it can."""
+        app_state = self._view.app_state
+        options, keymap, launch = app_state.options, app_state.screen.keymap, app_state.launch
         edit, page, ask = (key_of(action, keymap) for action in ("edit", "launch_page", "command"))
-        if self._view.app_state.is_example:
-            words = f"this command is the demo's example: press {edit} to type your own"
-            self._view.show_message(words, "warn")
-            return True
+        if app_state.is_example:
+            return f"this command is the demo's example: press {edit} to type your own", "warn"
         if options.nodes > 1 and not options.rendezvous:
-            words = f"the first machine is not named yet: press {page}, then first machine"
-            self._view.show_message(words, "warn")
-            return True
-        refused = self._view.app_state.launch.refused or self._view.app_state.unclaimed
+            return f"the first machine is not named yet: press {page}, then first machine", "warn"
+        refused = launch.refused or app_state.unclaimed
         if refused is not None:
-            self._view.show_message(refused, "lost")
-            return True
-        own = self._view.app_state.launch.own
-        if own is not None:
+            return refused, "lost"
+        if launch.own is not None:
             # Devices are never claimed for a command that will use others.
-            words = f"the command itself uses {own.words}; press {ask} to select those devices"
-            self._view.show_message(words, "warn")
-            return True
-        missing = line_in_one_word(options.command, options.directory) or missing_program(
-            self._view.app_state.launch, self._environ
-        )
-        if missing is not None:
-            self._view.show_message(f"{missing}: press {edit} to edit the command", "lost")
-        return missing is not None
+            words = f"the command itself uses {launch.own.words}; press {ask} to select those devices"
+            return words, "warn"
+        missing = line_in_one_word(options.command, options.directory)
+        missing = missing or missing_program(launch, self._environ)
+        return (f"{missing}: press {edit} to edit the command", "lost") if missing is not None else None
 
     def cancel(self) -> None:
-        """Start nothing of what is pending, and give its devices back."""
+        """Drop the pending launches, and give their devices back."""
         for pending in (self.pending, self._confining):
             if pending is not None:
                 pending.allocation.release()
         self.pending = self._confining = None
 
     def release_all(self) -> None:
-        """Leave no claim behind that nothing was started with."""
+        """Release all claims of launches that have not been started."""
         self.cancel()
         if self._asking is not None:
             self._asking.allocation.release()
 
     def take_reread(self, began: float) -> PendingLaunch | None:
-        """The pending launch, no longer pending, if a reading that began then is its re-read; else None.
-
-        `began` is of `time.monotonic`.
-        """
+        """Take the pending launch if the reading that began at `began` (`time.monotonic`) is its new reading;
+        else None."""
         pending = self.pending
         if pending is None or began < pending.since:
             return None
@@ -232,8 +228,8 @@ class LaunchController:
         return pending
 
     def start_or_ask(self, pending: PendingLaunch) -> None:
-        """Start the launch; first ask, where a device of it is not free, others wait for it, or the box is no
-        real one."""
+        """Start the launch, but ask first where one of its devices is not free, others wait for it, or the
+        box is not this machine."""
         app_state = self._view.app_state
         self._view.clear_message()
         changed: dict[str, str] = {}
@@ -253,15 +249,15 @@ class LaunchController:
             self._start(pending)
 
     def _not_free(self, pending: PendingLaunch) -> dict[str, NotFree]:
-        """The devices of the launch that are not free by the last reading."""
+        """The devices of the launch that are not free in the last reading."""
         now, before = self._view.app_state, pending.app_state
         if now.snapshot is None:
             return {}
         return not_free(before.selection, before.verdicts_when_selected, now.snapshot, now.verdicts)
 
     def _refused(self, pending: PendingLaunch) -> bool:
-        """Whether the launch has a device that is never taken, whoever asks: that is said, and the launch is
-        over."""
+        """Whether the launch has a device that is never taken, whatever the user answers. Then the reason is
+        shown and the launch ends."""
         from gputui.allocating.allocation import answer_to
 
         snapshot = self._view.app_state.snapshot
@@ -273,13 +269,13 @@ class LaunchController:
         return bool(never)
 
     def _unclear(self) -> tuple[str, ...]:
-        """That nobody knows whether the selected devices are those that we were given."""
+        """The reason where it is unknown whether the selected devices are those that we were given."""
         app_state = self._view.app_state
         limits = app_state.limits if app_state.selected else None
         return (limits.unknown,) if limits is not None and limits.unknown else ()
 
     def ask_without_reread(self) -> None:
-        """Ask about a launch whose devices the driver has not read again in time."""
+        """Ask about a launch whose devices could not be read again in time."""
         patience = max(_PATIENCE, 3 * self._sampler.took)
         if self.pending is not None and time.monotonic() - self.pending.since > patience:
             pending, self.pending = self.pending, None
@@ -305,7 +301,7 @@ class LaunchController:
             if answer == "run" and self._refused(pending):
                 return
             now = self._view.app_state
-            # Readings went on behind the question: yes was said to this selection and to no other.
+            # Readings continued behind the question: the yes applies only to the selection as it was asked.
             same = (now.selection, now.options) == (before.selection, before.options)
             if answer == "run" and same and before.selection.decided:
                 self._start(pending)
@@ -316,7 +312,7 @@ class LaunchController:
                 )
             allocation.release()
 
-        # (One line a device: what is seen on it tells more than that it is claimed.)
+        # One line per device: its observed use is more informative than its claim.
         claimed = {each.key: each.text(allocation.snapshot) for each in allocation.conflicts}
         lines = {**claimed, **changed}
         in_order = [lines[key] for key in pending.app_state.selection if key in lines]
@@ -331,7 +327,7 @@ class LaunchController:
         self._view.open(ConfirmScreen(tuple(reasons), may_wait=pending.queue is not None), answered)
 
     def _start(self, pending: PendingLaunch) -> None:
-        """Start the launch once it is known how it is confined."""
+        """Start the launch once its confinement is settled."""
         from gputui.tui import start_launch
 
         self._confining = pending
@@ -370,24 +366,19 @@ class LaunchController:
             text, good = ended.text, ended.good
             self._view.repaint()
         else:
-            from gputui.jobs.again import constraint_words
-
-            now = self._view.app_state
-            options, constraints = now.options, constraint_words(now.grouping, now.order)
+            request = start_launch.request_of(self._view.app_state)
             text, good = allocation.start(
-                lambda lease: start_launch.as_job(
-                    launch, self._environ, lease, options, allocation.labels, constraints
-                )
+                lambda lease: start_launch.as_job(launch, self._environ, lease, request, allocation.labels)
             )
             text += ": D shows it" if good else ""
             if good and self._view.app_state.selected:
-                # The devices are that job's from now on, and the next launch is for others.
+                # The devices belong to that job from now on, and the next launch is for others.
                 self._view.set_app_state(self._view.app_state.clear())
         self._view.show_message(f"{text}; {warning}" if warning else text, "" if good else "lost")
 
     def lend_terminal(self, launch: Launch, line: str | None = None) -> Returned | None:
-        """Let a command that needs none of our devices have the terminal, shown as `line`. How it ended; None
-        where we end, too."""
+        """Lend the terminal to a command that needs none of our devices, shown as `line`. Returns its end;
+        None where we end, too."""
         from gputui.tui import start_launch
 
         app = self._view.app
@@ -403,7 +394,7 @@ class LaunchController:
     # Waiting
 
     def wait_in_line(self) -> None:
-        """Wait in line for devices: as a job, which needs no screen to wait."""
+        """Wait in line for devices as a job, which waits without a screen."""
         self.cancel()
         app_state = self._view.app_state
         if not app_state.options.command:
@@ -427,7 +418,7 @@ class LaunchController:
 
         def answered(line: str | None) -> None:
             if line and line.strip():
-                # (What is selected may have vanished since it was checked.)
+                # The selected devices may have vanished since the check.
                 error = error_in(line)
                 if error is not None:
                     self._view.show_message(error, "lost")

@@ -1,6 +1,6 @@
 """PageController: opens the pages over the main screen.
 
-Each is imported when it is first opened: all together they take 0.24 s of CPU.
+Each page is imported when it is first opened: all together take 0.24 s of CPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PageController:
-    """Opens a page over `view`, whose app state the page shows and whose actions it can do."""
+    """Opens a page over `view`, whose app state the page shows and whose actions the page can perform."""
 
     def __init__(
         self, view: MainView, launch: LaunchController, jobs: JobsController, environ: Mapping[str, str]
@@ -33,7 +33,7 @@ class PageController:
         self._slurm: SlurmController | None = None
 
     def open_help(self, keys: PageKeys | None = None) -> None:
-        """The help, which begins with the keys of a page, if there are any."""
+        """Open the help, which begins with the keys of a page, if there are any."""
         from gputui.tui.screens.help import HelpScreen
 
         self._view.open(HelpScreen(self._view, keys))
@@ -87,7 +87,7 @@ class PageController:
         self._view.open(BoxesScreen(self._view, channels, self._launch, self._environ))
 
     def _channels(self, clock: Callable[[], float]) -> Channels | str:
-        """Those to the boxes of the settings, or of the demo; or why there are none."""
+        """The channels to the boxes of the settings or of the demo; or why there are none."""
         label = self._view.app_state.label
         if label.startswith("demo "):
             from gputui.sources.simulated.hosts import SimulatedChannels
@@ -153,7 +153,7 @@ class PageController:
         self._view.open(ExportScreen(self._view, self._launch.copy_text))
 
     def _undecided(self) -> bool:
-        """Whether nothing is selected, which then is shown."""
+        """Whether nothing is selected; if so, show a message."""
         app_state = self._view.app_state
         if not app_state.selection.decided:
             self._view.show_message(select_first(app_state.screen.keymap), "warn")

@@ -1,4 +1,4 @@
-"""PlanController: reads what the command trains, opens the page of plans, and selects for `n` `auto`."""
+"""PlanController: reads what the command trains, opens the plan page, and handles `n` `auto`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 class PlanController:
-    """Keeps the request of the plan page between two openings of it.
+    """Keeps the request of the plan page from one opening to the next.
 
-    `request` is None until something was read; `reading` says what is being read, "" for nothing.
+    `request` is None until the first reading has finished; `reading` names the reading in progress, "" for
+    none.
     """
 
     def __init__(self, view: MainView, environ: Mapping[str, str]) -> None:
@@ -31,26 +32,26 @@ class PlanController:
         self.request: PlanRequest | None = None
         self.reading = ""
         self._options: LaunchOptions | None = None
-        """Those whose command was read last."""
+        """The launch options whose command was read last."""
         self._cancelled = threading.Event()
 
     def open(self) -> None:
-        """The page of plans for the command as it is."""
+        """Open the plan page for the current command."""
         from gputui.tui.screens.plan import PlanScreen
 
         self.read(self._view.redraw_page)
         self._view.open(PlanScreen(self._view, self))
 
     def cancel(self) -> None:
-        """Do not wait for what is being read: the screen goes."""
+        """Ignore the result of the reading in progress: the screen closes."""
         self._cancelled.set()
 
     # Reading
 
     def read(self, then: Callable[[], object]) -> None:
-        """Read what the command says of its training, and the model that it names; then call `then`.
+        """Read what the command says about its training, and the model that it names; then call `then`.
 
-        At once where the command is the one that was read last.
+        Call it at once where the command is the last one read.
         """
         options = self._view.app_state.options
         if self.request is not None and self._options == options and not self.reading:
@@ -59,7 +60,7 @@ class PlanController:
             self._in_background(options, None, then)
 
     def read_model(self, name: str, then: Callable[[], object]) -> None:
-        """Read a model that a person has named."""
+        """Read a model that the user has named."""
         self._in_background(self._view.app_state.options, name, then)
 
     def _in_background(self, options: LaunchOptions, name: str | None, then: Callable[[], object]) -> None:
@@ -89,7 +90,7 @@ class PlanController:
 
         def finish(request: PlanRequest, bandwidths: Mapping[tuple[str, str], float]) -> None:
             if not cancelled.is_set():
-                # (What this session has measured is newer.)
+                # The measurements of this session are newer.
                 app_state = self._view.app_state
                 known = {**bandwidths, **app_state.measured}
                 self._view.set_app_state(replace(app_state, measured=known))
@@ -101,7 +102,7 @@ class PlanController:
     # As many devices as the model needs
 
     def select_enough(self) -> None:
-        """Select the fewest of the best free devices that hold what the command trains."""
+        """Select the fewest of the best free devices that hold the model that the command trains."""
         self._view.show_message("looking for as many devices as the model needs …", passing=True)
         self.read(self._look_for_enough)
 
@@ -156,7 +157,7 @@ class PlanController:
 def _with_model(
     request: PlanRequest, options: LaunchOptions, environ: Mapping[str, str], cancelled: threading.Event
 ) -> PlanRequest:
-    """The request with the model of its name, or with the reason why there is none."""
+    """The request with the model of its name, or with the reason why there is no model."""
     from gputui.checking.trained_model import trained_model
     from gputui.planning.model import PlanningError
 

@@ -1,4 +1,4 @@
-"""SelectionController: what the keys do that select and order devices. Each makes a new app state."""
+"""SelectionController: the keys that select and order devices. Each key makes a new app state."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gputui.tui.device_rows import SORTS
 from gputui.tui.main_view import SelectionView
 
 SECOND_DIGIT = 0.5
-"""Seconds for which a digit waits for another one, on boxes where two make the number of a GPU."""
+"""Seconds for which a digit waits for another, on boxes where some GPU's number has two digits."""
 
 AUTO = "auto"
-"""In place of a number: as many devices as the model of the command needs."""
+"""Typed instead of a number: as many devices as the model of the command needs."""
 
 BEST_PROMPT = "number of devices: 4, 8 tp=2 pp=2, or auto (as the model needs)   (⏎ accept, esc cancel)"
 
@@ -34,13 +34,13 @@ class SelectionController:
         self._reading_command = False
         self._digits = ""
         self._divided: Device | None = None
-        """The GPU with MIG instances whose number was typed just now: a digit is one of an instance."""
+        """The GPU with MIG instances whose number was just typed: the next digit is an instance's number."""
         self._stop_timer: Callable[[], object] = lambda: None
         self.after: Callable[[float, Callable[[], None]], Callable[[], object]] = self._on_timer
-        """Calls something so many seconds later, unless the function that it gives is called before."""
+        """Calls a function after so many seconds, unless the returned function is called before."""
 
     def toggle(self, device: Device) -> None:
-        """Select or deselect a device. The cursor stays where it is, and so do all rows."""
+        """Select or deselect a device. The cursor and all rows stay where they are."""
         app_state, message = self._view.app_state.toggle(device)
         self._view.set_app_state(app_state)
         self._view.show_message(message, "warn")
@@ -50,13 +50,12 @@ class SelectionController:
             self.toggle(self._view.app_state.current)
 
     def click(self, key: str) -> None:
-        """The cursor on the device with this key, unless the filter hides it, and the device selected or
-        deselected."""
+        """Put the cursor on the device with this key unless it is filtered out; select or deselect it."""
         before = self._view.app_state
         if key not in before.box.by_key:
             return
         hidden = all(device.key != key for device in before.rows)
-        # (Drawn once.)
+        # One app state, so that the screen is drawn once.
         at_device = before if hidden else replace(before, cursor=key)
         app_state, message = at_device.toggle(before.box.by_key[key])
         if hidden and app_state.selection != before.selection:
@@ -67,21 +66,21 @@ class SelectionController:
         self._view.show_message(message, "warn")
 
     def to_device(self, key: str) -> None:
-        """The cursor on the device with this key."""
+        """Put the cursor on the device with this key."""
         app_state = self._view.app_state
         if key in app_state.box.by_key:
             self._view.set_app_state(replace(app_state, cursor=key))
 
     def move_to(self, key: str, place: int) -> None:
-        """The selected device with this key at another place of the order."""
+        """Move the selected device with this key to another place in the order."""
         self._view.set_app_state(self._view.app_state.move_to(key, place))
 
     # Digits
 
     def press_digit(self, digit: int) -> None:
-        """One more digit of the index of a GPU, which is selected or deselected as soon as it is clear which.
+        """Add a digit to the index of a GPU, which is selected or deselected as soon as it is unambiguous.
 
-        A digit with which no longer index begins acts at once; another one waits for the next digit. After
+        A digit acts at once if no longer index begins with it; otherwise it waits for the next digit. After
         the number of a GPU with MIG instances, the next digit is the number of an instance.
         """
         divided = self._divided
@@ -103,7 +102,7 @@ class SelectionController:
             self.toggle_number(int(text))
 
     def finish_digits(self) -> None:
-        """Another key was pressed, or no other digit in time: what was typed is the number."""
+        """Take the typed digits as the number: another key was pressed, or no other digit in time."""
         text = self._digits
         if self.forget_digits() and text:
             self.toggle_number(int(text))
@@ -113,7 +112,7 @@ class SelectionController:
         self._view.redraw_page()
 
     def forget_digits(self) -> bool:
-        """Forget the digits that wait for another one; whether there were any."""
+        """Forget the digits that wait for another; return whether there were any."""
         waited = bool(self._digits) or self._divided is not None
         if self._digits:
             self._view.clear_message()
@@ -125,7 +124,7 @@ class SelectionController:
         return self._view.app.set_timer(seconds, call).stop
 
     def toggle_number(self, index: int) -> None:
-        """The cursor on the GPU with this index, as a click; where several vendors have one, ask which."""
+        """Act as a click on the GPU with this index; where several vendors have one, ask which."""
         found = self._view.app_state.gpus_with_index(index)
         if not found:
             self._view.show_message(f"there is no GPU {index}", "warn")
@@ -137,7 +136,7 @@ class SelectionController:
             self.click(found[0].key)
 
     def _go_to_instances(self, gpu: Device) -> None:
-        """The cursor on the first free instance of a GPU, and a moment for the number of one."""
+        """Put the cursor on the first free instance of a GPU, and wait a moment for an instance's number."""
         app_state = self._view.app_state
         instances = [device for device in app_state.rows if device.parent == gpu.key]
         first = next((d for d in instances if app_state.verdicts[d.key].free), next(iter(instances), None))
@@ -178,13 +177,13 @@ class SelectionController:
 
         self._view.open(LineScreen(f"which GPU {index}: {names}?", check=check), answered)
 
-    # The cursor, and what is listed
+    # The cursor, and the list
 
     def move_cursor(self, by: int) -> None:
         self._view.set_app_state(self._view.app_state.move_cursor(by))
 
     def sort(self) -> None:
-        """Sort the rows by the next thing, in the end by nothing again: the box's order."""
+        """Sort the rows by the next measure, and after the last by none: the box's order."""
         screen = self._view.app_state.screen
         place = SORTS.index(screen.sort) if screen.sort in SORTS else 0
         following = SORTS[(place + 1) % len(SORTS)]
@@ -232,8 +231,8 @@ class SelectionController:
         self._show(*self._view.app_state.next_best())
 
     def ask_for_best(self, refused: Callable[[], str | None] = lambda: None) -> None:
-        """Ask how many devices, and for which grouping; then select the best. `refused` says why no number is
-        taken now, None where one is."""
+        """Ask how many devices, and for which grouping; then select the best. `refused` returns why no number
+        is accepted now, None where one is."""
         from gputui.tui.screens.line_input import LineScreen
 
         def answered(line: str | None) -> None:
@@ -255,8 +254,8 @@ class SelectionController:
         self._show(*self._view.app_state.next_order())
 
     def read_command_away(self) -> None:
-        """The same as `read_command`; the scripts that the command starts are read away from the thread that
-        paints, which for a long one takes a tenth of a second, and again from a cache."""
+        """Do as `read_command` does, but read the scripts that the command starts on another thread than the
+        one that paints: a long script takes a tenth of a second. The second read uses a cache."""
         if self._reading_command:
             return
         self._reading_command = True
@@ -274,7 +273,7 @@ class SelectionController:
         in_background("read the command", work)
 
     def read_command(self, again: bool = False) -> None:
-        """Select what the command says of devices, if anything; `again`: also where it said that before."""
+        """Select the devices that the command asks for, if any; `again`: even if the request is the same."""
         if again and not self._view.app_state.options.command:
             edit = key_of("edit", self._view.app_state.screen.keymap)
             self._view.show_message(f"no command yet: press {edit} to type one", "warn")
@@ -290,13 +289,13 @@ class SelectionController:
         self._view.set_app_state(self._view.app_state.cpu_only())
 
     def _show(self, app_state: AppState, message: str | None) -> None:
-        """Show what a key has made; its message is a warning where the key could not change anything."""
+        """Show the result of a key; its message is a warning where the key could not change anything."""
         unchanged = app_state is self._view.app_state or app_state.short_of is not None
         self._view.set_app_state(app_state)
         self._view.show_message(self._with_waiting(message), "warn" if unchanged else "")
 
     def _with_waiting(self, message: str | None) -> str | None:
-        """Where too few devices are free, the message with the key that waits for as many."""
+        """The message; where too few devices are free, with the key that waits for that number."""
         app_state = self._view.app_state
         if message is None or app_state.short_of is None or not app_state.options.command:
             return message

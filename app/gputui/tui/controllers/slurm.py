@@ -1,4 +1,4 @@
-"""SlurmController: what is asked of a Slurm cluster, and how the command gets there."""
+"""SlurmController: the request to a Slurm cluster, and the launch of the command there."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ Form = Literal["srun", "sbatch"]
 
 
 class SlurmController:
-    """What the page of a cluster does. It outlives the page: what was asked is there when it opens again.
+    """The actions of the Slurm page. It outlives the page: the request is still there when it opens again.
 
-    The command is the main screen's until it is edited on the page: devices that are selected on this machine
-    have nothing to do with those of the cluster. In a demo the cluster is simulated, and nothing is started.
+    The command is the main screen's until it is edited on the page: the selected devices of this machine are
+    unrelated to those of the cluster. In a demo the cluster is simulated, and nothing is started.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class SlurmController:
         self.submitting = False
 
     def opened(self) -> None:
-        """Begin with the main screen's command and number of devices, where they are others than before."""
+        """Take the main screen's command and number of devices, where they differ from before."""
         app_state = self.view.app_state
         if app_state.options != self._of_main or not self.options.command:
             self._of_main = self.options = app_state.options
@@ -63,7 +63,7 @@ class SlurmController:
             self._selected, self.count, self.order = selected, max(1, selected), ()
 
     def read(self, told: Callable[[Cluster | str], object]) -> None:
-        """Read the cluster in the background; `told` is called in the app, with why there is none as text."""
+        """Read the cluster in the background; `told` is called in the app with it, or with a text why not."""
         app = self.view.app
         label = self.view.app_state.label
         if label:
@@ -90,11 +90,11 @@ class SlurmController:
 
     @property
     def line(self) -> str:
-        """The command as it is typed."""
+        """The command as the user types it."""
         return command_line(self.options.additions, self.options.command)
 
     def set_line(self, line: str) -> str | None:
-        """Another command; what is to be said of it."""
+        """Set another command; return a note about dropped variables, or None."""
         additions, command = assignments(split(line))
         own = default_vendor().visibility.names
         dropped = [name for name, _ in additions if name in own]
@@ -103,11 +103,11 @@ class SlurmController:
         return f"{', '.join(dropped)} is left out: Slurm selects the devices" if dropped else None
 
     def next_launcher(self) -> None:
-        """The next launcher in the list."""
+        """Switch to the next launcher in the list."""
         self.options = replace(self.view.app_state, options=self.options).next_launcher().options
 
     def launch(self, cluster: Cluster, place: Place, form: Form) -> tuple[Launch | str, tuple[str, ...]]:
-        """The launch of the command there, or why there is none; and notes on it."""
+        """The launch of the command at that place, or why there is none; and notes on it."""
         if not self.options.command:
             return "no command yet: e types it", ()
         try:
@@ -133,7 +133,7 @@ class SlurmController:
         self.view.app.exit(Outcome(launch=launch, warning=self._remembered()))
 
     def run_and_return(self, launch: Launch) -> None:
-        """Give the terminal to srun, and come back when it has ended."""
+        """Give the terminal to srun, and return to the screen when it has ended."""
         self._remembered()
         ended = self._launch.lend_terminal(launch)
         if ended is not None:
@@ -166,7 +166,7 @@ class SlurmController:
 
 
 def _told(submitted: Submitted) -> tuple[str, bool]:
-    """What became of a submission, in a sentence, and whether it is good."""
+    """The outcome of a submission in a sentence, and whether it succeeded."""
     said = " ".join(submitted.errors)
     if submitted.status == 0:
         return submitted.advice or submitted.text or said, True

@@ -1,4 +1,4 @@
-"""TimelineController: keeps the timelines: what readings bring, a past from elsewhere, the file of it."""
+"""TimelineController: keeps the timelines: from readings, from a past found elsewhere, and in their file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TimelineController:
-    """Its methods belong to the thread of the screen.
+    """Call its methods on the screen's thread.
 
     found   called on another thread with a past that was found: `adopt` takes it over
     keeps   whether the timelines are of this machine, whose past is kept in a file
@@ -31,16 +31,16 @@ class TimelineController:
 
     @property
     def not_kept(self) -> str | None:
-        """Why the next run will not know of this one, None where it will."""
+        """Why the next run will not have the timelines of this run, None where it will."""
         return self._file.problem if self._file else None
 
     def start(self) -> None:
-        """Look for a past, away from this thread: a home folder on a file server may not answer."""
+        """Look for a past on another thread: a home folder on a file server may not answer."""
         past = self._sampler.past
         if past is not None:
             in_background("compute the past", lambda: self._compute(past))
         elif self._keeps:
-            # (The first frame needs none.)
+            # The first frame needs none.
             from gputui.timeline.keeper import Keeper
 
             self._file = file = Keeper(self._environ)
@@ -69,6 +69,6 @@ class TimelineController:
         return self._timelines
 
     def close(self) -> None:
-        """Let another run keep the file."""
+        """Release the file for another run."""
         if self._file is not None:
             self._file.close()

@@ -1,1 +1,1 @@
-"""One screen a file, its styles in the .tcss beside it. All but the main one are imported when opened."""
+"""One screen per file; the .tcss files have the styles. All but the main one are imported when opened."""

@@ -1,4 +1,4 @@
-"""BoxJobsScreen: the jobs of other boxes, and the end of the log of one of them."""
+"""BoxJobsScreen: the jobs of other boxes, and the end of the log of one job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gputui.tui.views.text import Line
 
 
 class BoxJobsScreen(JobsPage):
-    """The boxes are asked when the page opens, and again and again until it ends."""
+    """Queries the boxes from its opening until it closes."""
 
     BINDINGS = [
         shown("escape,q,O", "dismiss", "boxes", "esc", "Back to the boxes"),
@@ -39,12 +39,12 @@ class BoxJobsScreen(JobsPage):
     def on_unmount(self) -> None:
         threading.Thread(target=self._boxes.stop, daemon=True).start()
 
-    # What is painted
+    # Painting
 
     def item_keys(self) -> Sequence[Hashable]:
         self._states = self._boxes.states
         if not self._presses:
-            # (The first job is to be at the cursor, and not a box that had not answered yet.)
+            # The cursor should be on the first job, not on a box that has not answered yet.
             self.key, self.cursor = None, 0
         return row_keys(self._states)
 
@@ -68,7 +68,7 @@ class BoxJobsScreen(JobsPage):
         box = self._box
         return box_lines(box, width) if box is not None and self.job is None else []
 
-    # The row at the cursor, as it was painted last: that is what a key was meant for
+    # The row at the cursor, as it was last painted: keys act on that row
 
     @property
     def job(self) -> Job | None:
@@ -86,7 +86,7 @@ class BoxJobsScreen(JobsPage):
             return self.job is not None
         return super().check_action(action, parameters)
 
-    # What keys do
+    # Key actions
 
     def action_ask_now(self) -> None:
         self._boxes.ask_now(self._box.alias if self._box is not None and self.job is None else None)

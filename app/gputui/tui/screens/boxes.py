@@ -1,4 +1,4 @@
-"""BoxesScreen: the boxes of the settings, over ssh, as groups of device rows; to select and start there."""
+"""BoxesScreen: the boxes of the settings, over ssh, as groups of device rows; selects and starts there."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from gputui.tui.views.text import Line, clip
 _ENTER = "Box: show or fold its devices, or connect. Device: as r"
 _SPACE = "Box: show or fold its devices. Device: select or deselect"
 _ANSWERS_SEEN_WITHIN = 0.2
-"""Seconds until it is shown that a box has answered for the first time; what it tells then, every second."""
+"""Seconds until the first answer of a box is shown; later answers are shown every second."""
 _OTHER_LINES = 3
 """The rule at the top, the message and the keys."""
 
 
 class BoxesScreen(ListPage):
-    """The connections are made when the page opens, and end with it; and so does the selection."""
+    """The connections open with the page and close with it; the selection ends with it too."""
 
     BINDINGS = [
         shown("escape,q,O", "dismiss", "back", "esc"),
@@ -74,7 +74,7 @@ class BoxesScreen(ListPage):
         self.launch = BoxLaunch(view, launch, environ, self.selection)
 
     def on_mount(self) -> None:
-        # (Textual calls the handler of each class: the page's timer is started by `Page`.)
+        # Textual calls the handler of each class: `Page` starts the page's timer.
         self._channels.start()
         self._connecting = self.set_interval(_ANSWERS_SEEN_WITHIN, self._show_answers)
 
@@ -86,10 +86,10 @@ class BoxesScreen(ListPage):
             self._connecting.stop()
 
     def on_unmount(self) -> None:
-        # (It waits for each of them a little.)
+        # This call waits a little for each connection.
         threading.Thread(target=self._channels.stop, daemon=True).start()
 
-    # What is painted
+    # Painting
 
     def item_keys(self) -> Sequence[Hashable]:
         states = self._channels.states
@@ -120,7 +120,7 @@ class BoxesScreen(ListPage):
         call = launch.line or launch.outline(self.selection.box if selected.selection.keys else self._box)
         lines = launch_lines(self.selection.box, selected, launch.launcher, call, launch.missing, why, width)
         if launch.missing and len(lines) + len(self._rows) + _OTHER_LINES > self.size.height:
-            # (The boxes come before a call that cannot start.)
+            # The boxes take precedence over a call that cannot start.
             lines = lines[:1]
         state = self._state
         return [*lines, *(trouble_lines(state, width) if state is not None and not self._device else ())]
@@ -167,8 +167,8 @@ class BoxesScreen(ListPage):
         return super().check_action(action, parameters)
 
     def _does(self, binding: Binding) -> bool:
-        # (Without a selection they say what they lack; r is named beside ⏎ where both do the same.)
-        if binding.action in ("run", "start(False)", "start(True)", "copy") and not self.launch.words:
+        # Without a selection, these keys only show what is missing. On a device, the hint of ⏎ names r too.
+        if binding.action in ("run", "start(False)", "start(True)", "copy") and self.launch.request is None:
             return False
         if binding.action == "start(False)" and self._device is not None:
             return False
@@ -206,7 +206,7 @@ class BoxesScreen(ListPage):
     # Selecting
 
     def _aimed(self) -> bool:
-        """Whether devices of the box at the cursor can be selected; where not, why is shown."""
+        """Whether devices of the box at the cursor can be selected; if not, show why."""
         self.selection.keys.finish_digits()
         return self._aim()
 
@@ -220,8 +220,8 @@ class BoxesScreen(ListPage):
         return True
 
     def _refused(self, alias: str | None) -> str | None:
-        """Why nothing can be selected on a box, None where the keys are for it now. (A number that is typed
-        where none can be taken is not to select devices.)"""
+        """Why nothing can be selected on a box, None where the keys now act on it. (A number typed where none
+        is accepted must not select devices.)"""
         state = self._state_of(alias)
         why = why_not(state)
         if why is None and state is not None:
@@ -274,7 +274,7 @@ class BoxesScreen(ListPage):
         self.launch.copy()
 
     def action_connect(self, in_terminal: bool) -> None:
-        """`in_terminal`: ssh may ask here, as it has to where a person is what it lacks."""
+        """Connect; `in_terminal`: ssh may prompt here, as it must where it needs an answer from the user."""
         state = self._state
         if state is not None:
             self.launch.connect(state, self._channels, in_terminal or state.asks)
@@ -285,14 +285,14 @@ class BoxesScreen(ListPage):
         self.launch.open_jobs(self._channels)
 
     def action_perform(self, action_id: str) -> None:
-        """The command is the main screen's."""
+        """Perform an action of the main screen, to which the command belongs."""
         self.view.perform(action_id)
         self.draw()
 
 
 def _same_devices(before: Snapshot, now: Snapshot) -> bool:
-    """Whether there is nothing to judge that was not there before. (The same objects, not equal ones: a
-    reading keeps those that are as they were.)"""
+    """Whether there is nothing new to judge. A reading keeps the objects of unchanged devices: identity is
+    compared, not equality."""
     if before is now:
         return True
     alike = before.claims is now.claims and len(before.devices) == len(now.devices)
@@ -300,13 +300,13 @@ def _same_devices(before: Snapshot, now: Snapshot) -> bool:
 
 
 def _user(state: BoxState) -> object:
-    """Our name there; an older gputui does not tell it, and it is the one that we have here."""
+    """The user's name on the box; an older gputui does not report it, and then it is the local name."""
     document = state.reading.document if state.reading else None
     return (document or {}).get("user") or own_name()
 
 
 def _mine(snapshot: Snapshot, own: object) -> int:
-    """How many of the devices we use or have claimed, by our name there."""
+    """How many of the devices the user uses or has claimed, by the user's name there."""
     claimed = snapshot.claimed
     return sum(
         (device.key in claimed and claimed[device.key].own)

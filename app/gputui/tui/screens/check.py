@@ -1,6 +1,6 @@
-"""CheckScreen: the proof of the launch: what the command's own Python sees, against what was selected.
+"""CheckScreen: verifies the launch: what the command's own Python sees, compared with the selection.
 
-And, asked for, what copies between the selected devices and an all-reduce over them really carry.
+On request, it measures the bandwidth of copies between the selected devices and of an all-reduce over them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from gputui.tui.views.check import report_lines
 from gputui.tui.views.text import Line, clip, prompt_lines, title, wrap
 
 _PATIENCE = 2.0
-"""Seconds that the end of gputui waits for the end of a check."""
+"""Seconds that the exit of gputui waits for the end of a check."""
 
 
 class CheckScreen(Page):
-    """Begins to check when it is shown; leaving it ends the check.
+    """Begins the check when it is shown; leaving the page ends the check.
 
-    The launch is that of the app state when the page was opened. `on_measured` is called with what was
-    measured.
+    It checks the launch of the app state at the opening of the page. `on_measured` is called with the
+    measurement.
     """
 
     BINDINGS = [
@@ -60,14 +60,14 @@ class CheckScreen(Page):
     def on_unmount(self) -> None:
         self._cancelled.set()
         if not self._left and self._thread is not None:
-            # gputui ends: what it started is not to be left behind.
+            # gputui exits: no process that it started may be left behind.
             self._thread.join(_PATIENCE)
 
     def _work(self, what: str, work: Callable[[threading.Event], tuple[Report, Measured | None]]) -> None:
-        """Do something that takes seconds, and show what it gives."""
+        """Do work that takes seconds in the background, and show its result."""
         cancelled = threading.Event()
         self._busy, self._began, self._cancelled = what, time.monotonic(), cancelled
-        # (Once it is done this screen may be gone, and know of no application.)
+        # When the work is done, this screen may be gone, and have no application.
         later = self.app.call_later
 
         def run() -> None:
@@ -105,12 +105,12 @@ class CheckScreen(Page):
         texts = [*measured_lines(measured, snapshot), *skipped]
         lines: list[Line] = [(("", ""),), title("measured", width)]
         for each in texts[1:]:
-            # A row of the matrix stays one; a sentence is wrapped.
+            # A row of the matrix is not wrapped; a sentence is.
             pieces = [each] if "  " in each else wrap(each, width - 2)
             lines += [clip(((f" {piece}", ""),), width) for piece in pieces]
         return lines
 
-    # What keys do
+    # Key actions
 
     def action_again(self) -> None:
         self._report = self._measured = None

@@ -12,7 +12,7 @@ from gputui.tui.views.text import Line, clip, fit, title
 
 
 class ColumnsScreen(ListPage):
-    """Every change is kept at once; the lines at the bottom show what the table looks like."""
+    """Saves every change at once; the lines at the bottom preview the table."""
 
     BINDINGS = [
         shown("escape,q,f", "dismiss", "back", "esc"),
@@ -26,16 +26,16 @@ class ColumnsScreen(ListPage):
     def __init__(self, view: MainView) -> None:
         super().__init__(view)
         self._order = self._order_at_start()
-        """All columns, as a person has ordered them: to show or hide one moves none."""
+        """All columns, in the user's order: showing or hiding a column moves no other."""
 
     @property
     def _chosen(self) -> tuple[str, ...]:
-        """The columns that are wanted, in their order."""
+        """The chosen columns, in their order."""
         columns = self.view.app_state.screen.columns
         return USUAL if columns is None else tuple(dict.fromkeys(name for name in columns if name in BY_ID))
 
     def _order_at_start(self) -> list[str]:
-        """The columns that are wanted in their order, each of the others behind the one that is before it."""
+        """The chosen columns in their order; each other column follows its predecessor in `COLUMNS`."""
         order = list(self._chosen)
         for place, column in enumerate(COLUMNS):
             if column.id not in order:
@@ -54,7 +54,7 @@ class ColumnsScreen(ListPage):
         return [*notes, *(row(app_state, device, columns, across) for device in app_state.rows[:1])]
 
     def _table_width(self, width: int) -> int:
-        """Cells of the table on the main screen, whose columns are told of here: this page is wider."""
+        """Cells of the table on the main screen, to which these columns apply: this page is wider."""
         return min(width, self.view.table_width)
 
     def head(self, width: int) -> Line:

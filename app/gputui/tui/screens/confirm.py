@@ -13,9 +13,9 @@ Answer = Literal["run", "wait", "back"]
 
 
 class ConfirmScreen(ModalScreen[Answer]):
-    """`reasons` is what there is to know before the answer, a line each; `may_wait` offers to wait in line.
+    """`reasons` are the facts that the answer depends on, a line each; `may_wait` offers to wait in line.
 
-    Enter is no answer, so that a second press of it starts nothing unread.
+    Enter is not accepted as an answer, so that a second press of it starts nothing unread.
     """
 
     CSS_PATH = "dialog.tcss"

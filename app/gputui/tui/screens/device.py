@@ -1,4 +1,4 @@
-"""DeviceScreen: everything about one device: its facts, its timelines, its processes and who started them."""
+"""DeviceScreen: everything about one device: its facts, its timelines, its processes and their ancestors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.timelines import USUAL_ZOOM, ZOOMS, device_charts, zoom_name
 
 _LEAST_ROWS = 4
-"""Rows of processes that the facts leave room for: on a smaller screen, all of the page scrolls."""
+"""The least rows of processes below the facts: on a smaller screen, the whole page scrolls."""
 
 _LEAST_TIMELINE, _MOST_TIMELINE = 6, 26
-"""Lines of the timelines, with their rule and axis: fewer say nothing, more say no more."""
+"""Lines of the timelines, with their rule and axis: fewer show nothing, more show no more."""
 
 
 class DeviceScreen(ProcessListPage):
-    """Opens on the device at the cursor of the main screen; the cursor follows to the next ones."""
+    """Opens on the device at the cursor of the main screen; the cursor follows to other devices."""
 
     BINDINGS = [
         shown("escape,q,left,i", "dismiss", "back", "esc"),
@@ -44,7 +44,7 @@ class DeviceScreen(ProcessListPage):
         self._charted = False
         """Whether there was room for timelines."""
         self._moved = False
-        """Whether the page scrolls to the process at the cursor when it is painted next."""
+        """Whether the next painting scrolls the page to the process at the cursor."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action != "zoom" or self._charted
@@ -55,7 +55,7 @@ class DeviceScreen(ProcessListPage):
     def looked_at(self) -> tuple[str, ...]:
         return (self._key,)
 
-    # What is painted
+    # Painting
 
     def lines(self, width: int, height: int) -> list[Line]:
         app_state = self.view.app_state
@@ -80,7 +80,7 @@ class DeviceScreen(ProcessListPage):
         return [*facts, title("processes", width, part), listing.heading, *visible]
 
     def _timeline(self, width: int, room: int) -> list[Line]:
-        """In what room facts and processes leave."""
+        """The timelines in the room that facts and processes leave."""
         if room < _LEAST_TIMELINE:
             return []
         height = min(room, _MOST_TIMELINE) - 1
@@ -88,7 +88,7 @@ class DeviceScreen(ProcessListPage):
         return [title("timelines", width, f"last {zoom_name(self._zoom)}"), *drawn] if drawn else []
 
     def _scrolled(self, above: list[Line], listing: Listing, height: int) -> list[Line]:
-        """All of the page as one text, its last line saying how much follows."""
+        """The whole page as one text, whose last line says how many lines follow."""
         items: list[int | None] = [*[None] * len(above), *listing.items]
         room = max(1, height - 1)
         if self._moved:
@@ -103,7 +103,7 @@ class DeviceScreen(ProcessListPage):
         more = f" {rest} more line{'s' if rest > 1 else ''}: " if rest > 0 else ""
         return [*above[self.top : end], *below, ((more, "dim"), ("pgdn" if more else "", "key"))]
 
-    # What keys do
+    # Key actions
 
     def go_to(self, place: int) -> None:
         self._moved = True
@@ -132,7 +132,7 @@ class DeviceScreen(ProcessListPage):
         self.draw()
 
     def _show_at_cursor(self) -> None:
-        """The cursor of the main screen on the device of this page: it is the one that keys are about."""
+        """Move the cursor of the main screen to the device of this page: the main screen's actions use it."""
         app_state = self.view.app_state
         if app_state.snapshot is not None and self._key in app_state.snapshot.by_key:
             self.view.set_app_state(replace(app_state, cursor=self._key))

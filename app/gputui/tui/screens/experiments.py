@@ -9,7 +9,7 @@ from gputui.inventory.job import JobError
 from gputui.jobs.experiments import store
 from gputui.jobs.experiments.record import Experiment
 from gputui.jobs.experiments.runner import as_it_stands
-from gputui.jobs.experiments.store import Kept, KeptError
+from gputui.jobs.experiments.store import Kept
 from gputui.jobs.experiments.table import lines as as_text
 from gputui.jobs.store import stored
 from gputui.tui.main_view import MainView
@@ -50,7 +50,7 @@ class ExperimentsScreen(ListPage):
             self._kept = Kept() if label else store.kept(self._environ, self._kept)
             self._trouble = self.view.app_state.not_of_this_machine("experiments") if label else ""
             self._found = tuple(map(self._as_it_stands, self._kept.records[::-1]))
-        except (KeptError, JobError) as error:
+        except JobError as error:
             self._kept, self._trouble, self._found = Kept(), str(error), ()
         return [each.id for each in self._found]
 
@@ -68,9 +68,9 @@ class ExperimentsScreen(ListPage):
         head = headline(self._found, len(self._kept.unreadable), width)
         if self._trouble:
             return [head, *(((f" {piece}", "warn"),) for piece in wrap(self._trouble, width - 2))]
-        listing = listed(self._found, self.cursor, width, time.time())
+        heading, *listing = listed(self._found, self.cursor, width, time.time())
         room = max(1, min(len(listing), height // 4))
-        above = [head, *self.window(listing, range(len(self._found)), room, above=1)]
+        above = [head, heading, *self.window(listing, range(len(listing)), room, above=2)]
         current = self._current
         if current is None:
             return above
@@ -118,5 +118,5 @@ class ExperimentsScreen(ListPage):
         try:
             store.forget(current, self._environ)
             self.show_message(f"{current.kind} {current.id} is removed")
-        except KeptError as error:
+        except JobError as error:
             self.show_message(str(error))

@@ -1,4 +1,4 @@
-"""ExportScreen: the launch in other forms: go to one, look at it, copy it or write it to a file."""
+"""ExportScreen: the launch in other forms: select one, view it, copy it or write it to a file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.text import Line, clip, title, told_lines, wrap
 
 _LEAST_TEXT = 5
-"""Lines of the text that are to be seen whatever the height; the list of the forms scrolls."""
+"""Lines of the text that are visible at any height; the list of the forms scrolls."""
 
 
 class ExportScreen(ListPage):
-    """Of the launch as it was when the page was opened. `copy_text` puts a text on the clipboard."""
+    """Exports the launch at the opening of the page. `copy_text` puts a text on the clipboard."""
 
     BINDINGS = [
         shown("escape,q,Y", "dismiss", "back", "esc"),
@@ -51,7 +51,7 @@ class ExportScreen(ListPage):
         except ExportError as error:
             return None, str(error)
 
-    # What is painted
+    # Painting
 
     def lines(self, width: int, height: int) -> list[Line]:
         listing = [
@@ -77,7 +77,7 @@ class ExportScreen(ListPage):
         ]
 
     def _text_lines(self, width: int) -> list[Line]:
-        """The text of the form below what there is to say about it, or why there is none."""
+        """The text of the form below the notes on it, or why there is no text."""
         text, reason = self._text()
         if text is None:
             return told_lines(reason, "warn", width)
@@ -89,7 +89,7 @@ class ExportScreen(ListPage):
             lines += [((f" {indented}{piece}", ""),) for piece in pieces]
         return lines
 
-    # What keys do
+    # Key actions
 
     def action_scroll_text(self, by: int) -> None:
         self._text_top = max(0, self._text_top + by * 5)
@@ -119,9 +119,9 @@ class ExportScreen(ListPage):
 
 
 def written(name: str, text: str, private: bool = False) -> str:
-    """Write it unless there is something else, as a screen has no --force; what became of it.
+    """Write the text unless the file exists, as a screen has no --force; return a message about the outcome.
 
-    `private`: there is a secret in it, so that the file is its owner's alone."""
+    `private`: the text contains a secret, so that only the owner may read the file."""
     try:
         file = Path(name).expanduser()
         if os.path.lexists(file):

@@ -1,4 +1,4 @@
-"""HelpScreen: all keys, from the table of actions, and what the signs mean: by pages, and filtered."""
+"""HelpScreen: all keys, from the table of actions, and the meaning of the symbols: paged and filtered."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _END = 100_000
 
 
 class HelpScreen(Page):
-    """The key that opened it closes it. Escape first ends the filter.
+    """The key that opened the help closes it. Escape first ends the filter.
 
-    of_page  the keys of the page that it was opened on: they come first, then those of the main screen
+    of_page  the keys of the page that the help was opened on: they come first, then those of the main screen
     """
 
     BINDINGS = [

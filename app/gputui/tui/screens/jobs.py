@@ -1,4 +1,4 @@
-"""JobsScreen: which jobs run, on what, and the log of one of them."""
+"""JobsScreen: the running jobs, their devices, and the log of one job."""
 
 from __future__ import annotations
 
@@ -32,52 +32,52 @@ from gputui.tui.views.text import Line, title, told_lines
 
 _MOST_DEVICES = 4
 _LEAST_LOG = 5
-"""Lines that what stands above the log leaves to it, with two rules."""
+"""Lines for the log, with two rules, that the parts above it must leave."""
 _COLUMNS = 500
-"""Of the terminal that a log is read with: a bar that rewrites its line must find it in one piece. Lines are
-broken where the screen ends."""
+"""Width of the virtual terminal for reading a log: a progress bar that rewrites its line must fit on one.
+Lines are wrapped at the width of the screen."""
 
 _WHEEL = 3
-"""Lines of the log that a notch of the mouse wheel goes."""
+"""Lines of the log per notch of the mouse wheel."""
 
 _MOST_LOG = 96 * 1024
-"""Bytes of a log that are read when one goes to its job: 50 ms of a slow machine."""
+"""Bytes of a log that are read when the cursor moves to its job: 50 ms on a slow machine."""
 
 
 class JobsPage(ListPage):
-    """A list of jobs; below it what is known of the one at the cursor, and the end of its log."""
+    """A list of jobs; below it the facts about the job at the cursor, and the end of its log."""
 
     follows = "following"
-    """What the rule above the log says of a job that runs."""
+    """The note on a running job in the rule above the log."""
 
     def __init__(self, view: MainView) -> None:
         super().__init__(view)
         self._wraps = True
         self._back = 0
-        """Pieces of the log below those that are shown."""
+        """Pieces of the log below the displayed ones."""
         self._pieces: int | None = None
         self._room = 1
 
     @property
     def job(self) -> Job | None:
-        """The job under the cursor, as it was painted last; None where it is on none."""
+        """The job under the cursor, as it was last painted; None where there is none."""
         raise NotImplementedError
 
     def log_of(self, job: Job) -> Sequence[str]:
-        """The last lines of its log."""
+        """The last lines of the job's log."""
         raise NotImplementedError
 
     def stop(self, job: Job) -> None:
-        """Stop it, as has been asked for twice; it may have run for days."""
+        """Stop the job, after the user has asked for it twice: the job may have run for days."""
         raise NotImplementedError
 
     def actionable(self) -> Job | None:
-        """The job that keys are for; None where it is none of ours, and that is shown."""
+        """The job that keys act on; None where it is not ours, and then a message is shown."""
         return self.job
 
     @property
     def now(self) -> float:
-        """Seconds since the epoch, on a demo's or a recording's box when it was read."""
+        """Seconds since the epoch; for the box of a demo or a recording, at the time of its snapshot."""
         app_state = self.view.app_state
         return app_state.snapshot.time if app_state.label and app_state.snapshot else time.time()
 
@@ -98,7 +98,7 @@ class JobsPage(ListPage):
         before, self._room = self._room, max(1, height - len(lines) - 1)
         pieces = pieces_of(self.log_of(job), width, self._wraps)
         if self._back and self._pieces is not None:
-            # What is being read stays below its rule while the log grows, and where it gets less room.
+            # The text that is being read stays below its rule while the log grows, or if it gets less room.
             self._back += max(0, len(pieces) - self._pieces) + before - self._room
         self._pieces = len(pieces) if self._back else None
         tail, self._back = log(pieces, self._room, self._back)
@@ -106,7 +106,7 @@ class JobsPage(ListPage):
         return [*lines, title(f"log of {job.address}", width, follows), *tail]
 
     def action_stop(self) -> None:
-        """Asked for twice: a job may have run for days."""
+        """Stop the job at the second press: it may have run for days."""
         job = self.actionable()
         if job is None:
             return
@@ -121,10 +121,10 @@ class JobsPage(ListPage):
 
 
 class JobsScreen(JobsPage):
-    """`copy_text` puts a text on the clipboard, `open_experiments` opens their page over this one.
+    """`copy_text` puts a text on the clipboard, `open_experiments` opens the experiments page over this one.
 
-    On another box than this machine (a demo, a recording) the jobs are those of its snapshot, and what this
-    very screen has started.
+    On another box than this machine (a demo, a recording) the jobs are those of its snapshot, and those that
+    this process has started.
     """
 
     BINDINGS = [
@@ -162,10 +162,10 @@ class JobsScreen(JobsPage):
         self._jobs: tuple[Job, ...] = ()
         self._tail: tuple[str, Tail] | None = None
 
-    # What is painted
+    # Painting
 
     def item_keys(self) -> Sequence[Hashable]:
-        """The ids of the jobs, the last one first; those that run before those that wait and have ended."""
+        """The ids of the jobs, the newest first; running jobs before those that wait or have ended."""
         try:
             self._stored, self._trouble = stored(self._environ, self._stored), ""
         except JobError as error:
@@ -182,7 +182,7 @@ class JobsScreen(JobsPage):
             for job in mine
         ]
         if label:
-            # (A job that was just removed is in the last reading still.)
+            # A job that was just removed is still in the last reading.
             jobs += [job for job in seen.values() if job.id not in self._known]
         self._jobs = tuple(sorted(jobs, key=place))
         return [job.id for job in self._jobs]
@@ -204,7 +204,7 @@ class JobsScreen(JobsPage):
         return self._records.get(summary.id)
 
     def _example(self) -> Job | None:
-        """The job under the cursor where it is one of a demo's box, None for another."""
+        """The job under the cursor if it belongs to a demo's box, otherwise None."""
         job, demo = self.job, self.view.app_state.label.startswith("demo")
         return job if demo and job is not None and job.id not in self._records else None
 
@@ -225,16 +225,16 @@ class JobsScreen(JobsPage):
         if record is None:
             return job.tail
         if self._tail is None or self._tail[0] != job.id:
-            # Another job, at the end of its log.
+            # The page shows another job, from the end of its log.
             self._tail = (job.id, Tail(record.log, _COLUMNS, _MOST_LOG))
             self._back, self._pieces = 0, None
         self._tail[1].feed()
         return self._tail[1].lines(None if self._back else self._room)
 
-    # What keys do
+    # Key actions
 
     def action_clone(self) -> None:
-        """Its command onto the launch line, and back to the main screen."""
+        """Put the job's command on the launch line, and return to the main screen."""
         example = self._example()
         job = None if example is not None else self.actionable()
         if job is not None or example is not None:
@@ -244,7 +244,7 @@ class JobsScreen(JobsPage):
             self.view.show_message(message)
 
     def action_rerun(self) -> None:
-        """Asked once, with the devices that were found; what was found is not looked for again."""
+        """Ask once, with the devices that were found; the second press uses that result."""
         if self._example() is not None:
             self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
             return
@@ -267,7 +267,7 @@ class JobsScreen(JobsPage):
         self._open_experiments()
 
     def action_compare(self) -> None:
-        """Asks what is to be varied in the job's command, and starts the comparison as a job."""
+        """Ask what to vary in the job's command, and start the comparison as a job."""
         job = None if self._example() is not None else self.actionable()
         if job is None or self.view.app_state.label:
             self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
@@ -307,7 +307,7 @@ class JobsScreen(JobsPage):
         self._scroll(event, -_WHEEL)
 
     def _scroll(self, event: events.MouseEvent, by: int) -> None:
-        """The log below the pointer, or the cursor in the list."""
+        """Scroll the log below the pointer, or move the cursor in the list."""
         if event.y >= self.size.height - self._room - 2:
             self._scroll_log(by)
         else:
@@ -326,7 +326,7 @@ class JobsScreen(JobsPage):
         app = self.app
 
         def work() -> None:
-            # (It takes as long as the job takes to end, and we may be gone by then.)
+            # This takes as long as the job takes to end, and the page may be closed by then.
             try:
                 message = stop(job).message
             except JobError as error:
@@ -336,7 +336,7 @@ class JobsScreen(JobsPage):
         in_background("stop a job", work)
 
     def action_forget(self) -> None:
-        """Asked for twice: the log goes with it."""
+        """Remove the job at the second press: its log is removed too."""
         job = self.actionable()
         if job is None:
             return

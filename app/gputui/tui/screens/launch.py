@@ -1,7 +1,7 @@
-"""LaunchScreen: how the command is started, what is set for it, and the last launches.
+"""LaunchScreen: how the command is started, its settings, and the last launches.
 
-It shows the app state of the main screen below and changes its options; every row has its option of
-`gputui run`.
+It shows the app state of the main screen below and changes its options; every row corresponds to an option
+of `gputui run`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gputui.tui.views.launch_page import heading, no_launches, remembered, setti
 from gputui.tui.views.text import Line
 
 _SETTINGS = 9
-"""Lines that settings, the rules, a message and the keys keep beside the launch line and its notes."""
+"""Lines for the settings, the rules, a message and the keys, without the launch line and its notes."""
 
 _OF_LAUNCHES = ("take", "name", "forget")
 _OF_SETTINGS = ("change", "type", "default", "keep")
@@ -76,10 +76,10 @@ class LaunchScreen(ListPage):
         except KeepError as error:
             self._launches, self._load_error = (), str(error)
 
-    # What is painted
+    # Painting
 
     def item_keys(self) -> Sequence[Hashable]:
-        """The ids of the rows: which there are depends on the devices."""
+        """The ids of the rows; the set of rows depends on the devices."""
         if self._lists_launches:
             return range(len(self._launches))
         self._rows = rows(self.view.app_state)
@@ -87,7 +87,7 @@ class LaunchScreen(ListPage):
 
     def notes(self, width: int) -> list[Line]:
         height = self.size.height
-        # (The notes of the launch stand here in full: a few settings are to be seen above, no more.)
+        # The notes of the launch are shown here in full: a few settings stay visible above, no more.
         most = max(3, height - _SETTINGS)
         room = LaunchRoom(most, most, most)
         return launch(self.view.app_state, width, room, page=True)[: max(1, height - 6)]
@@ -110,7 +110,7 @@ class LaunchScreen(ListPage):
         self.follow()
         return self._rows[self.cursor]
 
-    # What keys do
+    # Key actions
 
     def _show_list(self, launches: bool) -> None:
         self._lists_launches, self.cursor, self.key, self.top = launches, 0, None, 0
@@ -129,14 +129,14 @@ class LaunchScreen(ListPage):
             self.draw()
 
     def action_take(self) -> None:
-        """The launch under the cursor becomes the options."""
+        """Load the options of the launch under the cursor."""
         if self._launches:
             message = self._take(self._launches[self.cursor])
             self._show_list(launches=False)
             self.show_message(message)
 
     def _take(self, each: PastLaunch) -> str:
-        """Take over its options; the message to show."""
+        """Load the options of a launch; return the message to show."""
         app_state = replace(self.view.app_state, options=again(each))
         lacks = missing(each, self._environ)
         taken = f"loaded {lacks}" if lacks else "loaded"
@@ -178,7 +178,7 @@ class LaunchScreen(ListPage):
         self.draw()
 
     def action_keep(self) -> None:
-        """Give the launch as it stands a name."""
+        """Save the present launch under a name."""
         app_state = self.view.app_state
         if app_state.options.command:
             self._ask_for_name(PastLaunch(app_state.options, count_of(app_state), time.time(), where=here()))
@@ -206,7 +206,7 @@ class LaunchScreen(ListPage):
             if each not in known:
                 if name is None:
                     return known
-                # The settings as they stand, or one that another gputui has pushed out meanwhile.
+                # These are the present settings, or a launch that another gputui has pushed out meanwhile.
                 known = with_launch(known, each.options, each.count, each.when, each.where)
             return named(known, known.index(each) if each in known else 0, name)
 
@@ -215,7 +215,7 @@ class LaunchScreen(ListPage):
             self.show_message(f"saved: gputui run --saved {saved}" if name else "its name is removed")
 
     def _keep(self, changed: Callable[[Launches], Launches]) -> bool:
-        """Change what is kept; False where that cannot be, which is shown."""
+        """Change the saved launches; False where that is impossible, and then a message is shown."""
         try:
             self._launches = change(self._environ, changed)
         except KeepError as error:
@@ -224,12 +224,12 @@ class LaunchScreen(ListPage):
         return True
 
     def action_perform(self, action_id: str) -> None:
-        """One of the main screen's own actions."""
+        """Perform an action of the main screen."""
         self.view.perform(action_id)
         self.draw()
 
     def clicked(self, place: int) -> None:
-        """A click goes to a row, a second one there changes it."""
+        """Move to a row at the first click, and change it at a second click."""
         again = place == self.cursor
         self.go_to(place)
         if again:

@@ -1,4 +1,4 @@
-"""LineScreen: one line to type, at the bottom of the screen: a command, a number, a name."""
+"""LineScreen: one line of text input, at the bottom of the screen: a command, a number, a name."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gputui.tui.widgets.one_line import CommandLine, OneLine
 
 
 class LineScreen(ModalScreen[str | None]):
-    """What was typed, or None when it was left with Escape.
+    """Returns the typed line, or None when it was left with Escape.
 
-    check     says what is wrong with a line, while it is typed: it returns that, or raises ValueError; such a
-              line is not taken
-    typed     is told what stands there after every key
-    explain   says what Enter does with a good line, in place of the prompt
-    replaces  what is typed takes the place of the first line, and after Enter of a wrong one
-    rewrite   makes another line of one when Tab is pressed, None for the same
-    input     what is typed in
+    check     finds the error in a line while it is typed: returns a text, or raises ValueError; such a
+              line is not accepted
+    typed     is called with the line after every change
+    explain   returns what Enter does with a valid line, shown in place of the prompt
+    replaces  typing replaces the first line, and replaces an invalid line after Enter
+    rewrite   converts a line to another when Tab is pressed, None for no change
+    input     the widget for the input
     """
 
     CSS_PATH = "line_input.tcss"
@@ -78,7 +78,7 @@ class LineScreen(ModalScreen[str | None]):
             line.cursor_position = len(rewritten)
 
     def _words_for(self, line: str) -> str:
-        """What stands above a line."""
+        """The text above the line."""
         return self._error_in(line) or (self._explain(line) if line.strip() else self.prompt)
 
     def _error_in(self, line: str) -> str | None:
@@ -90,8 +90,8 @@ class LineScreen(ModalScreen[str | None]):
 
 
 def command_input(line: str) -> LineScreen:
-    """Asks for a command, which is `line` so far; one with an open quote is not taken, and none that needs a
-    shell: Tab makes it a shell's."""
+    """A screen that asks for a command, initially `line`. A line with an open quote or with shell syntax is
+    not accepted: Tab rewrites shell syntax as a call of a shell."""
     prompt, for_shell = "command   (⏎ accept, esc cancel)", "tab: bash -c '…'"
 
     def error_in(typed: str) -> str | None:

@@ -1,7 +1,7 @@
 """MainScreen: the box, the selection, and the launch line.
 
-It holds the app state and paints it. What its keys do stands in `tui/controllers`; `_handlers` says which
-method does which action of `tui/actions.py`.
+It holds the app state and paints it. `tui/controllers` implements its keys; `_handlers_by_action` maps each
+action of `tui/actions.py` to a method.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from gputui.tui.widgets.selection_strip import SelectionStrip
 Result = TypeVar("Result")
 
 _PAST_AFTER = 0.5
-"""Seconds after the first picture when the past is looked for."""
+"""Seconds between the mount of the screen and the search for the past."""
 
 _STALE = 2.5
-"""Readings that are older than this many intervals are called stale."""
+"""A reading that is older than this many intervals is shown as stale."""
 
 _SILENT = 1.5
-"""Seconds after which is said that the driver has not answered at all yet."""
+"""Seconds until the screen reports that the driver has not answered at all yet."""
 
 _SAVES_WITHIN = 1.5
-"""Seconds for which the end waits until the settings are saved: a lock on them is waited for one."""
+"""Seconds that the exit waits for the settings to be saved: a lock on them is waited for one second."""
 
 _END = 1000
 """Rows: more than any box has, so that the cursor goes to the end."""
@@ -124,11 +124,11 @@ class MainScreen(Screen[None]):
         """Lines of the selection and the launch line."""
         self._arranged: Layout | None = None
         self._asked: tuple[object, list[Part]] = (None, [])
-        """For which frame (size, rows, filter, hidden panels) the panels have asked for how much so far."""
+        """The panels' requests for room, after their frame: size, rows, filter, hidden panels."""
         self._on_page: tuple[str, ...] = ()
-        """The devices that a page has read in full."""
+        """The devices that the sampler reads in full for a page."""
         self._looked_at: tuple[tuple[str, ...], Want, float] = (), Want.DETAILS, 0.0
-        """Of which devices the sampler reads what besides, and how often."""
+        """The devices of which the sampler reads more, which facts it reads, and how often."""
         self._table = DeviceTable("table", self._click_device)
         self._keys = KeyLine("keys", self.perform)
         self._selection_lines = SelectionStrip("selection", self.selection.to_device, self.selection.move_to)
@@ -168,10 +168,10 @@ class MainScreen(Screen[None]):
         self.jobs.cancel()
         self.plans.cancel()
 
-    # What keys, clicks and the palette do
+    # Keys, clicks and the palette
 
     def _handlers_by_action(self) -> Mapping[str, Callable[[], object]]:
-        """Who does which action, by its id in `tui/actions.py`."""
+        """The handler of each action, by its id in `tui/actions.py`."""
         selection, launch, pages = self.selection, self.launch, self.pages
         return {
             "select": selection.toggle_current,
@@ -222,12 +222,12 @@ class MainScreen(Screen[None]):
         }
 
     def perform(self, action_id: str) -> None:
-        """Do one of the actions of `tui/actions.py`."""
+        """Perform one of the actions of `tui/actions.py`."""
         self.selection.finish_digits()
         self.handlers[action_id]()
 
     def replace_page(self, action_id: str) -> None:
-        """Close the pages that are open, and do one of these actions, which opens another."""
+        """Close the open pages, and perform one of these actions, which opens another page."""
         while isinstance(self.app.screen, Page):
             self.app.screen.leave()
         self.perform(action_id)
@@ -236,11 +236,11 @@ class MainScreen(Screen[None]):
         self.perform(action_id)
 
     def press_digit(self, digit: int) -> None:
-        """One more digit of the index of a GPU to select or deselect."""
+        """Add a digit to the index of a GPU to select or deselect."""
         self.selection.press_digit(digit)
 
     def forget_digits(self) -> bool:
-        """Forget the digits that wait for another one; whether there were any."""
+        """Forget the digits that wait for another; return whether there were any."""
         return self.selection.forget_digits()
 
     def action_number(self, digit: int) -> None:
@@ -258,18 +258,18 @@ class MainScreen(Screen[None]):
         self.set_theme(next_theme(self.app.theme))
 
     def set_theme(self, name: str) -> None:
-        """Another theme, here and at the next start."""
+        """Use another theme, now and at the next start."""
         self.app.theme = name
         self.save_screen(self.app_state.screen._replace(theme=name))
         self.show_message(f"theme: {name}", passing=True)
 
     def save_screen(self, screen: ScreenSettings) -> None:
-        """Show the screen in another way, and keep that in the user's settings."""
+        """Show the screen with other settings, and save them in the user's settings."""
         self.set_app_state(self.app_state.with_screen(screen))
         self._saver = in_background("save settings", self._save_settings)
 
     def unsaved(self) -> str | None:
-        """Wait a little until the settings are saved; why they are not, None where they are."""
+        """Wait a little until the settings are saved; return why they are not, None where they are."""
         if self._saver is not None:
             self._saver.join(_SAVES_WITHIN)
             if self._saver.is_alive():
@@ -277,13 +277,13 @@ class MainScreen(Screen[None]):
         return self._not_saved
 
     def _save_settings(self) -> None:
-        """Write what has changed since the last time; of several changes at once the last one counts."""
+        """Write the changes since the last time; of several concurrent changes the last one counts."""
         from gputui.allocating.save_settings import save_screen
 
         with self._saving:
             before, after = self._saved_screen, self.app_state.screen
             if self.app_state.label:
-                # (Of another box than this machine: `run_screen` does not read them there either.)
+                # These belong to another box than this machine: `run_screen` does not read them there either.
                 after = after._replace(sort=before.sort, filter=before.filter)
             elif self.app_state.set_aside:
                 after = after._replace(filter=before.filter)
@@ -302,7 +302,7 @@ class MainScreen(Screen[None]):
         self.app.action_command_palette()
 
     def look_at(self, keys: Sequence[str]) -> None:
-        """Have these devices read in full as long as a page shows them, () for none."""
+        """Have these devices read in full while a page shows them, () for none."""
         self._on_page = tuple(keys)
         self._read_details()
 
@@ -311,7 +311,7 @@ class MainScreen(Screen[None]):
         self.pages.open_help(keys)
 
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
-        """Push a screen over this one. A launch that is pending is cancelled."""
+        """Push a screen over this one. A pending launch is cancelled."""
         self.launch.cancel()
 
         def closed(result: Result | None) -> None:
@@ -325,7 +325,7 @@ class MainScreen(Screen[None]):
 
     def redraw_page(self) -> None:
         """Draw the page that is open over this screen, if any: it shows the app state, too."""
-        # (No screen is left where a page closes at the moment of the exit.)
+        # No screen is left if a page closes during the exit.
         if self.app.screen_stack and isinstance(self.app.screen, Page):
             self.app.screen.draw()
 
@@ -333,18 +333,18 @@ class MainScreen(Screen[None]):
 
     @property
     def app_state(self) -> AppState:
-        """What is shown now."""
+        """The app state that is shown now."""
         return self._app_state
 
     def set_app_state(self, app_state: AppState) -> None:
-        """Show another app state. Where it changes the launch, a launch that is pending is cancelled."""
+        """Show another app state. If it changes the launch, a pending launch is cancelled."""
         before, self._app_state = self._app_state, app_state
         if app_state is before:
             return
         if (app_state.selection, app_state.options) != (before.selection, before.options):
             self.launch.cancel()
             if self._after_files:
-                # (What waited was meant for the launch as it was.)
+                # The waiting calls were meant for the earlier launch.
                 self._after_files.clear()
                 self.show_message("the launch has changed in the meantime: look again", "warn")
         if _same_sections(before, app_state):
@@ -355,7 +355,7 @@ class MainScreen(Screen[None]):
     # The files that the command names
 
     def when_files_are_read(self, then: Callable[[], object]) -> None:
-        """Call `then` when the launch that is shown is made of files as they are; at once where it is."""
+        """Call `then` once the displayed launch is up to date with its files; at once if it already is."""
         if not self._files_missing():
             then()
             return
@@ -364,7 +364,7 @@ class MainScreen(Screen[None]):
         self._read_files()
 
     def _files_missing(self) -> bool:
-        """Whether anything of a file is missing in what is shown now."""
+        """Whether the display now depends on a file that has not been read."""
         if self.app_state.options.command:
             _ = self.app_state.launch, self.app_state.intent
         return self._files.missing
@@ -374,7 +374,7 @@ class MainScreen(Screen[None]):
             self.call_later(self._read_files)
 
     def _read_files(self) -> None:
-        """Read in the background what is missing of files, and again what has changed; then draw again."""
+        """Read missing and changed files in the background; then draw again."""
         if self._reading_files:
             return
         self._reading_files = True
@@ -399,7 +399,7 @@ class MainScreen(Screen[None]):
             self._draw()
             self.redraw_page()
         if self._files_missing():
-            # (What is shown has changed in the meantime.)
+            # The displayed launch has changed in the meantime.
             self._read_files()
             return
         waiting, self._after_files = self._after_files, []
@@ -407,18 +407,18 @@ class MainScreen(Screen[None]):
             then()
 
     def on_new_reading(self, message: NewReading) -> None:
-        """A reading of the box, good or bad."""
+        """Handle a reading of the box, successful or not."""
         if self.app_state.options.command:
             self._read_files()
         result = message.reading.result
         if isinstance(result, NoSourceError):
             if self.app_state.rows and self.app_state.problem != str(result):
-                # (The rows stay, as they were: why they are stale must be said once.)
+                # The rows stay as they were: the reason why they are stale must be shown once.
                 self.show_message(str(result), "lost", lasting=True)
             self.set_app_state(self.app_state.with_problem(str(result)))
         elif isinstance(result, Snapshot):
             number_before, before = len(self.app_state.selection), self.app_state.snapshot
-            # (Taken before the app state changes, which would cancel it where a device of it has vanished.)
+            # Taken before the app state changes: that cancels the launch if one of its devices has vanished.
             pending = self.launch.take_reread(message.reading.began)
             app_state = self.app_state.with_snapshot(result)
             self.set_app_state(replace(app_state, timelines=self.timelines.after(result)))
@@ -427,7 +427,7 @@ class MainScreen(Screen[None]):
             if pending is not None:
                 self.launch.start_or_ask(pending)
             elif self.app_state.command_is_unread and (result.links or len(result.devices) < 2):
-                # (Without links, the best set would be another one a moment later.)
+                # Without links, the best set could change a moment later.
                 self.selection.read_command_away()
             elif len(self.app_state.selection) < number_before:
                 self.show_message("a selected device is no longer present and was deselected", "lost")
@@ -438,18 +438,18 @@ class MainScreen(Screen[None]):
         """Forget a filter of the settings that matches nothing in the second reading, the first full one."""
         words = self.app_state.set_aside
         if words and self._first_began not in (None, began):
-            # (It stays in the settings: another box may have what it asks for.)
+            # The filter stays in the settings: another box may have matching devices.
             self._saved_screen = self._saved_screen._replace(filter="")
             self.set_app_state(replace(self.app_state, set_aside=""))
             self.show_message(f"filter “{printable(words)}” matches nothing here: not applied", "warn")
         self._first_began = self._first_began or began
 
     def on_past_found(self, message: PastFound) -> None:
-        """The past from before this run has been read, or computed."""
+        """Adopt the past from before this run, which has been read or computed."""
         self.set_app_state(replace(self.app_state, timelines=self.timelines.adopt(message.store)))
 
     def tick(self) -> None:
-        """Called every two seconds: what must be shown though nothing has been read."""
+        """Update, every two seconds, what must be shown even without a reading."""
         age = self._sampler.age
         if age is None or age > 1.5:
             self._draw_header()
@@ -479,14 +479,14 @@ class MainScreen(Screen[None]):
     def show_message(
         self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
     ) -> None:
-        """Show a message until the next key, a `lasting` one for some seconds at least, in a style of
-        `widgets/lines.py`; None changes nothing. A `passing` one is not among the messages that are kept."""
+        """Show a message until the next key, a `lasting` one for at least some seconds, in a style of
+        `widgets/lines.py`; None changes nothing. A `passing` one is not kept in the list of messages."""
         if text:
             self._log.add(self._clock(), text, style, lasting, passing)
             self._draw_message()
 
     def key_pressed(self) -> None:
-        """Show no message after a key, except one that lasts."""
+        """Remove the message after a key, unless it lasts."""
         if self._log.shown is not None and self._log.key_pressed(self._clock()):
             self._draw_message()
 
@@ -503,7 +503,7 @@ class MainScreen(Screen[None]):
         self._draw_keys()
 
     def _draw_keys(self) -> None:
-        """The keys; in their place a message on a terminal that is too low for a line of messages."""
+        """Draw the keys; on a terminal that is too low for a message line, a message takes their place."""
         shown, tiny = self._log.shown, self._arranged is not None and not self._arranged.message
         self._keys.show(self.app_state, [message_line(shown, self.size.width)] if tiny and shown else [])
 
@@ -513,13 +513,13 @@ class MainScreen(Screen[None]):
         self._draw()
 
     def repaint(self) -> None:
-        """Paint every cell: after Ctrl-Z the terminal has forgotten those that did not change."""
+        """Paint every cell: after Ctrl-Z the terminal has lost the cells that did not change."""
         for widget in self.query(Lines):
             widget.refresh()
         self.refresh(repaint=True, layout=True)
 
     def _draw(self) -> None:
-        """Everything, and how much room each part gets."""
+        """Draw everything, and compute the room of each part."""
         width, height = self.size
         if not self.is_mounted or not width:
             return
@@ -532,7 +532,7 @@ class MainScreen(Screen[None]):
         self._draw_box()
 
     def _draw_box(self) -> None:
-        """What changes with every reading. All of it is drawn in one frame, from one app state."""
+        """Draw what changes with every reading, in one frame from one app state."""
         app_state = self.app_state
         if not self.is_mounted or not self.size.width:
             return
@@ -551,8 +551,8 @@ class MainScreen(Screen[None]):
         self._bottom.show(app_state, layout.bottom)
 
     def _layout(self) -> Layout:
-        """The layout for what is shown now. Within one frame panels grow and do not shrink: what changes by
-        itself must not move what somebody looks at."""
+        """The layout for the present content. Within one frame, panels grow and do not shrink: a change
+        without a key must not move what the user looks at."""
         app_state, (width, height) = self.app_state, self.size
         rows, screen = rows_of_table(app_state), app_state.screen
         frame = width, height, rows, screen.filter, frozenset(screen.hidden)
@@ -563,12 +563,12 @@ class MainScreen(Screen[None]):
 
     @property
     def table_width(self) -> int:
-        """Cells that the device table has beside the panels."""
+        """Width of the device table, in cells, without the panels beside it."""
         return self._layout().left.width
 
     def _read_details(self) -> None:
-        """Ask for what a usual reading does not bring: what a page shows of its devices; of those in view
-        what some columns show, else of the one at the cursor what its panel shows."""
+        """Request what a usual reading does not include: what a page shows of its devices; otherwise what
+        some columns show of the devices in view, or what the panel of the device at the cursor shows."""
         covered = any(isinstance(screen, Page) for screen in self.app.screen_stack)
         look = self._on_page, Want.DETAILS, 0.0
         if covered or self._on_page:
@@ -582,7 +582,7 @@ class MainScreen(Screen[None]):
             self._sampler.look_at(*look)
 
     def _arrange(self, layout: Layout) -> None:
-        """Give the widgets the sizes of a layout."""
+        """Set the widgets' sizes from a layout."""
         self.set_class(layout.beside is not None, "-columns")
         self._header.display, self._message_line.display = layout.header, layout.message
         self._table.set_height(layout.table)
@@ -599,11 +599,11 @@ class MainScreen(Screen[None]):
 
 
 _OF_SECTIONS = attrgetter("selection", "options", "limits", "cursor", "problem", "warnings", "screen")
-"""What the selection and the launch line show of an app state."""
+"""The attributes of an app state that the selection and the launch line show."""
 
 
 def _same_sections(before: AppState, app_state: AppState) -> bool:
-    """Whether only facts about the devices differ, so that all but the table stands as it is."""
+    """Whether only facts about the devices differ, so that only the table and the panels need drawing."""
     return (
         _OF_SECTIONS(before) == _OF_SECTIONS(app_state)
         and before.snapshot is not None

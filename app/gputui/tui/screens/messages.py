@@ -10,7 +10,7 @@ from gputui.tui.views.text import Line, title
 
 
 class MessagesScreen(ListPage):
-    """The key that opened it closes it."""
+    """The key that opened the page closes it."""
 
     BINDINGS = [shown("escape,q,M", "dismiss", "back", "esc"), *cursor_bindings("message")]
 

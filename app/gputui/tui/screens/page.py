@@ -1,4 +1,4 @@
-"""Page and ListPage: what pages over the main screen have in common.
+"""Page and ListPage: the common parts of the pages over the main screen.
 
 A page is a body above a footer: notes, a line for messages, the keys. A list page has a cursor too.
 """
@@ -23,9 +23,9 @@ from gputui.tui.views.text import Line, Span, clip, width_of
 from gputui.tui.widgets.lines import Lines
 
 _SHORT = 8
-"""Lines below which a page has no line for messages alone."""
+"""Lines of height below which a page has no separate line for messages."""
 _LEAST_BODY = 3
-"""Lines that the body keeps beside notes."""
+"""Lines that the body keeps above the notes."""
 
 _HELP_KEYS = "question_mark,f1"
 
@@ -36,7 +36,7 @@ _END = 100_000
 def shown(keys: str, action: str, hint: str, key_display: str = "", about: str = "") -> Binding:
     """A binding that the last line of a page names: `key_display` (default: the key), and the hint.
 
-    `about` is what the help says of it, where the hint does not say enough.
+    `about` is its description in the help, where the hint is not enough.
     """
     return Binding(keys, action, hint, key_display=key_display or keys, tooltip=about)
 
@@ -47,7 +47,7 @@ def hidden(keys: str, action: str, description: str) -> Binding:
 
 
 def cursor_bindings(item: str) -> tuple[Binding, ...]:
-    """The keys of a cursor that goes through items of this name."""
+    """The keys of a cursor that moves through items of this name."""
     return (
         shown("down,j", "cursor(1)", item, "↑↓", f"Next {item}"),
         hidden("up,k", "cursor(-1)", f"Previous {item}"),
@@ -58,15 +58,15 @@ def cursor_bindings(item: str) -> tuple[Binding, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PageKeys:
-    """What the help says of a page: its own keys with what they do, and the actions of the main screen (their
-    ids) that can be done on it, too."""
+    """The help's content about a page: its own keys and their descriptions, and the ids of the main screen's
+    actions that it supports, too."""
 
     rows: tuple[tuple[str, str], ...]
     actions: frozenset[str]
 
 
 def page_keys(bindings: Sequence[Binding]) -> PageKeys:
-    """The keys of a page from its bindings. Keys of one meaning are one row."""
+    """The keys of a page from its bindings. Keys with the same description share a row."""
     rows: dict[str, list[str]] = {}
     actions: set[str] = set()
     for binding in bindings:
@@ -82,7 +82,7 @@ def page_keys(bindings: Sequence[Binding]) -> PageKeys:
 
 
 def _together(keys: Sequence[str]) -> str:
-    """The keys of one meaning; digits in a row as "1-9"."""
+    """The keys with one description; consecutive digits as "1-9"."""
     digits = len(keys) > 2 and "".join(keys) in "0123456789"
     return f"{keys[0]}-{keys[-1]}" if digits else " ".join(keys)
 
@@ -110,7 +110,7 @@ class Page(ModalScreen[None]):
         self.draw()
 
     def on_key(self, event: events.Key) -> None:
-        # (Before the binding of the key is looked for.)
+        # This runs before the lookup of the key's binding.
         self._press()
         action_id = self._openers().get(event.key)
         if action_id is not None:
@@ -122,8 +122,8 @@ class Page(ModalScreen[None]):
         return [binding for binding in self.BINDINGS if isinstance(binding, Binding)]
 
     def _openers(self) -> dict[str, str]:
-        """The keys that open another page in the place of this one, as on the main screen, and the actions:
-        those without a meaning of their own here."""
+        """The keys that open another page in place of this one, as on the main screen, with their actions:
+        the keys without a meaning of their own here."""
         own = {key for each in self._own for key in each.key.split(",")} | {*_HELP_KEYS.split(",")}
         keymap = self.view.app_state.screen.keymap
         keys = {key: action.id for action in ACTIONS if action.page for key in keys_of(action, keymap)}
@@ -139,17 +139,17 @@ class Page(ModalScreen[None]):
     # Painting
 
     def draw(self) -> None:
-        """Show things as they are now; nothing before the page is laid out, and after it has gone."""
+        """Show the present state; nothing before the page is laid out, or after it has gone."""
         width, height = self.size
         if not (width and self.is_mounted and self.is_attached):
             return
-        # (The body first: what the footer says may be of what was drawn there.)
+        # The body comes first: the footer may describe what was drawn there.
         self.body.draw(self.lines)
         message = message_line(self.view.message_shown, width)
         keys = self._key_hints(width)
-        # (Where there is hardly room for a list, a message takes the place of the keys.)
+        # Where there is hardly room for a list, a message takes the place of the keys.
         last = [message if self.view.message else keys] if height < _SHORT else [message, keys]
-        # (Notes may be as long as somebody's command line; the body and the keys come first.)
+        # Notes may be as long as a command line; the body and the keys take precedence.
         room = height - len(last) - _LEAST_BODY
         footer = [*(self.notes(width)[:room] if room > 1 else ()), *last]
         self.query_one("#page-footer", Lines).draw_all(footer)
@@ -163,7 +163,7 @@ class Page(ModalScreen[None]):
         return []
 
     def _key_hints(self, width: int) -> Line:
-        """The keys that do something now, from BINDINGS: as many as fit, none cut; the help's always."""
+        """The keys that have an effect now, from BINDINGS: as many as fit, none cut; the help's always."""
         hints = [
             (binding.key_display or binding.key, binding.description)
             for binding in self._own
@@ -179,12 +179,12 @@ class Page(ModalScreen[None]):
             hints.pop()
 
     def _does(self, binding: Binding) -> bool:
-        """Whether the action of a binding can be done now."""
+        """Whether the action of a binding is possible now."""
         _, name, parameters = parse(binding.action)
         return bool(self.check_action(name, parameters))
 
     def action_help(self) -> None:
-        """The help, which begins with the keys of this page."""
+        """Open the help, which begins with the keys of this page."""
         keys = page_keys(self._own)
         others = frozenset(self._openers().values())
         self.view.open_help(replace(keys, actions=keys.actions | others))
@@ -207,7 +207,7 @@ class Page(ModalScreen[None]):
         self.show_message(message)
 
     def confirmed(self, action: str) -> Any:
-        """What `ask_again` was called with for this action at the key press just before, else None."""
+        """The target of `ask_again` for this action at the key press just before, else None."""
         asked, self._asked = self._asked, None
         return asked[2] if asked is not None and asked[:2] == (self._presses - 1, action) else None
 
@@ -215,8 +215,8 @@ class Page(ModalScreen[None]):
 class ListPage(Page):
     """A page with a list of items. The cursor stays with its item when the list changes, else in its place.
 
-    A subclass says in `item_keys` what there is, and in `head` and `listing` how it looks; one with more than
-    a list paints its own `lines`, through `window`.
+    A subclass defines the items in `item_keys`, and their lines in `head` and `listing`; a page with more
+    than a list overrides `lines` and calls `window`.
     """
 
     def __init__(self, view: MainView) -> None:
@@ -225,19 +225,19 @@ class ListPage(Page):
         self.key: Hashable | None = None
         self.top = 0
         self.beyond = ""
-        """How many lines are above and below those that `window` has found, "▲ 3 ▼ 12"; "" for none."""
+        """How many lines are above and below the lines of `window`, "▲ 3 ▼ 12"; "" for none."""
         self._items: list[int | None] = []
 
     @abstractmethod
     def item_keys(self) -> Sequence[Hashable]:
-        """What tells the items apart, in their order. Reads them anew."""
+        """The identities of the items, in their order. Each call reads them again."""
 
     def head(self, width: int) -> Line:
-        """The rule at the top, once `window` has said what is `beyond`."""
+        """The rule at the top; called after `window` has set `beyond`."""
         raise NotImplementedError
 
     def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
-        """The lines of the list, and the place of the item that each shows, None for a line of none."""
+        """The lines of the list, and for each the place of its item, None for a line without an item."""
         raise NotImplementedError
 
     def lines(self, width: int, height: int) -> list[Line]:
@@ -245,7 +245,7 @@ class ListPage(Page):
         return [self.head(width), *visible]
 
     def follow(self) -> None:
-        """Find the item of the cursor in the list as it is now."""
+        """Find the cursor's item in the present list."""
         keys = self.item_keys()
         place = next((n for n, key in enumerate(keys) if key == self.key), self.cursor)
         self._set_cursor(place, keys)
@@ -255,12 +255,12 @@ class ListPage(Page):
         self.key = keys[self.cursor] if keys else None
 
     def go_to(self, place: int) -> None:
-        """The cursor at a place, or at the end that is nearer."""
+        """Move the cursor to a place, or to the nearer end."""
         self._set_cursor(place, self.item_keys())
         self.draw()
 
     def draw(self) -> None:
-        # (A list may be long to read. A page above this one hides it; when that closes, this one is drawn.)
+        # A long list takes time to read. A page above hides this one, which is drawn when that page closes.
         above = self.app.screen
         if isinstance(above, Page) and above is not self:
             return
@@ -270,14 +270,14 @@ class ListPage(Page):
     def window(
         self, lines: Sequence[Line], items: Sequence[int | None], room: int, above: int
     ) -> Sequence[Line]:
-        """The `room` lines around the cursor, near to where they were before.
+        """The `room` lines around the cursor, scrolled as little as possible.
 
-        items  the place of the item that each line shows, None for a line of none
-        above  how many lines of the body stand above these
+        items  for each line the place of its item, None for a line without an item
+        above  how many lines of the body are above these
         """
         own = [n for n, item in enumerate(items) if item == self.cursor]
         first, last = (own[0], own[-1]) if own else (0, 0)
-        # All of an item where that fits, its first line in any case.
+        # The whole item is visible where it fits, and its first line always.
         self.top = window(window(self.top, last, room, len(lines)), first, room, len(lines))
         hidden = (("▲", self.top), ("▼", len(lines) - self.top - room))
         self.beyond = " ".join(f"{mark} {count}" for mark, count in hidden if count > 0)
@@ -285,13 +285,13 @@ class ListPage(Page):
         return self.pointed(lines[self.top : self.top + room], above)
 
     def pointed(self, lines: Sequence[Line], above: int) -> list[Line]:
-        """These lines of the body, `above` lines below its top, with the cursor's sign where there is room
-        for it: a terminal may show no background."""
+        """These lines of the body, `above` lines below its top, with the cursor's sign where it fits: a
+        terminal may show no background."""
         at = None if self.body.lit is None else self.body.lit - above
         return [_with_cursor(line) if place == at else line for place, line in enumerate(lines)]
 
     def lay_out(self, items: Sequence[int | None], above: int) -> None:
-        """Note which item each line below the first `above` shows: for clicks, and to light the cursor's."""
+        """Record the item of each line below the first `above`, for clicks and the cursor's background."""
         self._items = [*[None] * above, *items]
         self.body.lit = self._items.index(self.cursor) if self.cursor in self._items else None
 
@@ -310,12 +310,12 @@ class ListPage(Page):
         self.draw()
 
     def clicked(self, place: int) -> None:
-        """A click on the item at a place."""
+        """Handle a click on the item at a place."""
         self.go_to(place)
 
 
 def _with_cursor(line: Line) -> Line:
-    """The line with the sign of the cursor in the place of its first blank, if it begins with one."""
+    """The line with the cursor's sign in place of its first blank, if it begins with one."""
     if not line or not line[0][0].startswith(" "):
         return line
     (text, style), *rest = line
@@ -323,5 +323,5 @@ def _with_cursor(line: Line) -> Line:
 
 
 def window(top: int, place: int, room: int, count: int) -> int:
-    """The first line to show so that the one at `place` is visible, near to where it was before."""
+    """The first line to show so that the line at `place` is visible, scrolled as little as possible."""
     return min(max(top, place - room + 1), place, max(0, count - room))

@@ -1,4 +1,4 @@
-"""PanelsScreen: which panels the main screen shows; what is changed here is saved in the settings."""
+"""PanelsScreen: which panels the main screen shows; every change is saved in the settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputui.tui.views.text import Line, clip, title
 
 
 class PanelsScreen(ListPage):
-    """The key that opened it closes it."""
+    """The key that opened the page closes it."""
 
     BINDINGS = [
         shown("escape,q,H", "dismiss", "back", "esc"),
@@ -36,7 +36,7 @@ class PanelsScreen(ListPage):
         return listing, range(len(listing))
 
     def _why_absent(self, panel: Panel) -> str:
-        """Why a panel that is not hidden is not on the screen all the same; "" where it may be."""
+        """Why a panel that is not hidden is still not on the screen; "" where it may be."""
         width = self.app.size.width
         if panel.size(self.view.app_state, width) == NOTHING:
             return "nothing to show now"

@@ -1,4 +1,4 @@
-"""PeopleScreen: the people on the whole screen: whom to ask for a device."""
+"""PeopleScreen: the users on a full page: whom to ask for a device."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PeopleScreen(ListPage):
         return listed(self._people, self.view.app_state, width)
 
     def action_processes(self) -> None:
-        # The one under the cursor as it was painted last: that is whom the key was meant for.
+        # The user under the cursor as it was last painted: the key was meant for that row.
         if self._people:
             name = self._people[self.cursor].user
             self.dismiss()

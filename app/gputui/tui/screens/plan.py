@@ -1,4 +1,4 @@
-"""PlanScreen: with which parallelism the model fits on these devices; Enter puts one on the launch line."""
+"""PlanScreen: how the model fits on these devices, in parallel; Enter puts a plan on the launch line."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from gputui.tui.controllers.plan import PlanController
 
 FOLDER = "gputui-plan"
-"""Where files are written: beside the script, where its paths begin, and where one looks for them."""
+"""The folder for the files, in the job's directory: its relative paths begin there, and users look there."""
 
 _SMALL = 20
-"""Lines of the body below which the devices are told by their number alone."""
+"""Lines of the body below which only the number of the devices is shown."""
 _LEAST_ROWS, _LEAST_DETAIL = 3, 7
-"""Lines that the table and the strategy at the cursor have at least, the table first."""
+"""The least lines of the table and of the strategy at the cursor; the table comes first."""
 _AIRY = 32
-"""Lines of the body from which on there are blank ones between its parts."""
+"""Lines of the body from which its parts are separated by blank lines."""
 
 _CHANGES: dict[str, Callable[[PlanRequest], PlanRequest]] = {
     "more": lambda request: request.batch(more=True),
@@ -57,9 +57,9 @@ _CHANGES: dict[str, Callable[[PlanRequest], PlanRequest]] = {
 
 
 class PlanScreen(ListPage):
-    """The strategies, ranked, and above them what they are for. Each key plans again.
+    """The ranked strategies, below the request that they answer. Each change of the request plans again.
 
-    The cursor is at the best one until somebody moves it.
+    The cursor is at the best strategy until the user moves it.
     """
 
     BINDINGS = [
@@ -102,7 +102,7 @@ class PlanScreen(ListPage):
         return self._controller.request or PlanRequest()
 
     def _make(self) -> None:
-        """Plan anew, where anything that a plan depends on has changed."""
+        """Plan again if any input of the plan has changed."""
         app_state, request = self.view.app_state, self._request
         verdicts = app_state.verdicts
         found_for = (
@@ -140,7 +140,7 @@ class PlanScreen(ListPage):
 
     @property
     def _row(self) -> Row | None:
-        """The strategy at the cursor, as it was painted last."""
+        """The strategy at the cursor, as it was last painted."""
         rows = self._plan.rows if self._plan else ()
         return rows[self.cursor] if self.cursor < len(rows) else None
 
@@ -171,7 +171,7 @@ class PlanScreen(ListPage):
         return [*head, *visible, *between, *detail][:height]
 
     def _start_of(self, row: Row) -> tuple[tuple[str, ...], str]:
-        """What Enter does on a row, and what its files cannot say; or why it can do nothing."""
+        """The effect of Enter on a row, and notes beyond its files; or why Enter can do nothing."""
         try:
             made = self._prepared(row)
         except RecipeError as error:
@@ -181,7 +181,7 @@ class PlanScreen(ListPage):
         first = f"starts it with {launcher}" + (f" and {files}" if files else ", without a file")
         return (first, *made.notes), ""
 
-    # What keys do
+    # Key actions
 
     def action_cursor(self, by: int) -> None:
         self._moved = True
@@ -198,7 +198,7 @@ class PlanScreen(ListPage):
             self.show_message(str(error))
 
     def action_step(self, by: int) -> None:
-        """As many devices more or less as make the next number that can work together."""
+        """Change to the next larger or smaller number of devices that can work together."""
         app_state, now = self.view.app_state, self._number
         for count in range(now + by, self._most + 1 if by > 0 else 0, by):
             if isinstance(devices_for(app_state, count), PlannedDevices):
@@ -208,12 +208,12 @@ class PlanScreen(ListPage):
 
     @property
     def _number(self) -> int:
-        """How many devices the plan is for, or was asked for."""
+        """How many devices the plan is for, or was requested for."""
         return self._request.count or 0 if isinstance(self._found, str) else len(self._found.devices)
 
     @property
     def _most(self) -> int:
-        """How many devices there can be."""
+        """How many devices there can be at most."""
         return len(self.view.app_state.box.devices) if isinstance(self._found, str) else self._found.most
 
     def action_model(self) -> None:
@@ -242,7 +242,7 @@ class PlanScreen(ListPage):
         self._ask(f"{name}   (⏎ accept, esc cancel)", now, lambda line: having(line).workload, answered)
 
     def action_count(self) -> None:
-        """Type how many devices, or that it be as many as the model needs."""
+        """Type the number of devices, or request as many as the model needs."""
         most = self._most
 
         def error_in(line: str) -> str | None:
@@ -270,7 +270,7 @@ class PlanScreen(ListPage):
         self.app.push_screen(LineScreen(prompt, value, example, check, replaces=True), answered)
 
     def _fewest(self) -> None:
-        """As few devices as hold it; where none do, say so."""
+        """Plan for the fewest devices that hold the model; show a message where no number is enough."""
         count = fewest_for(self._request, self.view.app_state)
         if count is None:
             self.show_message("no number of the devices here is enough")
@@ -293,7 +293,7 @@ class PlanScreen(ListPage):
         self._write(made, row, found, self.confirmed("use") or ())
 
     def _write(self, made: Prepared, row: Row, found: PlannedDevices, agreed: tuple[object, ...]) -> None:
-        """Unless there is something to ask: `agreed` is the strategy that was asked about, and what."""
+        """Write the files, or first ask: `agreed` is the strategy and the questions already confirmed."""
         known = agreed[1:] if agreed[:1] == (row.strategy,) else ()
 
         def ask(what: str, text: str) -> None:
@@ -315,7 +315,7 @@ class PlanScreen(ListPage):
                 self._start(made, row, found)
 
     def _ask_for_folder(self, row: Row, found: PlannedDevices, agreed: tuple[object, ...], why: str) -> None:
-        """Where the job's directory cannot be written."""
+        """Ask for another folder where the job's directory cannot be written."""
 
         def answered(folder: str | None) -> None:
             if folder and folder.strip():
@@ -328,7 +328,7 @@ class PlanScreen(ListPage):
         self.app.push_screen(LineScreen(prompt, elsewhere), answered)
 
     def _start(self, made: Prepared, row: Row, found: PlannedDevices) -> None:
-        """The launch line with the plan, on its devices, on the main screen."""
+        """Put the plan and its devices on the launch line of the main screen."""
         keys = tuple(device.key for device in devices_of_row(row, found))
         self.view.set_app_state(self.view.app_state.with_plan(made.options, keys))
         for note in made.notes:
@@ -345,7 +345,7 @@ class PlanScreen(ListPage):
     def _prepared(self, row: Row, folder: str | None = None) -> Prepared:
         """The files and the command of a row. Raises RecipeError.
 
-        A launcher that was chosen stays where the plan can be started with it.
+        The user's launcher is kept where it can start the plan.
         """
         assert self._plan is not None  # it has the row
         app_state = self.view.app_state
@@ -359,7 +359,7 @@ class PlanScreen(ListPage):
             return prepared(recipe, replace(options, launcher=AUTO), place, app_state.host_environment)
 
     def clicked(self, place: int) -> None:
-        """A click goes to a strategy, a second one there uses it."""
+        """Move to a strategy at the first click, and use it at a second click."""
         again = place == self.cursor and self._moved
         self.go_to(place)
         if again:
@@ -372,7 +372,7 @@ def _written(paths: Iterable[Path]) -> str:
 
 
 def _whole(text: str) -> int:
-    """Raises ValueError."""
+    """The whole number of at most nine digits. Raises ValueError."""
     text = text.strip()
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise ValueError(f"{text!r} is not a whole number")

@@ -1,4 +1,4 @@
-"""ProcessListPage: a page with a list of processes, which one can send signals to."""
+"""ProcessListPage: a page with a list of processes, which can be sent signals."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from gputui.tui.views.text import Line
 
 
 class ProcessListPage(ListPage):
-    """A subclass says in `process_rows` what is listed. While it is open, the devices of `looked_at` are read
-    in full."""
+    """While the page is open, the devices of `looked_at` are read in full.
+
+    A subclass defines the rows in `process_rows`.
+    """
 
     def __init__(self, view: MainView) -> None:
         super().__init__(view)
@@ -25,14 +27,14 @@ class ProcessListPage(ListPage):
         self._terminated: set[tuple[int, float | None]] = set()
 
     def process_rows(self) -> tuple[Row, ...]:
-        """The rows as they are now."""
+        """The present rows."""
         raise NotImplementedError
 
     def looked_at(self) -> tuple[str, ...]:
         """The keys of the devices that are on this page."""
         raise NotImplementedError
 
-    # What is painted
+    # Painting
 
     def item_keys(self) -> Sequence[Hashable]:
         self.rows = self.process_rows()
@@ -40,7 +42,7 @@ class ProcessListPage(ListPage):
 
     @property
     def row(self) -> Row | None:
-        """The row under the cursor, as it was painted last."""
+        """The row under the cursor, as it was last painted."""
         return self.rows[self.cursor] if self.rows else None
 
     def part(self, listing: Listing, room: int, above: int) -> list[Line]:
@@ -60,9 +62,9 @@ class ProcessListPage(ListPage):
     # Signals
 
     def action_signal(self) -> None:
-        """Asked for twice; SIGTERM at first, SIGKILL for one that has had it.
+        """Send a signal at the second press; first SIGTERM, then SIGKILL to the same process.
 
-        The second press is for the process that the first one named, wherever it is in the list by now.
+        The second press acts on the process named at the first, wherever it is in the list by then.
         """
         asked, row = self.confirmed("signal"), self.row
         if asked is not None:
@@ -79,7 +81,7 @@ class ProcessListPage(ListPage):
             )
 
     def _send(self, process: Process, number: int) -> str:
-        """Send the signal; what became of it."""
+        """Send the signal; return a message about the outcome."""
         try:
             send(process, number)
         except SignalError as error:

@@ -1,4 +1,4 @@
-"""ProcessesScreen: all processes: sorted, filtered, as a list or as trees; and signals to one's own."""
+"""ProcessesScreen: all processes: sorted, filtered, as a list or as trees; signals to the user's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gputui.tui.views.text import Line, clip, title, told_lines
 
 
 class ProcessesScreen(ProcessListPage):
-    """The key that opened it closes it. `open_people` opens that page; `filter_text` is as in `rows`."""
+    """The key that opened the page closes it. `open_people` opens that page; `filter_text`: see `rows`."""
 
     BINDINGS = [
         shown("escape,q,p", "dismiss", "back", "esc"),
@@ -34,17 +34,17 @@ class ProcessesScreen(ProcessListPage):
         self._visible: tuple[Row, ...] = ()
         self._made: tuple[AppState, tuple[str, str, bool], tuple[Row, ...]] | None = None
 
-    # What is painted
+    # Painting
 
     def process_rows(self) -> tuple[Row, ...]:
         app_state, how = self.view.app_state, (self._sort, self._filter_text, self._tree)
-        # (A key asks several times, and two thousand processes take a while.)
+        # A key press calls this several times, and two thousand processes take a while.
         if self._made is None or self._made[0] is not app_state or self._made[1] != how:
             self._made = (app_state, how, rows(app_state, *how))
         return self._made[2]
 
     def looked_at(self) -> tuple[str, ...]:
-        # (To sort by what they use, it must be known of all.)
+        # A sort by use needs the use of all processes.
         seen = self.rows if self._sort in ("GPU", "CPU", "RAM") else self._visible
         keys = {row.key for row in seen if row.process}
         snapshot = self.view.app_state.snapshot
@@ -52,7 +52,7 @@ class ProcessesScreen(ProcessListPage):
 
     def notes(self, width: int) -> list[Line]:
         row = self.row
-        # The whole command line of the one under the cursor: the list may have cut it.
+        # The whole command line of the row under the cursor: the list may have cut it.
         return [title("command", width), *(told_lines(row.what, "dim", width)[:3] if row else ())]
 
     def lines(self, width: int, height: int) -> list[Line]:
@@ -71,7 +71,7 @@ class ProcessesScreen(ProcessListPage):
         how = [f"by {self._sort}", *([f"with “{self._filter_text}”"] if self._filter_text else [])]
         return title("processes", width, ", ".join([*how, *([part] if part else [])]))
 
-    # What keys do
+    # Key actions
 
     def action_sort(self) -> None:
         self._sort = SORTS[(SORTS.index(self._sort) + 1) % len(SORTS)]

@@ -1,4 +1,4 @@
-"""QueueScreen: who waits in line, what is in the way, and leaving the line with a job of one's own."""
+"""QueueScreen: who waits in the queue, and for which devices; the user's own jobs can leave it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gputui.tui.views.text import Line
 
 
 class QueueScreen(ListPage):
-    """The line of those who wait, as the readings of the main screen have it."""
+    """Shows the queue as it is in the main screen's readings."""
 
     BINDINGS = [
         shown("escape,q,Q", "dismiss", "back", "esc"),
@@ -48,17 +48,17 @@ class QueueScreen(ListPage):
         return self._waiter is not None if action == "leave" else super().check_action(action, parameters)
 
     def action_page(self, by: int) -> None:
-        """As many rows on as the page has lines."""
+        """Move the cursor by as many rows as the page has lines."""
         self.action_cursor(by * max(1, self.body.size.height - 1))
 
     @property
     def _waiter(self) -> Waiter | None:
-        """The one under the cursor, as it was painted last; None on a device."""
+        """The waiter under the cursor, as it was last painted; None on a device."""
         turns = self._found.turns
         return turns[self.cursor].waiter if self.cursor < len(turns) else None
 
     def action_leave(self) -> None:
-        """Asked for twice: whoever comes back stands at the end."""
+        """Leave the queue at the second press: a waiter that returns starts again at the end."""
         waiter = self._waiter
         if waiter is None:
             return
@@ -71,7 +71,7 @@ class QueueScreen(ListPage):
         elif self.confirmed("leave") == waiter.place:
             self.show_message(f"taking job {printable(waiter.job)} out of the queue …")
             app, job = self.app, waiter.job
-            # (It takes as long as the job takes to end, and we may be gone by then.)
+            # This takes as long as the job takes to end, and the page may be closed by then.
             in_background(
                 "leave the queue", lambda: app.call_later(self.show_message, leave_line(job, self._environ))
             )

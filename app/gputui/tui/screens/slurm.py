@@ -1,4 +1,4 @@
-"""SlurmScreen: the nodes of a Slurm cluster; a command goes to so many devices of one of them."""
+"""SlurmScreen: the nodes of a Slurm cluster; starts the command on a number of devices of one of them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gputui.tui.views.slurm import headline, job_lines, launch_lines, place_line
 from gputui.tui.views.text import Line, told_lines
 
 _EVERY = 10.0
-"""Seconds between two readings: each asks the cluster's controller, which everybody uses."""
+"""Seconds between two readings: each queries the cluster's controller, which all users share."""
 
 
 class SlurmScreen(ListPage):
-    """The cluster is read when the page opens, every ten seconds, and after a job was submitted."""
+    """Reads the cluster when the page opens, every ten seconds, and after a job was submitted."""
 
     BINDINGS = [
         shown("escape,q,S", "dismiss", "back", "esc"),
@@ -89,7 +89,7 @@ class SlurmScreen(ListPage):
             launch, self._controller.form, self._controller.count, self._controller.order, notes, width
         )
 
-    # What is asked of Slurm
+    # The request to Slurm
 
     def action_count(self, count: int) -> None:
         place = self._place
@@ -193,7 +193,7 @@ class SlurmScreen(ListPage):
         return self._controller.launch(self._cluster, place, form)
 
     def _ready(self, form: Form) -> Launch | None:
-        """The launch at the cursor; None where there is none, and why is shown."""
+        """The launch at the cursor; None where there is none, and then a message says why."""
         if self._place is None:
             self.show_message("there is no place at the cursor")
             return None
@@ -223,7 +223,7 @@ class SlurmScreen(ListPage):
     def _told(self, found: Cluster | str) -> None:
         self._reading, self._due = False, time.monotonic() + _EVERY
         if isinstance(found, str):
-            # (What was read before stays to be seen.)
+            # The last reading stays visible.
             self._error = found
         else:
             self._cluster, self._error = found, ""

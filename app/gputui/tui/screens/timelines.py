@@ -29,11 +29,11 @@ from gputui.tui.views.timelines import (
 )
 
 _WHAT: tuple[Metric | None, ...] = (None, *METRICS)
-"""What is shown, one after the other; None: all three."""
+"""The selections of metrics in their order; None: all three."""
 
 
 class TimelinesScreen(Page):
-    """All devices above one another, or one of them on the whole page."""
+    """All devices in one column, or one of them on the whole page."""
 
     BINDINGS = [
         shown("escape", "back", "back", "esc", "Back to now, then to all devices, then close this page"),
@@ -62,7 +62,7 @@ class TimelinesScreen(Page):
         self._pointed: str | None = None
         self._frame: Frame | None = None
 
-    # What is painted
+    # Painting
 
     def lines(self, width: int, height: int) -> list[Line]:
         app_state = self.view.app_state
@@ -84,7 +84,7 @@ class TimelinesScreen(Page):
         return [head, *(drawn or [clip(((f"  {why}", "dim"),), width)])]
 
     def _in_title(self) -> list[str]:
-        """The moment that is read, the metrics, the filter and the span, the most telling first."""
+        """The selected moment, the metrics, the filter and the span, the most informative first."""
         frame, moment = self._frame, self._moment
         return [
             f"at {clock(frame.span, moment)}" if frame is not None and moment is not None else "",
@@ -94,7 +94,7 @@ class TimelinesScreen(Page):
         ]
 
     def _all(self, width: int, room: int) -> list[Line]:
-        """As many devices as fit, that of the cursor among them."""
+        """As many devices as fit, the device of the cursor among them."""
         app_state = self.view.app_state
         keys = [device.key for device in charted(app_state, self._metric)]
         place = keys.index(app_state.cursor) if app_state.cursor in keys else 0
@@ -117,7 +117,7 @@ class TimelinesScreen(Page):
         while frame is not None and keys[place] not in frame.devices and first < place:
             first = max(first + 1, place - len(frame.shown) + 1)
             drawn, frame = charts(first)
-        # (As many as fit: after the terminal has grown, none stays scrolled past beside blank lines.)
+        # After the terminal has grown, no device stays scrolled out while lines are blank.
         while frame is not None and first and keys[-1] in frame.devices:
             more = charts(first - 1)
             if more[1] is None or keys[-1] not in more[1].devices:
@@ -138,7 +138,7 @@ class TimelinesScreen(Page):
             text = f"timelines cannot be saved: {self._timelines.not_kept}"
         return [clip(((f" {text}", style),), width)]
 
-    # What keys and the mouse do
+    # Key and mouse actions
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self._moment is not None if action == "now" else super().check_action(action, parameters)
@@ -157,7 +157,7 @@ class TimelinesScreen(Page):
         self.draw()
 
     def action_back(self) -> None:
-        """Close one thing: the moment that is read, then the one device, then the page."""
+        """Close one thing: the selected moment, then the single device, then the page."""
         if self._moment is not None:
             self._pointed = None
             self.action_now()
@@ -171,7 +171,7 @@ class TimelinesScreen(Page):
         self.draw()
 
     def action_device(self, by: int) -> None:
-        """Go to the next device that has charts; the main screen's cursor goes with it."""
+        """Go to the next device with charts; the main screen's cursor goes with it."""
         self._pointed = None
         app_state = self.view.app_state
         keys = [device.key for device in charted(app_state, self._metric)]
@@ -200,7 +200,7 @@ class TimelinesScreen(Page):
         self.draw()
 
     def _point(self, event: events.MouseEvent) -> None:
-        """Read the moment, and the device, that the mouse points at."""
+        """Select the moment and the device under the mouse."""
         frame = self._frame
         moment = frame.moment(event.x) if frame is not None and event.widget is self.body else None
         if frame is None or moment is None or not 0 < event.y <= len(frame.devices):

@@ -1,7 +1,7 @@
 """TopologyScreen: the matrix of links, or the tree, to select devices from.
 
-It changes the app state of the main screen by the main screen's own actions, so that nothing can be done
-here that cannot be done there.
+It changes the app state of the main screen only by the main screen's own actions, so that nothing is possible
+here that is impossible there.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from gputui.tui.views.topology_tree import tree_lines
 _NO_PLACE = (
     "down", "up", "first", "last", "palette", "stop", "quit", "sort", "filter", "help"
 )  # fmt: skip
-"""Actions of the main screen that have no place here, or whose keys do the like. All others work here; what
-opens a page does so on every page."""
+"""Actions of the main screen that make no sense here, or whose keys already have that effect here. All others
+work here; actions that open a page work on every page."""
 
 _SHOWN = {
     "select": ("space", "select"),
@@ -37,15 +37,15 @@ _SHOWN = {
     "best": ("b B n", "best"),
     "order": ("o", "order"),
 }
-"""Those that the last line names: with which keys, and the hint."""
+"""The actions that the last line names, with their keys and the hint."""
 
 
 _NOTES_FROM, _NOTE_FROM = 13, 8
-"""Lines from which on a page has all that is said below the matrix, and what is selected alone."""
+"""Lines from which a page has all notes below the matrix, and from which only the selection."""
 
 
 def _main_binding(action_id: str) -> Binding:
-    """The key of an action of the main screen, for this page."""
+    """The binding on this page for an action of the main screen."""
     keys, action = BY_ID[action_id].keys, f"perform('{action_id}')"
     if action_id in _SHOWN:
         key_display, hint = _SHOWN[action_id]
@@ -54,7 +54,7 @@ def _main_binding(action_id: str) -> Binding:
 
 
 class TopologyScreen(ListPage):
-    """The cursor is that of the main screen; in the matrix there is a column of its own, too."""
+    """The cursor is the main screen's; the matrix has its own column cursor in addition."""
 
     BINDINGS = [
         shown("escape,q,t", "dismiss", "back", "esc"),
@@ -74,15 +74,15 @@ class TopologyScreen(ListPage):
         self._column = 0
         self._left = 0
         self._past = 0
-        """Lines of the tree below the last device that the cursor has gone down to."""
+        """How many lines the cursor has moved down beyond the last device of the tree."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action not in (("show_tree", "column") if self._as_tree else ("show_matrix",))
 
-    # What is painted
+    # Painting
 
     def item_keys(self) -> Sequence[Hashable]:
-        """The keys of the devices, as they stand in the matrix or in the tree."""
+        """The keys of the devices, in the order of the matrix or of the tree."""
         app_state = self.view.app_state
         if self._as_tree:
             return [key for key in tree_lines(app_state, self.size.width)[1] if key is not None]
@@ -132,12 +132,12 @@ class TopologyScreen(ListPage):
             return [head, (("  no reading of the links yet", "dim"),)]
         place = next((i for i, key in enumerate(keys) if key == app_state.cursor), 0)
         room = max(1, height - 1)
-        # The branch that the first device hangs under is worth seeing too.
+        # The branch above the first device is worth showing too.
         least = 0 if not any(keys[:place]) else place
         self.top = min(max(self.top, place - room + 1), least, max(0, len(drawn) - room))
         top = self.top
         if _last_device(keys) == place:
-            # Below the last device there may be network devices, and the NVLinks.
+            # Network devices and the NVLinks may follow the last device.
             self._past = min(self._past, max(0, len(drawn) - room - top))
             top += self._past
         numbers = iter(range(len(drawn)))
@@ -146,7 +146,7 @@ class TopologyScreen(ListPage):
         return [head, *drawn[top : top + room]]
 
     def notes(self, width: int) -> list[Line]:
-        """What is looked at, what is selected, what the signs mean."""
+        """The pair at the cursor, the selection, and the meaning of the signs."""
         app_state = self.view.app_state
         notes: list[Line] = [title("selected", width), clip(self._selected(app_state), width)]
         if self.size.height < _NOTES_FROM:
@@ -184,7 +184,7 @@ class TopologyScreen(ListPage):
         nodes = numa_nodes(selected)
         return ((text, "strong"), (f"   NUMA {','.join(map(str, nodes))}" if nodes else "", "dim"))
 
-    # What keys do
+    # Key actions
 
     def action_show_tree(self) -> None:
         self._as_tree, self.top = True, 0
@@ -213,12 +213,12 @@ class TopologyScreen(ListPage):
         self.draw()
 
     def action_perform(self, action_id: str) -> None:
-        """One of the main screen's own actions."""
+        """Perform an action of the main screen."""
         self.view.perform(action_id)
         self.draw()
 
     def on_key(self, event: events.Key) -> None:
-        # (Textual calls the handler of the base class, too.)
+        # Textual calls the handler of the base class, too.
         if event.key == "escape" and self.view.forget_digits():
             event.stop()
             self.draw()
@@ -257,7 +257,7 @@ def _link_facts(app_state: AppState, one: Device, other: Device) -> str:
 
 
 def _weakest_pair(app_state: AppState, word: str) -> str:
-    """The first two of the selected that are joined no better."""
+    """The first pair of selected devices whose link is this weakest one."""
     snapshot, selected = app_state.box, app_state.selected
     pair = next(
         (a, b) for i, a in enumerate(selected) for b in selected[i + 1 :] if snapshot.link(a, b) == word

@@ -1,1 +1,1 @@
-"""What each surface shows: pure functions from an app state and a width to lines of styled text."""
+"""The content of each surface: pure functions from an app state and a width to lines of styled text."""

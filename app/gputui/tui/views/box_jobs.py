@@ -1,4 +1,4 @@
-"""Jobs of other boxes as lines: one for each job, one for a box that has none or cannot be asked."""
+"""Jobs of other boxes as lines: one for each job, one for a box without jobs or without an answer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gputui.tui.views.jobs import headline, listed
 from gputui.tui.views.text import Line, clip, fit, told_lines
 
 _WIDEST = 20
-"""Cells of the name of a box at most."""
+"""The most cells for the name of a box."""
 
 
 def headline_of_boxes(boxes: Sequence[BoxJobs], end: str, width: int) -> Line:
-    """The rule at the top, with something at its end."""
+    """The rule at the top, with the text `end` at its end."""
     asking = sum(box.jobs is None and box.error is None for box in boxes)
     more = [f"asking {asking} of {len(boxes)} boxes"] if asking else []
     jobs = [job for box in boxes for job in box.jobs or ()]
@@ -32,15 +32,15 @@ def row_keys(boxes: Sequence[BoxJobs]) -> list[tuple[str, str]]:
 
 
 def job_rows(boxes: Sequence[BoxJobs], now: float, width: int) -> list[Line]:
-    """Box by box, those that have jobs first, a line for what is to be said of a box and one for each of its
-    jobs; `now` is seconds since the epoch."""
+    """The rows by box, boxes with jobs first: a line for the facts about a box and one for each of its jobs;
+    `now` is in seconds since the epoch."""
     boxes = sorted(boxes, key=_place)
     jobs = [job for box in boxes for job in box.jobs or ()]
     lines = iter(listed(jobs, width, now) if jobs else ())
     names = min(_WIDEST, max((len(box.alias) for box in boxes), default=0))
     rows: list[Line] = []
     for box in boxes:
-        # (Its line comes first: what is wrong is true of all that stands below it.)
+        # The line of the box comes first: its error applies to all jobs below it.
         facts = _facts(box)
         if facts is not None:
             rows.append(clip(((f"  {fit(box.alias, names)}  ", ""), facts), width))
@@ -49,12 +49,12 @@ def job_rows(boxes: Sequence[BoxJobs], now: float, width: int) -> list[Line]:
 
 
 def _place(box: BoxJobs) -> int:
-    """Jobs, then what is wrong, then what is not known yet, then nothing."""
+    """The sort key of a box: with jobs, then with an error, then not known yet, then without jobs."""
     return 0 if box.jobs else 1 if box.error is not None else 2 if box.jobs is None else 3
 
 
 def _facts(box: BoxJobs) -> tuple[str, str] | None:
-    """What is to be said of a box beside its jobs, and in which style; None for nothing."""
+    """The facts about a box in addition to its jobs, and their style; None if there are none."""
     if box.error is not None:
         return f"{_not_asked(box)}: {printable(box.error)}", "lost"
     if box.jobs is None:
@@ -66,14 +66,14 @@ def _facts(box: BoxJobs) -> tuple[str, str] | None:
 
 
 def _not_asked(box: BoxJobs) -> str:
-    """With the time of the jobs that are shown all the same."""
+    """The words for a failed query, with the time of the jobs that are still shown."""
     if box.since is None or not box.jobs:
         return "cannot be asked"
     return f"cannot be asked, jobs as of {strftime('%H:%M:%S', localtime(box.since))}"
 
 
 def box_lines(box: BoxJobs, width: int) -> list[Line]:
-    """Why a box cannot be asked, all of it; nothing of one that can."""
+    """The full reason why a box cannot be queried; no lines if it can."""
     if box.error is None:
         return []
     words = f"{box.alias} {_not_asked(box)}: {box.error}. r asks again now"

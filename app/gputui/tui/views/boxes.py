@@ -1,4 +1,4 @@
-"""Other boxes as lines: a summary of each, and below one that is unfolded its devices."""
+"""Other boxes as lines: a summary of each, and the devices below an unfolded one."""
 
 from __future__ import annotations
 
@@ -32,50 +32,50 @@ from gputui.tui.views.text import (
 
 _STATE_LOOKS = {"live": "free", "connecting": "dim", "stale": "warn", "dead": "lost"}
 _WIDEST = 22
-"""The column of names at most."""
+"""The most cells for the column of names."""
 _SINCE = len("stale since 12:00:00")
 
 
 @dataclass(frozen=True, slots=True)
 class ShownBox:
-    """A box and what is made of its reading: verdicts by `Device.key`; how many devices are our own."""
+    """A box and the results from its reading: verdicts by `Device.key`; how many devices are the user's."""
 
     state: BoxState
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     mine: int = 0
 
     def now(self, state: BoxState) -> ShownBox:
-        """The same reading in another state."""
+        """The same reading with another state of the box."""
         return self if state is self.state else replace(self, state=state)
 
     @property
     def live(self) -> bool:
-        """Whether it is known now."""
+        """Whether the present state of the box is known."""
         return self.state.state == "live"
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """Its last reading."""
+        """The box's last reading."""
         return self.state.reading.snapshot if self.state.reading else None
 
     @property
     def free(self) -> int:
-        """How many of its devices are free, as far as that is known now."""
+        """How many of the box's devices are free; 0 while its state is not known."""
         if not self.live:
             return 0
         return sum(verdict.state == "free" for verdict in self.verdicts.values())
 
 
 def headline(shown: Sequence[ShownBox], only_free: bool, end: str, width: int) -> Line:
-    """The rule at the top, with something at its end."""
+    """The rule at the top, with the text `end` at its end."""
     free = sum(box.free for box in shown)
     tail = f"{free} free on {sum(box.free > 0 for box in shown)} of {len(shown)}"
     return title("boxes with free devices" if only_free else "boxes", width, tail, end)
 
 
 class Row(NamedTuple):
-    """A line of the list. `key` is the box and the `Device.key` of what it shows, "" for the box itself; None
-    for what is only read."""
+    """A line of the list. `key` is the box and the `Device.key` of the line's subject, "" for the box itself;
+    None for a line without a cursor."""
 
     key: tuple[str, str] | None
     line: Line
@@ -84,7 +84,7 @@ class Row(NamedTuple):
 def box_rows(
     shown: Sequence[ShownBox], unfolded: frozenset[str], rank: Callable[[str, str], int | None]
 ) -> list[Row]:
-    """The rows; `rank` says which place of the selection a device of a box has."""
+    """The rows; `rank` returns the place of a box's device in the selection."""
     rows: list[Row] = []
     for box, line in zip(shown, table_lines(_box_columns(unfolded, rank), shown), strict=True):
         alias = box.state.alias
@@ -104,7 +104,7 @@ def _box_columns(
         return f"{'-' if box.state.alias in unfolded else '+'} {box.state.alias}"
 
     def selected(box: ShownBox) -> str:
-        # (Below one that is unfolded the marks of the devices are seen.)
+        # Below an unfolded box, the marks of its devices are visible.
         alias = box.state.alias
         devices = box.snapshot.devices if box.snapshot and alias not in unfolded else ()
         count = sum(rank(alias, device.key) is not None for device in devices)
@@ -124,7 +124,7 @@ def _tone(box: ShownBox) -> str:
 
 
 def _what(box: ShownBox) -> str:
-    """Its devices; of one that is not live, since when and why."""
+    """The devices of a box; for a box that is not live, since when and why."""
     if box.live and box.snapshot is not None:
         return box.snapshot.models
     since = f" since {strftime('%H:%M:%S', localtime(box.state.since))}" if box.state.error else ""
@@ -152,11 +152,11 @@ def launch_lines(
     why_not: str | None,
     width: int,
 ) -> list[Line]:
-    """The selected devices, the call that starts the command on them, what it lacks, and what is in the way.
+    """The selected devices, the call that starts the command on them, what is missing, and what prevents it.
 
-    launcher  the name of the command's, "" where there is no command
+    launcher  the name of the command's launcher, "" where there is no command
     line      the call; an outline of it where something is missing
-    missing   what it takes until something can be started, "" for nothing
+    missing   the part that is still missing for a start, "" for nothing
     """
     name = f"launch: {launcher}" if launcher else "launch"
     chosen = bool(selected.selection.keys)
@@ -172,7 +172,7 @@ def launch_lines(
 
 
 def _broken(line: str, width: int) -> list[str]:
-    """The call in pieces of that many cells: between words, and in a list of devices behind a comma."""
+    """The call in pieces of at most `width` cells, broken between words or after a comma in a list."""
     pieces = [""]
     for word in re.findall(r"[^ ,]*[ ,]|[^ ,]+$", line):
         if width_of(((pieces[-1] + word.rstrip(), ""),)) <= width:
@@ -184,7 +184,7 @@ def _broken(line: str, width: int) -> list[str]:
 
 
 def trouble_lines(state: BoxState, width: int) -> list[Line]:
-    """Why the box at the cursor is not live, all of it, and what can be done; nothing of one that is."""
+    """The full reason why the box at the cursor is not live, and the remedy; no lines if it is live."""
     if state.error is None or state.state not in ("stale", "dead"):
         return []
     words = f"{state.alias}: {state.error}"
@@ -199,12 +199,12 @@ def trouble_lines(state: BoxState, width: int) -> list[Line]:
 
 
 def _brief_error(state: BoxState) -> str:
-    """The error without the remedy, which is told of the box at the cursor."""
+    """The error without the remedy, which is shown for the box at the cursor."""
     return (state.error or "").partition("; ")[0]
 
 
 def _free(box: ShownBox) -> str:
-    """How many devices are free; of a box that is not live nobody knows."""
+    """How many devices are free; unknown for a box that is not live."""
     if box.snapshot is None:
         return ""
     free = f"{box.free}" if box.live else "?"

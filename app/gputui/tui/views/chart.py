@@ -1,4 +1,4 @@
-"""One chart: the figures of a span of time as lines of blocks, and the axis below them."""
+"""A single chart: the values over a span of time as lines of blocks, and the axis below them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEPS = " ▁▂▃▄▅▆▇█"
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
 """Seconds from one mark of the axis to the next."""
 TICK_ROOM = 12
-"""Cells from one mark to the next, at least: a chart is no narrower."""
+"""The least cells from one mark to the next: a chart is no narrower."""
 
 
 def chart(
@@ -29,8 +29,8 @@ def chart(
     cursor: float | None,
     close: bool = False,
 ) -> list[Line]:
-    """`tall` lines of a chart from 0 to `full`, the newest column at the right. Where another one is just
-    above (`close`), an eighth of a line stays free between them."""
+    """A chart of `tall` lines from 0 to `full`, the newest column at the right. Where another chart is
+    directly above (`close`), an eighth of a line stays free between them."""
     levels = _levels(timelines.values(key, metric, span), tall * 8 - close, full)
     style = _STYLES[metric]
     marked = span.column(cursor) if cursor is not None else -1
@@ -54,8 +54,8 @@ def outlined(
     full: float,
     cursor: float | None,
 ) -> list[Line]:
-    """As `chart`, with a bright edge over a dim body, dotted lines at 50 and 100 %, and a dim mark at the
-    highest value of a column where that is well above its mean."""
+    """Draw as `chart` does, with a bright edge over a dim body, dotted lines at 50 and 100 %, and a dim mark
+    at the highest value of a column where that is well above its mean."""
     means, peaks = (
         _levels(timelines.values(key, metric, span, peaks), tall * 8, full) for peaks in (False, True)
     )
@@ -87,19 +87,19 @@ def outlined(
 
 
 def _levels(values: Sequence[float], most: int, full: float) -> list[int]:
-    """The values in eighths of a line, `most` at most: what is known has a base line, what is not has 0."""
+    """The values in eighths of a line, `most` at most: a known value is at least 1, an unknown value is 0."""
     scale = most / full
     return [0 if v != v else min(most, int(v * scale + 0.5) or 1) for v in values]
 
 
 def half_line(tall: int) -> int | None:
-    """The line of 50 %, counted from below; None where the chart is too low for one."""
+    """The line of 50 %, counted from below; None where the chart is too low for it."""
     return (tall * 4 - 1) // 8 if tall >= 5 else None
 
 
 @cache
 def _steps(line: int, tall: int) -> tuple[str, ...]:
-    """By level, in eighths of a line: the part of one column that falls into one line, counted from below."""
+    """By level, in eighths of a line: a column's part in the line `line`, counted from below."""
     return tuple(_STEPS[min(8, max(0, level - line * 8))] for level in range(tall * 8 + 1))
 
 
@@ -107,7 +107,7 @@ def _steps(line: int, tall: int) -> tuple[str, ...]:
 
 
 def mark(span: Span, cursor: float | None) -> Line:
-    """The line below the axis: it has the mark of the cursor, so that the axis stays to be read."""
+    """The line below the axis with the cursor's mark, so that the axis stays readable."""
     marked = span.column(cursor) if cursor is not None else -1
     if not 0 <= marked < span.columns:
         return ((" " * span.columns, ""),)
@@ -115,7 +115,7 @@ def mark(span: Span, cursor: float | None) -> Line:
 
 
 def axis(span: Span) -> Line:
-    """Marks with their times: back from now, or of the clock where hours are shown."""
+    """Marks with their times: back from now, or the time of day where hours are shown."""
     least = 60 if span.seconds > 120 else 1
     tick = next((t for t in _TICKS if t >= least and t / span.step >= TICK_ROOM), _TICKS[-1])
     cells = ["─"] * span.columns
@@ -134,7 +134,7 @@ def _ticks(span: Span, tick: int) -> Sequence[tuple[int, str]]:
         back = range(tick, span.seconds, tick)
         return [(span.columns - 1 - round(ago / span.step), _ago(ago)) for ago in back]
     start, end = span.time(0), span.time(span.columns)
-    # Whole hours of the clock on the wall, not of UTC.
+    # Whole hours of local time, not of UTC.
     offset = time.localtime(end).tm_gmtoff
     moments = range(int(-(-(start + offset) // tick)) * tick, int(end + offset), tick)
     return [

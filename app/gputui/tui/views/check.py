@@ -1,4 +1,4 @@
-"""What a check found: each device as the command's own Python sees it, and the conclusion."""
+"""The result of a check: each device as the command's own Python sees it, and the conclusion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputui.tui.views.text import Line, fit, hanging, told_lines
 
 
 def report_lines(report: Report, width: int) -> Iterator[Line]:
-    """The interpreter, two lines a device, and one sentence."""
+    """The interpreter, two lines per device, and a conclusion in one sentence."""
     if report.doubt:
         yield from told_lines(report.doubt, "warn", width)
     if report.seen is not None:

@@ -1,4 +1,4 @@
-"""COLUMNS: the columns of the device table, one row a column, and which of them fit into a width."""
+"""COLUMNS: the columns of the device table, and the choice of those that fit into a width."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ BEFORE = 6
 """Cells before the number of a device: the cursor, and its place in the selection."""
 
 _LEAST_BAR = 4
-"""The width in cells from which a bar says more than the number beside it."""
+"""The width in cells from which a bar is more informative than the number alone."""
 
 SHARED, SHARED_SHORT = " shared", "*"
-"""What follows an amount of memory that is the host's: where there is room, and where there is not."""
+"""The text after an amount of memory that is shared with the host: where there is room, and where not."""
 
 STATE = 26
-"""Cells of "◐ held, no visible process": bars, limits and names give way to what a state has to say."""
+"""Cells of "◐ held, no visible process": bars, limits and names make room for the text of a state."""
 
 _NEARLY = 3
-"""A temperature is a warning from so many °C below the one at which the driver lowers the clocks."""
+"""A temperature is a warning from this many °C below the one at which the driver lowers the clocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What widths depend on: cells of the longest name, amount of memory, and limit of power, 0 where none is
-    known; whether all devices have one name, which the header says already; cells of the longest profile of
-    a MIG instance, 0 where there is none; whether a device shares the host's memory."""
+    """The facts that widths depend on: cells of the longest name, amount of memory, and limit of power, 0
+    where none is known; whether all devices have one name, which the header already shows; cells of the
+    longest profile of a MIG instance, 0 where there is none; whether a device shares the host's memory."""
 
     name: int
     amount: int
@@ -49,7 +49,7 @@ class Box:
 
 
 class Cell(NamedTuple):
-    """The place of one fact in the table: its width, the tone of its row, the box, and the device's memory
+    """The place of a fact in the table: its width, the tone of its row, the box, and the device's memory
     (`Snapshot.memory`)."""
 
     width: int
@@ -68,13 +68,13 @@ class Column:
     """One column of the table.
 
     id        its name in the settings (`ScreenSettings.columns`)
-    heading   above the column;  title: in the list of columns
+    heading   the text above the column;  title: the text in the list of columns
     sizes     its widths in a box
     priority  where two columns do not both fit, the one with the lower number stays
-    spans     what it shows of a device, exactly as wide as the cell
-    needs     what a source has to read for it
-    usual     whether it is shown where nobody has chosen columns
-    right     whether its heading stands at the right
+    spans     its content for a device, exactly as wide as the cell
+    needs     the facts that a source has to read for it
+    usual     whether it is shown by default
+    right     whether its heading is right-aligned
     """
 
     id: str
@@ -105,7 +105,7 @@ def _name(device: Device, cell: Cell) -> tuple[Span, ...]:
 
 
 def _short_name(device: Device) -> str:
-    """The name without its maker; of a MIG instance, which hangs under its GPU, the profile is enough."""
+    """The name without its maker; for a MIG instance, which is shown under its GPU, only the profile."""
     name = short_name(device.name or "?")
     return name.removesuffix(" MIG") if device.parent else name
 
@@ -121,7 +121,7 @@ def _with_bar(fraction: float, number: str, least: int, width: int, look: str, t
 
 def _utilization(device: Device, cell: Cell) -> tuple[Span, ...]:
     if device.utilization is None:
-        # A bar of nothing would say 0 %.
+        # An empty bar would mean 0 %.
         return _unknown(cell.width)
     return _with_bar(device.utilization / 100, f"{device.utilization}%", 5, cell.width, "load", cell.tone)
 
@@ -132,7 +132,7 @@ def _memory(device: Device, cell: Cell) -> tuple[Span, ...]:
         return _unknown(cell.width)
     amount, least = f"{used / GIB:.1f}/{total / GIB:.1f}G", cell.box.amount + 1
     if cell.box.shared:
-        # (Beside devices that have memory of their own, all amounts are aligned.)
+        # All amounts are aligned, including those of devices with memory of their own.
         mark = SHARED if cell.width >= least + len(SHARED) else SHARED_SHORT
         amount += mark if device.unified else " " * len(mark)
         least += len(mark)
@@ -147,7 +147,7 @@ def _temperature(device: Device, cell: Cell) -> tuple[Span, ...]:
 
 def _power(device: Device, cell: Cell) -> tuple[Span, ...]:
     """Watts, followed by the limit where there is room."""
-    # (Beside devices that have a limit, the watts of one without stay aligned with theirs.)
+    # The watts of a device without a limit stay aligned with the others.
     limit = cell.box.watts + 1 if cell.width > 4 else 0
     watts, behind = UNKNOWN if device.power is None else f"{device.power:.0f}", ""
     if limit and device.power_limit is not None and device.power is not None:
@@ -157,7 +157,7 @@ def _power(device: Device, cell: Cell) -> tuple[Span, ...]:
 
 
 def _clock(device: Device, cell: Cell) -> tuple[Span, ...]:
-    """MHz, with "!" behind them where the driver says that they are lower than they could be."""
+    """MHz, followed by "!" where the driver reports that the clocks are throttled."""
     slow = bool(device.telemetry and device.telemetry.throttle)
     return (*_number(device.sm_clock, cell.width - 1, cell.tone), ("!" if slow else " ", "warn"))
 
@@ -170,9 +170,9 @@ def _throttle(device: Device, cell: Cell) -> tuple[Span, ...]:
 
 
 def _pcie(device: Device, cell: Cell) -> tuple[Span, ...]:
-    """Generation and lanes; "!" where fewer lanes are up than could be.
+    """Generation and lanes, followed by "!" where fewer lanes are in use than possible.
 
-    (An idle GPU lowers its generation by itself: that says nothing.)
+    An idle GPU lowers its generation by itself, which is normal.
     """
     now = device.telemetry
     if now is None or now.pcie_generation is None or now.pcie_width is None:
@@ -185,7 +185,7 @@ def _pcie(device: Device, cell: Cell) -> tuple[Span, ...]:
 
 
 def _command(device: Device, cell: Cell) -> tuple[Span, ...]:
-    """What the process with the most memory was started as; nothing where there is none."""
+    """The command of the process with the most memory; nothing where there is none."""
     main = max(device.processes or (), key=lambda process: process.memory or 0, default=None)
     return ((fit(printable(main.command or UNKNOWN) if main else "", cell.width), "dim"),)
 
@@ -199,13 +199,13 @@ def _details(
 
 
 def _utilization_bars(box: Box) -> Sizes:
-    # (The driver reports no utilization of MIG instances: watts and limits say more than a bar for the
-    # others.)
+    # The driver reports no utilization of MIG instances: watts and limits are more informative than a bar for
+    # the other devices.
     return (5, 8), (11, STATE + bool(box.profile)), (15, 30), (19, 34), (25, 38), (35, 44)
 
 
 _MEMORY_BARS: Sizes = ((0, 10), (6, STATE), (11, 30), (15, 34), (21, 38), (31, 44))
-"""As `Sizes`: the cells of a bar and the gap behind it."""
+"""The sizes as in `Sizes`, but for the cells of a bar and the gap after it."""
 
 
 def _memory_sizes(box: Box) -> Sizes:
@@ -219,7 +219,7 @@ def _memory_sizes(box: Box) -> Sizes:
 def _names(box: Box) -> Sizes:
     least = STATE + 1 if box.alike else 16
     if box.profile:
-        # (The profiles; the GPU's name in full only beside bars and watts, and the header has it.)
+        # The profiles come first; the GPU's full name only next to bars and watts, as the header has it too.
         return (box.profile, least), (min(box.name, 9), STATE + 1), (min(box.name, 20), 31)
     return tuple((min(box.name, most), spare) for most, spare in ((9, least), (12, STATE + 3), (20, 31)))
 
@@ -369,20 +369,20 @@ BY_ID = {column.id: column for column in COLUMNS}
 USUAL = tuple(column.id for column in COLUMNS if column.usual)
 
 _CHOSEN_SPARE = 12
-"""Cells for the state beside which a column that a person has chosen is shown."""
+"""Cells that a column chosen by the user must leave for the state."""
 
 _STATE_CAP = 32
 """Cells beyond which the state takes no more room from optional columns and longer bars."""
 
 _OPTIONAL = 7
-"""The priority from which even a column that a person has chosen leaves room for the longest state."""
+"""The priority from which even a column chosen by the user leaves room for the longest state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of one table and their widths, in cells. What is left goes to the state.
+    """The columns of one table and their widths, in cells. The rest is for the state.
 
-    label  cells of the number of a device;  tree: whether numbers stand at the left, as parts hang under some
+    label  cells of the number of a device;  tree: whether numbers are left-aligned, as some have parts
     """
 
     label: int
@@ -396,7 +396,7 @@ class Columns:
     def of(cls, app_state: AppState, width: int, state: int = 0) -> Columns:
         """The columns that fit into `width`, each whole: the most important ones first, then wider ones.
 
-        state  cells that the longest state needs: a person's own columns leave it so many
+        state  cells that the longest state needs: the user's own columns leave that many
         """
         snapshot = app_state.snapshot
         devices = snapshot.devices if snapshot else ()
@@ -432,20 +432,20 @@ class Columns:
 
     @property
     def needs(self) -> Want:
-        """What a source has to read for these columns."""
+        """The facts that a source has to read for these columns."""
         return reduce(Want.__or__, (column.needs for column, _ in self.shown), Want.PROCESSES | Want.OWNERS)
 
 
 def label_of(app_state: AppState, device: Device, tree: bool) -> str:
-    """The number of a device; in a tree the parts of a GPU hang under it."""
+    """The number of a device; in a tree the parts of a GPU are shown under it."""
     assert app_state.snapshot is not None
     return f"{'└ ' if tree and device.parent else ''}{app_state.snapshot.label(device)}"
 
 
 def _wishes(columns: Sequence[Column], box: Box, chosen: bool, state: int) -> list[tuple[int, Column, int]]:
-    """Which column should be how wide, with how much left for the state: the most important wish first."""
+    """The wanted widths of the columns, the most important first, each with the cells for the state."""
     wishes = []
-    # (In steps, so that no column comes and goes when a state gets one character longer.)
+    # In steps, so that no column appears or disappears when a state gets one character longer.
     state = min(_STATE_CAP, -(-state // 8) * 8)
     for column in columns:
         for step, (cells, spare) in enumerate(column.sizes(box)):
@@ -457,5 +457,5 @@ def _wishes(columns: Sequence[Column], box: Box, chosen: bool, state: int) -> li
 
 
 def _amount(total: int | None) -> int:
-    """Cells of the memory in use and the whole of it, as wide as a full device needs it: it never moves."""
+    """Cells of the memory in use and in total, for the width at full use: the column never moves."""
     return 6 if not total else 2 * len(f"{total / GIB:.1f}") + 2

@@ -1,4 +1,4 @@
-"""Everything about one device: who it is, its state, and its facts in as many columns as the width has."""
+"""Everything about one device: its identity, its state, and its facts in as many columns as fit."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NAME = 13
 """Cells of the names of facts."""
 
 _TEXT = 16
-"""Cells that stay for the text beside a bar: "101.1 of 141.1G"."""
+"""Cells that remain for the text next to a bar: "101.1 of 141.1G"."""
 
 _LONGEST_BAR = 24
 
 _BARS = {"Memory": "memory"}
-"""The style of the bars of a group, where it is not that of a load."""
+"""The style of the bars of a group, where it differs from that of a load."""
 
 
 def device_facts(app_state: AppState, device: Device, width: int) -> list[Line]:
@@ -35,11 +35,11 @@ def device_facts(app_state: AppState, device: Device, width: int) -> list[Line]:
 # The panel beside the table
 
 _LINES = {1: 30, 2: 17, 3: 13}
-"""Lines that all facts take in so many columns, with the state. The same for every device: the cursor moves
-no panel."""
+"""Lines of all facts by the number of columns, with the state. The same for every device: moving the cursor
+moves no panel."""
 
 _FIRST = ("Power and temperature", "Clocks", "Links", "Errors", "Memory", "Load")
-"""The groups of facts of the panel, what the table does not show first."""
+"""The groups of facts of the panel, those that the table does not show first."""
 
 
 def lines_of_device(width: int) -> int:
@@ -48,7 +48,7 @@ def lines_of_device(width: int) -> int:
 
 
 def facts_of_device(app_state: AppState) -> object:
-    """All that the panel depends on."""
+    """Everything that the panel depends on."""
     device, snapshot = app_state.current, app_state.snapshot
     if device is None or snapshot is None:
         return None
@@ -86,7 +86,7 @@ _WITH_OWN_JOB = {"busy": "busy with", "claimed": "claimed by"}
 
 
 def _job_in_state(app_state: AppState, device: Device) -> Job | None:
-    """One's own job, where that is all there is to say of the device's state."""
+    """The user's own job, where that fully explains the device's state."""
     return app_state.own_job_on(device.key) if app_state.verdicts[device.key].state in _WITH_OWN_JOB else None
 
 
@@ -101,7 +101,7 @@ def _state(app_state: AppState, device: Device) -> str:
 
 
 def _state_lines(app_state: AppState, device: Device, width: int) -> list[Line]:
-    """The state with its reason, and what is to be noted."""
+    """The state with its reason, and the notes on the device."""
     verdict, (sign, _, look) = app_state.verdicts[device.key], state_of(app_state, device)
     first, *more = wrap(_state(app_state, device), width - 4)
     lines: list[Line] = [((f" {sign} ", look), (first, verdict.state))]
@@ -147,7 +147,7 @@ def _identity(device: Device) -> list[str]:
 
 
 def _notes(app_state: AppState, device: Device) -> list[str]:
-    """That it is selected, whose instance it is, and of one's own job on it what its state does not say."""
+    """Notes: that it is selected, whose instance it is, and more about the user's own job on it."""
     snapshot, rank = app_state.snapshot, app_state.selection.rank(device.key)
     assert snapshot is not None
     notes = [] if rank is None else [f"selected: {app_state.vendor.device(rank)}"]
@@ -166,7 +166,7 @@ def _notes(app_state: AppState, device: Device) -> list[str]:
 
 
 def _packed(facts: list[str], width: int) -> list[str]:
-    """Facts one after another, a new line before one that does not fit."""
+    """The facts one after another, with a line break before a fact that does not fit."""
     lines: list[str] = []
     for fact in facts:
         if lines and len(lines[-1]) + 3 + len(fact) <= width:
@@ -186,7 +186,7 @@ def _columns(app_state: AppState, device: Device, width: int) -> list[Line]:
 
 
 def _count(width: int) -> int:
-    """Columns of facts."""
+    """The number of columns of facts."""
     return 1 if width < 76 else 2 if width < 120 else 3
 
 
@@ -205,7 +205,7 @@ def _in_columns(every: Sequence[Group], width: int, count: int) -> list[Line]:
 
 
 def _balanced(groups: list[list[Line]], count: int) -> list[list[Line]]:
-    """The groups in their order in so many columns, of which the longest is as short as it can be."""
+    """The groups in their order in `count` columns, of which the longest is as short as possible."""
 
     def split(ends: tuple[int, ...]) -> list[list[Line]]:
         edges = (0, *ends, len(groups))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.inventory.formatting import UNKNOWN, duration, printable
 from gputui.jobs.experiments import table as text
 from gputui.jobs.experiments.record import Experiment, summaries
-from gputui.jobs.experiments.table import bars, best_of, by_what, figures, table
-from gputui.tui.views.text import Line, clip, fit, title, wrap
+from gputui.jobs.experiments.table import bars, by_what, figures, list_rows, table
+from gputui.tui.views.text import Line, clip, title, wrap
 
 _SIGNS: dict[str, tuple[str, str]] = {
     "running": ("▶", "free"),
@@ -27,37 +26,16 @@ def headline(found: Sequence[Experiment], unreadable: int, width: int) -> Line:
 
 
 def listed(found: Sequence[Experiment], cursor: int | None, width: int, now: float) -> list[Line]:
-    """A line an experiment. `now` is seconds since the epoch."""
+    """The headings, and a line an experiment. `now` is seconds since the epoch."""
     if not found:
         return [clip(((_NONE, "dim"),), width)]
-    titles = [printable(each.title) for each in found]
-    wide = min(40, max(map(len, titles)))
-    lines = []
-    for place, (each, name) in enumerate(zip(found, titles, strict=True)):
+    heading, *rows = list_rows(found, now)
+    lines: list[Line] = [((f"   {heading}", "dim"),)]
+    for place, (each, row) in enumerate(zip(found, rows, strict=True)):
+        here = place == cursor
         sign, style = _SIGNS[each.state]
-        line: Line = (
-            ("▸" if place == cursor else " ", "cursor"),
-            (f" {fit(each.id, 4)}  ", "strong"),
-            (f"{sign} {fit(each.state, 7)}", style),
-            (
-                f"  {f'{each.made}/{each.wanted}':>7}"
-                f"  {fit(duration(max(0.0, now - each.created)), 6, right=True)} ago  ",
-                "dim",
-            ),
-            (f"{fit(name, wide)}  ", "strong" if place == cursor else ""),
-            (_best(each), "dim"),
-        )
-        lines.append(clip(line, width))
-    return lines
-
-
-def _best(experiment: Experiment) -> str:
-    best = best_of(experiment)
-    if best is None:
-        failed = experiment.count("failed", "timeout")
-        return f"{failed} failed" if failed else UNKNOWN
-    so_far = " so far" if experiment.state == "running" else ""
-    return f"best{so_far} {printable(best)}"
+        lines.append((("▸" if here else " ", "cursor"), (f"{sign} ", style), (row, "strong" if here else "")))
+    return [clip(line, width) for line in lines]
 
 
 def details(experiment: Experiment, figure: int, width: int, room: int) -> list[Line]:

@@ -1,4 +1,4 @@
-"""The first line: which box, how busy the machine itself is, how fresh this is, what time."""
+"""The first line: the box, the load of the machine, the age of the reading, and the time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gputui.tui.views.text import Line, Span, clip, width_of
 
 
 def header(app_state: AppState, width: int, age: float | None, clock: float) -> Line:
-    """`age`: seconds since the last good reading when that is too long ago, None when it is fresh.
+    """The header; `age` is the seconds since the last good reading if that is too long ago, None otherwise.
 
-    Where there is not room for all, the versions are left out first, then the machine's load, then the label.
+    If the line is too short, the versions are left out first, then the machine's load, then the label.
     """
     left: list[Span] = [(" gputui ", "brand")]
     snapshot = app_state.snapshot
@@ -27,13 +27,13 @@ def header(app_state: AppState, width: int, age: float | None, clock: float) -> 
         right.insert(0, (f"stale {duration(age)}  ", "warn"))
     if snapshot is not None:
         for text in _load(snapshot.host.load):
-            # (The label of a demo is not left out for the load: with both it would be too long.)
+            # The label of a demo is not left out for the load: both together would be too long.
             room = min(width - width_of(tuple(left)) - 1, width // 2)
             if width_of(tuple(right)) + len(text) <= room:
                 right.insert(len(right) - 1, (text, "dim"))
         for name, value in (("driver", snapshot.host.driver), ("CUDA", snapshot.host.cuda)):
             if value is None and name == "CUDA":
-                # (Other vendors have none.)
+                # Other vendors have no CUDA.
                 continue
             part = (f"  {name} {printable(value or '?')}", "dim")
             if width_of((*left, part, *right)) + 1 < width:
@@ -48,7 +48,7 @@ def header(app_state: AppState, width: int, age: float | None, clock: float) -> 
 
 
 def _load(load: HostLoad | None) -> list[str]:
-    """The machine's CPU, RAM and load average, the most telling first; what is not known is not there."""
+    """The machine's CPU, RAM and load average, the most informative first; unknown values are left out."""
     if load is None:
         return []
     parts = []

@@ -1,4 +1,4 @@
-"""The help: every key by what it is about, and what the signs mean."""
+"""The help: every key by subject, and the meaning of the signs."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def help_lines(
     of_page: Sequence[tuple[str, str]] = (),
     there: Collection[str] | None = None,
 ) -> list[Line]:
-    """The sections that have something with all of `words` in it, in two columns where it is wide enough.
+    """The sections with a row that contains all of `words`, in two columns where they fit.
 
-    of_page  the keys of a page and what they do: the first section
-    there    the actions of the main screen (ids) that can be done on that page; the others follow in grey,
-             under headings that say where they are done. None: it is the main screen's help
+    of_page  the keys of a page and their effects: the first section
+    there    the actions of the main screen (ids) that are possible on that page; the others follow in grey,
+             under headings that name the main screen. None: this is the main screen's help
     """
     columns = 2 if width >= _TWO_COLUMNS else 1
     room = width // columns - (columns - 1)
@@ -102,7 +102,7 @@ def _has(row: Line, section: str, words: Sequence[str]) -> bool:
 
 
 def _row(action: Action, keymap: Mapping[str, str], taken: Collection[str] = ()) -> Line:
-    """The keys of an action without those that are `taken`, what it is, and more about it."""
+    """The keys of an action without those that are `taken`, its title, and its description."""
     keys = " ".join(key for key in _keys(action, keymap).split() if key not in taken)
     spans: list[Span] = [(f"  {fit(keys, _KEYS)}", "key"), (action.title, "strong")]
     if action.about:
@@ -111,7 +111,7 @@ def _row(action: Action, keymap: Mapping[str, str], taken: Collection[str] = ())
 
 
 def _whole(row: Line, width: int) -> list[Line]:
-    """A row with its last words on lines of their own, where they do not fit beside the others."""
+    """A row, with its last part on separate lines where it does not fit on the first."""
     if width_of(row) <= width:
         return [row]
     *head, (text, style) = row
@@ -122,7 +122,7 @@ def _whole(row: Line, width: int) -> list[Line]:
 
 
 def _keys(action: Action, keymap: Mapping[str, str]) -> str:
-    """All keys of an action, the one that is shown elsewhere first."""
+    """All keys of an action, the displayed one first."""
     if action.id in keymap:
         return " ".join(written(key) for key in keymap[action.id].split(","))
     shown = key_of(action.id, keymap)

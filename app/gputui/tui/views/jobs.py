@@ -1,4 +1,4 @@
-"""The jobs: a line each, the devices of one of them, its log; what has become of them; and their panel."""
+"""The jobs: a line each, the devices of one of them, its log; news about them; and their panel."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _NONE = (
     " those of other boxes: O, D, or gputui jobs --hosts all",
 )
 _WITH_PEAK = 72
-"""Cells from which on a line has the peak memory."""
+"""The width in cells from which a line has the peak memory."""
 _LOG_LINES = 4
-"""Lines of a log in the panel: more would push out who waits and what runs. The jobs page has the rest."""
+"""Lines of a log in the panel: more would displace the queue and the processes."""
 
 _WITH_LOG = 100
-"""Cells from which on a line ends with the last line of the log."""
+"""The width in cells from which a line ends with the last line of the log."""
 _LINES_OF_LAUNCH = 2
-"""Lines of a launch line on the jobs page: `y` copies all of it."""
+"""The most lines of a launch line on the jobs page: `y` copies all of it."""
 _MOST_ENDED = 3
-"""Jobs of the panel that have ended."""
+"""The most ended jobs in the panel."""
 
 
 def headline(
     jobs: Sequence[Job], width: int, text: str = "jobs", more: Sequence[str] = (), end: str = ""
 ) -> Line:
-    """The rule at the top: how many run and wait, what is said behind that, and at its end."""
+    """The rule at the top: how many run and wait, further counts (`more`), and the text `end` at its end."""
     waiting = sum(job.state == "waiting" for job in jobs)
     running = sum(not job.over for job in jobs) - waiting
     counts = [f"{running} of {len(jobs)} running"] if jobs else []
@@ -64,7 +64,7 @@ def listed(
     snapshot: Snapshot | None = None,
     uses: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Line]:
-    """A line a job; `uses` as in `job_columns`. With room, the peak memory and the last line of the log."""
+    """A line per job; `uses` as in `job_columns`. With room, the peak memory and the last line of the log."""
     if not jobs:
         return [clip(((words, "dim"),), width) for words in _NONE]
     return [clip(line, width) for line in _rows(jobs, width, now, snapshot, uses)]
@@ -73,14 +73,14 @@ def listed(
 def _rows(
     jobs: Sequence[Job], width: int, now: float, snapshot: Snapshot | None, uses: Mapping[str, str]
 ) -> list[Line]:
-    """The same as long as they are."""
+    """The same lines, uncut."""
     names = f"id outcome ran on{' peak' * (width >= _WITH_PEAK)} use title"
     log = " log" if width >= _WITH_LOG and any(job.last_line for job in jobs) else ""
     return table_lines(job_columns(names + log, now, snapshot, uses), jobs, before="  ")
 
 
 def unclaimed_uses_of(app_state: AppState) -> dict[str, str]:
-    """What our jobs claimed and run on, "claimed 6,7, runs on 0,1", by their ids, where the two differ."""
+    """By job id "claimed 6,7, runs on 0,1", for our jobs whose claimed and used devices differ."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return {}
@@ -92,8 +92,8 @@ def _unclaimed_uses(app_state: AppState) -> list[ClaimedUse]:
 
 
 def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
-    """What has become of jobs between two snapshots, a sentence each, and whether it is good: a job that
-    waited has started, a job has ended."""
+    """The news about jobs between two snapshots, a sentence each, and whether it is good: a waiting job has
+    started, or a job has ended."""
     if before is None:
         return []
     earlier = {job.id: job for job in before.jobs}
@@ -121,7 +121,7 @@ def _ended(job: Job) -> str:
 
 
 def facts_of(job: Job, now: float, width: int) -> list[Line]:
-    """What was started, by its launch line, and of a job that has ended: how, when, and with which peaks."""
+    """The launch line of the job; for a job that has ended, also how, when, and its peaks."""
     pieces = wrap(f"$ {printable(job.line)}", width - 2)
     if len(pieces) > _LINES_OF_LAUNCH:
         rest = " ".join(pieces[_LINES_OF_LAUNCH - 1 :])
@@ -146,7 +146,7 @@ def _end_of(job: Job, now: float) -> str:
 
 
 def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Line]:
-    """What the job's devices do now, as far as they are this box's; those that it has not claimed last."""
+    """The present rows of the job's devices if they are on this box; devices that it has not claimed last."""
     if app_state.snapshot is None or job.box is not None or not job.keys or job.over:
         return []
     outside = (key for use in _unclaimed_uses(app_state) if use.job == job.id for key in use.outside)
@@ -154,7 +154,7 @@ def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Lin
     devices = [device for device in found if device is not None]
     if not devices:
         return []
-    # (The cursor is in the list of jobs here.)
+    # The cursor of this page is in the list of jobs.
     app_state = replace(app_state, cursor=None)
     columns = Columns.of(app_state, width)
     lines = [row(app_state, device, columns, width) for device in devices[:most]]
@@ -164,7 +164,7 @@ def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Lin
 
 
 def pieces_of(lines: Sequence[str], width: int, wraps: bool = True) -> list[str]:
-    """The lines of a log in pieces that fit; without `wraps` each line is one piece, cut where it ends."""
+    """The lines of a log in pieces that fit; without `wraps` each line is one piece, cut to the width."""
     room = max(1, width - 2)
     if not wraps:
         return [fit(shown, room) if cell_len(shown := printable(line)) > room else shown for line in lines]
@@ -172,10 +172,10 @@ def pieces_of(lines: Sequence[str], width: int, wraps: bool = True) -> list[str]
 
 
 def _broken(line: str, room: int) -> list[str]:
-    """A line of a log in pieces that fit: broken behind spaces where there are any, its own spaces kept."""
+    """A line of a log in pieces that fit: broken after spaces if there are any, its own spaces kept."""
     pieces: list[str] = []
     while cell_len(line) > room:
-        # (Of a very long line only the beginning is measured again for each piece.)
+        # Only the beginning of a very long line is measured again for each piece.
         head = chop_cells(line[: 2 * room], room)[0]
         end = len(head) + 1 if line[len(head)] == " " else head.rfind(" ") + 1
         if not head[:end].strip():
@@ -186,7 +186,7 @@ def _broken(line: str, room: int) -> list[str]:
 
 
 def log(pieces: Sequence[str], height: int, back: int) -> tuple[list[Line], int]:
-    """The last `height` pieces of a log, `back` before its end; and how far back that is in truth."""
+    """The last `height` pieces of a log, `back` before its end; and how far back that really is."""
     back = min(back, max(0, len(pieces) - height))
     end = len(pieces) - back
     return [((f" {piece}", ""),) for piece in pieces[max(0, end - height) : end]], back
@@ -196,7 +196,7 @@ def log(pieces: Sequence[str], height: int, back: int) -> tuple[list[Line], int]
 
 
 def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
-    """Our jobs below their heading, and where there is room the end of the log of the one that runs."""
+    """Our jobs below their heading, and where there is room the end of the log of the running job."""
     snapshot = app_state.snapshot
     if snapshot is None or not snapshot.jobs or height < 2:
         return []
@@ -204,7 +204,7 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     room = height - 1
     hidden = len(snapshot.jobs) - min(len(jobs), room)
     if room < len(jobs) or (hidden and len(jobs) == room > 2):
-        # (In one line or two the rule is what counts the others.)
+        # With only one or two lines, the rule already counts the other jobs.
         jobs = jobs[: room - 1 if room > 2 else room]
         hidden = len(snapshot.jobs) - len(jobs) if room > 2 else 0
     rows = _rows_of_panel(app_state, snapshot, jobs, width)
@@ -224,25 +224,24 @@ def _rows_of_panel(app_state: AppState, snapshot: Snapshot, jobs: Sequence[Job],
 
 
 def _in_panel(snapshot: Snapshot) -> tuple[Job, ...]:
-    """Those that have not ended, and the last ones that have."""
+    """The jobs that have not ended, and the last ones that have."""
     current = [job for job in snapshot.jobs if not job.over]
     return (*current, *[job for job in snapshot.jobs if job.over][:_MOST_ENDED])
 
 
 def _tail(snapshot: Snapshot) -> Job | None:
-    """The job whose log is shown: one that runs, else the first one that has a log."""
+    """The job whose log is shown: a running job, else the first one with a log."""
     found = sorted(_in_panel(snapshot), key=lambda job: job.state != "running")
     return next((job for job in found if job.tail), None)
 
 
 def _kept_for(tail: Job | None) -> int:
-    """Lines of the end of a log, with its rule, that come before anything above it is wrapped."""
+    """Lines for the end of a log, with its rule, that are reserved before anything above it is wrapped."""
     return 1 + min(_LOG_LINES, len(tail.tail)) if tail else 0
 
 
 def size_of_jobs(app_state: AppState, snapshot: Snapshot, width: int) -> tuple[int, int, int]:
-    """The fewest lines that the panel is worth, how many it would fill, and how many with all of the log
-    and of each row."""
+    """The panel's least lines, the lines that it would fill, and those with the whole log and uncut rows."""
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
     heads = 1 + (len(jobs) < len(snapshot.jobs))
     whole = sum(len(hanging(row, width)) for row in _rows_of_panel(app_state, snapshot, jobs, width))
@@ -251,5 +250,5 @@ def size_of_jobs(app_state: AppState, snapshot: Snapshot, width: int) -> tuple[i
 
 
 def facts_of_jobs(app_state: AppState, snapshot: Snapshot) -> object:
-    """All that the panel depends on."""
+    """Everything that the panel depends on."""
     return snapshot.jobs, [how_long(job, snapshot.time) for job in snapshot.jobs], app_state.unclaimed_uses

@@ -1,4 +1,4 @@
-"""The last line: the next sensible keys for the state that one is in."""
+"""The last line: the next sensible keys for the present state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Span
 
 _ALWAYS = ("help", "quit")
-"""Stand at the end, however narrow it is."""
+"""These are at the end, and are the last to be left out."""
 
 _ON_THEIR_WAY = ("starting", "waiting", "running")
 """States of a job that has not ended."""
@@ -58,9 +58,9 @@ def _next_actions(app_state: AppState) -> Iterator[str]:
 
 
 def keys(app_state: AppState, width: int) -> tuple[Line, list[tuple[int, int, str]]]:
-    """The key line, and where a click means which action: (from, to, action id), in cells.
+    """The key line, and which cells a click maps to which action: (from, to, action id).
 
-    What does not fit is left out from the end; help and quit always stay.
+    Keys that do not fit are left out from the end; help and quit stay longest.
     """
     keymap = app_state.screen.keymap
     hints = {name: (_key(name, app_state), _hint(name, app_state)) for name in next_actions(app_state)}

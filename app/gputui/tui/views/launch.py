@@ -1,4 +1,4 @@
-"""The launch line: what Enter starts and `y` copies; wrapped, and cut at its end only."""
+"""The launch line: the text that Enter starts and `y` copies; wrapped, and cut only at its end."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gputui.tui.layout import LaunchRoom
 from gputui.tui.views.text import Line, clip, hanging, prompt_lines, title, width_of, wrap, wrapped_where_free
 
 _NARROW = 40
-"""Cells below which a launch line without a rule that is cut does not say how to have all of it."""
+"""The width in cells below which a cut launch line without a rule does not name the key that copies it."""
 
 _ROOMY = 12
-"""Lines that there must be for remarks to be wrapped: where there are fewer, panels say more."""
+"""Lines from which remarks are wrapped: with fewer, panels are more useful."""
 
 
 def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False) -> list[Line]:
     """A rule where there is room for one, the launch line, its warnings, and remarks.
 
-    page  it is drawn on the launch page, which has all of it: no key for more is named
+    page  whether it is drawn on the launch page, which has all of it and so names no key for more
     """
     name = _title(app_state)
     edit = key_of("edit", app_state.screen.keymap)
@@ -34,7 +34,7 @@ def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False
     copy, key = (key_of(action, app_state.screen.keymap) for action in ("copy", "launch_page"))
     style = "" if app_state.selection.decided else "dim"
     lines = prompt_lines(wrap(app_state.launch.line, width - 4), style)
-    # (One line is the launch line's: what Enter starts matters more than what there is to say of it.)
+    # The launch line keeps at least one line: what Enter starts matters more than the notes on it.
     told = (*app_state.launch.warnings, *app_state.warnings)
     refused = app_state.launch.refused
     if refused is not None and app_state.selection.decided and refused not in told:
@@ -57,18 +57,18 @@ def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False
 
 
 def _title(app_state: AppState) -> str:
-    """The launcher that the line has; the one that it will have where nothing is selected yet."""
+    """The launcher of the line; the launcher that it will have where nothing is selected yet."""
     if not app_state.options.command:
         return "launch"
     name = app_state.launcher
-    # (The line as it stands has no launcher; the plain one adds nothing to it.)
+    # The unchanged line has no launcher; the plain one adds nothing to it.
     shown = app_state.selection.decided or name == "python"
     return f"launch: {name}" if shown else f"launch (with a selection: {name})"
 
 
 def _remarks(remarks: Sequence[str], width: int, most: int, more: str, roomy: int) -> list[Line]:
-    """As many remarks as there are lines; the first ones whole, as far as lines are left over. `more` stands
-    at the end where that is not all. With less than `roomy` lines each has one."""
+    """As many remarks as there are lines; the first ones whole, as far as there are lines. `more` is appended
+    if something is left out. With fewer than `roomy` lines, each remark has a single line."""
     rows: list[Line] = [(("   · ", "dim"), (remark, "dim")) for remark in remarks]
     shown = rows[:most]
     lines = wrapped_where_free(shown, width, most if most >= roomy else len(shown))
@@ -77,10 +77,10 @@ def _remarks(remarks: Sequence[str], width: int, most: int, more: str, roomy: in
 
 
 def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[Line]:
-    """The warnings within `room` lines, of which one is the launch line's. Whole, as what matters most may
-    stand at the end of one; a line each only where the launch line would have less than half of the room.
+    """The warnings within `room` lines, of which one is the launch line's. Whole, as the end of a warning may
+    be its most important part; a line each only where the launch line would have less than half of the room.
 
-    Where not even these fit, the last line counts the others, with the `key` that shows them.
+    If even these do not fit, the last line counts the others, with the `key` that shows them.
     """
     rows: list[Line] = [(("   ! ", "warn"), (warning, "warn")) for warning in warnings]
     lines = [line for row in rows for line in hanging(row, width)]
@@ -93,7 +93,7 @@ def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[
 
 
 def _ending(lines: list[Line], end: str, width: int) -> list[Line]:
-    """The lines with these words at the end of the last one, which is cut for them."""
+    """The lines with these words at the end of the last line, which is cut to make room."""
     if lines:
         *head, (text, style) = lines[-1]
         room = width - width_of(tuple(head)) - cell_len(end)

@@ -1,4 +1,4 @@
-"""The launch as a page: its settings, its variables, the launches of before, and the line it comes to."""
+"""The launch as a page: its settings, its variables, earlier launches, and the resulting launch line."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gputui.tui.views.text import Line, clip, fit, table_lines, title, told_line
 _LABEL = 14
 _LONGEST_NAME = 24
 _VALUE, _NAME = 26, 30
-"""Cells of a value and of a variable, at least; of what a screen has beyond 80, they may take half."""
+"""The least cells of a value and of a variable; they may take half of the screen's cells beyond 80."""
 _BEFORE_VALUE, _BEFORE_NAME = 18, 6
-"""Cells of a row beside its value or variable, up to its explanation."""
+"""Cells of a row before its explanation, without its value or variable."""
 
 
 def settings(rows: Sequence[Row], width: int) -> tuple[list[Line], list[int | None]]:
-    """The rows with a rule before the variables, and for every line the row that it shows."""
+    """The rows with a rule before the variables, and for every line the place of its row."""
     lines: list[Line] = []
     places: list[int | None] = []
     cells = _cells(rows, width)
@@ -38,7 +38,7 @@ def settings(rows: Sequence[Row], width: int) -> tuple[list[Line], list[int | No
 
 
 def _cells(rows: Sequence[Row], width: int) -> tuple[int, int]:
-    """The cells of a value and of a variable: where there is room, all explanations begin in one column."""
+    """The cells of a value and of a variable: where there is room, all explanations are aligned."""
     more = max(0, width - 80) // 2
     variables = [cell_len(f"{row.label}={printable(row.value)} ") for row in rows if row.variable]
     values = [cell_len(printable(row.value)) for row in rows if not row.variable]
@@ -61,8 +61,7 @@ def _row(row: Row, value_cells: int, name_cells: int) -> Line:
 
 
 def remembered(known: Sequence[PastLaunch], width: int, now: float) -> list[Line]:
-    """The recent launches, a line each: its name, its devices, how long ago, a launcher that was given, the
-    command."""
+    """The recent launches, a line each: name, devices, age, the launcher if one was given, command."""
 
     def devices(each: PastLaunch) -> str:
         return f"{each.count} GPU{'s' if each.count > 1 else ''}" if each.count else "CPU only"
@@ -80,14 +79,14 @@ def remembered(known: Sequence[PastLaunch], width: int, now: float) -> list[Line
 
 
 def no_launches(width: int, trouble: str) -> list[Line]:
-    """What stands there before anything was launched, or where what is kept cannot be read."""
+    """The text shown before the first launch, or where the saved launches cannot be read."""
     if trouble:
         return told_lines(trouble, "warn", width)
     return [clip(((" none yet: launches are saved here, s gives one a name", "dim"),), width)]
 
 
 def heading(app_state: AppState, launches: bool, more: int, width: int) -> Line:
-    """The rule at the top; `more` lines are below those that are to be seen."""
+    """The rule at the top; `more` lines are below the visible ones."""
     name, other = (
         ("recent launches", "settings") if launches else (f"launch: {app_state.launcher}", "recent launches")
     )

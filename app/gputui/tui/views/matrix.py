@@ -1,4 +1,4 @@
-"""The matrix of links: rows and columns in the box's order, each class of link with a sign."""
+"""The matrix of links: rows and columns in the box's order, with a sign for each class of link."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIGNS: dict[str, tuple[str, str]] = {
     "NODE": ("▃", "link-node"),
     "SYS": ("▁", "link-sys"),
 }
-"""The stronger a link, the taller its sign. Where there is room its word stands beside it."""
+"""The stronger a link, the taller its sign. Where there is room, its word follows the sign."""
 
 _SHORT = {
     "XGMI": "XG",
@@ -35,12 +35,12 @@ _SHORT = {
     "SYS": "SY",
 }
 _WIDE, _NARROW, _TINY = 6, 4, 2
-"""Cells that a column takes: sign and word, sign and two letters, the sign alone."""
+"""Cells per column: sign and word, sign and two letters, the sign alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How much of a matrix is shown: so many columns of `cell` cells from `left` on."""
+    """The visible part of a matrix: `columns` columns of `cell` cells, starting at column `left`."""
 
     label: int
     cell: int
@@ -52,9 +52,9 @@ class Layout:
         """The widest form in which all columns fit; signs alone, scrolled to `column`, where none does."""
         rows = matrix_rows(app_state)
         label = max([2, *(len(app_state.box.label(d)) for d in rows)])
-        # The cursor, the slot, the label; behind the cells the state's sign.
+        # The cursor, the slot, the label; after the cells the state's sign.
         room = width - (7 + label) - 3
-        # (In a box of several vendors the names of columns are wider than what stands below them.)
+        # In a box of several vendors, the names of columns are wider than their cells.
         widest = max(_WIDE, label + 1)
         cell = next((c for c in (widest, _WIDE, _NARROW, _TINY) if c * len(rows) <= room), _TINY)
         columns = max(1, min(len(rows), room // cell))
@@ -63,12 +63,12 @@ class Layout:
 
 
 def matrix_rows(app_state: AppState) -> tuple[Device, ...]:
-    """The devices of the matrix: those that links are known of, in the box's order."""
+    """The devices of the matrix: those with known links, in the box's order."""
     return app_state.box.numbered
 
 
 def matrix(app_state: AppState, layout: Layout, top: int, rows: int, column: int | None) -> list[Line]:
-    """The names of the columns, and `rows` rows from `top` on; `column` is the one that is looked at."""
+    """The names of the columns, and `rows` rows starting at `top`; `column` is the column of the cursor."""
     devices = matrix_rows(app_state)
     shown = range(top, min(top + rows, len(devices)))
     return [
@@ -78,20 +78,20 @@ def matrix(app_state: AppState, layout: Layout, top: int, rows: int, column: int
 
 
 def heading_height(layout: Layout) -> int:
-    """Lines that the names of the columns take: of one sign wide ones the tens stand above the units."""
+    """Lines for the names of the columns: if columns are one sign wide, the tens are above the units."""
     return 2 if layout.cell == _TINY else 1
 
 
 def alike(app_state: AppState) -> str | None:
-    """What joins every two devices, None where that is not one and the same, or not known."""
+    """The link between every two devices, None where they differ or are not known."""
     devices = matrix_rows(app_state)
     links = {app_state.box.link(one, other) for place, one in enumerate(devices) for other in devices[:place]}
     return next(iter(links)) if len(links) == 1 else None
 
 
 def links_panel(app_state: AppState, width: int, height: int) -> list[Line]:
-    """The whole matrix under a rule of its own, without a cursor; where all links are the same, what they are
-    and what is near to which GPU."""
+    """The whole matrix under its own rule, without a cursor; where all links are the same, a text with the
+    link and with the nodes and network devices near each GPU."""
     if alike(app_state) is not None:
         return [title("links", width, "t"), *alike_lines(app_state, width)[: max(1, height - 1)]]
     layout = Layout.of(app_state, width, 0, 0)
@@ -99,8 +99,8 @@ def links_panel(app_state: AppState, width: int, height: int) -> list[Line]:
 
 
 def alike_lines(app_state: AppState, width: int) -> list[Line]:
-    """Links that are all the same in words; the NUMA nodes and the network devices of the GPUs behind them,
-    each on a line of its own where it does not fit."""
+    """The one link between all devices, in words; the NUMA nodes and the network devices of the GPUs after
+    it, each on a separate line where they do not fit."""
     word, rows = alike(app_state), matrix_rows(app_state)
     assert word is not None
     sign, style = SIGNS[word if word in SIGNS else "NV"]
@@ -110,8 +110,8 @@ def alike_lines(app_state: AppState, width: int) -> list[Line]:
 
 
 def near(app_state: AppState) -> Iterator[str]:
-    """What is near to which GPUs, as far as it is known: "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7", then each
-    network device with those that it is nearest to, "mlx5_0: PIX GPU 0"."""
+    """The known neighbours of GPUs: "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7", then each network device with its
+    nearest GPUs, "mlx5_0: PIX GPU 0"."""
     rows, snapshot = matrix_rows(app_state), app_state.box
     of_node: dict[int, list[Device]] = {}
     for device in rows:
@@ -169,7 +169,7 @@ def _row(
         text, style = _cell(snapshot.link(device, rows[other]), layout.cell)
         if rank is not None and rows[other].key in app_state.selection and style != "dim":
             style += "-on"
-        # Of signs that fill their cell only the gaps can be lit.
+        # If the signs fill their cells, only the gaps can be lit.
         gap = style if style.endswith("-on") and layout.cell == _TINY else ""
         spans += [(text, "here" if lit and other == column else style), (" ", gap)]
     sign, _, look = state_of(app_state, device)
@@ -194,7 +194,7 @@ def _cell(word: str | None, cell: int) -> Span:
 
 
 def legend(links: LinkMatrix, width: int) -> Line:
-    """What the signs mean, as much as fits; of direct links those that the box has."""
+    """The meaning of the signs, as much as fits; of direct links only the kinds that the box has."""
     direct = dict.fromkeys(family(word) for row in links for word in row if word and direct_links(word))
     entries = (
         *((name if name in SIGNS else "NV", name) for name in direct),

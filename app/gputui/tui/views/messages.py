@@ -1,4 +1,4 @@
-"""Messages: the one that is shown now as one line, and those before as a list with their times."""
+"""Messages: the present one as one line, and the earlier ones as a list with their times."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from gputui.tui.message_log import Message
 from gputui.tui.views.text import Line, clip, hanging, width_of
 
 _NAMES_KEY = 40
-"""The width in cells from which a message that is cut names the key that shows it."""
+"""The width in cells from which a cut message names the key that shows it."""
 
 
 def message_line(message: Message | None, width: int, key: str = "") -> Line:
-    """The line that messages have to themselves; blank while there is none. Where it is cut, it ends with the
-    `key` that shows all of it."""
+    """The line reserved for messages, blank without one. A cut message ends with the `key` to show it all."""
     if message is None:
         return (("", ""),)
     line: Line = ((" ▌ ", "key"), (message.text, message.style))
@@ -23,7 +22,7 @@ def message_line(message: Message | None, width: int, key: str = "") -> Line:
 
 
 def listed(messages: Sequence[Message], width: int) -> tuple[list[Line], list[int]]:
-    """The messages, the newest first and whole; and the place of the message that each line shows."""
+    """The messages, the newest first and uncut; and for each line the place of its message."""
     lines: list[Line] = []
     places: list[int] = []
     for place, message in enumerate(reversed(messages)):

@@ -17,7 +17,7 @@ _BAR = 12
 
 
 class _Row(NamedTuple):
-    """A person, or one of the devices that they have, or one that nobody can be seen to have."""
+    """A user, or one of their devices, or a device that is held without a visible user."""
 
     label: str
     memory: str
@@ -46,8 +46,8 @@ def headline(found: Sequence[Person], width: int) -> Line:
 
 
 def listed(found: Sequence[Person], app_state: AppState, width: int) -> tuple[list[Line], list[int | None]]:
-    """The lines of each person, then the devices whose memory is in use by no process that can be seen; and
-    the place of the person that each line is of, None for a line of none."""
+    """The lines of each user, then the devices whose memory is in use by no visible process; and for each
+    line the place of its user, None for a line without one."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return [], []
@@ -101,7 +101,7 @@ def _person(person: Person, snapshot: Snapshot, total: int) -> list[_Row]:
 
 
 def idle_notice(found: Sequence[Person], app_state: AppState) -> str:
-    """Whom to ask for a device: the largest holding that does nothing."""
+    """Whom to ask for a device: the user of the largest idle holding."""
     snapshot = app_state.snapshot
     idle = [(person, holding) for person in found for holding in person.idle]
     if snapshot is None or not idle:

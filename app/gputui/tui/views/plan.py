@@ -1,4 +1,4 @@
-"""The plan page: what is trained on which devices, the strategies ranked, and the one at the cursor."""
+"""The plan page: the request and its devices, the ranked strategies, and the strategy at the cursor."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ PARTS: tuple[tuple[str, str, str], ...] = (
     ("activations", "▆", "memory"),
     ("fixed", "▂", "dim"),
 )
-"""The parts of what a device needs, in the order of a bar, each with its sign and style."""
+"""The parts of a device's memory need, in the order of a bar, each with its sign and style."""
 
 _NAME, _VERDICT, _NUMBER = 13, 12, 8
 _LEAST_BAR, _MOST_BAR = 8, 60
 _SPEEDS_FROM, _WHY_FROM = 76, 150
-"""Widths from which on a row says what it sends, and why."""
+"""Widths from which a row shows what it sends, and why."""
 _OVER = 0.72
 """The share of a bar up to the free memory where not everything fits."""
 
 
 class Columns(NamedTuple):
-    """Cells of a row's parts: the bar, up to the free memory, and what is behind the numbers."""
+    """Cells of a row's parts: the bar, the bar up to the free memory, and the text after the numbers."""
 
     bar: int
     limit: int
@@ -46,7 +46,7 @@ class Columns(NamedTuple):
 def columns_of(plan: Plan, width: int) -> Columns:
     """The columns of the table in `width` cells."""
     speeds = width >= _SPEEDS_FROM
-    # The marks, gaps of two, the name, the need, the verdict; two numbers.
+    # The marks, gaps of two cells, the name, the need, the verdict; two numbers.
     taken = 3 + _NAME + 2 + 2 + 7 + 2 + _VERDICT + (2 * (_NUMBER + 1) if speeds else 0) + 1
     bar = min(_MOST_BAR, max(_LEAST_BAR, width - taken))
     free = plan.box.memory_free_min
@@ -73,7 +73,7 @@ def _parameters(number: int) -> str:
 
 
 def settings(request: PlanRequest, found: PlannedDevices | str, width: int) -> list[Line]:
-    """What is planned for, each with the key that changes it; what somebody has said stands out."""
+    """The request, each part with the key that changes it; parts that were given explicitly stand out."""
     workload, said = request.workload, request.said
     count = "?" if isinstance(found, str) else len(found.devices)
     devices = f"{count} device" if count == 1 else f"{count} devices"
@@ -97,7 +97,7 @@ def settings(request: PlanRequest, found: PlannedDevices | str, width: int) -> l
 
 
 def where(app_state: AppState, plan: Plan | None, found: PlannedDevices, width: int) -> Line:
-    """Which devices, how much of each is free, and what joins them; what does not fit is left out."""
+    """The devices, how much of each is free, and their links; the parts that do not fit are left out."""
     labels = runs(app_state, found.devices)
     name = "GPU" if len(found.devices) == 1 else "GPUs"
     texts = [f" {name} {labels}: {found.how}"]
@@ -121,7 +121,7 @@ def where(app_state: AppState, plan: Plan | None, found: PlannedDevices, width: 
 
 
 def table_heading(plan: Plan, columns: Columns, width: int) -> Line:
-    """The names of the columns; the free memory ends where it ends in the bars."""
+    """The names of the columns; the text for free memory ends where free memory ends in the bars."""
     free = plan.box.memory_free_min
     text = "" if free is None else f"{size(free)} free▕"
     if cell_len(text) > columns.limit:
@@ -172,16 +172,16 @@ def verdict_of(row: Row) -> tuple[str, str, str]:
 
 
 def stacked(parts: Bytes, scale: int, width: int, limit: int, marked: bool) -> list[Span]:
-    """The parts as one bar of `width` cells, of which `limit` are `scale` bytes.
+    """The parts as one bar of `width` cells, of which `limit` cells represent `scale` bytes.
 
-    `marked`: where these end has a mark. What is too long ends in "»".
+    `marked`: the end of these cells has a mark. A bar that is too long ends in "»".
     """
     amounts = [(getattr(parts, name), sign, style) for name, sign, style in PARTS]
     cells: list[tuple[str, str]] = []
     reached = 0
     for amount, sign, style in amounts:
         reached += amount
-        # (By where each part ends, so that rounding adds nothing up; a bar longer than ours is cut.)
+        # Computed from the end of each part, so that rounding errors do not add up.
         end = min(width + 1, round(reached * limit / scale)) if scale > 0 else 0
         cells += [(sign, style)] * (end - len(cells))
     if parts.total and not cells:
@@ -200,9 +200,9 @@ def detail(
 ) -> list[Line]:
     """The strategy at the cursor in `height` lines: its parts, the reason, how it is started, notices.
 
-    starts   what Enter does, and what the files cannot say
+    starts   the effect of Enter, and notes that the files cannot contain
     problem  why Enter can do nothing
-    below    how many strategies stand below those that are shown
+    below    how many strategies are below the visible ones
     """
     more = f"{below} more below  " if below > 0 else ""
     parts = [
@@ -217,12 +217,12 @@ def detail(
     if problem:
         blocks.append(hanging(((" ⏎ ", "dim"), (problem, "dim")), width))
     blocks += [hanging(((" ⏎ ", ""), (text, "")), width) for text in starts[:1]]
-    # (That nothing fits stands above the table.)
+    # If nothing fits, that is already above the table.
     notices = plan.model.notices if nothing_fits(plan, width) else plan.notices
     blocks += [hanging(((" · ", "dim"), (text, "dim")), width) for text in (*starts[1:], *notices)]
     lines = [title(row.name, width, f"{more}GiB of each device")]
     for place, block in enumerate(blocks):
-        # (A sentence is shown whole or not at all, what the strategy needs and does in any case.)
+        # A sentence is shown whole or not at all; the need and the effects of the strategy are always shown.
         if place > 1 and len(lines) + len(block) > height:
             break
         lines += block
@@ -230,12 +230,12 @@ def detail(
 
 
 def doubts(request: PlanRequest, width: int) -> list[Line]:
-    """What of the command the plan does not know."""
+    """The parts of the command that the plan does not know."""
     return [clip(((f" {text}", "warn"),), width) for text in request.training.doubts]
 
 
 def nothing_fits(plan: Plan, width: int) -> list[Line]:
-    """Where nothing that can be started fits, what would; [] where something does, or nobody can say."""
+    """If nothing that can be started fits, what would; [] where something fits, or that is unknown."""
     if not plan.shortage:
         return []
     helps = tuple(what_would_do(plan.model, plan.workload, plan.rows))
@@ -247,7 +247,7 @@ def nothing_fits(plan: Plan, width: int) -> list[Line]:
 def missing(
     request: PlanRequest, found: PlannedDevices | str, busy: str, problem: str, width: int
 ) -> list[Line]:
-    """What stands in the place of the table: why there is no plan, and which key helps."""
+    """The text in place of the table: why there is no plan, and which key helps."""
     if busy:
         return [((" ", ""),), *told_lines(busy, "dim", width)]
     if request.model is None:

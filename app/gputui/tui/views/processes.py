@@ -1,4 +1,4 @@
-"""What runs on which device, and what holds the others: whom to ask."""
+"""The processes on each device, and the holders of devices without processes."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from gputui.tui.views.text import (
 )
 
 _WIDE = 64
-"""Cells from which the panel has room for a column of the numbers of processes."""
+"""Cells from which the panel has room for a column of process ids."""
 _MOST_USER = 12
 
 _COMMAND = 34
-"""Cells that a command keeps before what the process uses of the host gets a column."""
+"""Cells that a command keeps before an optional column is shown."""
 
 _COMMAND_OF_DEVICE = 24
-"""The same on a device's page, which is opened for what its processes use: 80 columns have room for that."""
+"""The same on a device's page, which is opened for the use of its processes: it fits into 80 columns."""
 
 
 # Beside the table
 
 _MOST_LINES = 100
-"""More than fit beside the table."""
+"""More lines than fit next to the table."""
 
 
 def facts_of_processes(app_state: AppState) -> object:
-    """All that `processes` depends on."""
+    """All values that `processes` depends on."""
     found = groups(app_state)
     shown = folded(app_state, found[:_MOST_LINES])
     filtered = app_state.screen.filter, app_state.filter_hides_all
@@ -47,10 +47,10 @@ def facts_of_processes(app_state: AppState) -> object:
 
 
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule, and each job with its processes; from the top, commands are wrapped where there are lines for
-    all of one.
+    """A rule, and each job with its processes. From the top, a command is wrapped where the whole command has
+    room.
 
-    Where there are more rows than lines, the last one says how many processes are not shown, and the key.
+    Where there are more rows than lines, the last line shows the number of hidden processes, and the key.
     """
     lines = [title("processes", width, filter_in_title(app_state))]
     found = groups(app_state)
@@ -73,7 +73,7 @@ def _rows_of_panel(app_state: AppState, shown: Sequence[Fold], width: int) -> li
         return "strong" if app_state.cursor in fold.devices else ""
 
     def numbered(fold: Fold, line: Line) -> Line:
-        """With its number behind the command, which says more, where that takes no line of its own."""
+        """The line with the pid after the more informative command, where that adds no line."""
         number = fold.row.pid if fold.row.pid.endswith("pids") else f"pid {fold.row.pid}"
         (text, style) = line[-1]
         longer = (*line[:-1], (f"{text}  {number}", style))
@@ -96,7 +96,7 @@ def _rows_of_panel(app_state: AppState, shown: Sequence[Fold], width: int) -> li
 
 
 def lines_of_panel(app_state: AppState, width: int) -> int:
-    """How many lines `processes` fills where no command is cut."""
+    """The number of lines that `processes` fills where no command is cut."""
     found = groups(app_state)
     if not found:
         return 2
@@ -112,7 +112,7 @@ def _figure(text: Callable[[Process], str]) -> Callable[[Row], str]:
     return lambda row: text(row.process) if row.process else ""
 
 
-# (Figures change: their columns shall not.)
+# Figures change, but the widths of their columns must not.
 _DEVICE = Column[Row]("#", lambda row: row.label, "dim", right=True)
 _PID = Column[Row]("PID", lambda row: row.pid, "dim", right=True)
 _USER = Column[Row]("USER", lambda row: row.user, most=_MOST_USER)
@@ -125,14 +125,14 @@ _WHERE = Column[Row]("WHERE", lambda row: row.where, "dim")
 
 _ORDER = (_DEVICE, _PID, _USER, _GPU, _MEMORY, _CPU, _RAM, _AGE, _WHERE)
 _OPTIONAL = (_GPU, _CPU, _RAM, _WHERE)
-"""The columns that are there where the command keeps enough room, the most important one first."""
+"""The columns that are shown where the command keeps enough room, the most important first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A heading, the place of the row that each line shows, and `lines(first, end)`, which draws some.
+    """A heading, the index of the row that each line shows, and `lines(first, end)`, which draws a range.
 
-    (Of two thousand processes, fifty are on the screen.)
+    Only a range is drawn: of two thousand processes, fifty are on the screen.
     """
 
     heading: Line
@@ -144,7 +144,7 @@ def listed(
     found: Sequence[Row], width: int, height: int | None = None, of_one_device: bool = False
 ) -> Listing:
     """The rows in columns; a tree is indented. GPU, CPU, RAM and the container have columns where the command
-    keeps enough room, and programs have their paths where there is room for all.
+    keeps enough room, and programs have their paths where all paths fit.
 
     Commands are wrapped where all of them then fit in `height` lines, else cut.
     """
@@ -176,7 +176,7 @@ def listed(
 
 
 def _columns(found: Sequence[Row], width: int, of_one_device: bool) -> dict[Column[Row], int]:
-    """The columns before the command that fit, in their order, with their cells."""
+    """The columns before the command that fit, in their order, with their widths in cells."""
     widths = column_widths(_ORDER[1 if of_one_device else 0 :], found, heading=True)
     optional = [column for column in _OPTIONAL if column in widths]
     left = width - 1 - sum(cells + 2 for column, cells in widths.items() if column not in optional)

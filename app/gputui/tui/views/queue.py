@@ -1,4 +1,4 @@
-"""The queue: who waits for devices, at which place, and who has the devices that are not free."""
+"""The queue: the waiters for devices in their order, and the holders of the devices that are not free."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from gputui.choosing.people import idle_seconds
 from gputui.choosing.queue_outlook import (
     Occupied,
     Outlook,
+    blocking_reason,
     expectation,
-    in_the_way,
     occupied_columns,
     outlook,
     turn_columns,
-    who,
+    waiter_name,
 )
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
@@ -29,12 +29,12 @@ from gputui.tui.views.text import (
 )
 
 _LEAST_COMMAND = 6
-"""Cells below which the page has no column of commands: three letters of one say nothing."""
+"""Cells below which the page has no column of commands: three letters of a command say nothing."""
 _NOBODY = " nobody is in line: w on the main screen waits for devices"
 
 
 def outlook_of(app_state: AppState) -> Outlook:
-    """The queue and the devices that are not free, as far as the screen has seen them."""
+    """The queue and the devices that are not free, with the idle times that the screen has observed."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return Outlook((), ())
@@ -42,14 +42,15 @@ def outlook_of(app_state: AppState) -> Outlook:
 
 
 def worth_a_panel(app_state: AppState) -> bool:
-    """Whether somebody waits, or somebody else holds a claim. (One's own are in the panel of jobs.)"""
+    """Whether anybody waits, or another user holds a claim. The user's own claims are in the panel of
+    jobs."""
     snapshot = app_state.snapshot
     return snapshot is not None and bool(snapshot.waiters or any(not claim.own for claim in snapshot.claims))
 
 
 def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
-    """How many lines the panel fills, and how many where no command is cut either: 0 where it has nothing to
-    say."""
+    """The number of lines that the panel fills, and the number where no command is cut; 0 where it has no
+    content."""
     if not worth_a_panel(app_state):
         return 0, 0
     snapshot, found = app_state.snapshot, outlook_of(app_state)
@@ -58,7 +59,7 @@ def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
     rows = _in_line(found, snapshot)
     lines = [len(hanging(row, width)) for row in rows]
     heads = 1 + bool(found.turns and told) + _lines_of_told(told, snapshot, width)
-    # (What the next one waits for, and who holds what, is what the panel is there for: it is never cut.)
+    # The panel exists for the next waiter's reason and for the holders: their lines are never cut.
     least = len(found.turns) + sum(lines[len(found.turns) :])
     return heads + least, heads + sum(lines)
 
@@ -72,23 +73,24 @@ def _rows_of_told(told: Sequence[Occupied], snapshot: Snapshot) -> list[Line]:
 
 
 def facts_of_panel(app_state: AppState) -> object:
-    """All that the panel depends on: its own texts, so that an age is the one that the table shows."""
+    """All values that the panel depends on: its own texts, so that an age changes only with the shown
+    text."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return None
     found = outlook_of(app_state)
-    reasons = [in_the_way(turn, snapshot) for turn in found.next[:1]]
+    reasons = [blocking_reason(turn, snapshot) for turn in found.next[:1]]
     told = _rows_of_told(_told_in_panel(found, app_state), snapshot)
     rows = table_lines(turn_columns(snapshot), found.turns)
     return rows, reasons, told, len(_listed(found, app_state))
 
 
 def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule; who is in line; whose turn is next; who has claimed devices or does nothing with them.
+    """A rule, the waiters, the next waiter's reason, and the holders of claimed or idle devices.
 
-    Of a long line the first ones are shown, the rule counts all; who holds what gives way to it. In two lines
-    what is next says most. What the next one waits for is wrapped first, then who holds what, then the
-    commands of those in line.
+    Of a long queue the first waiters are shown, and the rule counts all; the queue takes precedence over the
+    holders. In two lines, the next waiter's reason is the most informative. It is wrapped first, then the
+    holders, then the commands of the waiters.
     """
     snapshot = app_state.snapshot
     if snapshot is None:
@@ -105,8 +107,8 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
 
 
 def _told(told: Sequence[Occupied], found: Outlook, app_state: AppState, room: int) -> list[Line]:
-    """Who holds what in `room` rows, under a heading where it stands below the line or where not all fit: the
-    heading then says of how many, as every device that is not free has a row on the page only."""
+    """The holders of devices in `room` rows. They have a heading below the queue, or where not all fit: the
+    heading then counts all devices that are not free, which only the page lists."""
     snapshot = app_state.snapshot
     if snapshot is None or not told or room < 1:
         return []
@@ -122,17 +124,16 @@ def _told(told: Sequence[Occupied], found: Outlook, app_state: AppState, room: i
 
 
 def _in_line(found: Outlook, snapshot: Snapshot) -> list[Line]:
-    """The rows of the panel about those who wait, and what the next one waits for."""
+    """The rows of the panel about the waiters, and the row with the next waiter's reason."""
     reasons: list[Line] = [
-        ((f" next {who(turn.waiter)}: ", "strong"), (in_the_way(turn, snapshot), ""))
+        ((f" next {waiter_name(turn.waiter)}: ", "strong"), (blocking_reason(turn, snapshot), ""))
         for turn in found.next[:1]
     ]
     return [*table_lines(turn_columns(snapshot), found.turns), *reasons]
 
 
 def headline(found: Outlook, width: int, end: str = "") -> Line:
-    """The rule at the top: how many are in line, how many of them are one's own, and what is said at its
-    end."""
+    """The rule at the top: the number of waiters, the number of the user's own, and the text `end`."""
     count, ours = len(found.turns), sum(turn.waiter.ours for turn in found.turns)
     yours = (
         "" if not ours else ", yours" if ours == count == 1 else f", {'all' if ours == count else ours} yours"
@@ -142,8 +143,8 @@ def headline(found: Outlook, width: int, end: str = "") -> Line:
 
 
 def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line], list[int | None]]:
-    """The whole page: two lines for each in line, then the devices that are not free. And which item each
-    line shows, None for none: those in line, after them the devices."""
+    """The whole page: two lines for each waiter, then the devices that are not free. Also the index of the
+    item that each line shows, None for none: the waiters, after them the devices."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return [clip(((" no reading yet", "dim"),), width)], [None]
@@ -151,7 +152,7 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
     for place, (turn, row) in enumerate(
         zip(found.turns, table_lines(turn_columns(snapshot), found.turns), strict=True)
     ):
-        reason = ((f"     {in_the_way(turn, snapshot)}", "dim" if turn.ahead else ""),)
+        reason = ((f"     {blocking_reason(turn, snapshot)}", "dim" if turn.ahead else ""),)
         told += [(place, row), (place, reason)]
     if not found.turns:
         told.append((None, ((_NOBODY, "dim"),)))
@@ -161,20 +162,20 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
         if width - min(width_of(row[:-1]) for row in rows) < _LEAST_COMMAND:
             rows = _rows_of_told(found.occupied, snapshot)
         told += enumerate(rows, len(found.turns))
-        # (Part of the last item: whoever goes to the end sees it.)
+        # These lines belong to the last item, so that a user who goes to the end sees them.
         last = told[-1][0]
         told += [(last, line) for line in told_lines(expectation(found.occupied), "dim", width)]
     return [clip(line, width) for _, line in told], [item for item, _ in told]
 
 
 def _listed(found: Outlook, app_state: AppState) -> list[Occupied]:
-    """The devices that are not free, of those that the filter leaves."""
+    """The devices that are not free and pass the filter."""
     listed = {device.key for device in app_state.rows}
     return [each for each in found.occupied if each.device.key in listed]
 
 
 def _told_in_panel(found: Outlook, app_state: AppState) -> list[Occupied]:
-    """The devices of which the panel says who has them."""
+    """The devices whose holders the panel shows."""
     return [
         each
         for each in _listed(found, app_state)

@@ -1,4 +1,4 @@
-"""The selected devices: which of a program's devices is which GPU, and how well they are joined."""
+"""The selected devices: the GPU behind each of the program's devices, and the links between them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gputui.tui.views.text import Line, Span, clip, title, width_of
 class Strip(NamedTuple):
     """The selected devices as they are shown.
 
-    lines  a rule, and the longest account of the order that fits
-    items  where each device stands in the second line: its first cell, the cell behind it, and its key;
+    lines  a rule, and the longest form of the selection that fits
+    items  the place of each device in the second line: its first cell, the cell after its last, and its key;
            () where they do not all fit
     """
 
@@ -28,12 +28,12 @@ class Strip(NamedTuple):
 
 
 def selection_lines(app_state: AppState, width: int) -> list[Line]:
-    """Two lines: a rule, and the longest account of the order that fits."""
+    """Two lines: a rule, and the longest form of the selection that fits."""
     return strip(app_state, width).lines
 
 
 def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
-    """The strip of the selected devices; the one with the key `dragged` is in somebody's hand."""
+    """The strip of the selected devices; the device with the key `dragged` follows the mouse."""
     notes = (_by_command(app_state), _limits(app_state), _hidden_panels(app_state))
     head = title("selected", width, *notes)
     keymap = app_state.screen.keymap
@@ -55,13 +55,13 @@ def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
             return Strip([head, (*line, *facts)], items)
     ranks = _ranks(app_state, app_state.selected)
     if width_of(ranks) + width_of(facts) > width >= width_of(line):
-        # (No form has room for the facts: then the one that can be dragged.)
+        # No form has room for the facts: use the one that can be dragged.
         return Strip([head, clip((*line, *facts), width)], items)
     return Strip([head, clip((*ranks, *facts), width)])
 
 
 def _forms(app_state: AppState) -> Iterator[tuple[str, list[str], str]]:
-    """From the longest to the shortest: what stands before the devices, each of them, and what between."""
+    """From the longest to the shortest form: the text before the devices, that of each, and the separator."""
     call, devices = app_state.vendor.device, app_state.selected
     names = [f"GPU {app_state.box.label(device)}" for device in devices]
     buses = [f" ({short_bus_id(d.pci_bus_id)})" if d.pci_bus_id else "" for d in devices]
@@ -78,7 +78,7 @@ def _forms(app_state: AppState) -> Iterator[tuple[str, list[str], str]]:
 def _items(
     app_state: AppState, before: str, texts: Sequence[str], between: str, dragged: str | None
 ) -> tuple[Line, tuple[tuple[int, int, str], ...]]:
-    """The devices one behind the other, the one at the cursor marked, and where each stands."""
+    """The devices in a row, the one at the cursor marked, and the place of each."""
     spans: list[Span] = [(before, "strong")]
     places, at = [], cell_len(before)
     for place, (text, key) in enumerate(zip(texts, app_state.selection, strict=True)):
@@ -93,19 +93,19 @@ def _items(
 
 
 def _by_command(app_state: AppState) -> str:
-    """What the command itself says of devices, and whether that is selected; "" where it says nothing."""
+    """The command's own request for devices, and whether it is selected; "" where there is none."""
     choice = app_state.command_choice
     if choice is None or not choice.words:
         return ""
     if choice.selection.cpu_only and not choice.firm:
-        # (The words may be a sentence: where its devices come from.)
+        # The words may be a sentence that says where the request comes from.
         return f"no device needed ({choice.words})"
     same = choice.selection.decided and choice.selection == app_state.selection
     return f"as {choice.words} says" if same else f"the command says {choice.words}"
 
 
 def _limits(app_state: AppState) -> str:
-    """The list of devices that we were started with, and which ones those are where its numbers mislead."""
+    """The inherited list of visible devices, and the devices that it means where its numbers mislead."""
     limits = app_state.limits
     if limits is None:
         return ""
@@ -119,7 +119,7 @@ def _limits(app_state: AppState) -> str:
 
 
 def _hidden_panels(app_state: AppState) -> str:
-    """How many panels are hidden, and the key that shows them; the rule stands just below the panels."""
+    """How many panels are hidden, and the key that shows them; this rule is directly below the panels."""
     count, key = len({*app_state.screen.hidden}), key_of("panels", app_state.screen.keymap)
     return f"{count} panel{'s' if count > 1 else ''} hidden: {key}" if count else ""
 
@@ -129,15 +129,15 @@ def _ranks(app_state: AppState, devices: tuple[Device, ...]) -> Line:
 
 
 def at_least(app_state: AppState) -> str:
-    """What stands before the ring's weakest link: of many devices there may be a better ring."""
-    # (Imported where devices are selected: the first frame mostly has none.)
+    """The words before the ring's weakest link: with many devices there may be a better ring."""
+    # Imported where devices are selected: the first frame usually has none.
     from gputui.choosing.ring_search import MAX_EXACT
 
     return "at least " if len(app_state.selected) > MAX_EXACT else ""
 
 
 def runs(app_state: AppState, devices: Sequence[Device]) -> str:
-    """The devices by number in their order, three and more that follow each other as "0–35"."""
+    """The numbers of the devices in their order; three and more consecutive ones as "0–35"."""
     parts: list[list[str]] = []
     before: int | None = None
     for device in devices:

@@ -1,4 +1,4 @@
-"""A Slurm cluster as lines: the places that a job can ask for, the caller's jobs, and the launch. Pure."""
+"""A Slurm cluster as lines: the places that a job can request, the user's jobs, and the launch. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputui.sources.slurm.places import JOBS, NOTE, PLACE, PLACE_FACTS, Place
 from gputui.tui.views.text import Line, clip, prompt_lines, table_lines, title, told_lines, wrap
 
 _LAUNCH_LINES = 4
-"""Of the launch line, before it is cut."""
+"""The most lines of the launch line, which is then cut."""
 
 
 def headline(cluster: Cluster | None, only_free: bool, width: int) -> Line:
@@ -31,7 +31,7 @@ def place_lines(places: Sequence[Place], width: int) -> list[Line]:
 
 
 def job_lines(cluster: Cluster, width: int) -> list[Line]:
-    """The caller's own jobs, below a rule of their own; nothing where there are none."""
+    """The user's own jobs, below their own rule; nothing where there are none."""
     if not cluster.jobs:
         return []
     rows = [clip(line, width) for line in table_lines(JOBS, cluster.jobs, before="   ")]

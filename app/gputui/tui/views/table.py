@@ -1,4 +1,4 @@
-"""The device table: a heading and one row a device, in the box's order."""
+"""The device table: a heading and one row per device, in the listed order."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from gputui.tui.views.columns import BEFORE, Cell, Columns, label_of
 from gputui.tui.views.text import Line, Span, clip, fit, padded, place_mark, wrap
 
 _GAP = "   "
-"""Before what stands over the right end of the heading."""
+"""The gap before the note at the right end of the heading."""
 _BEFORE_STATE = "  "
 
 OWN_JOB = "▶"
-"""The sign of a device that one's own job has."""
+"""The sign of a device that the user's own job has."""
 
 _LONG_ENOUGH = 60
-"""Seconds after which "free" says since when it has been seen so."""
+"""Seconds after which "free" is followed by how long the device has been free."""
 
 _LINES_OF_FILTER = 3
 """Lines for the text of a filter that matches nothing."""
 
 _LONGEST_FILTER = 30
-"""Cells of a filter where it is told."""
+"""The most cells of a filter in a text."""
 
 _SORTED_IN_STATE = ("state", "user")
-"""What the table can be sorted by that stands in the column of the state."""
+"""The sort orders whose value is in the column of the state."""
 
 
 class Table(NamedTuple):
@@ -42,7 +42,7 @@ class Table(NamedTuple):
 
     keys   the device of each line below the heading
     lit    the line of the cursor, None where it is not among them
-    needs  what a source has to read for the columns that are shown
+    needs  the facts that a source has to read for the displayed columns
     """
 
     lines: list[Line]
@@ -58,7 +58,7 @@ def table(
     top: int = 0,
     drawn: Callable[[AppState, Device, Columns, int], Line] | None = None,
 ) -> Table:
-    """The table in `height` lines, from the row number `top` on; `drawn` makes a row, as `row` does."""
+    """The table in `height` lines, starting at row `top`; `drawn` makes a row, as `row` does."""
     rows = app_state.rows
     if not rows:
         return Table(nothing(app_state, width))
@@ -72,13 +72,13 @@ def table(
 
 
 def columns_of(app_state: AppState, width: int) -> Columns:
-    """The columns that fit into `width`; those that a person has chosen leave the states their room."""
+    """The columns that fit into `width`; the user's own columns leave room for the states."""
     words = (_state_words(app_state, d) for d in app_state.rows) if app_state.screen.columns else ()
     return Columns.of(app_state, width, max((2 + cell_len(each) for each in words), default=0))
 
 
 def heading(app_state: AppState, columns: Columns, width: int, above: int = 0, below: int = 0) -> Line:
-    """The names of the columns, and what is not as usual: a sort, a filter, devices above and below."""
+    """The names of the columns, and notes on a sort, a filter, and devices above and below."""
     c, gap, sort = columns, " " * columns.gap, app_state.screen.sort
     sign = "▲" if sort in RISING else "▼"
     state = f"STATE{sign}" if sort == "state" else f"STATE{sign} by user" if sort == "user" else "STATE"
@@ -103,7 +103,7 @@ def heading(app_state: AppState, columns: Columns, width: int, above: int = 0, b
 def _names_that_fit(
     names: Sequence[tuple[str | None, str]], notes: Sequence[str], width: int
 ) -> tuple[str, list[str | None]]:
-    """The names of columns beside the notes, each whole or not at all; and what each tells the sort of."""
+    """The names of columns next to the notes, each whole or not at all; and the sort order of each."""
     room = width - (cell_len("  ".join(notes)) + len(_GAP) if notes else 0)
     text, ids = "", []
     for id, name in names:
@@ -123,7 +123,7 @@ def _filter_note(app_state: AppState, room: int) -> str:
 
 
 def filter_in_title(app_state: AppState) -> str:
-    """What the title of a panel that follows the filter says of it; "" without one."""
+    """The note on the filter in the title of a panel that follows it; "" without one."""
     return f"filter: {_short_filter(app_state)}" if app_state.screen.filter else ""
 
 
@@ -144,7 +144,7 @@ def _with_mark(line: Line, mark: str, width: int) -> Line:
 
 
 def nothing(app_state: AppState, width: int) -> list[Line]:
-    """What stands in the place of the devices when there are none."""
+    """The text in place of the devices when there are none."""
     words = why_no_rows(app_state)
     if app_state.filter_hides_all:
         words += ": esc clears it"
@@ -152,15 +152,15 @@ def nothing(app_state: AppState, width: int) -> list[Line]:
 
 
 def rows_of_table(app_state: AppState) -> int:
-    """How many lines the table has below its heading; 0 for a text that takes all the room there is.
+    """How many lines the table has below its heading; 0 for a text that takes all the room.
 
-    (Where a filter hides all devices, the panels stay.)
+    Where a filter hides all devices, the panels stay.
     """
     return len(app_state.rows) or (_LINES_OF_FILTER if app_state.filter_hides_all else 0)
 
 
 def why_no_rows(app_state: AppState) -> str:
-    """Why no device is listed; of a filter, how many devices it hides."""
+    """Why no device is listed; for a filter, also how many devices it hides."""
     if app_state.problem:
         return app_state.problem
     if app_state.snapshot is None:
@@ -172,7 +172,7 @@ def why_no_rows(app_state: AppState) -> str:
 
 
 def facts_shown(app_state: AppState, device: Device) -> object:
-    """All that a row depends on beside its columns: equal facts give equal rows."""
+    """Everything that a row depends on apart from its columns: equal facts give equal rows."""
     return (
         device,
         _memory(app_state, device),
@@ -223,7 +223,7 @@ def state_of(app_state: AppState, device: Device) -> tuple[str, str, str]:
 
 
 def _state_words(app_state: AppState, device: Device) -> str:
-    """The brief text of the verdict; how long it has been free; or the job of ours on it."""
+    """The brief text of the verdict, with how long the device has been free; or the text of our job on it."""
     assert app_state.snapshot is not None
     verdict, now = app_state.verdicts[device.key], app_state.snapshot.time
     job = app_state.own_job_on(device.key)

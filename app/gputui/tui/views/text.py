@@ -1,4 +1,4 @@
-"""Lines of styled text, and cutting them to a width in terminal cells."""
+"""Make lines of styled text, and cut or wrap them to a width in terminal cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gputui.inventory.columns import Column, T
 from gputui.inventory.formatting import UNKNOWN, printable
 
 _HANGING = 12
-"""Cells that the wrapped end of a line has below its beginning, at least; else it has the whole width."""
+"""Fewest cells for the wrapped rest of a line below its last span; with fewer, it gets the whole width."""
 
 _INDENT = 6
 
@@ -21,7 +21,7 @@ Line = tuple[Span, ...]
 
 
 def width_of(line: Line) -> int:
-    """How many cells the line takes."""
+    """The width of the line in cells."""
     return sum(cell_len(text) for text, _ in line)
 
 
@@ -37,7 +37,7 @@ def fit(text: str, width: int, right: bool = False) -> str:
 
 
 def shorten(name: str, width: int) -> str:
-    """A product's name in exactly `width` cells, its last words left out rather than cut in the middle.
+    """A product's name in exactly `width` cells. Its last words are dropped rather than cut in the middle.
 
     "H100 80GB HBM3" in nine cells is "H100 80GB", "V100-SXM2-32GB" is "V100-SXM2".
     """
@@ -65,13 +65,13 @@ def clip(line: Line, width: int) -> Line:
 
 
 def padded(line: Line, width: int) -> Line:
-    """The line with spaces behind it up to `width` cells."""
+    """The line padded with spaces to `width` cells."""
     missing = width - width_of(line)
     return (*line, (" " * missing, "")) if missing > 0 else line
 
 
 def flow(items: Sequence[Line], width: int) -> list[Line]:
-    """Items beside each other, two cells between them, in as many lines as they need."""
+    """Items next to each other, two cells between them, in as many lines as they need."""
     lines: list[list[Span]] = []
     for item in items:
         if lines and width_of(tuple(lines[-1])) + 2 + width_of(item) <= width:
@@ -82,7 +82,8 @@ def flow(items: Sequence[Line], width: int) -> list[Line]:
 
 
 def hanging(line: Line, width: int) -> list[Line]:
-    """The line with its last span wrapped: below where that begins, or below all of it in narrow places."""
+    """The line with its last span wrapped: below the span's beginning, or where that is too narrow, the whole
+    span below the rest of the line."""
     *head, (text, style) = line
     if width_of(line) <= width and "\n" not in text:
         return [line]
@@ -99,8 +100,8 @@ def hanging(line: Line, width: int) -> list[Line]:
 def wrapped_where_free(
     rows: Sequence[Line], width: int, room: int, order: Sequence[int] | None = None
 ) -> list[Line]:
-    """A line for each row at least; in this `order` of their places (from the top), rows that are too long
-    are wrapped as far as `room` has lines for all of such a row, else cut."""
+    """At least one line for each row. In the `order` of their indices (default: from the top), rows that are
+    too long are wrapped where `room` has lines for the whole row, else cut."""
     wholes, left = [hanging(row, width) for row in rows], room - len(rows)
     for place in range(len(rows)) if order is None else order:
         more = len(wholes[place]) - 1
@@ -114,8 +115,8 @@ def wrapped_where_free(
 def column_widths(
     columns: Iterable[Column[T]], rows: Sequence[T], heading: bool = False
 ) -> dict[Column[T], int]:
-    """The columns with the cells that they need for these rows, and for their names with `heading`. One that
-    says nothing of any row is left out."""
+    """The columns with the cells that they need for these rows, and with `heading` for their names. A column
+    that is empty in every row is left out."""
     widths: dict[Column[T], int] = {}
     for column in columns:
         texts = {column.text(row) for row in rows}
@@ -132,11 +133,11 @@ def table_lines(
     before: str = " ",
     widths: Mapping[Column[T], int] | None = None,
 ) -> list[Line]:
-    """A line a row, below the names of the columns with `heading`. Two cells are between columns; the last
-    one is as long as it is.
+    """A line for each row, with `heading` below the names of the columns. Two cells separate columns; the
+    last column is neither cut nor padded.
 
-    before  stands before the first column
-    widths  the columns and their cells, where they are not those of `column_widths`
+    before  the text before the first column
+    widths  the columns and their cells, None for those of `column_widths`
     """
     if widths is None:
         widths = column_widths(columns, rows, heading)
@@ -154,17 +155,17 @@ def table_lines(
 
 
 def place_mark(rank: int | None) -> tuple[Span, ...]:
-    """The place in the selection, "[1]", in five cells; blank for what is not selected."""
+    """The place in the selection, "[1]", in five cells; blank for a device that is not selected."""
     slot = "" if rank is None else f"[{rank + 1}]"[:4]
     return (" " * (4 - len(slot)), ""), (slot, "slot"), (" ", "")
 
 
 def title(text: str, width: int, *tails: str) -> Line:
-    """A section's rule: " ─ selected ───────────". At its end stand as many of the `tails` as fit: parts with
+    """A section's rule: " ─ selected ───────────". Its end shows as many of the `tails` as fit: parts with
     two spaces between them, "" for none."""
     head = f" ─ {text} "
     parts = [part for tail in tails if tail for part in tail.split("  ")]
-    # (What does not fit is left out whole: half a hint is none.)
+    # A part that does not fit is left out as a whole: half a hint is useless.
     while parts and cell_len(head) + cell_len("  ".join(parts)) + 4 > width:
         parts.pop()
     end = f" {'  '.join(parts)} ─" if parts else ""
@@ -178,7 +179,7 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
         return "", " " * width
     eighths = round(min(1.0, max(0.0, fraction)) * width * 8)
     if fraction > 0:
-        # Something is never drawn as nothing.
+        # A value above zero is never drawn as empty.
         eighths = max(1, eighths)
     full, part = divmod(eighths, 8)
     filled = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
@@ -186,17 +187,17 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
 
 
 def prompt_lines(pieces: Sequence[str], tone: str = "") -> list[Line]:
-    """A command line in pieces, the first one behind the prompt."""
+    """The pieces of a command line as lines, the first one after the prompt."""
     return [((" $ " if not place else "   ", "prompt"), (text, tone)) for place, text in enumerate(pieces)]
 
 
 def told_lines(text: str, tone: str, width: int) -> list[Line]:
-    """A sentence in as many lines as it needs, a cell from the edge."""
+    """A sentence in as many lines as it needs, one cell from the edge."""
     return [((f" {piece}", tone),) for piece in wrap(printable(text), width - 2)]
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """`text` in pieces of at most `width` cells, broken at spaces where there are any, nothing lost."""
+    """`text` in pieces of at most `width` cells, broken at spaces where possible; no text is lost."""
     pieces: list[str] = []
     line = ""
     for word in text.replace("\n", " ").split(" "):

@@ -1,8 +1,8 @@
-"""Timelines of utilization, memory and power: charts of the past, one above the other, over one time axis.
+"""Timelines of utilization, memory and power: charts of the past, in a column, over one time axis.
 
 Every chart goes from 0 to 100 %, of the memory and of the power limit: three percent of jitter must not look
-like work. The panel's charts come without present figures, which are in the table: to their right stands the
-mean or the maximum of what they show, so that they change only when a new column begins. The page has no
+like work. The panel's charts have no present figures, which are in the table: to their right is the mean or
+the maximum of the values that they show, so that they change only when a new column begins. The page has no
 table, and so it has the present figures, too.
 """
 
@@ -38,7 +38,7 @@ _FIGURE = 7
 _SUMMARIES: dict[Metric, str] = {"utilization": "avg", "memory": "max", "power": "avg"}
 """Whether that figure is the mean or the maximum of the span that the chart shows."""
 _BESIDE = ((170, 3), (76, 2))
-"""The width in cells from which so many charts of one device stand side by side."""
+"""The width in cells from which this many charts of one device are side by side."""
 _BESIDE_ON_PAGE = ((120, 3),)
 """The same on the page, which has all three in any case."""
 _FIGURES = 12
@@ -46,7 +46,7 @@ _FIGURES = 12
 _WITH_FIGURES = 50
 """The width in cells from which there are such figures."""
 _LEAST_STACKED = 3
-"""The height in lines from which the charts of one device stand one below the other, as wide as the panel."""
+"""The height in lines from which the charts of one device are in a column, each as wide as the panel."""
 _LEAST_OUTLINED = 4
 """The height in lines from which a chart in a list has dotted lines at 50 and 100 %."""
 _MARKED = 6
@@ -60,25 +60,25 @@ _SHARED = "memory (the host's RAM, shared)"
 _AT_CURSOR = "at ▲"
 """Shown instead of "now" while the figures are those at the mark of the cursor."""
 _GAP = ("  ", "")
-"""Between two charts that stand side by side."""
+"""The gap between two charts side by side."""
 
 _MOST_ROWS = 24
-"""Lines of the tallest chart of a list; one device alone takes all there are."""
+"""Lines of the tallest chart of a list; the chart of a single device takes all the room."""
 
 _REDRAWN = 10.0
-"""Seconds after which the newest column is drawn again, where a column lasts longer."""
+"""Seconds after which the newest column is drawn again, if a column spans a longer time."""
 
 _BLANK: Line = ((" ", ""),)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where things stand on charts that were drawn: for the mouse, and for a cursor in time.
+    """The positions on drawn charts: for the mouse, and for a cursor in time.
 
-    lefts    cells before the first column of each of the charts that stand beside each other
+    lefts    cells before the first column of each of the charts side by side
     span     the time that the columns show
-    devices  the key of the device that each line shows, "" for a line of none
-    metrics  what the charts show
+    devices  the key of the device that each line shows, "" for a line without a device
+    metrics  the metrics that the charts show
     """
 
     lefts: tuple[int, ...]
@@ -92,13 +92,13 @@ class Frame:
         return frozenset(self.devices) - {""}
 
     def moment(self, x: int) -> float | None:
-        """When the column at a cell of a line begins, None where there is no column."""
+        """The time at which the column at a cell begins, None where there is no column."""
         columns = (x - left for left in self.lefts)
         return next((self.span.time(each) for each in columns if 0 <= each < self.span.columns), None)
 
 
 def charts_key(app_state: AppState, width: int = 160, zoom: int = USUAL_ZOOM) -> Hashable:
-    """What charts of about this width show: while it stays the same, they need not be drawn again."""
+    """A cache key for charts of about this width: while it stays the same, they need not be drawn again."""
     timelines = app_state.timelines
     if timelines is None:
         return None
@@ -109,11 +109,11 @@ def charts_key(app_state: AppState, width: int = 160, zoom: int = USUAL_ZOOM) ->
 
 
 def zoom_name(zoom: int) -> str:
-    """ "5m", "12h"."""
+    """The name of a zoom: "5m", "12h"."""
     return f"{zoom // 3600}h" if zoom >= 3600 else f"{zoom // 60}m"
 
 
-# What is drawn where
+# The charts of all devices
 
 
 def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USUAL_ZOOM) -> list[Line]:
@@ -132,9 +132,9 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
 
 
 def charted(app_state: AppState, metric: Metric | None = None) -> list[Device]:
-    """The listed devices that have a past to show, as they are listed; of one metric only, where it is given.
+    """The listed devices that have a past to show, in that order; of a single metric, if it is given.
 
-    The driver knows no utilization of a MIG instance, nor of a GPU that is divided into them.
+    The driver reports no utilization of a MIG instance, nor of a GPU that is divided into instances.
     """
     timelines = app_state.timelines
     if timelines is None:
@@ -154,12 +154,12 @@ def all_timelines(
     current: str | None = None,
     page: bool = False,
 ) -> tuple[list[Line], Frame | None]:
-    """The charts of all devices from the `first` one on, as many as fit, above one axis.
+    """The charts of all devices starting at `first`, as many as fit, above one axis.
 
-    metric  the only one to show; None: as many as there is room for
-    first   how many devices are scrolled past
-    cursor  a moment that is marked;  current: the key of a device that is
-    page    every figure is shown, as long as one device fits, with what it is now, or was at the cursor
+    metric  the only metric to show; None: as many as there is room for
+    first   how many devices are scrolled out above
+    cursor  a moment that is marked;  current: the key of the marked device
+    page    whether all metrics are shown, as long as one device fits, with the value now or at the cursor
     """
     timelines = app_state.timelines
     devices = charted(app_state, metric)
@@ -176,8 +176,9 @@ class _Charts:
     """The charts of a list of devices, all of one size, above one axis; the arguments are those of
     `all_timelines`.
 
-    Where it is wide, the charts of one device stand beside each other, under headings; else one above the
-    other, each with a tag. Every device has as many lines; one of which less is known has higher charts.
+    On a wide screen, the charts of one device are side by side, under headings; otherwise in a column, each
+    with a tag. Every device has the same number of lines; a device with fewer known metrics has higher
+    charts.
     """
 
     def __init__(
@@ -206,26 +207,27 @@ class _Charts:
         columns = _columns(width, left, beside)
         self.span = _span(timelines, columns, zoom)
         self.lefts = tuple(left + place * (columns + _FIGURE + 2) for place in range(beside))
-        """Cells before each of the charts that stand beside each other."""
+        """Cells before each of the charts side by side."""
         marked = page and height >= _MARKED
         self.feet = [axis(self.span), *([mark(self.span, cursor)] if marked else [])]
         """The axis, and the line for the mark of the cursor."""
         self._room = height - 1 - (beside > 1) - marked
-        # (No gap is needed below the last device.)
+        # The last device needs no gap below it.
         tall = (self._room + 1) // len(devices)
         self._gap = int(tall > (max(2, rows) if page else 2))
         tall = tall - 1 if self._gap else self._room // len(devices)
         self._tall = min(max(tall, min(self._room, rows) if page else 1), _MOST_ROWS * rows)
         """Lines of a device."""
         self.shown = tuple(known[:beside] if beside > 1 else known[: self._tall])
-        """The metrics of a device of which all are known."""
+        """The metrics shown of a device for which all are known."""
         self._outlined = not page and metric is None and -(-self._tall // rows) >= _LEAST_OUTLINED
-        """Whether charts have dotted lines at 50 and 100 %: most of a tall, idle one is blank."""
+        """Whether charts have dotted lines at 50 and 100 %, as a tall chart of an idle device is mostly
+        empty."""
 
     def lines(self, devices: Sequence[Device], current: str | None) -> list[tuple[Line, str]]:
         """The lines of as many of these devices as fit, each with the key of its device, "" for none."""
         count = max(0, min(len(devices), (self._room + self._gap) // (self._tall + self._gap)))
-        # (Lines that are too few for all stand between them: equally high charts, the axis at the foot.)
+        # Spare lines that are too few to make all charts taller go between them: the axis stays at the end.
         blank = self._room - count * self._tall - (count - 1) * self._gap
         if blank >= count or not (self._gap or self._tall > 1):
             blank = 0
@@ -241,11 +243,11 @@ class _Charts:
         return found + [(self._from_left([(*line, (" " * _FIGURE, ""))] * beside), "") for line in self.feet]
 
     def _from_left(self, parts: Iterable[Line]) -> Line:
-        """What stands at the place of each chart, in one line."""
+        """One line from the parts at the places of the charts."""
         return ((" " * self.lefts[0], ""), *_joined(parts))
 
     def _heading(self, metric: Metric) -> Line:
-        """What a chart shows, and what the figure to its right is."""
+        """The name of the metric of a chart, and the kind of the figure to its right."""
         name = _SHARED if _tag(self._app_state, metric, self._keys) == "RAM" else metric
         moment = "now" if self._cursor is None else _AT_CURSOR
         figure = moment if self._page else _SUMMARIES[metric]
@@ -257,14 +259,14 @@ class _Charts:
         if len(self.lefts) == 1:
             own = [each for each in self.shown if _has_chart(self._timelines, device.key, each)]
             own = own or [each for each in METRICS if _has_chart(self._timelines, device.key, each)][:1]
-            # (The first ones get the lines that are left over.)
+            # The first charts get the spare lines.
             tall, over = divmod(self._tall, len(own))
             rows = [((each,), tall + (place < over)) for place, each in enumerate(own)]
         block: list[Line] = []
         for metrics, tall in rows:
             drawn = [self._with_figure(device, each, tall) for each in metrics]
             for place, parts in enumerate(zip(*drawn, strict=True)):
-                # A chart's tag stands at its foot, the only line that an idle chart reaches.
+                # The tag of a chart is at its bottom line, the only line that an idle chart reaches.
                 foot = place == tall - 1
                 named = foot and len(block) < tall
                 name = fit(_label(self._app_state, device) if named else "", self._label, right=True)
@@ -275,7 +277,7 @@ class _Charts:
         return block
 
     def _with_figure(self, device: Device, metric: Metric, tall: int) -> list[Line]:
-        """A chart before its figure; where nothing is known in the span, why."""
+        """A chart with its figure; where nothing is known in the span, the reason."""
         app_state, timelines, span = self._app_state, self._timelines, self.span
         peaks = _SUMMARIES[metric] == "max"
         known = [v for v in timelines.values(device.key, metric, span, peaks) if v == v]
@@ -287,7 +289,7 @@ class _Charts:
         if self._page:
             figure = _at_moment(app_state, device, metric, self._cursor)
         elif _is_lost(app_state, device):
-            # (A mean of the past would look like a present one.)
+            # A mean of the past would look like a present value.
             figure = "lost"
         else:
             figure = _amount(metric, max(known) if peaks else sum(known) / len(known))
@@ -299,7 +301,7 @@ class _Charts:
 
 
 def _joined(parts: Iterable[Line]) -> Line:
-    """The parts of a line one behind the other, with a gap between them."""
+    """The parts of a line one after the other, with a gap between them."""
     return tuple(span for place, part in enumerate(parts) for span in (*((_GAP,) if place else ()), *part))
 
 
@@ -316,17 +318,17 @@ def _label(app_state: AppState, device: Device) -> str:
 
 
 def _has_chart(timelines: Timelines, key: str, metric: Metric) -> bool:
-    """Whether a figure was ever known of a device, and what 100 % of it is."""
+    """Whether a value was ever known for a device, and its 100 %."""
     return timelines.has(key, metric) and timelines.full(key, metric) is not None
 
 
 def _beside(width: int, metric: Metric | None, widths: Sequence[tuple[int, int]] = _BESIDE) -> int:
-    """How many charts of one device stand beside each other."""
+    """How many charts of one device are side by side."""
     return 1 if metric else next((count for least, count in widths if width >= least), 1)
 
 
 def _columns(width: int, left: int, beside: int) -> int:
-    """The columns of each chart, with room for a figure behind each."""
+    """The columns of each chart, with room for a figure after each."""
     return max(1, (width - left - 2 * (beside - 1)) // beside - _FIGURE)
 
 
@@ -339,7 +341,7 @@ def clock(span: TimeSpan, moment: float) -> str:
 
 
 def _at_moment(app_state: AppState, device: Device, metric: Metric, cursor: float | None) -> str:
-    """A figure at the cursor; without one, now."""
+    """The value at the cursor; without one, now."""
     if cursor is None:
         memory = app_state.box.memory(device)[0]
         value = {"utilization": device.utilization, "memory": memory, "power": device.power}[metric]
@@ -351,7 +353,7 @@ def _at_moment(app_state: AppState, device: Device, metric: Metric, cursor: floa
 
 
 def why_no_charts(app_state: AppState, device: Device | None, metric: Metric | None) -> str:
-    """Why there is no chart of one device, or (None) of any that is listed."""
+    """Why there is no chart of one device, or (None) of any listed device."""
     if app_state.timelines is None:
         return "no reading yet"
     if device is not None:
@@ -366,7 +368,7 @@ def _is_lost(app_state: AppState, device: Device) -> bool:
 
 
 def _why_unknown(app_state: AppState, device: Device, metric: Metric) -> str:
-    """What stands in the place of a chart of which nothing is known."""
+    """The text in place of a chart without known values."""
     if _is_lost(app_state, device):
         return "lost"
     if app_state.timelines is not None and app_state.timelines.has(device.key, metric):
@@ -393,7 +395,7 @@ def device_charts(
     nothing is known.
 
     cursor  a moment that is marked
-    page    with what each figure is now, and its highest, mean and lowest value in the span
+    page    whether to add each metric's present value, and its highest, mean and lowest value in the span
     """
     timelines = app_state.timelines
     if timelines is None:
@@ -443,8 +445,8 @@ def _told(
     rows: int,
     cursor: float | None,
 ) -> list[str]:
-    """What stands behind the chart of one device: now, or at the cursor, and the highest, mean and lowest
-    value."""
+    """The text after the chart of one device: the value now or at the cursor, and the highest, mean and
+    lowest value."""
     means = [value for value in timelines.values(device.key, metric, span) if value == value]
     peaks = [value for value in timelines.values(device.key, metric, span, peaks=True) if value == value]
     when = "now" if cursor is None else _AT_CURSOR
@@ -456,8 +458,8 @@ def _told(
 
 
 def read_out(app_state: AppState, device: Device, frame: Frame, moment: float) -> str:
-    """What was known of a device at a moment: "13:02:10 GPU 3: 97 %, 66.1G, 610 W"; of one further back
-    also the time that these are the means of."""
+    """The known values of a device at a moment: "13:02:10 GPU 3: 97 %, 66.1G, 610 W"; further back also the
+    time over which these are means."""
     if app_state.timelines is None:
         return ""
     known = [(metric, app_state.timelines.at(device.key, metric, moment)) for metric in METRICS]
@@ -477,8 +479,8 @@ def _amount(metric: Metric, value: float, before_unit: str = "") -> str:
 
 
 def _top(timelines: Timelines, key: str, metric: Metric, span: TimeSpan) -> float:
-    """What a chart without a known 100 % goes to: a round number well above the highest value in the span, so
-    that it does not look full."""
+    """The top of a chart without a known 100 %: a round number well above the highest value in the span, so
+    that the chart does not look full."""
     highest = max((v for v in timelines.values(key, metric, span, peaks=True) if v == v), default=0.0)
     unit = 10.0 ** floor(log10(max(1.0, highest)))
     return next(step * unit for step in (2, 5, 10, 20) if step * unit >= 1.5 * highest)

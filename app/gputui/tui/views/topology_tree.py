@@ -38,7 +38,7 @@ def tree_lines(app_state: AppState, width: int) -> tuple[list[Line], list[str | 
 
 
 def _device(app_state: AppState, before: str, device: Device, label: int) -> Line:
-    """A row of the tree, with its number in `label` cells at least."""
+    """A row of the tree, with its number in at least `label` cells."""
     rank, (sign, words, look) = app_state.selection.rank(device.key), state_of(app_state, device)
     name = short_name(device.name or "?")
     return (

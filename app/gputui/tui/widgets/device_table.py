@@ -1,4 +1,4 @@
-"""The device table as a widget: it follows the cursor, scrolls with the wheel, and is clicked."""
+"""The device table as a widget: it follows the cursor, scrolls with the wheel, and accepts clicks."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _WHEEL = 2
 
 
 class DeviceTable(Lines):
-    """A heading and a row a device. `clicked` is called with the key of a device that was clicked."""
+    """A heading and a row per device. `clicked` is called with the key of a clicked device."""
 
     def __init__(self, id: str, clicked: Callable[[str], object]) -> None:
         super().__init__(id=id)
         self._clicked = clicked
         self._keys: tuple[str, ...] = ()
         self.needs = Want(0)
-        """What a source has to read for the columns that are shown."""
+        """The facts that a source has to read for the displayed columns."""
         self._top = 0
         self._followed: object = None
         self._drawn: dict[str, tuple[object, Line]] = {}
 
     @property
     def in_view(self) -> tuple[str, ...]:
-        """The keys of the devices that are shown, from the top."""
+        """The keys of the displayed devices, from the top."""
         return self._keys
 
     def show(self, app_state: AppState) -> None:
@@ -57,7 +57,7 @@ class DeviceTable(Lines):
         self._top = max(0, min(self._top, len(rows) - room))
 
     def _row(self, app_state: AppState, device: Device, columns: Columns, width: int) -> Line:
-        """The device's row, from before if nothing that it shows has changed."""
+        """The device's row, from the cache if nothing that it shows has changed."""
         shows = (columns, width, facts_shown(app_state, device))
         before = self._drawn.get(device.key)
         if before is None or before[0] != shows:
@@ -65,7 +65,7 @@ class DeviceTable(Lines):
         return before[1]
 
     def _move(self, by: int) -> None:
-        """Scroll by so many rows; the ends are where `_scroll` stops."""
+        """Scroll by some rows; `_scroll` stops at the ends."""
         self._top = max(0, self._top + by)
         if self._build is not None:
             self.draw(self._build)

@@ -13,7 +13,7 @@ from gputui.tui.widgets.lines import Lines
 
 
 class KeyLine(Lines):
-    """The next sensible keys. `perform` is called with the action of one that was clicked."""
+    """The next sensible keys. `perform` is called with the action of a clicked key."""
 
     def __init__(self, id: str, perform: Callable[[str], object]) -> None:
         super().__init__(id=id)

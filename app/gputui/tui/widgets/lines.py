@@ -1,7 +1,7 @@
-"""A surface of styled lines that repaints only those that changed.
+"""A surface of styled lines that repaints only the changed ones.
 
-One such widget costs 0.3 % CPU at 1 Hz where a DataTable costs 2 % (measured, Textual 8.2.8): it is what
-every live part of the screen is made of.
+Such a widget costs 0.3 % CPU at 1 Hz where a DataTable costs 2 % (measured, Textual 8.2.8): every live part
+of the screen consists of it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gputui.tui.views.text import Line
 _OWN_BACKGROUND = ("-on", "here", "brand", "slot")
 
 Build = Callable[[int, int], Sequence[Line]]
-"""From a width and a height in cells to the lines to show."""
+"""Returns the lines to show for a width and a height in cells."""
 
 
 class Lines(Widget):
-    """Lines of spans, shown from the top; `lit` is the one to paint on the cursor's background.
+    """Lines of spans, shown from the top; `lit` is the line to paint on the cursor's background.
 
-    `draw` gives it a builder, which is asked again whenever the size changes: what is painted first after a
-    layout is already right.
+    `draw` sets a builder, which is called again whenever the size changes: the first painting after a layout
+    is already right.
     """
 
     ALLOW_SELECT = False
@@ -43,20 +43,20 @@ class Lines(Widget):
         self.lit: int | None = None
 
     def draw(self, build: Build) -> None:
-        """Show what `build` makes, now and after every change of size."""
+        """Show the lines that `build` returns, now and after every change of size."""
         self._build = build
         if self.size:
-            # (A height that was set comes with the next layout: what is built now is painted after it.)
+            # A new height takes effect at the next layout: the lines that are built now are painted after it.
             height = self.size.height if self._height is None else self._height
             self._show(build(self.size.width, height))
 
     def draw_all(self, lines: Sequence[Line]) -> None:
-        """Show these lines and be exactly as high as they are."""
+        """Show these lines and take exactly their height."""
         self.set_height(len(lines))
         self.draw(lambda width, height: lines)
 
     def set_height(self, lines: int) -> None:
-        """Be so many lines high; each change costs a layout, so that none is made without need."""
+        """Set the height in lines; each change costs a layout, so an equal height changes nothing."""
         self._height = lines
         if self.styles.height != Scalar.parse(str(lines)):
             self.styles.height = lines
@@ -65,7 +65,7 @@ class Lines(Widget):
         self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
 
     def on_unmount(self) -> None:
-        # Else the signal's callback keeps this widget, and through it the whole page: 60 KiB each time.
+        # Otherwise the signal's callback keeps this widget, and through it the whole page: 60 KiB each time.
         self.app.theme_changed_signal.unsubscribe(self)
 
     def _restyle(self) -> None:
@@ -77,7 +77,7 @@ class Lines(Widget):
             self.draw(self._build)
 
     def _show(self, lines: Sequence[Line]) -> None:
-        """Show these lines; only what differs from before is painted again."""
+        """Show these lines; only the lines that differ are painted again."""
         before = self._shown
         self._shown = [(line, place == self.lit) for place, line in enumerate(lines)]
         if len(before) != len(self._shown):
@@ -90,7 +90,7 @@ class Lines(Widget):
 
     @property
     def texts(self) -> list[str]:
-        """The lines without styles, as they were shown last."""
+        """The lines without styles, as they were last shown."""
         return ["".join(text for text, _ in line) for line, _ in self._shown]
 
     def notify_style_update(self) -> None:

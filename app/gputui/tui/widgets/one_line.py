@@ -1,4 +1,4 @@
-"""A line to type in."""
+"""A single-line text input."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class OneLine(Input):
 
 
 class CommandLine(OneLine):
-    """A command: of a paste all lines count, joined where they end with a backslash; other ends are shown."""
+    """A command input: keeps all lines of a paste, joined after a backslash; other line breaks are shown."""
 
     @property
     def _value(self) -> Text:
         return Text(self.value.replace("\n", "⏎"), no_wrap=True, overflow="ignore", end="")
 
     def _on_paste(self, event: events.Paste) -> None:
-        # (Textual's own takes the first line only.)
+        # Textual's own handler keeps only the first line.
         event.prevent_default()
         event.stop()
         self.replace(one_line(event.text), *self.selection)

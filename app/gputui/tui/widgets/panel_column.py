@@ -1,4 +1,4 @@
-"""A column of panels as one widget. Each panel is built again only when what it shows has changed."""
+"""A column of panels as one widget. Each panel is built again only when its content has changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputui.tui.widgets.lines import Lines
 
 
 class PanelColumn(Lines):
-    """Panels below each other. `perform` is called with the action of a panel that was clicked."""
+    """Panels in a column. `perform` is called with the action of a clicked panel."""
 
     def __init__(self, id: str, perform: Callable[[str], object]) -> None:
         super().__init__(id=id)
@@ -32,7 +32,7 @@ class PanelColumn(Lines):
             )
 
     def _panel(self, app_state: AppState, name: str, height: int) -> list[Line]:
-        """The lines of one panel, exactly `height`; from before if they would be the same."""
+        """The lines of one panel, exactly `height`; from the cache if they would be the same."""
         panel, width = PANELS_BY_NAME[name], self._column.width
         facts = (width, height, panel.facts(app_state))
         before = self._built.get(name)
@@ -45,7 +45,7 @@ class PanelColumn(Lines):
         return lines
 
     def on_resize(self) -> None:
-        # (The column is as wide as it was laid out to be: nothing is built anew.)
+        # The width of the column is that of its layout: nothing is built again.
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:

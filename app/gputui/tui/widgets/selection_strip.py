@@ -16,9 +16,9 @@ from gputui.tui.widgets.lines import Lines
 class SelectionStrip(Lines):
     """A rule and the selected devices in their order.
 
-    clicked  called with the key of a device that was clicked
-    moved    called with the key of a device that was dropped at another place of the order (from 0): while
-             one is dragged, the strip shows the order that dropping it would make
+    clicked  called with the key of a clicked device
+    moved    called with the key of a device that was dropped at another place of the order (from 0): during
+             the drag, the strip shows the resulting order
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class SelectionStrip(Lines):
     def show(self, app_state: AppState, rule: bool = True) -> None:
         """Show the app state's selection, under a rule where there is room for one.
 
-        Where the selection has changed, whatever is dragged is let go.
+        If the selection has changed, a drag in progress is cancelled.
         """
         before, self._app_state, self._rule = self._app_state, app_state, rule
         self.set_height(1 + rule)
@@ -44,7 +44,7 @@ class SelectionStrip(Lines):
         self.draw(self._lines)
 
     def follow(self, app_state: AppState) -> None:
-        """Have another app state, of which the strip shows the same: no earlier reading is kept."""
+        """Take another app state with the same strip, so that no earlier reading is kept in memory."""
         self._app_state = app_state
 
     def _lines(self, width: int, height: int) -> list[Line]:
@@ -54,7 +54,7 @@ class SelectionStrip(Lines):
         if self._dragged is None:
             lines, self._items = strip(app_state, width)
             return lines[not self._rule :]
-        # (Where the devices stood when one was taken up stays what the pointer means: nothing swings.)
+        # The pointer refers to the positions at the start of the drag, so that nothing swings.
         rank = app_state.selection.rank(self._dragged) or 0
         moved = app_state.selection.move(self._dragged, self._place - rank)
         return strip(replace(app_state, selection=moved), width, self._dragged).lines[not self._rule :]

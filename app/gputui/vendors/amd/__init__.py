@@ -1,1 +1,1 @@
-"""AMD's GPUs, out of what the kernel's drivers tell: amdkfd and amdgpu."""
+"""AMD's GPUs, from what the kernel drivers amdkfd and amdgpu report."""

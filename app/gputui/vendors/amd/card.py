@@ -1,6 +1,6 @@
-"""What amdgpu tells of one GPU in sysfs: who it is, its memory, its load and its sensors.
+"""The facts that amdgpu reports about one GPU in sysfs: its identity, memory, load and sensors.
 
-(Documentation/gpu/amdgpu/driver-misc.rst and thermal.rst.)
+Sources: Documentation/gpu/amdgpu/driver-misc.rst and thermal.rst.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class AmdCard(GpuFiles):
     """One GPU's files."""
 
     own_bridges = frozenset({"1002:1478", "1002:1479", "1022:1500"})
-    """Of Navi, and of MI300X."""
+    """The bridges of Navi and of MI300X."""
 
     @property
     def revision(self) -> str | None:
@@ -32,13 +32,16 @@ class AmdCard(GpuFiles):
 
     @property
     def integrated(self) -> bool:
-        """Whether it is a part of a processor: only those have a sensor of the north bridge's voltage
-        (amdgpu_pm.c, hwmon_attributes_visible; MI300A, which is one for training, has none)."""
+        """Whether it is part of a processor.
+
+        Only those have a sensor of the north bridge's voltage (amdgpu_pm.c, hwmon_attributes_visible).
+        MI300A, which is made for training, has none.
+        """
         return ("in", "vddnb") in self.sensors.labels
 
     @property
     def has_numa_node(self) -> bool:
-        """Whether the kernel tells at all; it says -1 where there is none."""
+        """Whether the kernel reports a NUMA node at all; it reports -1 where there is none."""
         return self._root.number(f"{self.card.folder}/numa_node") is not None
 
     @property
@@ -47,12 +50,12 @@ class AmdCard(GpuFiles):
         return (self.text("current_compute_partition") or "SPX") != "SPX"
 
     def memory(self) -> tuple[int | None, int | None]:
-        """Bytes of the GPU's own memory in all, and in use."""
+        """Return the bytes of the GPU's own memory: total and in use."""
         return self.number("mem_info_vram_total"), self.number("mem_info_vram_used")
 
     def load(self) -> dict[str, Any]:
-        """Utilization of the GPU and of its memory, percent. A GPU that sleeps runs nothing, and is not
-        woken."""
+        """Return the utilization of the GPU and of its memory, percent. A sleeping GPU runs
+        nothing; it is not woken."""
         if self.asleep:
             return {"utilization": 0, "memory_utilization": None}
         return {
@@ -80,11 +83,11 @@ class AmdCard(GpuFiles):
         return None if hertz is None else round(hertz / 1e6)
 
     def max_clock(self) -> int | None:
-        """The highest clock of the GPU, MHz."""
+        """Return the highest clock of the GPU, MHz."""
         return max((int(mhz) for mhz in _STATES.findall(self.text("pp_dpm_sclk") or "")), default=None)
 
     def telemetry(self) -> dict[str, Any]:
-        """What its page shows beyond the table (`Telemetry`)."""
+        """Return the facts that its page shows in addition to the table (`Telemetry`)."""
         if self.asleep:
             return {}
         sensors = self.sensors
@@ -93,7 +96,7 @@ class AmdCard(GpuFiles):
             found = sensors.labelled("temp", labels, suffix)
             return None if found is None else round(found / 1000)
 
-        # (`Device.temperature` is the edge's where there is one, else the junction's.)
+        # `Device.temperature` is the edge's where there is one, else the junction's.
         hottest = ("junction",) if ("temp", "edge") in sensors.labels else ()
         fan, full = sensors.number("pwm1"), sensors.number("pwm1_max") or 255
         clocks = self.text("pp_dpm_mclk") or ""
@@ -123,14 +126,17 @@ class AmdCard(GpuFiles):
         }
 
     def _errors(self) -> tuple[int | None, int | None]:
-        """Errors of the memory, corrected ones and others (amdgpu-ras: "ue: 0", "ce: 2"); None where the GPU
-        has no ECC."""
+        """Return the corrected and uncorrected errors of the memory (amdgpu-ras: "ue: 0", "ce: 2").
+
+        None where the GPU has no ECC.
+        """
         text = self.text("ras/umc_err_count") or ""
         found = {name: int(count) for name, count in _ERRORS.findall(text)}
         return found.get("ce"), found.get("ue")
 
     def _bad_pages(self) -> int | None:
-        """Pages of memory that are out of use for good, or will be (a line each, of three columns)."""
+        """Return the number of memory pages that are retired for good, or will be (one line
+        each, of three columns)."""
         text = self.text("ras/gpu_vram_bad_pages")
         if text is None:
             return 0 if self._root.has(f"{self.card.folder}/ras/gpu_vram_bad_pages") else None

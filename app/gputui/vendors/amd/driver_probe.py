@@ -1,7 +1,8 @@
-"""What HIP itself gives to any program of an environment: run by the interpreter that will train.
+"""What HIP itself shows to any program of an environment.
 
-Loaded by `checking/scripts/probe.py`, never by gputui. A framework brings a HIP of its own: where one is
-loaded already, that one is asked, as two of them in one process get in each other's way.
+`checking/scripts/probe.py` runs it in the interpreter that will train, and `driver_process.py` runs it in a
+child process. It never runs in gputui's own process. A framework ships its own HIP: if one is already loaded,
+that one is used, because two of them in one process get in each other's way.
 
 This file must run on Python 3.8 and newer with nothing installed.
 """
@@ -20,7 +21,7 @@ _NAMES = (_LIBRARY, f"{_LIBRARY}.7", f"{_LIBRARY}.6", f"{_LIBRARY}.5", f"/opt/ro
 
 
 def driver() -> dict[str, Any]:
-    """HIP's devices (hip_runtime_api.h); `code` is its hipError_t."""
+    """Return HIP's devices (hip_runtime_api.h); `code` is its hipError_t."""
     functions = _SHARED["Functions"](
         version="hipRuntimeGetVersion",
         initialize="hipInit",
@@ -35,7 +36,7 @@ def driver() -> dict[str, Any]:
 
 
 def _load() -> Any:
-    """The HIP that is loaded, else the system's. Raises OSError where there is none."""
+    """Return the HIP that is loaded, else the system's. Raise OSError where there is none."""
     failed = OSError(f"{_LIBRARY}: not found")
     for name in (*_loaded(), *_NAMES):
         try:
@@ -56,5 +57,5 @@ def _loaded() -> list[str]:
 def _uuid(hip: Any, device: Any) -> str | None:
     found = (ctypes.c_ubyte * 16)()
     asked = hasattr(hip, "hipDeviceGetUuid") and hip.hipDeviceGetUuid(ctypes.byref(found), device) == 0
-    # (All zero of a GPU that has none.)
+    # All bytes are zero for a GPU that has no UUID.
     return bytes(found).hex() if asked and any(found) else None

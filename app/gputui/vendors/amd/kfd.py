@@ -1,8 +1,9 @@
 """The compute driver's topology: /sys/class/kfd/kfd/topology (Linux,
 drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
 
-A node is a CPU or a GPU, its `properties` lines of "key value", decimal. Old kernels lack many keys; in a
-container whose device cgroup leaves a GPU out, its node cannot be read (kfd_devcgroup_check_permission).
+A node is a CPU or a GPU; its `properties` are lines of "key value" with decimal values. Old kernels lack many
+keys. In a container whose device cgroup leaves a GPU out, that GPU's node cannot be read
+(kfd_devcgroup_check_permission).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ NODES = f"{TOPOLOGY}/nodes"
 PROCESSES = "/sys/class/kfd/kfd/proc"
 
 PCIE, XGMI = 2, 11
-"""CRAT's types of a link (include/uapi: kfd_crat.h, CRAT_IOLINK_TYPE_*)."""
+"""CRAT's link types (include/uapi: kfd_crat.h, CRAT_IOLINK_TYPE_*)."""
 
 _FRAME_BUFFER = (1, 2)
-"""Types of heap that are the device's memory: public and private (kfd_topology.h)."""
+"""The heap types of device memory: public and private (kfd_topology.h)."""
 
 MOST_NODES = 1024
 _MOST_LINKS = 4096
@@ -30,7 +31,7 @@ _PARTITION_SHIFT = 28
 
 @dataclass(frozen=True, slots=True)
 class IoLink:
-    """A link from a node to another: its type, the kernel's weight, and MB/s where that is a direct one."""
+    """A link from a node to another: its type, the kernel's weight, and MB/s where it is a direct link."""
 
     to: int
     type: int
@@ -40,10 +41,11 @@ class IoLink:
 
 @dataclass(frozen=True)
 class Node:
-    """A GPU of the machine whose files `root` has. `memory` is bytes, and `banks` the folders of it;
-    `location` is the PCI function ("0000:05:00.0").
+    """A GPU of the machine whose files `root` has.
 
-    partition  the number of a partition of the GPU at `location`; 0 also of a GPU as a whole
+    memory     its memory in bytes; `banks` are the folders of that memory
+    location   the PCI function ("0000:05:00.0")
+    partition  the number of a partition of the GPU at `location`; a GPU as a whole is 0, too
     """
 
     root: Root
@@ -56,7 +58,7 @@ class Node:
 
     @cached_property
     def links(self) -> tuple[IoLink, ...]:
-        """Its links, read when they are first asked for: partitions have thousands."""
+        """Its links, read on first use: partitions have thousands."""
         folder = f"{NODES}/{self.number}"
         return (*_links(self.root, f"{folder}/io_links"), *_links(self.root, f"{folder}/p2p_links"))
 
@@ -66,9 +68,11 @@ class Node:
 
     @property
     def location(self) -> str:
-        """The PCI function of the GPU. The bits of the function number, or the uppermost four, are a
-        partition's
-        (another kernel, another place): such functions do not exist on the bus."""
+        """The PCI function of the GPU.
+
+        The bits of the function number, or the uppermost four, depending on the kernel, hold a partition
+        number: such functions do not exist on the bus.
+        """
         where = self.properties.get("location_id", 0)
         domain = self.properties.get("domain", 0)
         return f"{domain & 0xFFFFFFFF:04x}:{where >> 8 & 0xFF:02x}:{where >> 3 & 0x1F:02x}.0"
@@ -89,17 +93,18 @@ class Node:
 
     @property
     def architecture(self) -> str | None:
-        """What compilers call it: 90402 is gfx942, 90010 is gfx90a, 110003 is gfx1103."""
+        """The compiler's name for it: 90402 is gfx942, 90010 is gfx90a, 110003 is gfx1103."""
         version = self.properties.get("gfx_target_version", 0)
         return f"gfx{version // 10_000}{version // 100 % 100:x}{version % 100:x}" if version > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The GPUs by their nodes' numbers, and the numbers of the CPU nodes.
+    """The GPUs, by the numbers of their nodes, and the numbers of the CPU nodes.
 
-    tells_peers  whether the kernel makes links of GPUs that reach each other over PCIe only
-    broken       nodes that can be read and tell nothing; one that may not be read, as in a container, is none
+    tells_peers  whether the kernel makes links for GPUs that reach each other over PCIe only
+    broken       nodes that can be read but hold nothing; a node without read permission, as in a container,
+                 does not count
     """
 
     gpus: tuple[Node, ...]
@@ -108,13 +113,13 @@ class Topology:
     broken: tuple[int, ...]
 
     def cpu_node(self, gpu: Node) -> int | None:
-        """The CPU node that a GPU hangs on, which is a NUMA node of the host."""
+        """Return the CPU node to which a GPU is attached, which is a NUMA node of the host."""
         near = [link for link in gpu.links if link.to in self.cpus]
         return min(near, key=lambda link: link.weight or 0).to if near else None
 
 
 def topology(root: Root) -> Topology:
-    """What the driver tells now, without what changes. Nodes that cannot be read are left out."""
+    """Return the driver's current topology, without the facts that change. Unreadable nodes are left out."""
     gpus: list[Node] = []
     cpus: list[int] = []
     tells_peers = False
@@ -131,7 +136,7 @@ def topology(root: Root) -> Topology:
             cpus.append(number)
             continue
         if found.get("cpu_cores_count", 0) > 0:
-            # (An old APU: its CPU and its GPU are one node.)
+            # An old APU: its CPU and its GPU are one node.
             cpus.append(number)
         banks, memory = _banks(root, folder)
         tells_peers = tells_peers or "p2p_links_count" in found
@@ -150,7 +155,8 @@ def topology(root: Root) -> Topology:
 
 
 def properties(root: Root, path: str) -> dict[str, int]:
-    """Lines of "key value"; what is no number is left out. {} where there is no such file."""
+    """Parse lines of "key value"; values that are not numbers are left out. {} where there is
+    no such file."""
     found: dict[str, int] = {}
     for line in (root.text(path) or "").splitlines():
         key, _, text = line.partition(" ")
@@ -161,7 +167,8 @@ def properties(root: Root, path: str) -> dict[str, int]:
 
 
 def _banks(root: Root, folder: str) -> tuple[tuple[str, ...], int | None]:
-    """The folders of a node's memory that belong to the device, and their bytes; None where none is told."""
+    """Return the folders of a node's memory that belong to the device, and their bytes; None
+    where unknown."""
     found: list[str] = []
     total = 0
     for name in sorted(root.names(f"{folder}/mem_banks"))[:MOST_NODES]:
@@ -178,7 +185,7 @@ def _links(root: Root, folder: str) -> list[IoLink]:
     for name in root.names(folder)[:_MOST_LINKS]:
         link = properties(root, f"{folder}/{name}/properties") if name.isdigit() else {}
         if "node_to" in link and "type" in link:
-            # (Where it comes from says the folder; the file of a copied node says otherwise.)
+            # The folder names the origin of the link; the file of a copied node may name another.
             bandwidth = link.get("max_bandwidth", 0)
             found.append(
                 IoLink(

@@ -1,9 +1,9 @@
-"""What joins AMD's GPUs: the compute driver's links, and the PCI tree where it has none. Pure.
+"""The links between AMD's GPUs: the compute driver's links, and the PCI tree where it has none. Pure.
 
-XGMI is what the driver calls XGMI, also over another GPU; its weight says how far that is (15 a hop; between
-partitions 13 in a package, 41 to another one). Over PCIe a weight tells only whether two GPUs have the same
-CPU node: 40 is what four cards behind one switch print, and what two at two host bridges do. So PIX to NODE
-come from the PCI tree, or are not known.
+A link is XGMI where the driver calls it XGMI, even through another GPU; its weight is the distance (15 per
+hop; between partitions 13 within a package, 41 to another package). Over PCIe a weight reports only whether
+two GPUs have the same CPU node: four cards behind one switch report 40, and so do two cards at two host
+bridges. So PIX to NODE come from the PCI tree, or are not known.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ def matrices(
     topology: Topology,
     one_numa_node: bool,
 ) -> dict[str, LinkMatrix | NumberMatrix]:
-    """Links, PCIe classes, peer access, weights and bandwidths (MB/s) of every pair, by fields of `Snapshot`.
+    """Return links, PCIe classes, peer access, weights and bandwidths (MB/s) of every pair, by fields of
+    `Snapshot`.
 
-    A row is a GPU of the compute driver, and where it hangs on the bus; either may be None, not known.
+    A row is a GPU of the compute driver and its place on the bus; either may be None, not known.
     """
     between = [[_between(one, other) for other in nodes] for one in nodes]
 
@@ -47,7 +48,7 @@ def matrices(
         if link is not None and link.type in (XGMI, PCIE):
             return "OK"
         known = nodes[i] is not None and nodes[j] is not None and topology.tells_peers
-        # (ROCm lets a GPU read another's memory where the kernel has made a link of the two.)
+        # ROCm lets a GPU read another GPU's memory where the kernel has made a link between them.
         return "NS" if known else None
 
     def told(name: str) -> Callable[[int, int], int | None]:
@@ -64,7 +65,7 @@ def matrices(
 
 
 def _between(one: Node | None, other: Node | None) -> IoLink | None:
-    """The link of two GPUs as either of them tells it; XGMI counts before PCIe."""
+    """Return the link of two GPUs as reported by either; XGMI takes precedence over PCIe."""
     if one is None or other is None or one is other:
         return None
     found = [link for link in one.links if link.to == other.number]

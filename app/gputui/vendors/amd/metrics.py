@@ -1,8 +1,8 @@
 """The power firmware's table of a GPU, `gpu_metrics`: why its clocks are low, and its energy.
 
-A table begins with its size and version; only versions whose place of these is known are read (Linux,
-drivers/gpu/drm/amd/include/kgd_pp_interface.h, gpu_metrics_v1_3 to v1_5). What a GPU does not tell is all
-ones.
+A table begins with its size and version. Only versions with known offsets of these facts are read (Linux,
+drivers/gpu/drm/amd/include/kgd_pp_interface.h, gpu_metrics_v1_3 to v1_5). A value that a GPU does not report
+has all bits set.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _REASONS: tuple[tuple[range, str], ...] = (
 
 
 def throttle(table: bytes) -> tuple[str, ...] | None:
-    """Why the clocks are lower than they could be, () for no reason, None where the table does not say."""
+    """Return why the clocks are lower than they could be: () for no reason, None where the
+    table has no reasons."""
     bits = _whole(table, _THROTTLE_AT)
     if bits is None:
         return None
@@ -35,7 +36,7 @@ def throttle(table: bytes) -> tuple[str, ...] | None:
 
 
 def energy(table: bytes) -> float | None:
-    """J since the driver was loaded."""
+    """Return J since the driver was loaded."""
     units = _whole(table, _ENERGY_AT)
     return None if units is None else units / _JOULE
 

@@ -1,8 +1,7 @@
-"""What AMD's GPUs are called: by libdrm's table, by pci.ids, and of GPUs for training by a short table of our
-own.
+"""The names of AMD's GPUs: from libdrm's table, from pci.ids, and from our own short table of training GPUs.
 
-A container often has neither file. A product name in sysfs is mostly empty, and the compute driver's name is
-a codename ("ip discovery").
+A container often has neither file. The product name in sysfs is mostly empty, and the compute driver's name
+is a codename ("ip discovery").
 """
 
 from __future__ import annotations
@@ -51,21 +50,22 @@ KNOWN: dict[str, str] = {
     "1638": "Cezanne [Radeon Vega Series / Radeon Vega Mobile Series]",
     "1636": "Renoir [Radeon Vega Series / Radeon Vega Mobile Series]",
 }
-"""By device id, as pci.ids has them (pci-ids.ucw.cz): those that programs are trained on, and frequent
-others."""
+"""Names by device id, as in pci.ids (pci-ids.ucw.cz): the GPUs that are used for training,
+and other frequent ones."""
 
 _LINE = re.compile(r"^([0-9A-Fa-f]{4}),\s*([0-9A-Fa-f]{2}),\s*(.+)$", re.MULTILINE)
 
 
 class Names:
-    """The tables of a machine, each read once, when it is first asked."""
+    """The tables of a machine, each read once, on first use."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
         self._libdrm: dict[tuple[str, str], str] | None = None
 
     def name(self, pci_id: str, revision: str | None, product: str | None, architecture: str | None) -> str:
-        """A name for people: the card's own, else by model and revision, else by model, else its numbers."""
+        """Return a name for people: the card's own, else by model and revision, else by
+        model, else its numbers."""
         device = pci_id.partition(":")[2].lower()
         by_revision = self._by_revision(device, revision.lower()) if revision and not product else None
         found = product or by_revision or name_of(self._root, "1002", device) or KNOWN.get(device)

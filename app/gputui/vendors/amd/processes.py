@@ -1,10 +1,10 @@
-"""The programs on AMD's GPUs: all users' compute jobs from amdkfd, and what our own processes draw from
+"""The programs on AMD's GPUs: all users' compute jobs from amdkfd, and graphics of our own processes from
 fdinfo.
 
-The kernel has a folder for each process that computes, with the bytes that it has of each GPU, by the GPU's
-id (kfd_process.c). It has such a file for every GPU of the machine: a process is on those of which it has
-memory or a queue. Vulkan and graphics never come there: they are in /proc/PID/fdinfo of processes that we may
-look at.
+The kernel has a folder for each process that computes, with a file for each GPU id that holds the bytes in
+use there (kfd_process.c). Such a file exists for every GPU of the machine: a process counts as on a GPU if it
+has memory or a queue there. Vulkan and graphics never appear in that list; they appear in /proc/PID/fdinfo of
+the processes that we may inspect.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _MOST_QUEUES = 4096
 
 
 def computing(root: Root) -> dict[int, dict[int, int | None]] | None:
-    """By a GPU's id, the bytes that each process has of it (None: not told); None where the kernel has no
-    list."""
+    """Return, by GPU id, each process's bytes there (None: not reported); None where the
+    kernel has no list."""
     if not root.has(PROCESSES):
         return None
     found: dict[int, dict[int, int | None]] = {}
@@ -46,7 +46,8 @@ def computing(root: Root) -> dict[int, dict[int, int | None]] | None:
 def on_device(
     compute: dict[int, int | None] | None, drawn: Iterable[Client], function: str | None
 ) -> tuple[Process, ...] | None:
-    """The processes of one GPU: of amdkfd's list, and of the clients of its PCI function; None: not known."""
+    """Return the processes of one GPU: from amdkfd's list, and the clients of its PCI
+    function; None: unknown."""
     if compute is None:
         return None
     found = {pid: Process(pid, "compute", memory=amount) for pid, amount in compute.items()}

@@ -1,8 +1,8 @@
-"""AMD's devices on a machine, out of /sys and /proc: no library, no root rights, no subprocess.
+"""AMD's devices on a machine, from /sys and /proc: no library, no root rights, no subprocess.
 
-Devices are numbered as HIP numbers them: the GPU nodes of the compute driver that can be opened, in the order
-of their nodes (libhsakmt, topology.c), which is not PCI order. Cards that the compute driver does not know,
-and integrated GPUs, are listed behind them and not offered.
+Devices are numbered as HIP numbers them: the GPU nodes of the compute driver that can be opened, in node
+order (libhsakmt, topology.c), which is not PCI order. Cards that the compute driver does not know, and
+integrated GPUs, are listed but not offered; the former come last.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ _INTEGRATED = frozenset(
         *("gfx1037", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
     }
 )
-"""Architectures of GPUs in processors (LLVM, "User Guide for AMDGPU Backend", processors of type APU); gfx940
-to gfx942, of which MI300A is one, are for training."""
+"""Architectures of GPUs in processors (LLVM, "User Guide for AMDGPU Backend", processors of type APU). gfx940
+to gfx942, which include MI300A, are for training."""
 
 
 @dataclass
 class _Gpu:
-    """One GPU: its node of the compute driver, its card, and what was last read of it.
+    """One GPU: its node of the compute driver, its card, and the facts of the last reading.
 
-    shared_card  it is a partition: the card is the whole GPU's, and so is what the card tells
-    banks_used   its banks of memory tell what is in use
+    shared_card  the GPU is a partition: the card and its facts are those of the whole GPU
+    banks_used   whether its memory banks report the memory in use
     """
 
     device: Device
@@ -73,7 +73,7 @@ class _Gpu:
 
     @property
     def own_card(self) -> AmdCard | None:
-        """The card, where it tells of this device alone."""
+        """The card, where its facts are those of this device alone."""
         return None if self.shared_card else self.card
 
 
@@ -112,19 +112,19 @@ class AmdSource(MachineSource):
             if facts:
                 gpu.device = replace(gpu.device, **facts)
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
-            # (What is drawn stands in files of each of our processes: too much for every two seconds.)
+            # Graphics use is in files of each of our processes: too much to read every two seconds.
             self._read_processes(drawn=Want.PROCESSES in want)
         self._read_details(want, among)
         return tuple(gpu.device for gpu in gpus)
 
-    # Which devices there are.
+    # Discovery.
 
     def _found(self) -> list[_Gpu]:
         nodes = [node for node in self._topology.gpus if node.render and may_open(self._root, node.render)]
         closed = not nodes and bool(self._topology.gpus)
         nodes = nodes or list(self._topology.gpus)
         by_function = {card.function: card for card in cards(self._root) if _is_ours(card)}
-        # (What is installed, "6.4.1-83": ROCm's installation guide. A container may have another one.)
+        # The installed version, "6.4.1-83" (ROCm's installation guide). A container may have another version.
         rocm = self._root.text("/opt/rocm/.info/version", 256)
         ids = Counter(node.unique_id for node in nodes)
         spots = Counter((node.location, node.partition) for node in nodes)
@@ -143,7 +143,7 @@ class AmdSource(MachineSource):
             device = Device(
                 index=-1 - index if closed else index,
                 uuid=_uuid(unique),
-                # (Two nodes at one place cannot be told apart by it.)
+                # Two nodes at one place cannot be told apart by their place, so the UUID has to do.
                 uuid_usable=(unique != 0 and ids[unique] <= 1) or not alone,
                 vendor="amd",
                 pci_bus_id=bus,
@@ -168,7 +168,7 @@ class AmdSource(MachineSource):
         return gpus
 
     def _without_node(self, card: Card, place: int) -> _Gpu:
-        """A card that the compute driver does not know: HIP gives it no number."""
+        """Return a card that the compute driver does not know: HIP gives it no number."""
         read = AmdCard(self._root, card)
         integrated = read.integrated
         device = Device(
@@ -186,12 +186,13 @@ class AmdSource(MachineSource):
         return _Gpu(device, None, read)
 
     def _card(self, node: Node, by_function: Mapping[str | None, Card]) -> AmdCard | None:
-        """The card behind a node: that of its render node, which may be another vendor's in a recording."""
+        """Return the card of a node: that of its render node, which may be another vendor's
+        in a recording."""
         card = card_of(self._root, node.render) if node.render else None
         if card is None or not _is_ours(card) or card.function not in (None, node.location):
             card = None
         if card is None or card.function is None:
-            # (A partition has a device of its own, which tells nothing: the whole GPU's tells who it is.)
+            # A partition has a device of its own without facts: the whole GPU's device has the identity.
             card = by_function.get(node.location)
         return AmdCard(self._root, card) if card is not None else None
 
@@ -200,7 +201,7 @@ class AmdSource(MachineSource):
             return card.number("numa_node")
         return self._topology.cpu_node(node)
 
-    # What changes.
+    # Facts that change.
 
     def _read_names(self) -> None:
         if not self._is_due("names"):
@@ -229,14 +230,15 @@ class AmdSource(MachineSource):
             listed = on_device(compute, self._drawn, node.location if node and not gpu.shared_card else None)
             gpu.device = replace(gpu.device, processes=listed)
             if gpu.shared_card and not gpu.banks_used and listed is not None and total is not None:
-                # All compute jobs of all users are listed: what they have is what is in use of a partition.
+                # All compute jobs of all users are listed: the sum of their memory is the
+                # memory in use of a partition.
                 used = min(total, sum(process.memory or 0 for process in listed))
                 gpu.device = replace(gpu.device, memory_used=used, memory_free=total - used)
 
     def _read_details(self, want: Want, among: Collection[str] | None) -> None:
         if Want.DETAILS not in want:
             return
-        # (Imported here: most calls do not ask.)
+        # Imported here: most calls do not need it.
         from gputui.inventory.telemetry import Telemetry
 
         for gpu in self._gpus or ():
@@ -245,7 +247,7 @@ class AmdSource(MachineSource):
                 telemetry = Telemetry(**gpu.own_card.telemetry())
             gpu.device = replace(gpu.device, telemetry=telemetry)
 
-    # How they are wired.
+    # Wiring.
 
     def _read_links(self) -> dict[str, Any]:
         from gputui.vendors.amd.links import matrices
@@ -253,7 +255,7 @@ class AmdSource(MachineSource):
         gpus = self._gpus or []
         for gpu in gpus:
             if gpu.card is not None and gpu.card.card.function is not None:
-                # (Partitions of one GPU have one place, of which the bus tells nothing.)
+                # Partitions of one GPU share one place, so the bus has no path between them.
                 gpu.place = gpu.card.place(gpu.device.numa_node)
         one = numa_nodes(self._root) == 1
         rows = [gpu.node for gpu in gpus]
@@ -275,23 +277,23 @@ def _is_ours(card: Card) -> bool:
 
 
 def _uuid(unique_id: int) -> str:
-    """HIP's form of a unique id, padded to 16 digits; "" where there is none."""
+    """Return HIP's form of a unique id, padded to 16 digits; "" where there is none."""
     return f"GPU-{unique_id:016x}" if 0 < unique_id < 1 << 64 else ""
 
 
 def _cores(node: Node) -> int | None:
-    """Shader cores: the lanes of all SIMDs, 16 or 32 wide, as AMD counts stream processors (64 a compute
-    unit)."""
+    """Return the number of shader cores: the lanes of all SIMDs, 16 or 32 wide, as AMD counts stream
+    processors (64 per compute unit)."""
     simds, a_unit = node.properties.get("simd_count", 0), node.properties.get("simd_per_cu", 0)
     return simds // a_unit * 64 if a_unit > 0 and simds > 0 else None
 
 
 def _memory(root: Root, gpu: _Gpu) -> dict[str, Any]:
-    """Bytes in all, in use and free, of the GPU or of the partition.
+    """Return the total, used and free bytes of the GPU or of the partition.
 
-    An integrated GPU has the host's memory: the compute driver tells how much of it programs can have, and
-    what is
-    free of it tells the host. A GPU in partitions tells of the whole only; each partition has its own banks.
+    An integrated GPU has the host's memory: the compute driver reports how much of it programs can have, and
+    the host reports how much of it is free. A partitioned GPU reports the whole only; each partition has its
+    own banks.
     """
     total, used = gpu.device.memory_total if gpu.node else None, None
     if gpu.own_card:

@@ -1,4 +1,4 @@
-"""AMD behind the vendor port: its source, its words, and how containers are given the devices."""
+"""AMD behind the vendor port: its source, its wording, and how containers are given the devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gputui.system.root import Root
 
 _TEXT_AS_BYTES = r"(?:3[0-9]|6[1-6]){16}"
-"""Sixteen hexadecimal digits as ASCII: what HIP has in the sixteen bytes of a UUID."""
+"""Sixteen hexadecimal digits as ASCII: HIP's content of the sixteen bytes of a UUID."""
 
 _OPENCL = "GPU_DEVICE_ORDINAL"
 
@@ -31,7 +31,7 @@ _OF_THE_WHOLE = (
     *("throttling", "PCIe", "ECC errors", "bad memory"),
 )
 _FACTS_OF_A_PARTITION = dict.fromkeys((*_NOT_TOLD, *_OF_THE_WHOLE), "")
-"""What is told of no AMD GPU, and of no partition of one (`Vendor.fact_names`)."""
+"""Facts that are never reported for an AMD GPU, and for a partition of one (`Vendor.fact_names`)."""
 
 _HIP_ERRORS = {
     3: "it cannot be initialized; is amdgpu loaded, and of a version that this ROCm supports?",
@@ -41,19 +41,22 @@ _HIP_ERRORS = {
     ),
     101: "no such device",
 }
-"""By hipError_t (hip_runtime_api.h): what it means, and what helps."""
+"""By hipError_t (hip_runtime_api.h): the meaning and the remedy."""
 
 
 class AmdContainers(Containers):
-    """The device files themselves (ROCm, "Running ROCm Docker containers"): AMD's toolkit need not be
-    installed. All of them where a device's own one is not known; HIP's list then counts as on the machine."""
+    """The device files themselves (ROCm, "Running ROCm Docker containers"), so AMD's toolkit is not needed.
+
+    The container is given all files where a device's own file is not known; HIP's list then counts as on the
+    machine.
+    """
 
     by_uuid = False
 
     def docker(self, devices: Sequence[Device]) -> list[str]:
         own = [f"/dev/dri/{device.render}" for device in devices] if _by_node(devices) else ["/dev/dri"]
         nodes = ["/dev/kfd", *own]
-        # (A second device of the same card opens the same node.)
+        # A second device of the same card opens the same node.
         words = [word for node in dict.fromkeys(nodes) for word in ("--device", node)]
         return [*words, "--group-add", "video", "--group-add", "render"]
 
@@ -65,7 +68,8 @@ class AmdContainers(Containers):
         )
 
     def changes(self, devices: Sequence[Device], visibility: Visibility, by_number: bool = False) -> Changes:
-        """A container has only its own devices, and HIP numbers them anew, in the order of their nodes."""
+        """Return HIP's list for a container: it has only its own devices, renumbered in the
+        order of their nodes."""
         if not devices or not _by_node(devices):
             return visibility.changes(devices)
         inside = renumbered(devices)
@@ -83,7 +87,7 @@ class Amd(Vendor):
     name = "amd"
     title = "AMD"
     runtime = "ROCm"
-    # (torch calls ROCm's devices so.)
+    # torch uses this name for ROCm's devices.
     device_type = "cuda"
     uuid_prefixes = ("GPU-",)
     visibility = HipVisibility()
@@ -119,7 +123,7 @@ class Amd(Vendor):
                 "an integrated GPU has the host's memory, and many builds for ROCm do not support it"
             )
         if environ.get(_OPENCL):
-            # (ROCm/clr, rocdevice.cpp: the list of one or the other.)
+            # OpenCL reads this list; HIP reads its own (ROCm/clr, rocdevice.cpp).
             found.append(f"{_OPENCL}={environ[_OPENCL]} is OpenCL's list: HIP does not read it")
         return tuple(found)
 

@@ -1,9 +1,9 @@
-"""HIP_VISIBLE_DEVICES, and the two lists that ROCm reads beside it.
+"""HIP_VISIBLE_DEVICES, and the two other lists that ROCm reads.
 
-ROCr filters first, by ROCR_VISIBLE_DEVICES, and what it leaves is numbered anew; HIP filters that by
-HIP_VISIBLE_DEVICES, or where this is not set or empty by CUDA_VISIBLE_DEVICES (ROCm/clr, rocdevice.cpp;
-ROCR-Runtime, amd_filter_device.cpp). A launch of ours names devices as the whole machine numbers them, so it
-takes a ROCR list away; a CUDA list is not read beside ours.
+ROCr filters first, by ROCR_VISIBLE_DEVICES, and renumbers the rest. HIP filters those by HIP_VISIBLE_DEVICES
+or, where that is unset or empty, by CUDA_VISIBLE_DEVICES (ROCm/clr, rocdevice.cpp; ROCR-Runtime,
+amd_filter_device.cpp). A launch by gputui names devices as the whole machine numbers them, so it unsets a
+ROCR list; a CUDA list is not read when gputui's list is set.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ HIP, ROCR, CUDA = "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_D
 
 
 class HipVisibility(Visibility):
-    """HIP's indices, or UUIDs where a UUID names one device only; "-1" for none, as an empty list is no
-    list."""
+    """HIP's indices, or UUIDs where each UUID names one device only. "-1" shows no device, because an empty
+    list counts as no list."""
 
     variable = HIP
     none = "-1"
     uuid_prefixes = ("GPU-",)
-    # (gres.conf, AutoDetect=rsmi.)
+    # gres.conf, AutoDetect=rsmi.
     slurm = ROCR
     also = (ROCR,)
     reader = "HIP"
@@ -37,14 +37,15 @@ class HipVisibility(Visibility):
         return ",".join(str(device.index) for device in devices)
 
     def changes_here(self, environ: Mapping[str, str]) -> Changes:
-        # (With it, our numbers would count what it leaves.)
+        # With this list, gputui's numbers would count what the list leaves.
         return ((ROCR, None),) if environ.get(ROCR) is not None else ()
 
     def lists_in(self, environ: Mapping[str, str]) -> bool:
         return any(_list_of(environ, name) is not None for name in (HIP, ROCR, CUDA))
 
     def list_among(self, variables: Mapping[str, str | None]) -> tuple[str, str | None] | None:
-        """HIP's list, or where it is not set CUDA's; by what ROCr leaves, where that is filtered too."""
+        """Return HIP's list, or CUDA's where that is unset, resolved through the ROCr list
+        where that is set."""
         rocr = variables.get(ROCR)
         name = next((name for name in (HIP, CUDA) if name in variables), None)
         if rocr is None:
@@ -62,7 +63,8 @@ class HipVisibility(Visibility):
     def listed(
         self, text: str, environ: Mapping[str, str], devices: Sequence[Device], words: str | None = None
     ) -> Listed:
-        """As HIP reads a list: the first entry that names nothing ends it, a second time is skipped."""
+        """Return the devices as HIP reads a list: the first entry that names nothing ends it,
+        a repeat is skipped."""
         return _hip(text, words or f"{self.variable}={text}", devices)
 
     def inherited(self, environ: Mapping[str, str], devices: Sequence[Device]) -> Inherited | None:
@@ -85,7 +87,7 @@ class HipVisibility(Visibility):
             found = _hip(text, f"{name}={text}", visible_of_hip)
             keys = {device.key: place for place, device in enumerate(visible_of_hip)}
             visible = [visible[keys[device.key]] for device in found.devices]
-            # (CUDA's list may be meant for another vendor's devices.)
+            # CUDA's list may be meant for another vendor's devices.
             said.append(found.warning if name == HIP else None)
             if rocr is not None:
                 numbers = ",".join(str(device.index) for device in visible) or "none"
@@ -110,7 +112,8 @@ class HipVisibility(Visibility):
 
 
 def reads_uuids(device: Device) -> bool | None:
-    """Whether the machine's ROCm reads UUIDs in HIP_VISIBLE_DEVICES: 6.2 and newer; None: not known."""
+    """Return whether the machine's ROCm reads UUIDs in HIP_VISIBLE_DEVICES: 6.2 and newer;
+    None: not known."""
     found = _VERSION.match(device.runtime or "")
     return (int(found[1]), int(found[2])) >= (6, 2) if found else None
 
@@ -119,7 +122,8 @@ _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})(?!\d)")
 
 
 def _list_of(environ: Mapping[str, str], name: str) -> str | None:
-    """A list that counts: ROCr's also where it is empty (no device), the others' not."""
+    """Return a list that takes effect: ROCr's even where it is empty (no device), the others'
+    only if not empty."""
     text = environ.get(name)
     return text if text or (name == ROCR and text is not None) else None
 
@@ -140,12 +144,15 @@ def _hip(text: str, setting: str, devices: Sequence[Device]) -> Listed:
 def _hip_means(device: Device, entry: str) -> bool:
     if entry.isascii() and entry.isdigit():
         return device.index == int(entry) if len(entry) < 10 else False
-    # (Of partitions that share a UUID, HIP takes the first one.)
+    # Of partitions that share a UUID, HIP takes the first.
     return bool(device.uuid) and entry == device.uuid
 
 
 def _rocr(text: str, devices: Sequence[Device]) -> Listed:
-    """ROCr reads prefixes of UUIDs in either case; a second time and an ambiguous prefix end the list."""
+    """Return the devices of ROCr's list, which may hold prefixes of UUIDs in either case.
+
+    A repeat and an ambiguous prefix end the list.
+    """
     found: list[Device] = []
     for entry in map(str.strip, text.split(",")) if text.strip() else ():
         if entry.isascii() and entry.isdigit():

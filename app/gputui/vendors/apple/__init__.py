@@ -1,1 +1,1 @@
-"""The GPU of a Mac with Apple silicon, as ioreg tells it."""
+"""The GPU of a Mac with Apple silicon, as reported by ioreg."""

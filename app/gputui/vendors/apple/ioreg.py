@@ -1,6 +1,7 @@
-"""What `ioreg` prints of the GPU: lines of `"key" = value`, a dictionary as {"key"=value,…} in one line.
+"""Parses the output of `ioreg` for the GPU: lines of `"key" = value`, a dictionary as {"key"=value,…} in one
+line.
 
-A key that is not there is not known. "In use system memory (driver)" is another fact than "In use system
+A missing key means an unknown fact. "In use system memory (driver)" is another fact than "In use system
 memory", and is 0.
 """
 
@@ -18,18 +19,18 @@ _FACTS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
     "utilization": (re.compile(r'"Device Utilization %"\s*=\s*(\d{1,2}|100)\b'), int),
     "memory_used": (re.compile(r'"In use system memory"\s*=\s*(\d{1,16})\b'), int),
 }
-"""By the field of `Device`, in percent and bytes (of the host's memory that the GPU has in use)."""
+"""By the field of `Device`; percent, and bytes (of the host's memory that the GPU uses)."""
 _CLIENT = re.compile(r'"IOUserClientCreator"\s*=\s*"pid (\d{1,9}),')
 _MOST_PROCESSES = 4096
 
 
 def facts(text: str) -> dict[str, Any]:
-    """What the text tells of a GPU; {} where that is nothing."""
+    """Return the facts about a GPU in the text; {} where there are none."""
     found = ((name, pattern.search(text), made) for name, (pattern, made) in _FACTS.items())
     return {name: made(match[1]) for name, match, made in found if match}
 
 
 def pids(text: str) -> tuple[int, ...]:
-    """The processes that have the GPU open."""
+    """Return the processes that have the GPU open."""
     found = {int(pid) for pid in _CLIENT.findall(text)}
     return tuple(sorted(found))[:_MOST_PROCESSES]

@@ -1,8 +1,8 @@
 """The one GPU of a Mac: its load and memory from ioreg, which needs no root rights.
 
-Its memory is the host's; how much of it the GPU may have says the kernel's `iogpu.wired_limit_mb` where
-somebody has set it, and otherwise is no more than known to be within all of it. Power and temperature would
-need root rights. What a process has of the memory nobody tells.
+Its memory is the host's. The kernel's `iogpu.wired_limit_mb` limits the GPU's share where somebody has set
+it; otherwise all that is known is that the share is within the host's memory. Power and temperature would
+need root rights. No interface reports the memory of a process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gputui.vendors.machine_source import MachineSource
 NO_DEVICES = "no Apple GPU: ioreg has no IOAccelerator"
 
 _GPU, _CLIENTS = "IOAccelerator", "AGXDeviceUserClient"
-"""Classes of ioreg: the GPU, and what has it open."""
+"""Classes of ioreg: the GPU, and the clients that have it open."""
 _FRESH = 0.5
 
 
 class AppleSource(MachineSource):
-    """The GPU of the Mac whose programs the root has."""
+    """The GPU of the Mac that `root` describes."""
 
     def _forget(self) -> None:
         super()._forget()
@@ -71,8 +71,8 @@ class AppleSource(MachineSource):
             load, used = facts.get("utilization"), facts.get("memory_used")
             self._device = replace(self._device, utilization=load, memory_used=used)
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
-            # The programs that have the GPU open. Every program that draws has, too; only the load tells them
-            # apart.
+            # The programs that have the GPU open. Every program that draws has it open, too; only the load
+            # tells whether one of them computes.
             text = self._told(_CLIENTS)
             processes = None if text is None else tuple(Process(pid, "graphics") for pid in ioreg.pids(text))
             self._device = replace(self._device, processes=processes)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gputui.system.root import Root
 
 _FACTS = dict.fromkeys((*RARELY_TOLD, "SM", "power", "temperature"), "")
-"""What ioreg does not tell (`Vendor.fact_names`)."""
+"""Facts that ioreg does not report (`Vendor.fact_names`)."""
 
 
 class Apple(Vendor):

@@ -1,1 +1,1 @@
-"""Intel Gaudi accelerators, as hl-smi tells them."""
+"""Intel Gaudi accelerators, as reported by hl-smi."""

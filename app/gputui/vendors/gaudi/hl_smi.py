@@ -1,8 +1,8 @@
-"""What `hl-smi -Q … -f csv` prints, of Gaudi 1, 2 and 3.
+"""Parses the output of `hl-smi -Q … -f csv`, for Gaudi 1, 2 and 3.
 
-A line a device, a comma and a space between values, which mostly carry units. A version that does not know a
-column prints an error in place of everything, or leaves the column out; what it does not know of a device is
-"N/A". The first line has the columns' names, also as "memory.used [MiB]".
+It has one line per device, with a comma and a space between values, most of which carry units. A version that
+does not know a column prints an error in place of everything, or leaves the column out. An unknown value of a
+device is "N/A". The first line has the columns' names, sometimes as "memory.used [MiB]".
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ QUESTIONS: tuple[tuple[str, ...], ...] = (
     (*_NEEDED[:2], "bus_id", *_NEEDED[2:]),
     _NEEDED,
 )
-"""What is asked for, one after another, until a version knows all columns of it: all that we show, then what
-monitors ask every version for, then what tells whether a device is free."""
+"""Columns to request, tried in order until a version knows them all: all that gputui shows, then those that
+monitors request from every version, then those that decide whether a device is free."""
 
 MIB = 1024 * 1024
 _MOST_ROWS = 256
@@ -54,9 +54,9 @@ Row = dict[str, str]
 
 
 def rows(text: str | None, asked: Sequence[str]) -> tuple[Row, ...] | None:
-    """The lines by the columns' names, only those that are devices; None where the text is no such table.
+    """Return the lines that are devices, by the columns' names; None where the text is no such table.
 
-    Without a line of names the columns are those that were asked for, if there are as many.
+    Without a line of names, the columns are those that were requested, if the number of columns matches.
     """
     if text is None:
         return None
@@ -72,7 +72,7 @@ def rows(text: str | None, asked: Sequence[str]) -> tuple[Row, ...] | None:
         return None
     names = list(asked)
     for place, line in enumerate(lines[:_MOST_ROWS]):
-        # (A warning may stand before it.)
+        # A warning may precede the line of names.
         titles = [cell.partition("[")[0].strip().lower() for cell in line]
         if "index" in titles:
             names, lines = titles, lines[place + 1 :]
@@ -92,25 +92,26 @@ def rows(text: str | None, asked: Sequence[str]) -> tuple[Row, ...] | None:
 
 
 def _fits(row: Row) -> bool:
-    """Whether values are what their columns have: without a line of names a version could print others."""
+    """Return whether values fit their columns: without a line of names, a version could print
+    other columns."""
     place = row.get("bus_id")
     sizes = [row[name] for name in row if name.startswith("memory.")]
     return (place is None or FUNCTION.fullmatch(place.lower()) is not None) and None not in map(size, sizes)
 
 
 def whole(text: str | None) -> int | None:
-    """A number without a unit and below ten thousand: an index."""
+    """Parse a number without a unit and below ten thousand: an index."""
     return int(text) if text is not None and re.fullmatch(r"\d{1,4}", text, re.ASCII) else None
 
 
 def amount(text: str | None) -> float | None:
-    """A number, whatever its unit: "36 C", "226 W", "0 %", "36"."""
+    """Parse a number with any unit: "36 C", "226 W", "0 %", "36"."""
     found = _AMOUNT.fullmatch(text.strip()) if text else None
     return float(found[1]) if found else None
 
 
 def size(text: str | None) -> int | None:
-    """Bytes: "131072 MiB"; a number without a unit counts MiB."""
+    """Parse a size into bytes: "131072 MiB"; a number without a unit counts MiB."""
     found = _AMOUNT.fullmatch(text.strip()) if text else None
     scale = _UNITS.get(found[2].upper() or "MIB") if found else None
     return round(float(found[1]) * scale) if found and scale and float(found[1]) >= 0 else None

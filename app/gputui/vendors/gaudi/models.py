@@ -1,4 +1,4 @@
-"""The generations of Gaudi, and what an idle one has in use."""
+"""The generations of Gaudi, and the memory that an idle device has in use."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 MIB = 1024 * 1024
 
 IDLE = {1: 512 * MIB, 2: 768 * MIB, 3: 672 * MIB}
-"""Bytes in use of a device with nobody on it, by generation, as hl-smi prints them."""
+"""Bytes in use on an idle device, by generation, as hl-smi prints them."""
 
 _MOST_IDLE = max(IDLE.values())
 
 
 def generation(name: str | None) -> int | None:
-    """1 for HL-205 (also HL-200, 202), 2 for HL-225, 3 for HL-325 (also HL-328, 338)."""
+    """Return 1 for HL-205 (also HL-200, 202), 2 for HL-225, 3 for HL-325 (also HL-328, 338)."""
     found = re.match(r"HL-?([23])(\d)\d", name or "")
     if found is None:
         return None
@@ -21,5 +21,5 @@ def generation(name: str | None) -> int | None:
 
 
 def idle_memory(name: str | None) -> int:
-    """Bytes that a device with nobody on it has in use."""
+    """Return the bytes that an idle device has in use."""
     return IDLE.get(generation(name) or 0, _MOST_IDLE)

@@ -1,8 +1,8 @@
-"""Gaudi's devices on a machine: who they are out of sysfs, how busy they are from hl-smi.
+"""Gaudi's devices on a machine: their identity from sysfs, their load from hl-smi.
 
 hl-smi's index is neither PCI order nor the module id that programs are given (`Device.module`). It lists no
-processes of other users, and none at all in a container: which there are is not known, and what is in use
-beyond an idle device's memory tells whether somebody is there, as a device takes one process at a time.
+processes of other users, and none at all in a container, so the processes are not known. Memory in use beyond
+that of an idle device shows that a device is taken, as a device takes one process at a time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NO_DEVICES = (
 )
 
 _FRESH = 2.0
-"""Seconds for which hl-smi's answer is kept: it takes about one."""
+"""Seconds for which hl-smi's answer is cached: the call takes about one second."""
 
 _MOST_FDS = 4096
 _WORKS = "operational"
@@ -87,8 +87,10 @@ class GaudiSource(MachineSource):
         return Topology(tuple(self._near(device.numa_node, None, _folder(device)) for device in devices))
 
     def _read_links(self) -> dict[str, Any]:
-        """The PCIe class of every pair, by where they hang. (Those in one machine are all joined, by links of
-        which hl-smi prints no pairs.)"""
+        """Return the PCIe class of every pair, by their places on the bus.
+
+        The devices of one machine are all joined by links whose pairs hl-smi does not print.
+        """
         devices = self._devices or ()
         one = numa_nodes(self._root) == 1
         reals = (self._root.real(_folder(device)) for device in devices)
@@ -102,7 +104,8 @@ class GaudiSource(MachineSource):
         return {"links": each_pair(count, lambda i, j: None), "pcie": each_pair(count, word)}
 
     def _read_rows(self) -> None:
-        """hl-smi's answer, at most so often; a version that does not know a column is asked for fewer."""
+        """Read hl-smi's answer at most every `_FRESH` seconds; request fewer columns from a
+        version that lacks some."""
         if not self._smi.there or not self._is_due("rows", _FRESH):
             return
         self._rows = ()
@@ -116,7 +119,7 @@ class GaudiSource(MachineSource):
             if text is None and self._smi.silent:
                 return
 
-    # Which devices there are.
+    # Discovery.
 
     def _found(self) -> list[Device]:
         by_function = {(row.get("bus_id") or "").lower(): row for row in self._rows}
@@ -126,7 +129,7 @@ class GaudiSource(MachineSource):
         for function in self._functions:
             row = by_function.get(function)
             if row is None and left and not any("bus_id" in each for each in left):
-                # (A version that prints no bus id: nobody knows which row is whose.)
+                # A version that prints no bus id does not tell which row belongs to which device.
                 continue
             devices.append(self._device(row or {}, function, used))
         devices += [self._device(row, (row.get("bus_id") or "").lower(), used) for row in left]
@@ -134,7 +137,7 @@ class GaudiSource(MachineSource):
 
     def _device(self, row: hl_smi.Row, function: str, used: set[int]) -> Device:
         known = bool(FUNCTION.fullmatch(function))
-        # (Where there is no such folder, no file in it tells anything.)
+        # A folder that does not exist holds no facts.
         folder = f"{DRIVER}/{function if known and function in self._functions else 'none'}"
         accel = self._accel(folder)
         index = hl_smi.whole(row.get("index"))
@@ -182,18 +185,20 @@ class GaudiSource(MachineSource):
         return numbers[0] if numbers and 0 <= numbers[0] < 1024 else None
 
     def _fault(self, folder: str) -> Fault | None:
-        """Why the driver says that it does not work (sysfs-driver-habanalabs, "status")."""
+        """Return why the driver reports that it does not work (sysfs-driver-habanalabs, "status")."""
         status = self._root.text(f"{folder}/status", 64) or _WORKS
         if status.lower() == _WORKS:
             return None
         needs = "reset" in status.lower() or "malfunction" in status.lower()
         return Fault("reset" if needs else "error", status[:64])
 
-    # Who is on them.
+    # Processes.
 
     def _read_processes(self) -> None:
-        """The processes that have a device open, of those that we may look at; None where none is seen, as
-        there may be others' all the same."""
+        """Read the processes that have a device open, among those that we may inspect.
+
+        None where none is visible, as other users' processes may still be there.
+        """
         holders: dict[str, set[int]] = {}
         if any(device.render for device in self._devices or ()):
             for pid in self._root.names("/proc"):
@@ -215,5 +220,5 @@ class GaudiSource(MachineSource):
 
 
 def _folder(device: Device) -> str:
-    """Its folder in sysfs."""
+    """Return its folder in sysfs."""
     return f"{DRIVER}/{(device.pci_bus_id or 'none').removeprefix('0000').lower()}"

@@ -1,4 +1,4 @@
-"""Intel Gaudi behind the vendor port: its source, its words, and how containers are given the devices."""
+"""Intel Gaudi behind the vendor port: its source, its wording, and how containers are given the devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gputui.system.root import Root
 
 _FACTS = {"SM": "GPU", **dict.fromkeys(RARELY_TOLD, "")}
-"""What hl-smi is not asked for, unless it is known all the same (`Vendor.fact_names`)."""
+"""Facts that hl-smi is not asked for; they are shown only if they are known (`Vendor.fact_names`)."""
 
 
 class GaudiContainers(Containers):

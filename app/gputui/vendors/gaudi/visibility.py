@@ -1,8 +1,8 @@
 """HABANA_VISIBLE_MODULES: the modules of a machine that a program may acquire.
 
-(Intel Gaudi documentation, "Multiple Tenants on HPU" and "PyTorch device assignment".) The process of local
-rank n first tries the n-th module of the list. Modules work together in aligned groups only: 0,1 and 2,3 and
-so on, 0 to 3 and 4 to 7, all eight.
+The process of local rank n first tries the n-th module of the list. Modules work together in aligned groups
+only: 0,1 and 2,3 and so on, 0 to 3 and 4 to 7, or all eight (Intel Gaudi documentation, "Multiple Tenants on
+HPU" and "PyTorch device assignment").
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MODULES = "HABANA_VISIBLE_MODULES"
 
 
 class ModuleVisibility(Visibility):
-    """Module ids; where a machine does not tell them, hl-smi's indices."""
+    """Module ids; where a machine does not report them, hl-smi's indices."""
 
     variable = MODULES
     none = none_in_words = "none"

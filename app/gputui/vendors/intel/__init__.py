@@ -1,1 +1,1 @@
-"""Intel's GPUs, out of what the kernel's drivers xe and i915 tell, and xpu-smi where it is installed."""
+"""Intel's GPUs, from what the kernel drivers xe and i915 report, and from xpu-smi where it is installed."""

@@ -1,7 +1,7 @@
-"""What xe and i915 tell of one GPU in sysfs: its tiles, its clock, its sensors and when it was idle.
+"""The facts that xe and i915 report about one GPU in sysfs: its tiles, clock, sensors and idle time.
 
-(Linux, Documentation/ABI/testing/sysfs-driver-intel-xe-hwmon and sysfs-driver-intel-i915-hwmon.) What they
-tell as a counter is a rate only from the second reading on.
+Sources: Linux, Documentation/ABI/testing/sysfs-driver-intel-xe-hwmon and sysfs-driver-intel-i915-hwmon. A
+counter yields a rate only from the second reading on.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from gputui.vendors.intel.names import MAX
 
 _MOST_TILES = 16
 _SHORTEST = 0.02
-"""Seconds between two readings below which a counter of milliseconds says nothing."""
+"""The shortest time between two readings, in seconds, at which a counter of milliseconds is meaningful."""
 
 
 @dataclass
 class _Counter:
-    """A counter's last value and when it was read (seconds), and the rate between the last two readings."""
+    """A counter's last value, its time (seconds), and the rate between the last two readings."""
 
     value: int | None = None
     at: float = 0.0
     rate: float | None = None
 
     def count(self, value: int | None, now: float) -> float | None:
-        """The rate a second; None at the first reading, and where the counter went back."""
+        """Return the rate per second; None at the first reading, and where the counter went back."""
         if value is None:
             self.value = self.rate = None
         elif self.value is None:
@@ -43,7 +43,7 @@ class IntelCard(GpuFiles):
     """One GPU's files."""
 
     own_bridges = frozenset({"8086:4fa0", "8086:4fa1", "8086:4fa4", "8086:e2ff", "8086:e2f0", "8086:e2f1"})
-    """Of Arc A and Flex, and of Battlemage (pci.ids)."""
+    """The bridges of Arc A and Flex, and of Battlemage (pci.ids)."""
 
     def __init__(self, root: Root, card: Card) -> None:
         super().__init__(root, card)
@@ -61,7 +61,7 @@ class IntelCard(GpuFiles):
         names = self._root.names(self.card.folder)
         found = sum(name.startswith("tile") and name[4:].isdigit() for name in names)
         if not found and self.is_max:
-            # (i915 has the tiles of these as gt0 and gt1; of others gt1 is the media engine.)
+            # i915 exposes the tiles of a Max as gt0 and gt1; on other cards, gt1 is the media engine.
             names = self._root.names(f"{self._of_card}/gt")
             found = sum(name.startswith("gt") and name[2:].isdigit() for name in names)
         return max(1, min(found, _MOST_TILES))
@@ -74,7 +74,7 @@ class IntelCard(GpuFiles):
         return None
 
     def clock(self, tile: int = 0) -> int | None:
-        """MHz now; 0 where the engines sleep, None where the whole card does."""
+        """Return the current clock in MHz; 0 while the engines sleep, None while the whole card sleeps."""
         if self.asleep:
             return None
         return self._first(
@@ -85,7 +85,7 @@ class IntelCard(GpuFiles):
         )
 
     def max_clock(self) -> int | None:
-        """The highest clock, MHz."""
+        """Return the highest clock, MHz."""
         return self._first(
             f"{self.card.folder}/tile0/gt0/freq0/rp0_freq",
             f"{self._of_card}/gt_RP0_freq_mhz",
@@ -93,8 +93,10 @@ class IntelCard(GpuFiles):
         )
 
     def utilization(self, tile: int, now: float) -> int | None:
-        """Percent of the time since the last reading in which the engines of a tile were awake, which is the
-        most that they can have worked; `now` in seconds. A GPU that sleeps runs nothing."""
+        """Return the percentage of the time since the last reading in which the engines of a tile were awake.
+
+        That is an upper limit of their work; `now` in seconds. A sleeping GPU runs nothing.
+        """
         if self.asleep:
             return 0
         idle = self._first(
@@ -105,7 +107,7 @@ class IntelCard(GpuFiles):
         counter = self._idle.setdefault(tile, _Counter())
         rate = counter.count(idle, now)
         if rate is None or (rate == 0 and not self._root.here):
-            # (A recording's counters stand still.)
+            # A recording's counters do not move.
             return None
         return round(min(100.0, max(0.0, 100 - rate / 10)))
 
@@ -119,7 +121,7 @@ class IntelCard(GpuFiles):
         }
 
     def _limit(self) -> int | None:
-        """What is set as the sustained limit; where that is not told, the limit of bursts. µW."""
+        """Return the sustained limit that is set; where none is reported, the limit of bursts. µW."""
         for suffix in ("_max", "_cap"):
             found = self.sensors.labelled("power", ("card", "pkg"), suffix)
             found = found or self.sensors.number(f"power1{suffix}")
@@ -128,7 +130,8 @@ class IntelCard(GpuFiles):
         return None
 
     def _power(self, now: float) -> float | None:
-        """W between the last two readings: of the card, or of the chip where the card's counter stands."""
+        """Return the power in W between the last two readings: the card's, or the chip's if
+        the card's counter stops."""
         labels = [label for kind, label in self.sensors.labels if kind == "energy"]
         channels = [self.sensors.labels["energy", label] for label in ("card", "pkg") if label in labels]
         rates: list[float] = []
@@ -141,5 +144,5 @@ class IntelCard(GpuFiles):
 
     @property
     def linked(self) -> str | None:
-        # (The card's own endpoint says 2.5 GT/s x1, whatever the slot is.)
+        # The card's own endpoint reports 2.5 GT/s x1, whatever the slot is.
         return self.slot

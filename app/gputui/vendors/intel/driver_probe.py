@@ -1,7 +1,7 @@
-"""What Level Zero itself gives to any program of an environment: run by the interpreter that will train, or
-by one that is confined.
+"""What Level Zero itself shows to any program of an environment.
 
-Structures and numbers are those of ze_api.h (1.0 and later; the place on the bus: extension 1.0 of 1.1).
+It runs in the interpreter that will train, or in a confined one. Structures and numbers are those of ze_api.h
+(1.0 and later; the place on the bus: extension 1.0 of 1.1).
 
 This file must run on Python 3.8 and newer with nothing installed.
 """
@@ -19,7 +19,7 @@ _OF_DEVICE, _OF_PCI = 0x3, 0x10008
 
 
 class _Device(ctypes.Structure):
-    """ze_device_properties_t; numbers that nobody reads have no names here."""
+    """ze_device_properties_t; numbers that are not used are not named."""
 
     _fields_ = [
         ("stype", c_uint32),
@@ -50,7 +50,7 @@ class _Pci(ctypes.Structure):
 
 
 def driver() -> dict[str, Any]:
-    """Level Zero's devices in its own order; `code` is its ze_result_t."""
+    """Return Level Zero's devices in its own order; `code` is its ze_result_t."""
     found: dict[str, Any] = {"error": None, "code": None, "version": None, "devices": []}
     try:
         library = ctypes.CDLL("libze_loader.so.1")
@@ -66,7 +66,7 @@ def driver() -> dict[str, Any]:
 
 
 def _handles(ask: Any, *of: Any) -> list[c_void_p]:
-    """Those that a function gives, which is asked for their number first."""
+    """Return the handles that a function gives; its first call gets their number."""
     count = c_uint32()
     if ask(*of, ctypes.byref(count), None) or not count.value:
         return []
@@ -78,7 +78,7 @@ def _handles(ask: Any, *of: Any) -> list[c_void_p]:
 def _told(library: Any, handle: c_void_p) -> dict[str, Any]:
     own, place = _Device(stype=_OF_DEVICE), _Pci(stype=_OF_PCI)
     known = library.zeDeviceGetProperties(handle, ctypes.byref(own)) == 0
-    # (Loaders before 1.1 have no such function.)
+    # Loaders before 1.1 lack this function.
     placed = hasattr(library, "zeDevicePciGetPropertiesExt") and (
         library.zeDevicePciGetPropertiesExt(handle, ctypes.byref(place)) == 0
     )

@@ -1,4 +1,4 @@
-"""What joins Intel's GPUs and their tiles: Xe links as xpu-smi tells them, and the PCI tree. Pure."""
+"""The links between Intel's GPUs and their tiles: Xe links from xpu-smi, and the PCI tree. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gputui.vendors.intel.xpu_smi import Wires
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A device: its place on the bus, its card's number in xpu-smi's list, and which tile (None: all)."""
+    """A device: its place on the bus, its card's number in xpu-smi's list, and its tile (None: all tiles)."""
 
     place: PciPlace | None
     number: int | None
@@ -21,8 +21,10 @@ class End:
 
 
 def matrices(ends: Sequence[End], wires: Wires | None, one_numa_node: bool) -> dict[str, LinkMatrix]:
-    """Links and PCIe classes of every pair of devices, by fields of `Snapshot`. Xe links are between tiles:
-    of two cards the strongest word of their tiles is what joins them."""
+    """Return links and PCIe classes of every pair of devices, by fields of `Snapshot`.
+
+    Xe links are between tiles: two cards get the strongest word of their tiles.
+    """
     rows = {label: place for place, label in enumerate(wires.labels)} if wires else {}
 
     def told(one: End, other: End) -> str | None:
@@ -48,7 +50,7 @@ def matrices(ends: Sequence[End], wires: Wires | None, one_numa_node: bool) -> d
         word = told(one, other)
         if direct_links(word):
             return word
-        # (Tiles of one card are joined inside it, whatever xpu-smi tells.)
+        # Tiles of one card are joined inside it, whatever xpu-smi reports.
         return TILES if one.card == other.card else pcie(one, other) or word
 
     count = len(ends)

@@ -1,8 +1,9 @@
-"""The memory of one GPU as its driver tells through its render node: xe and i915 have no file for it.
+"""The memory of one GPU, which its driver reports through the render node: xe and i915 have no file for it.
 
-DRM_IOCTL_XE_DEVICE_QUERY and DRM_IOCTL_I915_QUERY (Linux, include/uapi/drm/xe_drm.h and i915_drm.h). A
-process without CAP_PERFMON is told that nothing is in use: xe says 0, and i915 that all is unallocated. No
-GPU is so empty, as the driver itself has memory there: that answer means "not known".
+The queries are DRM_IOCTL_XE_DEVICE_QUERY and DRM_IOCTL_I915_QUERY (Linux, include/uapi/drm/xe_drm.h and
+i915_drm.h). A process without CAP_PERFMON gets the answer that nothing is in use: xe reports 0, and i915
+reports that all memory is unallocated. No GPU is that empty, because the driver itself has memory there: that
+answer means "not known".
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import struct
 _XE_QUERY, _XE_REGIONS = 0xC0286440, 1
 _I915_QUERY, _I915_REGIONS = 0xC0106479, 4
 _DEVICE_MEMORY = 1
-"""Class of a region in both drivers: 0 is the host's."""
+"""The class of a device's region in both drivers; 0 is the host's."""
 
 _REGION = 88
 _MOST = 1 << 16
@@ -21,11 +22,11 @@ _CARD_OF_XE, _CARD_OF_I915 = 8, 16
 """Bytes before the first region."""
 
 Sizes = tuple[int, int | None]
-"""Bytes in all, and in use (None: not told), of one region: of a tile."""
+"""Bytes in total and in use (None: not reported) of one region, which is a tile."""
 
 
 def ask(render: str, driver: str) -> tuple[Sizes, ...]:
-    """The regions of the GPU behind "renderD128"; () where it cannot be asked. This machine's only."""
+    """Return the regions of the GPU behind "renderD128" on this machine; () where it cannot be queried."""
     try:
         handle = os.open(f"/dev/dri/{render}", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -74,7 +75,7 @@ def _i915(handle: int) -> bytes:
 
 
 def of_xe(answer: bytes) -> tuple[Sizes, ...]:
-    """The device's regions in an answer of xe: class at 0, total at 8, used at 16."""
+    """Return the device's regions in an answer of xe: class at 0, total at 8, used at 16."""
     found: list[Sizes] = []
     for start in _regions(answer, _CARD_OF_XE):
         kind = struct.unpack_from("=H", answer, start)[0]
@@ -85,7 +86,8 @@ def of_xe(answer: bytes) -> tuple[Sizes, ...]:
 
 
 def of_i915(answer: bytes) -> tuple[Sizes, ...]:
-    """The device's regions in an answer of i915: class at 0, probed size at 8, unallocated size at 16."""
+    """Return the device's regions in an answer of i915: class at 0, probed size at 8,
+    unallocated size at 16."""
     found: list[Sizes] = []
     for start in _regions(answer, _CARD_OF_I915):
         kind = struct.unpack_from("=H", answer, start)[0]

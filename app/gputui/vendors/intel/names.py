@@ -1,4 +1,4 @@
-"""What Intel's GPUs are called: by pci.ids, or by a short table of our own, as containers have no pci.ids."""
+"""The names of Intel's GPUs: from pci.ids, or from our own short table, as containers have no pci.ids."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ KNOWN: dict[str, str] = {
     "7d55": "Meteor Lake-P [Intel Arc Graphics]",
     "64a0": "Lunar Lake [Intel Arc Graphics 130V / 140V]",
 }
-"""By device id, as pci.ids has them (pci-ids.ucw.cz)."""
+"""Names by device id, as in pci.ids (pci-ids.ucw.cz)."""
 
 MAX = frozenset(f"0bd{digit}" for digit in "0456789ab") | {"0b69", "0b6e"}
 """Device ids of Data Center GPU Max (Ponte Vecchio; Linux, include/drm/intel/pciids.h)."""
 
 ONE_TILE = frozenset(f"0bd{digit}" for digit in "789ab")
-"""Those of them that have one tile (pci.ids): FLAT and COMPOSITE are the same of them."""
+"""The devices of `MAX` that have one tile (pci.ids): FLAT and COMPOSITE are the same for them."""
 
 
 def name(root: Root, pci_id: str | None) -> str:
-    """A name for people, else its numbers: "Intel 8086:e20b"."""
+    """Return a name for people, else its numbers: "Intel 8086:e20b"."""
     device = (pci_id or "").partition(":")[2]
     found = (pci_ids.name_of(root, "8086", device) if device else None) or KNOWN.get(device)
     return found[:_MOST_NAME] if found else f"Intel {pci_id or 'GPU'}"

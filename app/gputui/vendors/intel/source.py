@@ -1,9 +1,9 @@
-"""Intel's devices on a machine: out of /sys and /proc, the drivers' own queries, and xpu-smi where it is
+"""Intel's devices on a machine: from /sys and /proc, the drivers' own queries, and xpu-smi where it is
 installed.
 
-Devices are numbered as Level Zero numbers them: discrete GPUs first, then integrated ones, each in PCI order
+Devices are numbered as Level Zero numbers them: discrete GPUs first, then integrated GPUs, each in PCI order
 (compute-runtime, execution_environment.cpp). Tiles of a Data Center GPU Max are devices unless
-ZE_FLAT_DEVICE_HIERARCHY says COMPOSITE; those of others are only if it says FLAT.
+ZE_FLAT_DEVICE_HIERARCHY is COMPOSITE; tiles of other GPUs are devices only if it is FLAT or COMBINED.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ NO_DEVICES = (
 
 _DRIVERS = ("xe", "i915")
 _FRESH = 4.0
-"""Seconds for which what xpu-smi has told of the load is kept: it takes up to a second a device."""
+"""Seconds for which xpu-smi's report of the load is cached: it takes up to a second per device."""
 
 _SAMPLE = 0.05
-"""Seconds between two readings of the counters, where one alone is asked for (`pick`)."""
+"""Seconds between two readings of the counters, where only one reading is requested (`pick`)."""
 
 
 @dataclass
 class _Gpu:
-    """A card, with what was last read of it; `listed` as xpu-smi has it."""
+    """A card and the facts of its last reading; `listed` is its entry in xpu-smi."""
 
     function: str | None
     card: IntelCard | None = None
@@ -58,7 +58,7 @@ class _Gpu:
 
     @property
     def number(self) -> int | None:
-        """xpu-smi's."""
+        """The number of the card in xpu-smi."""
         return self.listed.number if self.listed else None
 
 
@@ -100,7 +100,7 @@ class IntelSource(MachineSource):
         found = [card for card in cards(self._root) if _is_ours(card)]
         self._gpus = [_Gpu(card.function, IntelCard(self._root, card)) for card in found]
         if not self._gpus:
-            # (Without its own files a recording may still have the program's answers.)
+            # A recording without the kernel's files may still have the program's answers.
             self._list()
         if not self._gpus:
             raise self._nothing_found(NO_DEVICES, *self._troubles.values())
@@ -116,16 +116,17 @@ class IntelSource(MachineSource):
             self._read_load(alone=Want.VERDICT in want)
         if Want.SENSORS in want:
             self._read_sensors()
-        # (A GPU that is not offered needs no list of processes for its verdict: many processors have one.)
+        # A GPU that is not offered needs no process list for its verdict: many processors have one.
         offered = any(unit.device.apart is None for unit in units)
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES) or (Want.VERDICT in want and offered):
             self._read_processes()
         return tuple(unit.device for unit in units)
 
-    # Which devices there are.
+    # Discovery.
 
     def _numbered(self) -> list[_Unit]:
-        """In Level Zero's order. Where no render node can be opened, none has a number."""
+        """Return the devices in Level Zero's order. Where no render node can be opened, no
+        device has a number."""
         opens = [self._may_open(gpu) for gpu in self._gpus]
         closed = not any(opens)
         gpus = [gpu for gpu, may in zip(self._gpus, opens, strict=True) if may or closed]
@@ -145,7 +146,7 @@ class IntelSource(MachineSource):
         device = Device(
             index=-1 - place if closed else place,
             uuid="",
-            # (What xpu-smi calls a UUID is where the card stands and what it is: two can have the same.)
+            # xpu-smi's UUID encodes the card's place and model: two cards can have the same UUID.
             uuid_usable=False,
             vendor="intel",
             pci_bus_id=bus,
@@ -161,7 +162,7 @@ class IntelSource(MachineSource):
         return _Unit(device, gpu, tile)
 
     def _is_flat(self, gpu: _Gpu) -> bool:
-        """Whether the tiles of a card are devices."""
+        """Return whether the tiles of a card are devices."""
         said = self._environ.get(HIERARCHY, "").upper()
         is_max = gpu.card is not None and gpu.card.is_max
         flat = said in ("FLAT", "COMBINED") or (said != "COMPOSITE" and is_max)
@@ -169,13 +170,13 @@ class IntelSource(MachineSource):
 
     def _may_open(self, gpu: _Gpu) -> bool:
         render = gpu.card.card.render if gpu.card else None
-        # (Recordings leave the folder that names the render node out.)
+        # Recordings leave out the folder that names the render node.
         return not self._root.here if render is None else may_open(self._root, render)
 
-    # What xpu-smi tells.
+    # Answers of xpu-smi.
 
     def _list(self) -> None:
-        """The numbers that xpu-smi gives the cards, once."""
+        """Read the numbers that xpu-smi gives the cards, once."""
         if not self._is_due("list"):
             return
         text = self._ask(self._smi, "discovery", "discovery", "-j")
@@ -186,7 +187,7 @@ class IntelSource(MachineSource):
             else None
         )
         if rows is not None:
-            # (Version 2 without a command prints all in one table.)
+            # Version 2 without a command prints everything in one table.
             self._by_table, found = True, tuple(row.found for row in rows)
         elif text is not None and not found and not all(map(_is_integrated, self._gpus or [_Gpu(None)])):
             self._troubles["discovery"] = "xpu-smi discovery: its answer is no list of devices"
@@ -212,7 +213,8 @@ class IntelSource(MachineSource):
                 gpu.tiles = xpu_smi.tiles(facts) or gpu.tiles
 
     def _smi_loads(self, gpu: _Gpu) -> xpu_smi.Load | None:
-        """What xpu-smi tells of a card's load, asked of all cards at once and kept for a while."""
+        """Return xpu-smi's report of a card's load. It is read for all cards at once and
+        cached for `_FRESH`."""
         if self._smi.there and self._is_due("load", _FRESH):
             self._list()
             rows = xpu_smi.overview(self._ask(self._smi, "stats")) if self._by_table else None
@@ -224,7 +226,7 @@ class IntelSource(MachineSource):
                     each.load = xpu_smi.load(text, each.total) if text is not None else None
         return gpu.load
 
-    # What changes.
+    # Facts that change.
 
     def _read_names(self) -> None:
         if not self._is_due("names"):
@@ -247,7 +249,7 @@ class IntelSource(MachineSource):
         loads = [self._utilization(unit) for unit in units]
         offered = [load for unit, load in zip(units, loads, strict=True) if unit.device.apart is None]
         if alone and self._root.here and None in offered:
-            # A counter is a rate from its second reading on.
+            # A counter yields a rate from its second reading on.
             time.sleep(_SAMPLE)
             loads = [self._utilization(unit) for unit in units]
         for unit, load in zip(units, loads, strict=True):
@@ -268,8 +270,10 @@ class IntelSource(MachineSource):
         return max(known) if len(known) == len(found) else None
 
     def _memory(self, unit: _Unit) -> tuple[int | None, int | None]:
-        """Bytes in all and in use: as the driver tells, else as xpu-smi does. Not of an integrated GPU,
-        whose memory is the host's."""
+        """Return total and used bytes: from the driver, else from xpu-smi.
+
+        An integrated GPU has none, because its memory is the host's.
+        """
         if unit.device.apart == "integrated":
             return None, None
         gpu, card = unit.gpu, unit.gpu.card
@@ -295,12 +299,12 @@ class IntelSource(MachineSource):
             gpu = unit.gpu
             facts = of_card[id(gpu)]
             if unit.tile is not None:
-                # (Sensors are the whole card's.)
+                # Sensors belong to the whole card.
                 facts = {"sm_clock": gpu.card.clock(unit.tile) if gpu.card else None}
             unit.device = replace(unit.device, **facts)
 
     def _sensed(self, gpu: _Gpu) -> dict[str, Any]:
-        """What a card's sensors tell, and where they do not, xpu-smi."""
+        """Return the readings of a card's sensors, with missing ones from xpu-smi."""
         facts = gpu.card.readings(self._ticks()) if gpu.card else {}
         missing = [n for n in SENSED if facts.get(n) is None and (n != "power_limit" or self._by_table)]
         awake = gpu.card is None or not gpu.card.asleep
@@ -330,21 +334,21 @@ class IntelSource(MachineSource):
                 if size or (works and (size is None or unit.tile is None)):
                     found[client.pid] = Process(client.pid, _kind(client.engines, client.cycles), memory=size)
                 else:
-                    # (It has the card open, and nothing of this tile.)
+                    # It has the card open, but uses nothing of this tile.
                     elsewhere.add(client.pid)
             number = unit.gpu.number
             listed = (self._by_smi or {}).get(number, {}) if number is not None else {}
             for pid, amount in listed.items():
                 if pid in elsewhere and unit.tile is not None:
                     continue
-                # (It does not tell which tile.)
+                # xpu-smi does not report which tile.
                 found.setdefault(pid, Process(pid, "compute", memory=amount if unit.tile is None else None))
             known = unit.gpu.card is not None or self._by_smi is not None
             unit.device = replace(
                 unit.device, processes=tuple(found[pid] for pid in sorted(found)) if known else None
             )
 
-    # How they are wired.
+    # Wiring.
 
     def _read_links(self) -> dict[str, Any]:
         from gputui.vendors.intel.links import End, matrices
@@ -370,7 +374,7 @@ class IntelSource(MachineSource):
 
 
 def _of_tile(memory: Mapping[str, int], tile: int) -> int | None:
-    """What a process has of a tile: by the region's name under xe, or under i915."""
+    """Return a process's memory on a tile, by the region's name under xe or under i915."""
     return memory.get(f"vram{tile}", memory.get(f"local{tile}"))
 
 

@@ -1,4 +1,4 @@
-"""Intel's GPUs behind the vendor port: their source, their words, and how containers are given them."""
+"""Intel's GPUs behind the vendor port: their source, their wording, and how containers are given them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from gputui.system.root import Root
 
 _OF_THE_BUS = "([0-9a-f]{2})0{8}(0[0-7])([01][0-9a-f])([0-9a-f]{2})([0-9a-f]{4})[0-9a-f]{8}8086"
-"""The tile, nothing, the function, the device, the bus and the domain; revision, model and vendor."""
+"""The tile, zeros, the function, the device, the bus and the domain; then revision, model and vendor."""
 
 _FACTS = {"SM": "GPU", **dict.fromkeys(RARELY_TOLD, "")}
-"""What no file of xe and i915 tells, unless it is known all the same (`Vendor.fact_names`)."""
+"""Facts that no file of xe and i915 has; they are shown only if they are known (`Vendor.fact_names`)."""
 
 
 class IntelContainers(Containers):
@@ -39,8 +39,8 @@ class IntelContainers(Containers):
         return option == "device" and value.partition(":")[0].startswith("/dev/dri")
 
     def changes(self, devices: Sequence[Device], visibility: Visibility, by_number: bool = False) -> Changes:
-        """A container that has its own devices only needs no list, and counts in bus order whatever one
-        says."""
+        """Return no list for a container with its own devices only: it counts in bus order
+        whatever a list says."""
         return () if devices and _by_node(devices) else visibility.changes(devices)
 
 
@@ -94,16 +94,22 @@ class Intel(Vendor):
         return nodes_of(root, device.render)
 
     def bare_uuid(self, uuid: str) -> str:
-        """As xpu-smi writes it; a program is told the same sixteen bytes in the other order (Level Zero, as
-        they are in memory), the vendor's first."""
+        """Return the UUID in xpu-smi's form.
+
+        A program gets the same sixteen bytes in reverse order (Level Zero, in memory order), the vendor's
+        first.
+        """
         digits = super().bare_uuid(uuid).replace("-", "")
         if re.fullmatch("8680[0-9a-f]{28}", digits):
             digits = bytes.fromhex(digits)[::-1].hex()
         return digits
 
     def place_of(self, uuid: str) -> tuple[str, int | None] | None:
-        """A UUID without a serial number is made of the vendor, model, revision, place on the bus and tile,
-        counted from 1 (compute-runtime, `generateUuidFromPciBusInfo`); an old driver leaves the place out."""
+        """Return the place that a UUID without a serial number encodes.
+
+        It is made of the vendor, model, revision, place on the bus and tile, counted from 1 (compute-runtime,
+        `generateUuidFromPciBusInfo`); an old driver leaves the place out.
+        """
         found = re.fullmatch(_OF_THE_BUS, self.bare_uuid(uuid))
         if found is None:
             return None

@@ -1,12 +1,12 @@
-"""ZE_AFFINITY_MASK, and what Level Zero reads beside it.
+"""ZE_AFFINITY_MASK, and the other variables that Level Zero reads.
 
-(Level Zero specification, "Environment Variables" and "Affinity Mask".) The mask says which devices there
-are and not in which order: those that it names are counted in Level Zero's own order, and a number that no
-device has is passed over. `Device.index` is that order as it is unless ZE_ENABLE_PCI_ID_DEVICE_ORDER is 1,
-which counts by bus id alone, so that an integrated GPU (00:02.0) comes first.
+The mask selects devices but sets no order: the selected devices are counted in Level Zero's own order, and a
+number that no device has is ignored (Level Zero specification, "Environment Variables" and "Affinity Mask").
+`Device.index` is that order unless ZE_ENABLE_PCI_ID_DEVICE_ORDER is 1, which counts by bus id alone, so that
+an integrated GPU (00:02.0) comes first.
 
-ZE_FLAT_DEVICE_HIERARCHY says whether tiles or cards are counted, before the mask is read. What it is unset
-depends on the model, and so a launch says it wherever that matters.
+ZE_FLAT_DEVICE_HIERARCHY selects whether tiles or cards are counted, before the mask is read. Its default
+depends on the model, so a launch sets it wherever that matters.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
 
 
 class LevelZeroVisibility(Visibility):
-    """Indices of devices; tiles of a card that are devices are named with the hierarchy in which they are."""
+    """Indices of devices. Tiles that are devices are named together with the hierarchy that
+    makes them devices."""
 
     variable = MASK
-    # (A number that no device has: an empty mask is none.)
+    # A number that no device has, because an empty mask counts as no mask.
     none = none_in_words = "9999"
     order_in_words = (
         f"Level Zero does not keep the order of {MASK}: it counts discrete GPUs first, each in bus order"
@@ -40,7 +41,7 @@ class LevelZeroVisibility(Visibility):
         return (*_hierarchy(devices), *super().changes_beside_own_list(devices))
 
     def changes_here(self, environ: Mapping[str, str]) -> Changes:
-        # (With them, our numbers would mean other devices.)
+        # With these variables, gputui's numbers would mean other devices.
         return tuple(
             (name, None)
             for name, counts in ((BY_BUS, _by_bus(environ)), (SELECTOR, bool(environ.get(SELECTOR))))
@@ -92,14 +93,14 @@ class LevelZeroVisibility(Visibility):
 
 
 def _hierarchy(devices: Sequence[Device]) -> Changes:
-    """What says whether tiles or cards are counted, where that is not the default of the devices' model."""
+    """Return the variable that selects tiles or cards, where the default of the devices' model differs."""
     if any(device.partition is not None for device in devices):
         return ((HIERARCHY, "FLAT"),)
     return ((HIERARCHY, "COMPOSITE"),) if any(map(_is_divided_by_default, devices)) else ()
 
 
 def _is_divided_by_default(device: Device) -> bool:
-    """Whether a card's tiles are devices unless a program asks otherwise."""
+    """Return whether a card's tiles are devices unless a program asks otherwise."""
     model = (device.pci_id or "").partition(":")[2]
     return device.partition is None and model in MAX - ONE_TILE
 

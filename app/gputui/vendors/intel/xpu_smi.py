@@ -1,9 +1,9 @@
-"""What xpu-smi tells, versions 1.x and 2.x: who the devices are, their load, their processes, their Xe links.
+"""Parses the output of xpu-smi, versions 1.x and 2.x: identity, load and processes of devices, and Xe links.
 
-Its JSON has numbers as texts in some versions, leaves out what it does not know, and is followed or replaced
-by an error in the same form. Every function reads the text of one answer, and makes nothing of what it does
-not understand. Tables for people are read where an answer is no JSON (`topology -m` is always one). What each
-version prints is in its sources (github.com/intel/xpumanager, branches v1.3.x and v2.x).
+Its JSON has numbers as texts in some versions, leaves out what it does not know, and may be followed or
+replaced by an error in the same form. Every function parses the text of one answer and ignores what it does
+not understand. Tables for people are parsed where an answer is not JSON (`topology -m` never is). The output
+of each version is in its sources (github.com/intel/xpumanager, branches v1.3.x and v2.x).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,12})?")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A device of `discovery`: its number, name, PCI function ("0000:4d:00.0"), UUID as xpu-smi makes one."""
+    """A device of `discovery`: its number, name, PCI function ("0000:4d:00.0"), and the UUID from xpu-smi."""
 
     number: int | None = None
     name: str | None = None
@@ -43,9 +43,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Of `stats`, for a card: bytes, percent, °C, W, MHz. `tiles`: the same of each tile.
+    """The load of a card in `stats`: bytes, percent, °C, W, MHz. `tiles`: the load of each tile.
 
-    Nothing in use stands for "not known": that is what the driver tells whom it does not tell (`memory`).
+    "Nothing in use" means "not known": the driver gives that answer to callers without permission (`memory`).
     """
 
     memory_used: int | None = None
@@ -57,20 +57,21 @@ class Load:
     tiles: Mapping[int, Load] = field(default_factory=dict)
 
     def of(self, tile: int | None) -> Load | None:
-        """That of a tile, where it is told; None: of the card."""
+        """Return the load of a tile, where it is reported; None: the card's."""
         return self if tile is None else self.tiles.get(tile)
 
 
 @dataclass(frozen=True, slots=True)
 class Wires:
-    """Of `topology -m`: rows and columns are (device, tile), tile None where a row is a whole card."""
+    """The matrix of `topology -m`: rows and columns are (device, tile), tile None where a row
+    is a whole card."""
 
     labels: tuple[tuple[int, int | None], ...]
     words: tuple[tuple[str | None, ...], ...]
 
 
 def document(text: str | None) -> Any:
-    """The JSON of an answer, None where it is none, or an error."""
+    """Return the JSON of an answer; None where it is not JSON, or is an error."""
     if text is None:
         return None
     try:
@@ -81,13 +82,13 @@ def document(text: str | None) -> Any:
 
 
 def _rows(root: Any, key: str) -> list[dict[str, Any]] | None:
-    """The objects of a list; None where there is no list."""
+    """Return the objects of a list; None where there is no list."""
     rows = root.get(key) if isinstance(root, dict) else None
     return [row for row in rows[:_MOST_ROWS] if isinstance(row, dict)] if isinstance(rows, list) else None
 
 
 def devices(text: str | None) -> tuple[Found, ...] | None:
-    """The devices of `discovery -j`; None where it is no such list."""
+    """Return the devices of `discovery -j`; None where it is no such list."""
     root = document(text)
     rows = _rows(root, "device_list")
     if rows is None:
@@ -113,7 +114,8 @@ def devices(text: str | None) -> tuple[Found, ...] | None:
 
 
 def properties(text: str | None) -> dict[str, str]:
-    """What `discovery -d N -j` tells, or the table of `discovery -d N`, by the keys of the JSON."""
+    """Return the facts of `discovery -d N -j`, or of the table of `discovery -d N`, by the
+    keys of the JSON."""
     root = document(text)
     if isinstance(root, dict):
         root = next(iter(_rows(root, "device_list") or ()), root)
@@ -134,7 +136,7 @@ _KEYS = {
 
 
 def memory_total(facts: Mapping[str, str]) -> int | None:
-    """Bytes of a card's memory."""
+    """Return the bytes of a card's memory."""
     exact = _whole(facts.get("memory_physical_size_byte"))
     if exact is not None:
         return exact if exact > 0 else None
@@ -145,14 +147,16 @@ def memory_total(facts: Mapping[str, str]) -> int | None:
 
 
 def tiles(facts: Mapping[str, str]) -> int | None:
-    """How many tiles a card has."""
+    """Return the number of tiles of a card."""
     found = _whole(facts.get("number_of_tiles"))
     return found if found is not None and 1 <= found <= 16 else None
 
 
 def load(text: str | None, total: int | None) -> Load:
-    """What `stats -d N -j` tells, or the table of `stats -d N`; `total` are the bytes of the card's memory,
-    by which bytes and MiB are told apart: versions differ."""
+    """Return the load from `stats -d N -j`, or from the table of `stats -d N`.
+
+    `total` is the size of the card's memory in bytes. It separates bytes from MiB, because versions differ.
+    """
     root = document(text)
     if isinstance(root, list) and len(root) == 1:
         root = root[0]
@@ -175,13 +179,13 @@ _METRICS: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("GPU_FREQUENCY", ("frequency", "gpu_frequency_mhz"), "GPU Frequency (MHz)"),
     ("GPU_CORE_TEMPERATURE", ("temperature", "gpu_core_celsius"), "GPU Core Temperature (C)"),
 )
-"""What version 1 calls XPUM_STATS_…, version 2, and the table for people."""
+"""The names in version 1 (XPUM_STATS_…), in version 2, and in the table for people."""
 
 _ADDED_UP = ("MEMORY_USED", "POWER")
 
 
 def _joined(whole: Mapping[str, float], parts: Mapping[int, Mapping[str, float]]) -> Load:
-    """The load of a card whose metrics are given, or are its tiles' together, where every tile has one."""
+    """Return the load of a card from its own metrics, or from those of its tiles where every tile has one."""
     facts = dict(whole)
     for name, *_ in _METRICS:
         values = [part[name] for part in parts.values() if name in part]
@@ -200,7 +204,10 @@ def _joined(whole: Mapping[str, float], parts: Mapping[int, Mapping[str, float]]
 
 
 def _tiles_of_version_2(root: Mapping[str, Any]) -> dict[int, dict[str, float]]:
-    """{"memory": {"used_mib": {"tile_0": {"current": 239.0, …}}}, "utilization": {"gpu_percent": …}, …}"""
+    """Return the metrics by tile from the form of version 2.
+
+    {"memory": {"used_mib": {"tile_0": {"current": 239.0, …}}}, "utilization": {"gpu_percent": …}, …}
+    """
     found: dict[int, dict[str, float]] = {}
     for metric, (group, name), _ in _METRICS:
         node = root.get(group)
@@ -215,7 +222,7 @@ def _tiles_of_version_2(root: Mapping[str, Any]) -> dict[int, dict[str, float]]:
 
 
 def _metrics(rows: list[dict[str, Any]] | None, total: int | None) -> dict[str, float]:
-    """The metrics of version 1, memory in bytes."""
+    """Return the metrics of version 1, memory in bytes."""
     found: dict[str, float] = {}
     for row in (rows or ())[:512]:
         value = _number(row.get("value"))
@@ -246,8 +253,10 @@ def _bytes(amount: float | None, total: int | None) -> int | None:
 
 
 def processes(text: str | None) -> dict[int, dict[int, int | None]] | None:
-    """By device, the bytes that each process has of it, xpu-smi's own left out; `ps -j`, or the table of
-    `ps`; both count in KiB. None where it is no such list."""
+    """Return, by device, each process's bytes there, without xpu-smi itself; None where it is no such list.
+
+    The text is `ps -j`, or the table of `ps`; both count in KiB.
+    """
     root = document(text)
     found: dict[int, dict[int, int | None]] = {}
     if isinstance(root, dict):
@@ -284,7 +293,7 @@ def _add(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A device of the table that version 2 prints without a command; `total` are bytes."""
+    """A device of the table that version 2 prints without a command; `total` is in bytes."""
 
     found: Found
     total: int | None
@@ -299,13 +308,13 @@ _LISTED = re.compile(r"\|\s*(\d{1,3})\s+(\d{1,10})\s+\S+\s+(\S.*?)\s+(?:(\d{1,9}
 
 
 def _lines(text: str | None) -> list[str]:
-    """Those of a table that is as wide as its version prints it."""
+    """Return the lines of a table that are no wider than its version prints it."""
     lines = (line.strip() for line in (text or "").splitlines()[:65_536])
     return [line for line in lines if len(line) <= _WIDEST]
 
 
 def overview(text: str | None) -> tuple[Row, ...] | None:
-    """The devices of `xpu-smi` alone, of version 2: two lines a device. None where it is no such table."""
+    """Return the devices of a bare `xpu-smi` of version 2, two lines each; None where it is no such table."""
     found: list[Row] = []
     who: Found | None = None
     for line in _lines(text):
@@ -337,7 +346,7 @@ def overview(text: str | None) -> tuple[Row, ...] | None:
 
 
 def overview_processes(text: str | None) -> dict[int, dict[int, int | None]]:
-    """The processes below that table, as `processes` has them."""
+    """Return the processes below that table, in the form of `processes`."""
     found: dict[int, dict[int, int | None]] = {}
     for line in _lines(text):
         row = _LISTED.fullmatch(line)
@@ -347,10 +356,10 @@ def overview_processes(text: str | None) -> dict[int, dict[int, int | None]]:
 
 
 def wires(text: str | None) -> Wires | None:
-    """The table of `topology -m`: "GPU 0/1" is tile 1 of card 0. None where it is no such table.
+    """Parse the table of `topology -m`: "GPU 0/1" is tile 1 of card 0. None where it is no such table.
 
-    Version 1 has bars between its columns; version 2 has them around its cells, too, or has none at all, and
-    goes on with network devices.
+    Version 1 has bars between its columns. Version 2 also has bars around its cells, or none at all, and
+    continues with network devices.
     """
     lines = [line.strip().strip("|").strip() for line in (text or "").splitlines()[:1024]]
     lines = [line for line in lines if line.strip("+-=| ")]

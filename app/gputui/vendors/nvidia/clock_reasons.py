@@ -11,14 +11,14 @@ _BITS: tuple[tuple[int, str], ...] = (
     (0x02, "application clocks"),
     (0x100, "display clocks"),
 )
-"""nvmlClocksEventReasons (nvml.h), the worst first. Bit 1, "idle", is left out: nothing is lost by it."""
+"""nvmlClocksEventReasons (nvml.h), the worst first. Bit 1, "idle", is left out: it costs no performance."""
 
 _HARDWARE, _ITS_CAUSES = 0x08, 0x40 | 0x80
-"""Hardware slowdown is set beside its cause, where the driver knows that."""
+"""The driver sets "hardware slowdown" together with its cause, where it knows the cause."""
 
 
 def clock_reasons(bits: int) -> tuple[str, ...]:
-    """The reasons in words, () for none."""
+    """Return the reasons in words, () for none."""
     found = [word for bit, word in _BITS if bits & bit]
     if bits & _HARDWARE and not bits & _ITS_CAUSES:
         found.insert(0, "hardware slowdown")

@@ -1,4 +1,4 @@
-"""Why CUDA does not start, in words, and what helps. CUresult: the driver's API, `cuda.h`."""
+"""Why CUDA does not start, in words, and the remedies. CUresult: the driver's API, `cuda.h`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CODES: dict[int, tuple[str, str]] = {
 
 
 def of_code(code: int) -> str:
-    """A CUresult by its name, with what helps."""
+    """Return the sentence for a CUresult: its name and the remedy."""
     if code not in _CODES:
         return f"CUDA does not start, CUresult {code}; see `dmesg`"
     name, remedy = _CODES[code]
@@ -29,7 +29,7 @@ def of_code(code: int) -> str:
 
 
 def of_library(error: str) -> str:
-    """Why libcuda cannot be loaded, with what helps; `error` is the dynamic linker's."""
+    """Return why libcuda cannot be loaded, and the remedy; `error` is the dynamic linker's message."""
     missing = "libcuda.so.1" in error
     remedy = "is the driver installed (nvidia-smi), and mounted into this container?" if missing else ""
     return f"no CUDA driver: {error}{remedy and '; ' + remedy}"

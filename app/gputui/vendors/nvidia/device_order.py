@@ -1,8 +1,8 @@
-"""How CUDA numbers GPUs that are not all alike, where CUDA_DEVICE_ORDER does not say by bus id.
+"""How CUDA numbers GPUs of several models, where CUDA_DEVICE_ORDER does not select the bus order.
 
 "The available devices are enumerated from fastest to slowest using a simple heuristic (default)": CUDA
 Programming Guide, "CUDA Environment Variables". Older guides promise only that the fastest one is device 0.
-The heuristic is not published, and is not imitated here: the driver itself is asked. Without an answer, a
+The heuristic is not published, so gputui does not imitate it: it asks the driver itself. Without an answer, a
 number is known only where every heuristic that means "fastest" gives it to the same GPU.
 """
 
@@ -18,20 +18,23 @@ from gputui.inventory.formatting import GIB
 from gputui.vendors.driver_process import NoAnswerError, ask_driver
 
 _SECONDS = 10.0
-"""How long the driver may take to start in a process that only counts devices: without the persistence daemon
-it first initializes each idle GPU, which takes a second or two."""
+"""The time limit for the driver to start in a process that only counts devices.
+
+Without the persistence daemon, it first initializes each idle GPU, which takes a second or two.
+"""
 
 _CLEARLY = 1.25
-"""The ratio of cores times clock from which on one GPU is clearly faster than another."""
+"""The ratio of cores times clock from which a GPU counts as clearly faster than another."""
 
 _PROBE = Path(__file__).parent / "driver_probe.py"
 
 
 def driver_order(environ: Mapping[str, str] = os.environ, seconds: float = _SECONDS) -> tuple[str, ...]:
-    """The UUIDs of all GPUs (in lower case, without "GPU-") as the driver numbers them, the fastest first.
+    """Return the UUIDs of all GPUs (in lower case, without "GPU-") as the driver numbers them, the fastest
+    first.
 
-    () where there is no driver, or no answer. CUDA starts in a child process, never in ours, and no context
-    is made on a device.
+    () where there is no driver, or no answer. CUDA starts in a child process, never in gputui's own, and no
+    context is created on a device.
     """
     asking = {**environ, "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
     asking.pop("CUDA_VISIBLE_DEVICES", None)
@@ -44,9 +47,10 @@ def driver_order(environ: Mapping[str, str] = os.environ, seconds: float = _SECO
 
 
 def known_places(gpus: Sequence[Device]) -> tuple[Device | None, ...]:
-    """GPUs of several models in CUDA's order; None at each place whose GPU is not known.
+    """Return GPUs of several models in CUDA's order; None at each place whose GPU is not known.
 
-    The driver has been asked (`Device.ordinal`), or a GPU is clearly faster or slower than each other one.
+    A place is known from the driver (`Device.ordinal`), or where a GPU is clearly faster or slower than each
+    other GPU.
     """
     numbered = {gpu.ordinal: gpu for gpu in gpus if gpu.ordinal is not None}
     if numbered:
@@ -61,7 +65,8 @@ def known_places(gpus: Sequence[Device]) -> tuple[Device | None, ...]:
 
 
 def _clearly_faster(one: Device, other: Device) -> bool:
-    """Whether one GPU is the faster one in every respect. An unknown one is neither faster nor slower."""
+    """Return whether `one` is faster in every respect. A GPU with unknown facts is neither
+    faster nor slower."""
     facts, others = _facts(one), _facts(other)
     if facts is None or others is None:
         return False
@@ -71,7 +76,7 @@ def _clearly_faster(one: Device, other: Device) -> bool:
 
 
 def _facts(gpu: Device) -> tuple[Any, ...] | None:
-    """Compute capability, cores, GiB of memory, and cores times clock; None where one is not known."""
+    """Return compute capability, cores, GiB of memory, and cores times clock; None if one is unknown."""
     facts = gpu.capability, gpu.cores, gpu.max_sm_clock, gpu.memory_total
     if None in facts or not all(facts):
         return None

@@ -1,6 +1,7 @@
-"""What the CUDA driver itself gives to any program of an environment: run by the interpreter that will train.
+"""What the CUDA driver itself shows to any program of an environment.
 
-Loaded by `checking/scripts/probe.py`, never by gputui.
+`checking/scripts/probe.py` runs it in the interpreter that will train, and `driver_process.py` runs it in a
+child process. It never runs in gputui's own process.
 
 This file must run on Python 3.8 and newer with nothing installed.
 """
@@ -16,7 +17,7 @@ _SHARED = runpy.run_path(str(Path(__file__).resolve().parents[1] / "asked_driver
 
 
 def driver() -> dict[str, Any]:
-    """What the CUDA driver itself gives to any program of this environment; `code` is its CUresult."""
+    """Return the devices that the CUDA driver shows to a program here; `code` is its CUresult."""
     functions = _SHARED["Functions"](
         version="cuDriverGetVersion",
         initialize="cuInit",
@@ -31,7 +32,7 @@ def driver() -> dict[str, Any]:
 
 
 def _uuid(cuda: Any, device: Any) -> str | None:
-    """A MIG instance's own UUID by version 2 of the function (CUDA 11.4), else the GPU's."""
+    """Return a MIG instance's own UUID by version 2 of the function (CUDA 11.4), else the GPU's."""
     found = (ctypes.c_ubyte * 16)()
     for name in ("cuDeviceGetUuid_v2", "cuDeviceGetUuid"):
         if hasattr(cuda, name) and getattr(cuda, name)(ctypes.byref(found), device) == 0:

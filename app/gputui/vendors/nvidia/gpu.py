@@ -1,7 +1,7 @@
 """One NVIDIA GPU with its MIG instances, read through NVML's functions (which `source.py` passes in).
 
-Facts that never change are read once; what a device does not support becomes None and is asked again at a
-slow pace; one device's trouble stays on that device, and a device that heals is back in the next reading.
+Facts that never change are read once. A fact that a device does not support becomes None and is retried at a
+slow pace. A device's error stays on that device, and a device that recovers is back in the next reading.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _MOST_PID = 2**22
 """Linux's PID_MAX_LIMIT: a pid above it comes from a driver whose struct has other fields (gpustat #161)."""
 
 _QUICK, _SHARE = 0.05, 0.05
-"""A lost device is tried in every reading, where a try takes less than so many seconds; else the tries take
-no more than this share of the time. (A driver that tries to start a dead GPU again takes seconds for it.)"""
+"""A lost device is retried in every reading, if a try takes less than `_QUICK` seconds; otherwise the tries
+take no more than this share of the time. A driver that tries to restart a dead GPU takes seconds for it."""
 
 
 def bare(function: Any) -> Any:
-    """A function of nvidia-ml-py that answers with bytes: it would raise for text that is not UTF-8."""
+    """Return nvidia-ml-py's function that returns bytes: the usual one raises for text that is not UTF-8."""
     return getattr(function, "__wrapped__", function)
 
 
 def text_of(answer: bytes | str) -> str:
-    """Text of the driver's; what is not UTF-8 is escaped."""
+    """Return the driver's text; bytes that are not UTF-8 are escaped."""
     return answer if isinstance(answer, str) else answer.decode(errors="backslashreplace")
 
 
 def words_of(error: Any) -> str:
-    """What went wrong, in NVML's words; they may be no text either."""
+    """Return the message of an NVML error, which may not be valid text either."""
     try:
         return str(error)
     except UnicodeDecodeError:
@@ -61,17 +61,17 @@ def words_of(error: Any) -> str:
 
 
 def bits_set(words: Iterable[int]) -> tuple[int, ...]:
-    """The numbers of the bits that are set in a mask of 64-bit words, as NVML gives CPUs and nodes."""
+    """Return the numbers of the set bits in a mask of 64-bit words, NVML's form for CPUs and nodes."""
     return tuple(64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1)
 
 
 def bus_id(pci: Any) -> str:
-    """NVML's 8-digit form, in upper case: some drivers give the 4-digit one in `busIdLegacy` only."""
+    """Return NVML's 8-digit form, in upper case: some drivers have the 4-digit form in `busIdLegacy` only."""
     return f"{pci.domain:08X}:{pci.bus:02X}:{pci.device:02X}.0"
 
 
 _FACTS: dict[str, tuple[str, tuple[int, ...], Callable[[Any], Any]]] = {
-    # (The literals: NVML_AFFINITY_SCOPE_NODE of up to four words of nodes, and NVML_CLOCK_SM.)
+    # The literals: NVML_AFFINITY_SCOPE_NODE of up to four words of nodes, and NVML_CLOCK_SM.
     "name": ("nvmlDeviceGetName", (), text_of),
     "pci_bus_id": ("nvmlDeviceGetPciInfo", (), bus_id),
     "power_limit": ("nvmlDeviceGetEnforcedPowerLimit", (), lambda answer: answer / 1000),
@@ -84,21 +84,21 @@ _FACTS: dict[str, tuple[str, tuple[int, ...], Callable[[Any], Any]]] = {
     "gpu_instance": ("nvmlDeviceGetGpuInstanceId", (), int),
     "compute_instance": ("nvmlDeviceGetComputeInstanceId", (), int),
 }
-"""Facts that never change, and on which no verdict depends: the function, its further arguments, and what is
-made of its answer.
+"""Facts that never change and that no verdict depends on: the function, its further arguments, and the
+conversion of its answer.
 
-Of several near NUMA nodes (GH200: the CPU's node, and those that stand for shares of the GPU's own memory)
-the first is the GPU's: that one has the CPUs.
+Of several near NUMA nodes (GH200: the CPU's node, and nodes for shares of the GPU's own memory), the first is
+the GPU's, because that node has the CPUs.
 """
 
 _NODES = ("minor",)
 _NODES_OF_INSTANCES = ("gpu_instance", "compute_instance")
-"""What its device files are known by: read for a confined launch only."""
+"""The facts that identify its device files: read for a confined launch only."""
 
 _FACTS_OF_GPUS = tuple(fact for fact in _FACTS if fact not in (*_NODES, *_NODES_OF_INSTANCES))
 
 _SPEED = ("compute_capability", "cores", "max_sm_clock")
-"""What "fastest" is judged by: the name does not tell."""
+"""The facts that rank GPUs by speed, because the name does not."""
 
 _WITHOUT_OUTPUTS = re.compile(r"\b(P100|V100|A30|A[18]00X?|[HB][1238]00|H20|G[HB][23]00)\b")
 """Names of boards without display connectors, according to their data sheets. `pick` need not ask those, and
@@ -116,7 +116,8 @@ _NOT_OF_INSTANCES = frozenset(
         "nvmlDeviceGetComputeMode",
     }
 )
-"""What the driver does not report for a MIG instance; some drivers answer with the parent's value."""
+"""Functions that the driver does not support for a MIG instance; some drivers answer with the
+parent's value."""
 
 _IDENTITY = (
     "index",
@@ -137,11 +138,11 @@ _IDENTITY = (
     "unified",
     "numa_node",
 )
-"""What stays true of a device that is lost."""
+"""The facts that stay true of a lost device."""
 
 
 _INHERITED = ("pci_bus_id", "minor", "compute_capability", "unified", "numa_node")
-"""What a MIG instance has from its GPU."""
+"""The facts that a MIG instance takes from its GPU."""
 
 _ANOTHER_LIST = 16 * 2**20
 """The change of the memory in use (bytes) that means other processes: a context takes 64 MiB or more."""
@@ -150,17 +151,18 @@ _INTEGRATED = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra|Jetson)\b", re.IGNOREC
 """Names of GPUs that have no memory of their own."""
 
 _INTEGRATED_CAPABILITIES = ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1")
-"""Compute capabilities that only such GPUs have (developer.nvidia.com/cuda-gpus): Tegra X1 and X2,
-Xavier, Orin, Thor before and since CUDA 13, GB10. For GPUs whose names are not listed yet."""
+"""Compute capabilities that only GPUs without own memory have (developer.nvidia.com/cuda-gpus): Tegra X1 and
+X2, Xavier, Orin, Thor before and since CUDA 13, GB10. For GPUs whose names are not listed yet."""
 
 _ABOUT = 0.1
-"""How far the size of unified memory may be from the host's: firmware and the kernel keep some of it."""
+"""The relative difference that is allowed between unified memory and the host's: firmware and
+the kernel keep some of it."""
 
 _KIND_OF: dict[str, Kind] = {"Graphics": "graphics", "MPSCompute": "mps"}
 
 
 class GoneError(Exception):
-    """The device has answered that it is lost or must be reset."""
+    """The device has reported that it is lost or must be reset."""
 
     def __init__(self, kind: FaultKind, message: str) -> None:
         super().__init__(message)
@@ -168,18 +170,19 @@ class GoneError(Exception):
 
 
 class Gpu:
-    """One GPU with its MIG instances, or one of these: its handle, what it refuses, and what was last read.
+    """One GPU with its MIG instances, or one instance: its handle, its refusals, and the facts of its last
+    reading.
 
-    device        as it was last read, or found first
+    device        its last reading, or the first discovery
     instances     its MIG instances by UUID
-    clock, ticks  seconds since the epoch, and seconds that only grow: how long ago something was
+    clock, ticks  seconds since the epoch, and seconds of a monotonic clock for ages
     listed        whether the last reading brought the process list
-    unlisted      why the list could not be read the last time, None where it could; after a failure `device`
-                  keeps the processes of the list before
-    activity      percent of the multiprocessors' time by pid, None where nobody looks or the driver does not
-                  tell
-    missed        how many calls in passing brought no answer
-    refused       whether the driver knows the GPU, and we may not open it
+    unlisted      why the last reading of the list failed, None where it worked; after a failure `device`
+                  keeps the processes of the previous list
+    activity      percent of the multiprocessors' time by pid; None where nobody looks or the driver does not
+                  report it
+    missed        the number of calls in passing without an answer
+    refused       whether the driver knows the GPU, but gputui may not open it
     """
 
     def __init__(
@@ -196,9 +199,9 @@ class Gpu:
         self._trouble: str | None = None
         self._stale = False
         self._try_at: float | None = None
-        """When a lost device is tried again whose tries take long."""
+        """When a lost device with slow tries is retried."""
         self._lost_by: tuple[Any, tuple[Any, ...]] | None = None
-        """The call that said that the device is lost."""
+        """The call that reported the device as lost."""
         self._learned: set[str] = set()
         self._modes_due = not instance
         self.refused = self.listed = False
@@ -219,7 +222,7 @@ class Gpu:
         return tuple(each.device for each in self.readers)
 
     def refresh(self, want: Want, among: Collection[str] | None = None) -> None:
-        """Read what is wanted into `devices`. Never raises for the device's own trouble.
+        """Read the wanted facts into `devices`. Never raise for the device's own errors.
 
         `among`: keys of the devices whose details are wanted, None for all.
         """
@@ -254,37 +257,40 @@ class Gpu:
             self.handle, self._stale = None, False
 
     def have(self, **facts: Any) -> None:
-        """Note these facts: `device` is the same object where none is new, so that what was made of it
-        stays."""
+        """Set these facts. `device` stays the same object where nothing changes, so that
+        objects derived from it stay valid."""
         if any(getattr(self.device, name) != value for name, value in facts.items()):
             self.device = replace(self.device, **facts)
 
     @property
     def progress(self) -> int:
-        """How many calls have begun: while it grows, nothing hangs. For any thread."""
+        """The number of calls that have begun: while it grows, nothing hangs. May be read from any thread."""
         return self._calls + sum(instance.progress for instance in list(self.instances.values()))
 
     def stand_in(self, message: str) -> Gpu:
-        """A stand-in for this GPU while one of its calls hangs: it has what is known, and reads nothing."""
+        """Return a stand-in for this GPU while one of its calls hangs: it keeps the known
+        facts and reads nothing."""
         found = Gpu(self._nvml, self.device, self._clock, self._ticks)
         found._try_at = float("inf")
         found.fail(message)
         return found
 
     def renew(self, nvml: Any) -> None:
-        """NVML has been started again, or its devices have been counted anew: ask for the handle again."""
+        """Prepare to request the handle again: NVML has been restarted, or its devices have
+        been counted again."""
         self.close()
         self._nvml, self.handle, self._try_at = nvml, None, None
 
     def ask(self, function: Any, *arguments: Any) -> Any:
-        """The answer, or None: never supported, or failed, which is the device's fault (`Device.fault`)."""
+        """Return the answer, or None: unsupported, or failed. A failure becomes the device's fault
+        (`Device.fault`)."""
         return self._ask(function, arguments, function.__name__, self._note)
 
     def ask_in_passing(self, function: Any, *arguments: Any) -> Any:
-        """The same for a call whose failure says nothing about the device.
+        """Return the same for a call whose failure does not count against the device.
 
-        What is not supported is remembered by the numbers among the arguments, too: one clock may be
-        supported and another one not.
+        Unsupported calls are remembered together with their integer arguments, because one clock may be
+        supported and another not.
         """
         numbers = (str(each) for each in arguments if isinstance(each, int))
         answer = self._ask(function, arguments, " ".join((function.__name__, *numbers)), lambda *_: None)
@@ -299,8 +305,11 @@ class Gpu:
         failed: Callable[[str, Any], None],
         unsupported: tuple[int, ...] = (NOT_SUPPORTED, FUNCTION_NOT_FOUND),
     ) -> Any:
-        """The answer, None for none. `call` is what a refusal is remembered by; `failed` is told of any other
-        error. A call that has answered before is supported: when it is refused, that is a failure, too."""
+        """Return the answer, None for none.
+
+        `call` is the key under which a refusal is remembered; `failed` is called with any other error. A call
+        that has answered before is supported: its refusal is a failure, too.
+        """
         if function.__name__ in self._never or not self._refusals.due(call):
             return None
         self._calls += 1
@@ -317,27 +326,30 @@ class Gpu:
         return answer
 
     def _raise_gone(self, error: Any, function: Any, arguments: tuple[Any, ...]) -> None:
-        """Raises GoneError where the driver says that the device is lost or must be reset."""
+        """Raise GoneError where the driver reports that the device is lost or must be reset."""
         if error.value not in (GPU_IS_LOST, RESET_REQUIRED):
             return
         plain = all(isinstance(each, (int, list)) for each in arguments[1:])
         if arguments and arguments[0] is self.handle and plain:
-            # (A sample or a set of events is given back when the device is lost.)
+            # Only a call with plain arguments can be repeated: samples and event sets are
+            # freed with the device.
             self._lost_by = function, arguments[1:]
         kind: FaultKind = "lost" if error.value == GPU_IS_LOST else "reset"
         raise GoneError(kind, words_of(error)) from None
 
     def _note(self, name: str, error: Any) -> None:
-        """Note that a call has failed: until it works, the device does not count as free. Of several failures
-        the first is reported, as the calls after it differ from reading to reading."""
+        """Note that a call has failed: until it works, the device does not count as free.
+
+        Of several failures the first is reported, because the calls after it differ from reading to reading.
+        """
         self._trouble = self._trouble or f"{name.removeprefix('nvmlDevice')}: {words_of(error)}"
-        # A handle that is no longer one: the next reading asks for another.
+        # A handle that has become invalid: the next reading requests another.
         self._stale = self._stale or error.value in (UNINITIALIZED, INVALID_ARGUMENT)
 
     def pair(self, function: Any, other: Gpu, *more: Any) -> Any:
-        """The answer about this GPU and another, or None.
+        """Return the answer about this GPU and another, or None.
 
-        What one pair does not support another may; and NVML does not tell which of the two is lost.
+        Another pair may support what one pair does not, and NVML does not report which of the two is lost.
         """
         try:
             return function(self.handle, other.handle, *more)
@@ -346,15 +358,18 @@ class Gpu:
             return None
 
     def _apart(self, work: Callable[[], T]) -> tuple[T, str | None]:
-        """What `work` gives, and the first failure that it has noted, which is not the device's yet."""
+        """Return the result of `work` and the first failure that it noted, which does not
+        count as the device's yet."""
         before, self._trouble = self._trouble, None
         found = work()
         trouble, self._trouble = self._trouble, before
         return found, trouble
 
     def lose(self, gone: GoneError, took: float = 0.0) -> None:
-        """Mark the device as lost, or in need of a reset. It is tried again in the next reading, unless the
-        last try `took` long (seconds)."""
+        """Mark the device as lost, or in need of a reset.
+
+        It is retried in the next reading, unless the last try took long (`took`, in seconds).
+        """
         before, now = self.device.fault, self._clock()
         since = before.since if before and before.kind == gone.kind else now
         self._try_at = self._ticks() + took / _SHARE if took > _QUICK else None
@@ -363,7 +378,7 @@ class Gpu:
         self._blank(Fault(gone.kind, str(gone), since))
 
     def _blank(self, fault: Fault) -> None:
-        """The identity of a device that cannot be read stays true; its load and processes do not."""
+        """Keep the identity of a device that cannot be read; drop its load and processes."""
         known: dict[str, Any] = {name: getattr(self.device, name) for name in _IDENTITY}
         self.device, self.instances = Device(**known, fault=fault), {}
         self._listed_at = self.unlisted = None
@@ -381,7 +396,7 @@ class Gpu:
                 each.have(processes=left or None)
 
     def close(self) -> None:
-        """Give back what NVML keeps for the details."""
+        """Release the NVML resources of the details."""
         self.activity = None
         if self._reader is not None:
             self._reader.close()
@@ -401,7 +416,7 @@ class Gpu:
         self.activity = None if of_table else self._reader.sm()
 
     def _forget_details(self) -> None:
-        """Nobody looks at it any more."""
+        """Drop the details, because nobody looks at the device any more."""
         self.activity = None
         if self._reader is not None:
             self._reader.rest()
@@ -413,7 +428,8 @@ class Gpu:
             if self.handle is None:
                 return
         if self._lost_by is not None:
-            # The call that reported the device as lost must report it as back: others may never have noticed.
+            # The call that reported the device as lost must report it as back: other calls
+            # may never have noticed.
             function, arguments = self._lost_by
             self.ask_in_passing(function, self.handle, *arguments)
             self._lost_by = None
@@ -435,7 +451,7 @@ class Gpu:
         if Want.SENSORS in want:
             facts |= self._sensors()
         listing = Want.PROCESSES in want or (
-            # (A device that has just come back is listed at once.)
+            # A device that has just come back is listed at once.
             self._list_is_due(facts)
             if Want.CHANGED_PROCESSES in want
             else Want.LOAD in want and self._listed_at is None
@@ -448,21 +464,22 @@ class Gpu:
         # The processes of a divided GPU are those of its instances, and are listed there.
         found, self.unlisted = self._apart(lambda: () if self.device.mig else self._processes())
         self.listed = self.unlisted is None
-        # (A list that has failed is asked for again in the next reading; its processes may still be running.)
+        # A list that failed is requested again in the next reading; its processes may still be running.
         self._listed_at = None
         if self.listed:
             self._listed_at = self.device.memory_used, bool(self.device.utilization)
-            # (An equal list is the same object, so that what was made of it stays.)
+            # An equal list stays the same object, so that objects derived from it stay valid.
             if not _are_same(found, self.device.processes):
                 self.device = replace(self.device, processes=found)
 
     def _find(self) -> None:
-        """Ask for the handle by its place in the box: of the device that was there before, or another one."""
+        """Request the handle by the GPU's place in the box: it may be the same device as
+        before, or another."""
         try:
             self.handle = self._nvml.nvmlDeviceGetHandleByIndex(self._index)
         except self._nvml.NVMLError as error:
             self._raise_gone(error, self._nvml.nvmlDeviceGetHandleByIndex, ())
-            # (One that has been open before has lost more than our right to it.)
+            # A GPU that was open before has lost more than the permission.
             self.refused = error.value == NO_PERMISSION and not self.device.uuid
             self._note("nvmlDeviceGetHandleByIndex", error)
             return
@@ -481,7 +498,7 @@ class Gpu:
             self.device, self.instances = Device(index=self._index, uuid=uuid), {}
 
     def _uuid(self) -> str:
-        """The device's UUID, "" where it cannot be read: then nobody knows who has claimed it."""
+        """Return the device's UUID; "" where it cannot be read, so that its claims are not known."""
         function = bare(self._nvml.nvmlDeviceGetUUID)
         try:
             found = text_of(function(self.handle))
@@ -495,7 +512,8 @@ class Gpu:
         return ""
 
     def fact(self, name: str) -> Any:
-        """One of `_FACTS`: as it is known, else asked in passing; None for no answer."""
+        """Return one of `_FACTS`: the known value, else the answer of a call in passing; None
+        for no answer."""
         known = getattr(self.device, name)
         if known is not None:
             return known
@@ -504,8 +522,11 @@ class Gpu:
         return None if answer is None else made(answer)
 
     def _learn(self, *names: str) -> None:
-        """Read those of `_FACTS` that are not known yet. What fails is asked again in the next reading, and
-        then later and later: one bad moment must not decide what a device is called."""
+        """Read those of `_FACTS` that are not known yet.
+
+        A failed fact is retried in the next reading, and then at growing intervals: one bad moment must not
+        decide the name of a device.
+        """
         for name in names:
             if name in self._learned or not self._refusals.due(name):
                 continue
@@ -518,8 +539,11 @@ class Gpu:
                 self.have(**{name: found})
 
     def _list_is_due(self, facts: Mapping[str, Any]) -> bool:
-        """Whether processes other than those listed may be on the device: its memory in use has changed, or
-        it has begun or stopped working. Where the memory cannot be read, nothing tells."""
+        """Return whether the list of processes may be out of date.
+
+        That is so where the memory in use has changed, or the device has begun or stopped working. Where the
+        memory cannot be read, there is no way to know.
+        """
         used, busy = facts.get("memory_used"), bool(facts.get("utilization"))
         if self._listed_at is None or self.device.processes is None or None in (used, self._listed_at[0]):
             return True
@@ -527,8 +551,11 @@ class Gpu:
         return abs(used - self._listed_at[0]) >= _ANOTHER_LIST or busy != self._listed_at[1]
 
     def read_model(self) -> None:
-        """Read what a choice depends on, where it is not known yet: which model it is, and whether a display
-        is attached. Never raises for the device's own trouble."""
+        """Read the facts that a choice depends on and that are not known yet: the model, and an attached
+        display.
+
+        Never raise for the device's own errors.
+        """
         self.read_once("name")
         if not _WITHOUT_OUTPUTS.search(self.device.name or ""):
             self.read_once("display")
@@ -536,18 +563,18 @@ class Gpu:
             self.have(display=False)
 
     def read_speed(self) -> None:
-        """The same for what tells how fast it is."""
+        """Read the facts that rank GPUs by speed, in the same way."""
         self.read_once(*_SPEED)
 
     def read_nodes(self) -> None:
-        """The same for what its device files are known by, and those of its instances."""
+        """Read the facts that identify its device files and those of its instances, in the same way."""
         self.read_once(*_NODES)
         for instance in list(self.instances.values()):
             instance.inherit(self.device)
             instance.read_once(*_NODES_OF_INSTANCES)
 
     def read_once(self, *facts: str) -> None:
-        """The same for these of `_FACTS`."""
+        """Read these of `_FACTS` once, in the same way."""
         if self.handle is not None:
             try:
                 self._learn(*facts)
@@ -557,7 +584,7 @@ class Gpu:
     def _read_modes(self) -> None:
         """Read what an administrator may change at any moment: MIG and the compute mode."""
         (mig, mode), trouble = self._apart(lambda: (self._is_divided(), self._mode()))
-        # What could not be read is asked in each reading: until then the device is not known to be free.
+        # A mode that could not be read is requested in each reading: until then the device may not be free.
         self._modes_due = trouble is not None
         self._trouble = self._trouble or trouble
         if self.device.mig is not None and mig != self.device.mig:
@@ -571,13 +598,13 @@ class Gpu:
         return COMPUTE_MODES[mode] if mode is not None and 0 <= mode < len(COMPUTE_MODES) else None
 
     def _is_divided(self) -> bool:
-        """Whether MIG is on; where that cannot be read just now, the device is in trouble anyway."""
+        """Return whether MIG is on; where that cannot be read, the device has a fault anyway."""
         mode = self.ask(self._nvml.nvmlDeviceGetMigMode, self.handle)
         return bool(self.device.mig if mode is None else mode[0])
 
     def _load(self) -> dict[str, Any]:
-        """Utilization. Where it fails, the modes are read again: MIG that has just been switched on takes it
-        away."""
+        """Return utilization. Where it fails, read the modes again: switching MIG on takes
+        utilization away."""
         load, trouble = self._apart(self._utilization)
         if trouble and self.device.parent is None:
             before = self.device.mig
@@ -592,16 +619,16 @@ class Gpu:
 
         def failed(name: str, error: Any) -> None:
             if self._refusals.has_answered(second):
-                # The first form gives other numbers: they would look like memory that somebody has taken.
+                # The first form gives other numbers: they would look like memory that a program has taken.
                 self._note(name, error)
 
-        # The first form counts what the driver keeps for itself as used: 0.5 GiB of an idle H100.
+        # The first form counts the driver's own memory as used: 0.5 GiB of an idle H100.
         unsupported = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH)
         memory = self._ask(asked, (self.handle, nvml.nvmlMemory_v2), second, failed, unsupported)
         if memory is None and not self._refusals.has_answered(second):
             memory = self.ask(asked, self.handle)
         if memory is None or not memory.total:
-            # (Jetson's driver answers 0 of 0, which is no answer.)
+            # Jetson's driver answers 0 of 0, which is no answer.
             refused = device.parent is None and self._refusals.refuses(asked.__name__)
             unified = self._is_integrated() if refused else device.unified
             return {"memory_total": None, "memory_used": None, "memory_free": None, "unified": unified}
@@ -613,20 +640,22 @@ class Gpu:
         }
 
     def _is_unified(self, total: int) -> bool | None:
-        """Whether the memory is the host's, by its size and the device's name: GB10 and Jetsons report no
-        sizes, or the host's."""
-        # (Where there was no memory before, it only looked like the host's.)
+        """Return whether the memory is the host's, by its size and the device's name.
+
+        GB10 and Jetsons report no sizes, or the host's.
+        """
+        # Where there was no memory before, it only looked like the host's.
         known = None if self.device.memory_total is None else self.device.unified
         if known is not None or abs(total - host_memory()) > _ABOUT * host_memory():
             return bool(known)
-        # (`pick` reads no names, and a box with such a GPU mostly has no other.)
+        # `pick` reads no names, and a box with such a GPU mostly has no other.
         name = self.fact("name") if self._index == 0 else self.device.name
         return None if name is None else bool(_INTEGRATED.search(name))
 
     def _is_integrated(self) -> bool | None:
-        """Whether a GPU that never tells its memory has none of its own; None where nothing says so.
+        """Return whether a GPU that never reports its memory has none of its own; None where that is unknown.
 
-        (A driver that fails answers "not supported", too: then the memory of a discrete GPU is unknown.)
+        A failing driver answers "not supported", too: then the memory of a discrete GPU is unknown.
         """
         name = self.fact("name")
         if name is not None and _INTEGRATED.search(name):
@@ -658,7 +687,7 @@ class Gpu:
         nvml = self._nvml
         bits = self.ask_in_passing(nvml.nvmlDeviceGetCurrentClocksEventReasons, self.handle)
         if bits is None:
-            # (The name that drivers before R535 know.)
+            # The name of the function in drivers before R535.
             bits = self.ask_in_passing(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, self.handle)
         return None if bits is None else clock_reasons(bits)
 
@@ -667,22 +696,23 @@ class Gpu:
             function = getattr(self._nvml, f"nvmlDeviceGet{which}RunningProcesses{version}")
             found: list[Any] | None = self.ask(function, self.handle)
             if found is not None or not self._refusals.refuses(function.__name__):
-                # (The older form is for drivers that have no newer one; it does not mend an error.)
+                # The older form is for drivers without the newer form; it does not help after an error.
                 return found
         return None
 
     def _processes(self) -> tuple[Process, ...] | None:
-        """The three lists as one, without doubling; None when one of them cannot be read."""
+        """Return the three lists as one, without duplicates; None when one of them cannot be read."""
         compute = self._list("Compute")
         if compute is None:
             return None
         return self._with_others(compute, "Graphics", "MPSCompute")
 
     def _with_others(self, compute: list[Any], *names: str) -> tuple[Process, ...] | None:
-        """Compute processes and those of other lists; a list that the driver does not have is empty."""
+        """Return compute processes and those of other lists; a list that the driver does not
+        have is empty."""
         others, trouble = self._apart(lambda: [(_KIND_OF[name], self._list(name)) for name in names])
         self._trouble = self._trouble or trouble
-        # A list that failed may have had processes on it: then it is unknown whether there are none.
+        # A list that failed may have had processes on it: the absence of processes is not known.
         return None if trouble else self._merged([("compute", compute), *others])
 
     def _merged(self, lists: Iterable[tuple[Kind, list[Any] | None]]) -> tuple[Process, ...] | None:
@@ -706,16 +736,18 @@ class Gpu:
         return tuple(found.values())
 
     def _least(self, want: Want) -> dict[str, Any]:
-        """What decides whether the device is free, in the fewest calls: a process settles it at once.
+        """Return the facts that decide whether the device is free, in the fewest calls: a process settles it
+        at once.
 
-        A device with no compute process is also asked for utilization, and for MPS clients and programs that
-        draw unless it is plainly empty: those take memory. (MPS clients run in their server's context, and
-        that one is in the list of compute processes.)
+        A device without a compute process is also asked for utilization, and, unless it is plainly empty, for
+        MPS clients and graphics programs: those take memory. MPS clients run in their server's context, and
+        the server is in the list of compute processes.
         """
         device = self.device
         compute = [] if device.mig else self._list("Compute")
         if compute:
-            # A divided GPU lists the processes of its instances (nvml.h), which say nothing of the others.
+            # A divided GPU lists the processes of its instances (nvml.h), which do not
+            # concern the other instances.
             divided = device.mig
             if divided is None and device.parent is None and Want.WHOLE not in want:
                 divided = self._is_divided()
@@ -733,7 +765,7 @@ class Gpu:
         return facts | {"processes": self._with_others(compute, *others)}
 
     def _read_instances(self, want: Want) -> dict[str, Gpu]:
-        """The MIG instances as they are now: they come and go while the box runs."""
+        """Return the current MIG instances: they come and go while the box runs."""
         if not self.device.mig or self.handle is None or Want.WHOLE in want:
             return {}
         nvml = self._nvml
@@ -748,7 +780,7 @@ class Gpu:
                 name = "nvmlDeviceGetUUID"
                 uuid = text_of(bare(nvml.nvmlDeviceGetUUID)(handle))
             except nvml.NVMLError as error:
-                # A place with no instance in it answers NOT_FOUND.
+                # A place without an instance answers NOT_FOUND.
                 if error.value not in (NOT_FOUND, INVALID_ARGUMENT):
                     if name != "nvmlDeviceGetUUID":
                         self._raise_gone(error, getattr(nvml, name), (self.handle, place))
@@ -767,11 +799,11 @@ class Gpu:
         return present
 
     def inherit(self, parent: Device) -> None:
-        """Take over what an instance has from its GPU."""
+        """Take over the facts that an instance takes from its GPU."""
         self.have(**{name: getattr(parent, name) for name in _INHERITED})
 
     def _keep_instances(self, present: dict[str, Gpu], message: str, place: int | None = None) -> None:
-        """The instances that were there (at this place) are there still, and cannot be read."""
+        """Keep the instances that were there (at this place) as present but unreadable."""
         for uuid, instance in self.instances.items():
             if place is None or instance.device.index == place:
                 instance.fail(message)
@@ -779,7 +811,7 @@ class Gpu:
 
 
 def _are_same(listed: Sequence[Process] | None, before: Sequence[Process] | None) -> bool:
-    """Whether the driver lists the same of the same processes as before; those have their owners by now."""
+    """Return whether the driver lists the same processes with the same facts; the old ones have owners."""
     if listed is None or before is None or len(listed) != len(before):
         return listed is before
     return all(
@@ -789,6 +821,6 @@ def _are_same(listed: Sequence[Process] | None, before: Sequence[Process] | None
 
 
 def _plainly_empty(facts: dict[str, Any]) -> bool:
-    """Whether nothing can be running: every context takes more than 64 MiB, CUDA's or a desktop's."""
+    """Return whether nothing can be running: every context takes more than 64 MiB, CUDA's or a desktop's."""
     used, load = facts["memory_used"], facts["utilization"]
     return used is not None and used < 64 * 2**20 and not load

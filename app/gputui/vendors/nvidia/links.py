@@ -1,10 +1,10 @@
-"""The matrix of links out of what NVML tells of each GPU and each pair. Pure: `wiring.py` asks NVML.
+"""The matrix of links, made from NVML's answers about each GPU and each pair. Pure: `wiring.py` calls NVML.
 
-The rules, in this order (facts measured on real boxes; vLLM #4159 shipped what happens without them):
-both GPUs have links to NVSwitches: the smaller number; else active links whose remote bus id is the
-peer's; else active links that end at a switch on both sides; else, where no remote id can be read (GB200,
-virtual machines) but the driver grants NVLink peer access: the smaller number; else the PCIe letters.
-What is only inferred (all but the second) is given up where the driver denies NVLink peer access.
+The rules, in this order (measured on real boxes; vLLM #4159 shipped without them): if both GPUs have links to
+NVSwitches, the smaller number; else active links whose remote bus id is the peer's; else active links that
+end at a switch on both sides; else, where no remote id can be read (GB200, virtual machines) but the driver
+grants NVLink peer access, the smaller number; else the PCIe letters. Inferred links (all rules but the
+second) are dropped where the driver denies NVLink peer access.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import SELF, LinkMatrix
 
 UNREADABLE_BUS_ID = "FFFFFFFF:FF:FF.0"
-"""What GB200 answers for every remote end."""
+"""GB200's answer for every remote end."""
 
 PCIE_BY_LEVEL: dict[int, str] = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
-"""nvmlGpuTopologyLevel_t, "internal" (two GPUs on one board) counted as one switch."""
+"""nvmlGpuTopologyLevel_t; "internal" (two GPUs on one board) counts as one switch."""
 
 
 @dataclass(frozen=True, slots=True)
 class NvLinks:
     """One GPU's NVLinks. `to_switches`: field NVSWITCH_CONNECTED_LINK_COUNT, None where there is none.
 
-    `remotes` has one entry for each active link: the peer's bus id, "switch", or None where the driver
-    does not tell.
+    `remotes` has one entry for each active link: the peer's bus id, "switch", or None where the driver does
+    not report it.
     """
 
     bus_id: str
@@ -44,10 +44,10 @@ def matrix(
     level: Callable[[int, int], int | None],
     by_nvlink: Callable[[int, int], bool | None],
 ) -> LinkMatrix:
-    """The link of every pair; a GPU that is None (lost, a MIG instance) has no known links.
+    """Return the link of every pair; a GPU that is None (lost, a MIG instance) has no known links.
 
-    `level(i, j)` is the common ancestor's level; `by_nvlink(i, j)` whether NVLink peer access works, None
-    where the driver does not tell.
+    `level(i, j)` is the common ancestor's level; `by_nvlink(i, j)` is whether NVLink peer access works, None
+    where the driver does not report it.
     """
     cells: list[list[str | None]] = [[None] * len(gpus) for _ in gpus]
     fabric = _Fabric(by_nvlink)
@@ -57,7 +57,7 @@ def matrix(
             other = gpus[j]
             if one is None or other is None:
                 continue
-            # Of ends that cannot be read nobody knows whether they are switches: each pair is asked about.
+            # Unreadable ends may or may not be switches, so each such pair is queried.
             ask = fabric.joins if one.switched and other.switched else by_nvlink
             count = nvlinks_between(one, other, lambda i=i, j=j, ask=ask: ask(i, j))  # type: ignore[misc]
             word = f"NV{count}" if count else pcie_word(level(i, j))
@@ -66,13 +66,16 @@ def matrix(
 
 
 def pcie_word(level: int | None) -> str | None:
-    """The class of a common ancestor's level, None where it is not known."""
+    """Return the class of a common ancestor's level; None where it is not known."""
     return None if level is None else PCIE_BY_LEVEL.get(level)
 
 
 class _Fabric:
-    """Which GPUs reach each other through switches. What reaches the same GPU reaches each other, so that
-    of a box behind one fabric each GPU is asked about once and not each pair."""
+    """The GPUs that reach each other through switches.
+
+    GPUs that reach the same GPU reach each other, so in a box with one fabric each GPU is queried once, and
+    not each pair.
+    """
 
     def __init__(self, by_nvlink: Callable[[int, int], bool | None]) -> None:
         self._ask = by_nvlink
@@ -88,14 +91,14 @@ class _Fabric:
 
 
 def nvlinks_between(one: NvLinks, other: NvLinks, by_nvlink: Callable[[], bool | None]) -> int:
-    """How many NVLinks join two GPUs, 0 where none is known to.
+    """Return the number of NVLinks that join two GPUs, 0 where none is known.
 
-    Links that end at switches join only GPUs of one fabric: a partitioned box, or one whose fabric manager
+    Links that end at switches join only GPUs of one fabric: a partitioned box, or a box whose fabric manager
     does not run, has the links and no peer access through them.
     """
     if one.to_switches and other.to_switches:
         return min(one.to_switches, other.to_switches) if by_nvlink() is not False else 0
-    # Either end may be unreadable: the other one still tells.
+    # Either end may be unreadable: the other end still has the answer.
     direct = max(one.remotes.count(other.bus_id), other.remotes.count(one.bus_id))
     if direct:
         return direct

@@ -1,8 +1,7 @@
-"""Asks the driver on a thread of its own: a GPU whose driver hangs holds up no other, and links hold up none.
+"""Calls the driver on a separate thread: a GPU whose driver hangs delays no other GPU, and links delay none.
 
-A call can hang in the kernel for ever (btop #1612, gpud #117), and nothing ends it. After a while the
-reading goes on without that GPU. The thread is left behind, and the GPU is read again when its call has come
-back.
+A call can hang in the kernel for ever (btop #1612, gpud #117), and nothing ends it. After a while the reading
+goes on without that GPU. The thread is abandoned, and the GPU is read again when its call returns.
 """
 
 from __future__ import annotations
@@ -13,25 +12,26 @@ from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 PATIENCE = 2.5
-"""Seconds between two looks at a GPU; if it has made no call in between, it hangs. (Slow calls take 0.2 s;
-the first one of a GPU without the persistence daemon takes 1.5 s.)"""
+"""Seconds between two checks of a GPU; if it has made no call in between, it hangs. (Slow calls take 0.2 s;
+the first call of a GPU without the persistence daemon takes 1.5 s.)"""
 LITTLE_PATIENCE = 0.5
-"""The same for the GPUs after it in the same reading: mostly they hang in the same lock."""
+"""The same for the later GPUs of the same reading: mostly they hang in the same lock."""
 
 
 class Asked(Protocol):
-    """What takes a place in a turn: a GPU, or the wiring of a box."""
+    """An object that takes a place in a turn: a GPU, or the wiring of a box."""
 
     @property
     def progress(self) -> int:
-        """How many calls have begun: while it grows, nothing hangs. For any thread."""
+        """The number of calls that have begun: while it grows, nothing hangs. May be read from any thread."""
 
 
 Part = TypeVar("Part", bound=Asked)
 
 
 class Reader:
-    """A thread that takes one turn after another. (To start one for each reading costs more than to read.)"""
+    """A thread that runs one turn after another. Starting a thread for each reading would
+    cost more than reading."""
 
     def __init__(self) -> None:
         self._turns: SimpleQueue[Turn[Any] | None] = SimpleQueue()
@@ -40,11 +40,11 @@ class Reader:
             thread.start()
             self._has_thread = True
         except RuntimeError:
-            # (`ulimit -u`: rather without patience than not at all.)
+            # `ulimit -u`: read without a time limit rather than not at all.
             self._has_thread = False
 
     def begin(self, parts: Sequence[Part], read: Callable[[Part], None]) -> Turn[Part]:
-        """Have these read, one after another, by `read`."""
+        """Read these parts, one after another, with `read`."""
         turn = Turn(parts, read)
         if self._has_thread:
             self._turns.put(turn)
@@ -53,7 +53,7 @@ class Reader:
         return turn
 
     def end(self) -> None:
-        """End the thread after the turn that it is in."""
+        """End the thread after its current turn."""
         self._turns.put(None)
 
     def _run(self) -> None:
@@ -62,7 +62,7 @@ class Reader:
 
 
 class Turn(Generic[Part]):
-    """What a thread reads one after another, until all is read or the thread is left behind."""
+    """The parts that a thread reads one after another, until all are read or the thread is abandoned."""
 
     def __init__(self, parts: Sequence[Part], read: Callable[[Part], None]) -> None:
         self._parts, self._read = parts, read
@@ -73,8 +73,10 @@ class Turn(Generic[Part]):
         self._error: BaseException | None = None
 
     def wait(self, patience: float) -> int | None:
-        """Wait for the end. None: all are read; else the place of what hangs, and the thread reads no other
-        part. Raises what a defect raises."""
+        """Wait for the end. Return None if all parts are read, else the place of the part that hangs.
+
+        After a hang the thread reads no other part. Raise the exception of a defect.
+        """
         before: tuple[int, int] | None = None
         while not self._over.wait(patience):
             with self._lock:
@@ -89,11 +91,11 @@ class Turn(Generic[Part]):
 
     @property
     def over(self) -> bool:
-        """Whether the thread is through, also where it was left behind."""
+        """Whether the thread has finished, even after it was abandoned."""
         return self._over.is_set()
 
     def run(self) -> None:
-        """Read them: for the thread."""
+        """Read the parts: for the thread."""
         try:
             for place, part in enumerate(self._parts):
                 with self._lock:

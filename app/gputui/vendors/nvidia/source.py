@@ -1,6 +1,6 @@
-"""NVIDIA's devices through NVML, by the real nvidia-ml-py. The only file that knows pynvml.
+"""NVIDIA's devices through NVML, by the real nvidia-ml-py. The only file that imports pynvml.
 
-Here: loading the library, the box as a whole, and what to do when there is none. One GPU: `gpu.py`.
+It loads the library, reads the box as a whole, and handles a box without devices. One GPU: `gpu.py`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from gputui.system.processes import HostUse, Owner, ProcessTable
     from gputui.vendors.nvidia.wiring import Wiring
 
-# nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
+# nvmlReturn_t, nvml.h. Written out so that the remedies below can be looked up without the binding.
 NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
 
 _FUNCTIONS = "/sys/bus/pci/devices"
 _VENDOR_ID, _DISPLAY = "0x10de", "0x03"
-"""Of PCI functions in /sys: NVIDIA's, and the class of VGA and 3D controllers (pci_ids.h)."""
+"""Attributes of PCI functions in /sys: NVIDIA's vendor id, and the class of VGA and 3D
+controllers (pci_ids.h)."""
 
 REMEDIES: dict[int, str] = {
     LIBRARY_NOT_FOUND: (
@@ -49,10 +50,13 @@ REMEDIES: dict[int, str] = {
 
 
 class NvmlSource:
-    """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch, `ticks`
-    seconds that only grow; `root` has the kernel's files. A GPU of which no call comes back
-    for `patience` seconds (None: those of patience.py) is left out until it does. `confined`: whether this
-    process can open some of the devices only."""
+    """NVML on this machine.
+
+    `processes` looks up owners; `clock` returns seconds since the epoch, `ticks` seconds of a monotonic
+    clock; `root` has the kernel's files. A GPU of which no call returns for `patience` seconds (None: the
+    defaults of patience.py) is left out until its call returns. `confined`: whether this process can open
+    only some of the devices.
+    """
 
     def __init__(
         self,
@@ -70,16 +74,16 @@ class NvmlSource:
         self._host = Host()
         self._gpus: list[Gpu] = []
         self._refused: list[Gpu] = []
-        """GPUs that the driver counts, and that we may not open: they are left out."""
+        """GPUs that the driver counts but gputui may not open: they are left out."""
         self._wired = _NOTHING
         self._wire_again = _Wait(0.0, 0.0)
         self._start_again = _Wait(0.0, 0.0)
         self._patience, self._confined = patience, confined
         self._reader: Reader | None = None
         self._hanging: dict[int, tuple[Gpu, Turn[Gpu]]] = {}
-        """The GPUs of which a call hangs, by index, and the threads that wait. A stand-in is listed."""
+        """The GPUs with a hanging call, by index, and the turns of their threads. A stand-in is listed."""
         self._hanging_wiring: Turn[Wiring] | None = None
-        """The same for links; none of them is read meanwhile."""
+        """The same for links; no links are read meanwhile."""
         self._order: tuple[str, ...] | None = None
         self._looked_at: frozenset[str] = frozenset()
         self._uses: Mapping[int, HostUse] = {}
@@ -87,7 +91,7 @@ class NvmlSource:
         """The processes of devices by key, with their owners, and these owners."""
 
     def open(self) -> None:
-        """Load the library and start NVML. Raises NoSourceError."""
+        """Load the library and start NVML. Raise NoSourceError."""
         if self._nvml is not None:
             return
         try:
@@ -113,9 +117,9 @@ class NvmlSource:
         self._count(count)
 
     def _count(self, count: int) -> None:
-        """Expect this many GPUs. Each asks for its handle again, and finds out whether it is still the same
-        one."""
-        # (Where some are refused, our list has other places than the driver's.)
+        """Expect this many GPUs. Each GPU requests its handle again and checks whether it is
+        still the same device."""
+        # Where some GPUs are refused, their places in our list differ from the driver's.
         gpus = [] if self._refused else self._gpus[:count]
         for gpu in self._gpus[len(gpus) :]:
             gpu.close()
@@ -150,12 +154,12 @@ class NvmlSource:
         wiring = want & (Want.LINKS | Want.TOPOLOGY)
         keys = self._keys
         if wiring or (self._wired.parts and (keys != self._wired.keys or self._wiring_is_due())):
-            # Instances have come or gone, or something could not be read: the box is asked again.
+            # Instances have come or gone, or something could not be read: read the wiring again.
             self._read_wiring(wiring or self._wired.want, keys, among)
         for gpu in self._gpus:
             gpu.keep_processes(self._processes.lives if self._processes else lambda pid: False)
         if self._wired.parts and self._keys != self._wired.keys:
-            # A GPU was lost over its links, and its instances are gone with it.
+            # A GPU was lost while its links were read, and its instances with it.
             self._read_wiring(self._wired.want, self._keys, among)
         if Want.OWNERS in want or self._processes is not None:
             self._find_owners(want)
@@ -169,8 +173,11 @@ class NvmlSource:
         return tuple(device.key for gpu in self._gpus for device in gpu.devices)
 
     def _leave_out_refused(self) -> None:
-        """In a confined process, without the GPUs that NVML counts and refuses (nvml.h,
-        nvmlDeviceGetCount_v2): no program that we start sees them, and CUDA numbers the others only."""
+        """In a confined process, leave out the GPUs that NVML counts and refuses (nvml.h,
+        nvmlDeviceGetCount_v2).
+
+        No program that gputui starts sees them, and CUDA numbers only the others.
+        """
         left = [gpu for gpu in self._gpus if not gpu.refused]
         if self._confined and left and len(left) < len(self._gpus) and not self._hanging:
             for place, gpu in enumerate(left):
@@ -179,7 +186,7 @@ class NvmlSource:
             self._gpus = left
 
     def _for_each(self, gpus: list[Gpu], read: Callable[[Gpu], None]) -> None:
-        """Call `read` with each of them, and put a stand-in in the place of one that does not answer."""
+        """Call `read` with each of them, and put a stand-in in the place of a GPU that does not answer."""
         patience = self._longest
         while gpus:
             turn = self._begun(gpus, read)
@@ -208,21 +215,23 @@ class NvmlSource:
             self._reader = None
 
     def _take_back(self) -> None:
-        """Read those again whose call has come back."""
+        """Put back the GPUs whose hanging call has returned."""
         for at, (gpu, turn) in list(self._hanging.items()):
             if turn.over:
                 del self._hanging[at]
                 self._gpus[at] = gpu
         if self._hanging_wiring is not None and self._hanging_wiring.over:
-            # The whole of it is read anew.
+            # All of the wiring is read again.
             self._hanging_wiring, self._wire_again = None, _Wait(0.0, 0.0)
 
     def _start_over_if_nothing_works(self) -> None:
-        """Start NVML again where no GPU could be read: the driver may have been loaded anew, and knows
-        nothing of us then. What is known of the GPUs is kept; a start that fails is tried again in the next
-        reading."""
+        """Restart NVML where no GPU could be read: the driver may have been reloaded and has lost our
+        session.
+
+        Known facts of the GPUs are kept; a failed start is retried in the next readings.
+        """
         if self._nvml is None or not self._gpus or self._is_inside:
-            # (Never while a thread is inside NVML.)
+            # Never while a thread is inside NVML.
             return
         if not all(gpu.device.fault for gpu in self._gpus):
             self._start_again = _Wait(0.0, 0.0)
@@ -235,15 +244,15 @@ class NvmlSource:
 
     @property
     def _is_inside(self) -> bool:
-        """Whether a call hangs in a thread that was left behind."""
+        """Whether a call hangs in an abandoned thread."""
         return bool(self._hanging) or self._hanging_wiring is not None
 
     def _count_again(self) -> None:
-        """GPUs come and go on virtual machines, and where one is plugged in or taken from the driver."""
+        """Count the GPUs again: they come and go on virtual machines, with hot plug, and with the driver."""
         try:
             count = self._nvml.nvmlDeviceGetCount()
         except self._nvml.NVMLError:
-            # As many as before, then; each GPU reports what is wrong with it.
+            # Keep the count, then; each GPU reports its own error.
             return
         for gpu in self._refused:
             gpu.refresh(Want(0))
@@ -252,7 +261,8 @@ class NvmlSource:
             self._count(count)
 
     def _wiring_is_due(self) -> bool:
-        """Whether a GPU that could not be asked about its links is back, or the driver refused an answer."""
+        """Return whether a GPU whose links could not be read is back, or a refused answer is
+        due for a retry."""
         if self._hanging_wiring is not None:
             return False
         wired, now = self._wired, self._ticks()
@@ -296,9 +306,10 @@ class NvmlSource:
         )
 
     def _find_owners(self, want: Want) -> None:
-        """Name the owners of all devices' processes: looked up if they are wanted, else the last known.
+        """Name the owners of all devices' processes: looked up if they are wanted, else the last known
+        owners.
 
-        The GPUs keep the named ones, so that there are not two lists of thousands of processes.
+        The GPUs keep the named processes, so that there are not two lists of thousands of processes.
         """
         table = self._process_table()
         every = want & (Want.PROCESSES | Want.VERDICT) or Want.CHANGED_PROCESSES not in want
@@ -308,7 +319,7 @@ class NvmlSource:
             if not device.processes:
                 continue
             listed = reader.listed or Want.VERDICT in want
-            # In a list that has just been read, a pid may be another process's by now.
+            # In a list that has just been read, a pid may belong to a new process.
             look = table.still if listed else table.last
             if Want.OWNERS in want and (every or listed):
                 look = table.owner
@@ -325,8 +336,10 @@ class NvmlSource:
     def _with_activity(
         self, devices: tuple[Device, ...], want: Want, among: Collection[str] | None
     ) -> tuple[Device, ...]:
-        """The devices with what their processes do, here and on the host, where somebody looks; else as it
-        was at the last look."""
+        """Return the devices with their processes' activity on the device and the host, where somebody looks.
+
+        Without a new look, the activity is that of the last look.
+        """
         from gputui.sources.owned import host_uses, with_uses
 
         if Want.DETAILS in want:
@@ -340,14 +353,14 @@ class NvmlSource:
 
     def _process_table(self) -> ProcessTable:
         if self._processes is None:
-            # Imported here: `pick` asks for owners only to say why there are not enough.
+            # Imported here: `pick` asks for owners only to explain why there are not enough devices.
             from gputui.system.processes import ProcessTable
 
             self._processes = ProcessTable()
         return self._processes
 
     def _read_speeds(self, among: Collection[str] | None) -> None:
-        """Of GPUs that are all alike the name is all that is read."""
+        """Read what ranks the GPUs by speed; GPUs of one model need no more than their names."""
 
         def wanted() -> list[Gpu]:
             return [gpu for gpu in self._gpus if among is None or gpu.device.key in among]
@@ -357,7 +370,7 @@ class NvmlSource:
             self._for_each(wanted(), lambda gpu: gpu.read_speed())
 
     def _read_order(self) -> None:
-        """How CUDA numbers GPUs that are not all alike. (That does not change: CUDA is asked once.)"""
+        """Read how CUDA numbers GPUs of several models. That does not change, so CUDA is asked once."""
         if one_model(gpu.device for gpu in self._gpus):
             return
         # Imported here: few boxes have several models, and subprocess alone takes milliseconds to import.
@@ -370,16 +383,16 @@ class NvmlSource:
         there = {vendor.bare_uuid(gpu.device.uuid): gpu for gpu in self._gpus}
         left_out = [gpu for uuid, gpu in there.items() if uuid not in self._order]
         if set(self._order) <= set(there) and all(gpu.handle is None for gpu in left_out):
-            # (CUDA leaves out a lost GPU. Any other difference, under MPS or with MIG instances, means that
-            # its numbers are not those of our list.)
+            # CUDA leaves out a lost GPU. Any other difference, under MPS or with MIG instances, means that
+            # CUDA's numbers are not those of our list.
             for ordinal, uuid in enumerate(self._order):
                 there[uuid].have(ordinal=ordinal)
 
     def _read_wiring(self, want: Want, keys: tuple[str, ...], among: Collection[str] | None) -> None:
-        # Imported here: the first picture comes without links.
+        # Imported here: the first snapshot comes without links.
         from gputui.vendors.nvidia.wiring import Wiring
 
-        # A row for each device; only GPUs as a whole can be asked.
+        # A row for each device; only whole GPUs have answers.
         rows = [gpu if place == 0 else None for gpu in self._gpus for place, _ in enumerate(gpu.devices)]
         asked = [gpu if gpu and (among is None or gpu.device.key in among) else None for gpu in rows]
         wiring, found = Wiring(self._nvml, asked), list[_Wired]()
@@ -396,7 +409,7 @@ class NvmlSource:
         if self._hanging_wiring is None:
             self._wired = found[0]
         elif self._wired.keys == keys and self._wired.parts:
-            # What was read before is still true.
+            # The previous wiring is still true.
             self._wired = replace(self._wired, want=want, missed=True)
         else:
             nothing = dict.fromkeys(("links", "pcie", "peers"), wiring.unknown())
@@ -415,20 +428,20 @@ class NvmlSource:
             "topology": self._topology(wiring, rows) if whole else None,
             "pcie": wiring.pcie(),
         }
-        # (A device that is lost has no links in the answer, and gets them when it is back.)
+        # A lost device has no links in the answer; they are read when it is back.
         unread = frozenset(gpu.device.key for gpu in self._gpus if gpu.device.fault)
         missed = sum(gpu.missed for gpu in self._gpus) > before
         return _Wired(want, keys, parts, missed, unread, self._ticks())
 
     def _topology(self, wiring: Wiring, rows: list[Gpu | None]) -> Topology:
-        # (Imported here: most calls want no topology.)
+        # Imported here: most calls need no topology.
         from gputui.inventory.topology import Topology
         from gputui.system.cpu import between_cpus
         from gputui.system.rdma import Rdma
 
         near: list[Locality] = []
         for place, gpu in enumerate(rows):
-            # A MIG instance is where its GPU is, which stands before it.
+            # A MIG instance is near what its GPU is near; the GPU precedes it.
             near.append(wiring.locality(place) if gpu else near[-1])
         rdma = Rdma(self._root)
         bus_ids = [gpu.device.pci_bus_id if gpu else None for gpu in rows]
@@ -438,11 +451,12 @@ class NvmlSource:
 
 @dataclass(frozen=True, slots=True)
 class _Wired:
-    """The wiring as it was last read, and the keys of the devices that it is of.
+    """The wiring as of the last reading, and the keys of its devices.
 
     parts   matrices and topology by their fields of `Snapshot`
-    missed  whether an answer was refused;  unread: the devices that could not be asked
-    at      when it was read (`ticks`)
+    missed  whether an answer was refused
+    unread  the devices that could not be read
+    at      the time of the reading (`ticks`)
     """
 
     want: Want
@@ -454,19 +468,19 @@ class _Wired:
 
 
 _START_AGAIN, _WIRE_AGAIN = (2.0, 300.0), (15.0, 600.0)
-"""Seconds between two starts of NVML, and between two readings of a wiring of which something is missing
-(1.3 s on 8 B200), at first and at most."""
+"""Seconds between two starts of NVML, and between two readings of an incomplete wiring (1.3 s on 8 B200): the
+first wait and the longest."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """Until when something is not tried again (`ticks`), and how long that was."""
+    """The time before which something is not retried (`ticks`), and the length of that wait."""
 
     until: float
     seconds: float
 
     def longer(self, now: float, first: float, most: float) -> _Wait:
-        """The next one: `first` seconds, then twice as long each time."""
+        """Return the next wait: `first` seconds, then twice as long each time."""
         seconds = min(most, 2 * self.seconds) if self.seconds else first
         return _Wait(now + seconds, seconds)
 
@@ -477,20 +491,20 @@ _NOTHING = _Wired(Want(0))
 def _host_name() -> str:
     if hasattr(os, "uname"):
         return os.uname().nodename
-    # (Windows. To import it takes 3 ms, which the first picture would wait for.)
+    # Windows. This import takes 3 ms, which would delay the first snapshot.
     import socket
 
     return socket.gethostname()
 
 
 def _shut_down(nvml: Any) -> None:
-    """End NVML. An error changes nothing here: all that was asked has been answered."""
+    """Shut NVML down. An error is harmless here: all calls have been answered."""
     with contextlib.suppress(nvml.NVMLError):
         nvml.nvmlShutdown()
 
 
 def _shows_no_card(root: Root) -> bool:
-    """Whether the kernel lists PCI devices, and no display controller of NVIDIA's among them."""
+    """Return whether the kernel lists PCI devices, but no display controller of NVIDIA's."""
 
     def is_card(function: str) -> bool:
         vendor, kind = (root.text(f"{_FUNCTIONS}/{function}/{name}") or "" for name in ("vendor", "class"))
@@ -501,7 +515,8 @@ def _shows_no_card(root: Root) -> bool:
 
 
 def _binding() -> Any:
-    """nvidia-ml-py's module. Raises NoSourceError when it is missing or another package has its name."""
+    """Return nvidia-ml-py's module. Raise NoSourceError when it is missing or another package
+    has its name."""
     try:
         import pynvml
     except ImportError:

@@ -1,8 +1,9 @@
-"""What a GPU's page shows beyond the table, read through NVML: clocks, links, errors, counters, occupancy.
+"""The facts that a GPU's page shows in addition to the table: clocks, links, errors, counters, occupancy. By
+NVML.
 
-One field that fails spoils no other one, and says nothing of the device: only "lost" and "must be reset" do.
-Rates are differences of counters of two readings. (nvmlDeviceGetPcieThroughput is never called: each call
-counts for 20 ms while it holds the driver's lock.)
+A field that fails affects no other field and is no fault of the device: only "lost" and "must be reset" are.
+Rates are differences of counters between two readings. nvmlDeviceGetPcieThroughput is never called: each call
+counts for 20 ms while it holds the driver's lock.
 """
 
 from __future__ import annotations
@@ -21,22 +22,23 @@ _ALL_LINKS = 2**32 - 1
 """The scope of a field that sums up all NVLinks of a GPU."""
 
 _WRAPS_AT = 2**32
-"""Where the counters of PCIe bytes may start again (nvml.h: "value can be wrapped")."""
+"""The value at which the counters of PCIe bytes may restart (nvml.h: "value can be wrapped")."""
 
 _MOST_EVENTS = 16
-"""Of one reading: an error storm must not hold it up."""
+"""The most events of one reading: an error storm must not delay it."""
 
 _SM_STAYS = 3.0
 """Seconds for which a process keeps its share without a new sample: the driver samples up to 1 s apart."""
 
 _TOO_SOON = 0.1
-"""Seconds that two samples of the performance monitor must lie apart (nvml.h); rates, too, need some time."""
+"""The shortest time between two samples of the performance monitor (nvml.h), in seconds.
+Rates need it, too."""
 
 _SLOW = 2.9
-"""Seconds between two readings of what needs not be followed by the second."""
+"""Seconds between two readings of facts that need not be followed every second."""
 
 _AGAIN = 30.0
-"""Seconds after which is tried again what was refused."""
+"""Seconds after which a refused call is retried."""
 
 _MIB, _KIB = 2**20, 2**10
 
@@ -47,11 +49,11 @@ Ask = Callable[..., Any]
 
 
 class TelemetryReader:
-    """One GPU's telemetry: what it does not support, and the counters of the reading before.
+    """One GPU's telemetry: its unsupported fields, and the counters of the previous reading.
 
-    `ask` calls a function of NVML and gives its answer, None for any trouble; it remembers for a while what
-    is not supported, and raises for a device that is gone. `clock` gives seconds since the epoch, `ticks`
-    seconds that only grow: rates and ages are by these.
+    `ask` calls a function of NVML and returns its answer, None for any error. It remembers unsupported calls
+    for a while, and raises for a device that is gone. `clock` returns seconds since the epoch, `ticks`
+    seconds of a monotonic clock, for rates and ages.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class TelemetryReader:
         self._last: tuple[float, Telemetry] | None = None
 
     def read(self, throttle: tuple[str, ...] | None) -> Telemetry:
-        """Everything now; `throttle` has been read already. Raises GoneError."""
+        """Return all current telemetry; `throttle` has been read already. Raise GoneError."""
         now = self._ticks()
         if self._last is not None and 0 <= now - self._last[0] < _TOO_SOON:
             return self._last[1]
@@ -98,7 +100,7 @@ class TelemetryReader:
         nvml, handle, ask = self._nvml, self._handle, self._ask
         now = self._ticks()
         if now - self._refused_at >= _AGAIN:
-            # What this GPU refused may work by now: another driver, another mode.
+            # A call that this GPU refused may work by now: another driver, another mode.
             self._refused_at = now
             self._fields = dict(self._every_field)
             if self._gpm is not None and not self._gpm.works:
@@ -110,14 +112,14 @@ class TelemetryReader:
         xid, xid_at = self._last_xid() or (None, None)
         self._gpm = self._gpm or _Gpm(nvml, handle, ask)
         found: dict[str, Any] = self._gpm.read()
-        # (Counters are exact; where the driver has none, its own averages will do.)
+        # Counters are exact; where the driver has none, its own averages are used.
         found |= {name: rate for name, rate in self._rates(fields).items() if rate is not None}
         return Telemetry(
             **self._fixed,
             **slow,
             **found,
             memory_clock=ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
-            # (A GPU without such a sensor answers 0.)
+            # A GPU without such a sensor answers 0.
             memory_temperature=fields.get("memory_temperature") or None,
             throttle=throttle,
             ecc_corrected=fields.get("ecc_corrected"),
@@ -130,9 +132,10 @@ class TelemetryReader:
         )
 
     def read_table(self, throttle: tuple[str, ...] | None) -> Telemetry:
-        """What the device table has columns for; nothing is counted or sampled for it. Raises GoneError."""
+        """Return the facts that have a column in the device table, without counters or
+        samples. Raise GoneError."""
         if self._last is not None:
-            # (A page has closed: what it counted is not of one second any more when the next one opens.)
+            # A page has closed: its counters would not span one second when the next page opens.
             self.rest()
         self._read_fixed()
         return Telemetry(**self._fixed, **self._slow_facts(self._ticks()), throttle=throttle)
@@ -143,9 +146,9 @@ class TelemetryReader:
         return self._slow[1]
 
     def sm(self) -> Mapping[int, int] | None:
-        """Percent of the multiprocessors' time by pid; None where the driver does not tell.
+        """Return percent of the multiprocessors' time by pid; None where the driver does not report it.
 
-        A process that the driver has no sample of has done nothing.
+        A process without a sample has done nothing.
         """
         now = self._ticks()
         samples = self._process_samples()
@@ -153,14 +156,15 @@ class TelemetryReader:
             return None
         for sample in sorted(samples, key=lambda each: each.timeStamp):
             self._since = max(self._since, sample.timeStamp)
-            # (Some drivers leave entries that no process has filled in.)
+            # Some drivers leave entries that belong to no process.
             if sample.pid and sample.smUtil <= 100:
                 self._sm[sample.pid] = sample.smUtil, now
         self._sm = {pid: found for pid, found in self._sm.items() if 0 <= now - found[1] <= _SM_STAYS}
         return {pid: percent for pid, (percent, _) in self._sm.items()}
 
     def rest(self) -> None:
-        """Nobody looks any more: the next reading is the first one again. XIDs are waited for still."""
+        """Stop the counters, because nobody looks: the next reading is a first reading. XIDs
+        are still collected."""
         self._last = self._slow = None
         self._counted.clear()
         self._sm.clear()
@@ -168,7 +172,7 @@ class TelemetryReader:
             self._gpm.rest()
 
     def close(self) -> None:
-        """Give back what NVML keeps for us."""
+        """Release the NVML resources."""
         if self._gpm is not None:
             self._gpm.close()
         if self._events is not None:
@@ -180,7 +184,7 @@ class TelemetryReader:
         self._events = None
 
     def _read_fixed(self) -> None:
-        """Read what never changes, as far as it is not known yet."""
+        """Read the facts that never change, unless they are known already."""
         nvml, handle, ask = self._nvml, self._handle, self._ask
         threshold = nvml.nvmlDeviceGetTemperatureThreshold
         for name, function, *arguments in (
@@ -194,7 +198,7 @@ class TelemetryReader:
                 self._fixed[name] = ask(function, handle, *arguments)
 
     def _read_slow(self) -> dict[str, Any]:
-        """What needs not be followed by the second. (The fan alone takes 0.14 ms.)"""
+        """Read the facts that need not be followed every second. The fan alone takes 0.14 ms."""
         nvml, handle, ask = self._nvml, self._handle, self._ask
         encoder = ask(nvml.nvmlDeviceGetEncoderUtilization, handle)
         decoder = ask(nvml.nvmlDeviceGetDecoderUtilization, handle)
@@ -211,11 +215,11 @@ class TelemetryReader:
 
     def _performance_state(self) -> int | None:
         state = self._ask(self._nvml.nvmlDeviceGetPerformanceState, self._handle)
-        # (32 is "unknown", nvmlPstates_t.)
+        # 32 is "unknown" (nvmlPstates_t).
         return state if state is not None and 0 <= state <= 15 else None
 
     def _read_fields(self) -> dict[str, int]:
-        """All fields in one call; what this GPU does not have is left out for a while."""
+        """Return all fields in one call; fields that this GPU does not have are left out for a while."""
         if not self._fields:
             return {}
         names = list(self._fields)
@@ -229,7 +233,7 @@ class TelemetryReader:
         return found
 
     def _rates(self, fields: Mapping[str, int]) -> dict[str, float | None]:
-        """Bytes per second since the reading before."""
+        """Return bytes per second since the previous reading."""
         now = self._ticks()
         units = {"pcie_sent": 1, "pcie_received": 1, "nvlink_sent": _KIB, "nvlink_received": _KIB}
         found: dict[str, float | None] = {}
@@ -247,7 +251,7 @@ class TelemetryReader:
         return found
 
     def _last_xid(self) -> tuple[int, float] | None:
-        """The last error that the driver has reported since we began to listen, and when we heard of it."""
+        """Return the last error that the driver has reported since registration, and when it arrived."""
         nvml = self._nvml
         if self._events is None and self._ticks() >= self._listens_at and not self._listen():
             self._listens_at = self._ticks() + _AGAIN
@@ -256,7 +260,7 @@ class TelemetryReader:
                 event = nvml.nvmlEventSetWait_v2(self._events, 0)
             except nvml.NVMLError as error:
                 if error.value != _TIMEOUT:
-                    # (Whether the GPU is lost the other calls tell.)
+                    # The other calls report whether the GPU is lost.
                     self._stop_listening()
                     self._listens_at = self._ticks() + _AGAIN
                 break
@@ -265,7 +269,7 @@ class TelemetryReader:
         return self._xid
 
     def _listen(self) -> bool:
-        """Register for XIDs. False where there are no such events now."""
+        """Register for XIDs. Return False where there are no such events now."""
         nvml = self._nvml
         try:
             events = nvml.nvmlEventSetCreate()
@@ -281,14 +285,15 @@ class TelemetryReader:
         return True
 
     def _process_samples(self) -> list[Any] | None:
-        """Samples since the last that we have seen, [] for none; None where the driver does not tell."""
+        """Return the samples since the last one seen, [] for none; None where the driver does
+        not report them."""
         nvml = self._nvml
 
         def since() -> Any:
             try:
                 return nvml.nvmlDeviceGetProcessUtilization(self._handle, self._since)
             except nvml.NVMLError as error:
-                # (nvidia-ml-py raises "success" where the driver has no samples.)
+                # nvidia-ml-py raises "success" where the driver has no samples.
                 if error.value in (_SUCCESS, _NOT_FOUND):
                     return []
                 raise
@@ -299,7 +304,7 @@ class TelemetryReader:
 
 
 class _Gpm:
-    """The GPU's performance monitor (Hopper and newer): what lies between two samples of it."""
+    """The GPU's performance monitor (Hopper and newer): the metrics between two of its samples."""
 
     def __init__(self, nvml: Any, handle: Any, ask: Ask) -> None:
         self._nvml, self._handle, self._ask = nvml, handle, ask
@@ -318,7 +323,7 @@ class _Gpm:
         )
 
     def read(self) -> dict[str, float]:
-        """The metrics since the sample before; {} at the first."""
+        """Return the metrics since the previous sample; {} at the first sample."""
         nvml, ask = self._nvml, self._ask
         if not self.works:
             return {}
@@ -338,7 +343,7 @@ class _Gpm:
         try:
             answer = nvml.nvmlGpmMetricsGet(asked)
         except nvml.NVMLError:
-            # (It is not asked about a device: none is lost by its answer.)
+            # This call is not about a device, so no answer marks a device as lost.
             return {}
         values = zip(self._metrics, answer.metrics, strict=False)
         return {
@@ -354,7 +359,7 @@ class _Gpm:
             return None
 
     def rest(self) -> None:
-        """The next sample is the first one again."""
+        """Make the next sample a first one."""
         self._spare, self._before = self._spare or self._before, None
 
     def close(self) -> None:
@@ -367,6 +372,6 @@ class _Gpm:
 
 
 def _sum(fields: Mapping[str, int], *names: str) -> int | None:
-    """Of those that are known; None where none is."""
+    """Return the sum of the known fields; None where none is known."""
     known = [fields[name] for name in names if name in fields]
     return sum(known) if known else None

@@ -1,7 +1,7 @@
-"""NVIDIA behind the vendor port: CUDA's variables, containers, and what CUDA's errors mean.
+"""NVIDIA behind the vendor port: CUDA's variables, containers, and the meaning of CUDA's errors.
 
-Rules of CUDA_VISIBLE_DEVICES: CUDA C++ Programming Guide, "CUDA Environment Variables"; its odd values as
-torch's own parser reads them (torch/cuda/__init__.py, `_parse_visible_devices`).
+Rules of CUDA_VISIBLE_DEVICES: CUDA C++ Programming Guide, "CUDA Environment Variables"; odd values are read
+as torch's own parser reads them (torch/cuda/__init__.py, `_parse_visible_devices`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SEVERAL_RANKS = "NCCL_MULTI_RANK_GPU_ENABLE"
 """NCCL's experimental variable for several ranks on one GPU."""
 
 _UUID_PREFIXES = ("GPU-", "MIG-")
-"""Of GPUs, and of MIG instances ("MIG-GPU-…/1/0" of older drivers)."""
+"""The prefixes of GPUs and of MIG instances ("MIG-GPU-…/1/0" of older drivers)."""
 
 
 _NODE = re.compile("nvidia[0-9]{1,6}")
@@ -35,7 +35,7 @@ _CAPABILITY = re.compile("(gpu[0-9]{1,6}/gi[0-9]{1,6}/\\S{1,64}) ([0-9]{1,6})")
 
 
 def _capabilities(root: Root) -> dict[str, str]:
-    """The device file of each right to a MIG instance, by its name ("gpu0/gi3/ci0/access")."""
+    """Return the device file of each access right to a MIG instance, by its name ("gpu0/gi3/ci0/access")."""
     lines = (root.text("/proc/driver/nvidia-caps/mig-minors", 2**20) or "").splitlines()
     found = filter(None, map(_CAPABILITY.fullmatch, lines))
     return {each[1]: f"/dev/nvidia-caps/nvidia-cap{each[2]}" for each in found}
@@ -44,7 +44,7 @@ def _capabilities(root: Root) -> dict[str, str]:
 class CudaVisibility(Visibility):
     """CUDA_VISIBLE_DEVICES: indices or UUIDs, in the order in which a program counts them.
 
-    CUDA counts the fastest device first (`device_order.py`) unless it is told to count by bus id, like NVML.
+    CUDA counts the fastest device first (`device_order.py`) unless it is set to count by bus id, like NVML.
     """
 
     variable = "CUDA_VISIBLE_DEVICES"
@@ -121,7 +121,7 @@ class Nvidia(Vendor):
         return NvmlSource(confined=CONFINED in os.environ)
 
     def maybe_there(self, root: Root) -> bool:
-        # (NVML is this machine's; the kernel's files tell nothing of memory and load.)
+        # NVML reads this machine only; the kernel's files hold neither memory nor load.
         return root.here
 
     def launch_warnings(
@@ -143,8 +143,10 @@ class Nvidia(Vendor):
         )
 
     def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
-        """A GPU's by its minor number, which is not its index; of an instance also those of its capabilities
-        (MIG User Guide, "Device Nodes and Capabilities")."""
+        """Return a GPU's device file, by its minor number, which is not its index.
+
+        An instance also has the files of its capabilities (MIG User Guide, "Device Nodes and Capabilities").
+        """
         if device.minor is None:
             return ()
         gpu = f"/dev/nvidia{device.minor}"
@@ -178,7 +180,8 @@ class Nvidia(Vendor):
 
 
 def _mps(devices: Sequence[Device], environ: Mapping[str, str]) -> bool:
-    """Whether an MPS daemon stands between programs and devices, with a list of its own (CUDA MPS guide)."""
+    """Return whether an MPS daemon with a list of its own is between programs and devices
+    (CUDA MPS guide)."""
     there = any(process.kind == "mps" for device in devices for process in device.processes or ())
     return there or bool(environ.get("CUDA_MPS_PIPE_DIRECTORY"))
 

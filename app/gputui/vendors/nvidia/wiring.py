@@ -1,6 +1,6 @@
-"""How NVIDIA's GPUs are wired: what NVML tells of links, of pairs and of what is near each GPU.
+"""The wiring of NVIDIA's GPUs: NVML's answers about links, about pairs, and about what is near each GPU.
 
-The rules that make links of the answers are in `links.py`; network devices are in `system/rdma.py`.
+The rules that turn the answers into links are in `links.py`; network devices are in `system/rdma.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from gputui.inventory.topology import Locality
 
 _CPU_WORDS, _NODE_WORDS = 128, 4
-"""64-bit words of CPUs that are asked for, 8192, the most that Linux is built for; and of NUMA nodes."""
+"""The number of requested 64-bit words of CPUs (8192 CPUs, the most that Linux is built for)
+and of NUMA nodes."""
 
 _READ, _NVLINK = 0, 2
 """nvmlGpuP2PCapsIndex_t. Written out: nvidia-ml-py has a tuple for the first of them."""
@@ -44,24 +45,26 @@ _MOST_LINKS: dict[str, int] = {
     "10.0": 18,
     "10.3": 18,
 }
-"""NVLinks by compute capability, for drivers that do not tell how many there are; others have none."""
+"""NVLinks by compute capability, for drivers that do not report the number; other capabilities have none."""
 
 _NEWEST_KNOWN = (12, 1)
 
 _NO_LINK = (INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND)
-"""What NVML answers of a link that a GPU does not have, or of a function that it does not know."""
+"""NVML's answers for a link that a GPU does not have, and for a function that it does not know."""
 
 _DENIED = ("CNS", "GNS", "TNS", "NS")
-"""Answers that say there is no path. Switched off in the driver's settings ("DR"), the links stay links."""
+"""Answers that mean there is no path. Links that the driver's settings switch off ("DR") stay links."""
 
 
 class LeftBehindError(Exception):
-    """Nobody waits for the answers any more."""
+    """The answers are no longer needed."""
 
 
 class Wiring:
-    """The pairs of some GPUs, each asked once for each fact. A GPU that is None is not asked: it is a MIG
-    instance, or a device whose links nobody wants."""
+    """The pairs of some GPUs; each fact of a pair is read once.
+
+    A GPU that is None is not read: it is a MIG instance, or a device whose links are not wanted.
+    """
 
     def __init__(self, nvml: Any, gpus: Sequence[Gpu | None]) -> None:
         self._nvml, self._gpus = nvml, gpus
@@ -72,20 +75,23 @@ class Wiring:
 
     @property
     def progress(self) -> int:
-        """How many calls have begun, as `Gpu.progress`."""
+        """The number of calls that have begun, as in `Gpu.progress`."""
         return self._asked + sum(gpu.progress for gpu in self._gpus if gpu)
 
     def leave(self) -> None:
-        """Nobody waits for the answers any more: the thread that asks stops when its call comes back, and
-        leaves the GPUs to the thread that reads them now. For any thread."""
+        """Abandon the wiring: the thread that reads it stops when its call returns, and leaves the GPUs
+        alone.
+
+        May be called from any thread.
+        """
         self._left_behind = True
 
     def unknown(self) -> tuple[tuple[str | None, ...], ...]:
-        """A matrix in which nothing is known; asks nothing."""
+        """Return a matrix in which nothing is known, without a call."""
         return each_pair(len(self._gpus), lambda i, j: None)
 
     def _go_on(self) -> None:
-        """Before each call, and before a GPU is marked. Raises LeftBehindError."""
+        """Call this before each call and before a GPU is marked. Raise LeftBehindError."""
         if self._left_behind:
             raise LeftBehindError
         self._asked += 1
@@ -95,11 +101,11 @@ class Wiring:
         return [self._nvlinks(gpu) if gpu else None for gpu in self._gpus]
 
     def links(self) -> LinkMatrix:
-        """The link of every pair."""
+        """Return the link of every pair."""
         return matrix(self._ends, self._level, self._by_nvlink)
 
     def peers(self, links: LinkMatrix, every: bool) -> PeerMatrix:
-        """Peer access of every pair. Unless `every` pair is asked about, NVLinks are taken to give it."""
+        """Return peer access of every pair. Unless `every` is set, NVLinks are taken to give access."""
 
         def peer(i: int, j: int) -> str | None:
             if not every and (links[i][j] or "").startswith("NV"):
@@ -109,11 +115,11 @@ class Wiring:
         return self._each_pair(peer)
 
     def pcie(self) -> LinkMatrix:
-        """The PCIe class of every pair, also where NVLinks join it."""
+        """Return the PCIe class of every pair, including pairs that NVLinks join."""
         return self._each_pair(lambda i, j: pcie_word(self._level(max(i, j), min(i, j))))
 
     def locality(self, place: int) -> Locality:
-        """What is near the GPU in that row."""
+        """Return what is near the GPU in that row."""
         from gputui.inventory.topology import Locality
 
         gpu, ends = self._gpus[place], self._ends[place]
@@ -165,7 +171,7 @@ class Wiring:
         return True if word == "OK" else False if word in _DENIED else None
 
     def _nvlinks(self, gpu: Gpu) -> NvLinks | None:
-        """One GPU's NVLinks, None when it cannot be asked."""
+        """Return one GPU's NVLinks, None when it cannot be read."""
         device = gpu.device
         if gpu.handle is None or device.fault or device.parent:
             return None
@@ -177,14 +183,14 @@ class Wiring:
             return None
 
     def _bus_id(self, gpu: Gpu) -> str:
-        """By which the other ends of its links name it; "" where it cannot be read."""
+        """Return the bus id by which the other ends of its links name it; "" where it cannot be read."""
         if gpu not in self._buses:
             self._go_on()
             found = gpu.device.pci_bus_id
             try:
                 found = gpu.fact("pci_bus_id") if gpu.handle is not None else found
             except GoneError as gone:
-                # This one: it may be another GPU's links that are looked at.
+                # Mark this GPU: the links that are being read may be another GPU's.
                 self._go_on()
                 gpu.lose(gone)
             self._buses[gpu] = found or ""
@@ -198,7 +204,7 @@ class Wiring:
             [nvml.NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT, nvml.NVML_FI_DEV_NVLINK_LINK_COUNT],
         )
         if switches:
-            # Every link of such a GPU ends at a switch; asking each would cost 3 calls a link.
+            # Every link of such a GPU ends at a switch; a query per link would cost 3 calls each.
             return NvLinks("", switches)
         most = self._most_links(gpu) if total is None else total
         up = self._states(gpu, most) if most else []
@@ -209,7 +215,8 @@ class Wiring:
         )
 
     def _most_links(self, gpu: Gpu) -> int:
-        """How many links to ask about where the driver does not tell: 40 calls in vain are too many."""
+        """Return the number of links to query where the driver does not report it: 40 vain
+        calls are too many."""
         found = gpu.fact("compute_capability")
         if found is None or tuple(map(int, found.split("."))) > _NEWEST_KNOWN:
             return int(self._nvml.NVML_NVLINK_MAX_LINKS)
@@ -223,7 +230,8 @@ class Wiring:
         return [value.value.uiVal if value.nvmlReturn == 0 else None for value in values]
 
     def _states(self, gpu: Gpu, most: int) -> list[bool]:
-        """Which links are up. From Hopper on the field tells, as NCCL reads it; before, the function."""
+        """Return which links are up: from Hopper on by the field, as NCCL reads it; before,
+        by the function."""
         nvml = self._nvml
         asked = [(nvml.NVML_FI_DEV_NVLINK_GET_STATE, link) for link in range(most)]
         by_field = self._fields(gpu, asked)
@@ -233,7 +241,7 @@ class Wiring:
         ]
 
     def _is_up(self, gpu: Gpu, link: int) -> bool:
-        """Errors of one link (there is no such link) say nothing of the device."""
+        """Return whether a link is up. An error (there is no such link) is no error of the device."""
         self._go_on()
         try:
             return bool(self._nvml.nvmlDeviceGetNvLinkState(gpu.handle, link))
@@ -242,7 +250,7 @@ class Wiring:
             return False
 
     def _remote(self, gpu: Gpu, link: int) -> str | None:
-        """Where a link ends: a bus id, "switch", None where it cannot be read."""
+        """Return where a link ends: a bus id, "switch", None where it cannot be read."""
         self._go_on()
         nvml = self._nvml
         try:
@@ -251,7 +259,7 @@ class Wiring:
             _missed(gpu, error)
             bus = UNREADABLE_BUS_ID
         if any(bus == self._bus_id(other) for other in self._gpus if other):
-            # What is known to be a GPU need not be asked whether it is a switch.
+            # A known GPU is not a switch, so the type need not be queried.
             return bus
         self._go_on()
         try:
@@ -259,13 +267,14 @@ class Wiring:
             if kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
                 return "switch"
         except nvml.NVMLError as error:
-            # (Drivers before R450 do not know the type.)
+            # Drivers before R450 do not know the type.
             _missed(gpu, error)
         return None if bus == UNREADABLE_BUS_ID else bus
 
 
 def _own_node(nvml: Any, gpu: Gpu) -> int | None:
-    """The NUMA node that the GPU's memory is itself: few GPUs have one, and nothing is missing without it."""
+    """Return the NUMA node that consists of the GPU's own memory. Few GPUs have one; a
+    missing one is no error."""
     before = gpu.missed
     node: int | None = gpu.ask_in_passing(nvml.nvmlDeviceGetNumaNodeId, gpu.handle)
     gpu.missed = before
@@ -273,6 +282,6 @@ def _own_node(nvml: Any, gpu: Gpu) -> int | None:
 
 
 def _missed(gpu: Gpu, error: Any) -> None:
-    """Of a link that is not there NVML says so; anything else is an answer that is still to come."""
+    """Count a missing answer. A link that does not exist has an answer; any other error may go away."""
     if error.value not in _NO_LINK:
         gpu.missed += 1

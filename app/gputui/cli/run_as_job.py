@@ -1,0 +1,125 @@
+"""`gputui run --detach` and `--attach`: start the launch as a job, with its devices or in line for them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputui.allocating.allocation import Allocation
+from gputui.allocating.allocator import Allocator
+from gputui.cli.allocation_listener import AllocationListener
+from gputui.cli.common import DONE, WrongCallError, opened, print_line, say
+from gputui.cli.held import obey_input
+from gputui.cli.job_output import attached
+from gputui.inventory.formatting import devices_text
+from gputui.inventory.job import Job, JobError
+from gputui.jobs.foreground import Foreground
+from gputui.jobs.process_tree import here
+from gputui.jobs.queued import queue_job
+from gputui.jobs.record import read_job, write_claims, write_taken
+from gputui.jobs.record_folders import RecordError
+from gputui.jobs.start import check_name, start_leased_job
+from gputui.jobs.typed_name import typed_name
+from gputui.launching.launch import Launch
+from gputui.launching.start import CANNOT_START, StartError
+from gputui.requesting.launch_request import LaunchRequest
+from gputui.requesting.prepared_launch import PreparedLaunch
+from gputui.system.environment import given_environment
+
+if TYPE_CHECKING:
+    from gputui.allocating.claims.lease import Lease
+
+
+def check_job_name(name: str) -> None:
+    """Raise WrongCallError where no job can have that name."""
+    try:
+        check_name(name)
+    except JobError as error:
+        raise WrongCallError(str(error)) from None
+
+
+def queue(args: argparse.Namespace, prepared: PreparedLaunch, foreground: Foreground | None) -> int:
+    """Start a job that waits in line and then becomes the command."""
+    request, approve = prepared.request, prepared.approve(os.environ)
+    count = request.size or 1
+    if request.picks:
+        approve(count, ())
+    else:
+        # Refuse now what the job would be refused for later.
+        with opened(prepared.asked.devices) as source:
+            allocator = Allocator(request, source, os.environ, AllocationListener())
+            approve(allocator.named(allocator.read()), ())
+    return _started(
+        lambda: queue_job(prepared.asked, count, given_environment(), args.name, args.quiet),
+        f"in line for {devices_text(count)}: `gputui jobs log -f {{0}}` follows it",
+        args,
+        foreground,
+    )
+
+
+def start_with(
+    allocation: Allocation,
+    launch: Launch,
+    args: argparse.Namespace,
+    asked: LaunchRequest,
+    foreground: Foreground | None,
+) -> int:
+    """Start the launch as a job, which then holds the lease on its devices."""
+    return allocation.start(
+        lambda lease: _started(
+            lambda: start_leased_job(launch, given_environment(), lease, args.name, asked),
+            "job {0}: `gputui jobs log -f {0}` follows it",
+            args,
+            foreground,
+        )
+    )
+
+
+def _started(
+    start: Callable[[], Job], told: str, args: argparse.Namespace, foreground: Foreground | None
+) -> int:
+    """Start a job, print its id on stdout and return; 126 or 127 when it could not be started. With
+    `foreground` the job is followed there, and the status is its own; `--held` still prints the id first.
+    `told` is the message about the job, with {0} for its id."""
+    try:
+        job = start()
+    except StartError as error:
+        say(str(error))
+        return error.status
+    except JobError as error:
+        say(str(error))
+        return CANNOT_START
+    quiet = args.quiet or args.held
+    if foreground is None:
+        print_line(job.id)
+        if not quiet:
+            say(told.format(job.id))
+        return DONE
+    if args.held:
+        print_line(job.id)
+        sys.stdout.flush()
+        obey_input()
+    if not quiet:
+        name = typed_name(job.id)
+        say(f"job {job.id}: it outlives this terminal; `gputui jobs attach {name}` comes back to it")
+    return attached(job, foreground)
+
+
+def write_devices(folder: str, launch: Launch, lease: Lease | None) -> None:
+    """Write the devices of the job that we are, which has waited for them, into its record."""
+    with contextlib.suppress(RecordError):
+        # Processes that the job leaves behind are adopted by its supervisor and still belong to the job.
+        supervisor = read_job(Path(folder), here()).supervisor
+        if lease is not None and supervisor is not None:
+            lease.belongs_to(os.getpid(), Path(folder).name, supervisor.pid)
+    try:
+        write_taken(Path(folder), launch, time.time())
+        write_claims(Path(folder), lease.records if lease else ())
+    except OSError as error:
+        say(f"warning: the job's record cannot be written: {error.strerror}")
