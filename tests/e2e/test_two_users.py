@@ -1221,8 +1221,8 @@ def test_force_takes_as_many_as_are_asked_for_the_free_ones_first(box: Box, user
 def test_the_users_inside_containers_are_no_other_persons(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
-    """Their numbers are their owner's (/etc/subuid): together they have no more records than the owner. Numbers
-    that several users may use belong to none of these users."""
+    """Their numbers are their owner's (/etc/subuid): together they have no more records than the owner.
+    Numbers that several users may use belong to none of these users."""
     table = box.folder / "subuid"
     owners = (users.ana, users.bob) if shared else (users.bob,)
     ranges = "".join(f"{users.names[uid]}:700000:65536\n" for uid in owners)

@@ -265,7 +265,7 @@ def _ahead() -> int:
     """Seconds by which the clock of our time namespace is ahead (time_namespaces(7))."""
     own = Path("/proc/self/ns/time")
     with contextlib.suppress(OSError):
-        # (The file tells of the namespace of our children, which a program may have made and not entered.)
+        # The file is about the namespace of our children, which a program may have made and not entered.
         if own.readlink() == own.with_name("time_for_children").readlink():
             return int(Path("/proc/self/timens_offsets").read_bytes().split()[1])
     return 0

@@ -32,7 +32,8 @@ class Persons:
     """Maps uids to persons: the uids that a person may use in containers (subuid(5)) belong
     to that person.
 
-    Uids that several users may use belong to another person: each of the users could hide the others' records.
+    Uids that several users may use belong to another person: each of these users could hide the others'
+    records.
     """
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ def read(alias: str, text: bytes, mode: Mode | None, now: float, last: Reading |
         if mode == "nvidia-smi":
             lines = text.decode(errors="replace").strip().splitlines()
             return Reading(alias, snapshot_of(lines, alias, now))
-        # (Small ones come each second from each box, and Python's own reader takes half the time.)
+        # Small answers come every second from each box, and json.loads takes half the time.
         document = json.loads(text) if len(text) <= _SMALL else loads_of_others(text)
         if isinstance(document, dict) and isinstance(error := document.get("error"), str):
             return Reading(alias, error=printable(error)[:MOST_REASON])
