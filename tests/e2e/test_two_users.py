@@ -1217,14 +1217,20 @@ def test_force_takes_as_many_as_are_asked_for_the_free_ones_first(box: Box, user
 # crowds
 
 
+@pytest.mark.parametrize("shared", [False, True])
 def test_the_users_inside_containers_are_no_other_persons(
-    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
-    """Their numbers are their owner's (/etc/subuid): together they have no more records than the owner."""
+    """Their numbers are their owner's (/etc/subuid): together they have no more records than the owner.
+    Numbers that several users may use belong to none of these users."""
     table = box.folder / "subuid"
-    table.write_text(f"root:1:1\n{users.names[users.bob]}:700000:65536\nbroken\n")
+    owners = (users.ana, users.bob) if shared else (users.bob,)
+    ranges = "".join(f"{users.names[uid]}:700000:65536\n" for uid in owners)
+    table.write_text(f"root:1:1\n{ranges}broken\n")
     monkeypatch.setattr(system_users, "_SUBORDINATE", str(table))
-    box.hold(0, uid=users.ana)
+    # (Of two with the same numbers, the one who is named last had the records of both.)
+    holder = users.bob if shared else users.ana
+    box.hold(0, uid=holder)
     for number in range(700_000, 700_030):
         place = box.claims_folder / f"gputui-claims.2.{number:016x}"
         place.mkdir(0o755)
@@ -1246,7 +1252,7 @@ def test_the_users_inside_containers_are_no_other_persons(
             opened += event == "open" and str(facts[0]).endswith((".claim", ".ticket"))
 
         sys.addaudithook(count)
-        assert [claim.user for claim in claims(os.environ)[0]] == [users.names[users.ana]]
+        assert [claim.user for claim in claims(os.environ)[0]] == [users.names[holder]]
         assert opened <= MOST_RECORDS + 2
         opened = 0
         assert waiters(os.environ) == () and opened <= MOST_TICKETS
@@ -1394,8 +1400,10 @@ def test_who_was_silent_does_not_jump_the_line_by_moving_his_lock(box: Box, user
     forger.kill()
 
 
-def test_nobody_jumps_the_line_by_a_clock_of_his_own(box: Box, users: Users) -> None:
-    """In a time namespace, which an ordinary user can make, all other last beats would be days old."""
+@pytest.mark.parametrize("entered", [True, False])
+def test_nobody_jumps_the_line_by_a_clock_of_his_own(box: Box, users: Users, entered: bool) -> None:
+    """In a time namespace, which an ordinary user can make, all other last beats would be days old. A process
+    that has made one is not in it: its children are, and before Linux 6.2 no program that it becomes."""
 
     def work() -> int:
         if ctypes.CDLL(None).unshare(0x80):
@@ -1403,7 +1411,7 @@ def test_nobody_jumps_the_line_by_a_clock_of_his_own(box: Box, users: Users) -> 
         Path("/proc/self/timens_offsets").write_text("monotonic 900000 0\n")
         # A program that starts there has not looked before.
         queue._ahead.cache_clear()
-        inside = os.fork()
+        inside = os.fork() if entered else 0
         if inside == 0:
             os.setgid(users.bob)
             os.setuid(users.bob)

@@ -619,7 +619,7 @@ _SLURM_WORDS = st.lists(
 def _slurm(said: tuple[str, str]) -> None:
     text, jobs = said
     nodes, partitions = printed.read_nodes(text), printed.read_partitions(text)
-    cluster = Cluster(nodes, partitions, printed.read_jobs(jobs, printed.read_devices(text)))
+    cluster = Cluster(nodes, partitions, printed.read_jobs(jobs, text))
     assert plain(ls_slurm.table(cluster, None))
     assert plain(json.dumps(ls_slurm.document(cluster, 0.0)))
 

@@ -200,7 +200,7 @@ async def test_the_page_opens_over_the_boxes_and_closes_to_them() -> None:
         assert isinstance(shown, BoxJobsScreen) and list(rows(s)) == ["a"]
         await s.press("escape")
         # The page still has its selection.
-        assert s.app.screen is page and page.launch.words
+        assert s.app.screen is page and page.launch.request
         await s.press("D", "D")
         assert isinstance(s.app.screen, JobsScreen) and len(s.app.screen_stack) == 2
         assert any("O, D" in line for line in texts(s))

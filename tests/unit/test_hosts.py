@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,11 +24,13 @@ import pytest
 
 from gputui.choosing.verdict import verdicts
 from gputui.cli.ls_text import document_text
-from gputui.sources.hosts import sent_core
+from gputui.jobs.of_boxes import jobs_told
+from gputui.sources.hosts import calls, channel, sent_core
 from gputui.sources.hosts.calls import ask
 from gputui.sources.hosts.reading import read
 from gputui.sources.hosts.remote_script import in_any_shell
-from gputui.sources.hosts.ssh import Way
+from gputui.sources.hosts.session import Answer
+from gputui.sources.hosts.ssh import Trouble, Way
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from messages import numbers
@@ -369,6 +372,55 @@ def test_an_answer_that_is_no_snapshot_is_an_error_of_that_box(
     (home / "answer").write_text(answer)
     (home / "bin" / "gputui").write_text('#!/bin/sh\ncat "$HOME/answer"\n')
     assert entry_of_failed(call, name).isprintable()
+
+
+class Babbles:
+    """A connection that always has another byte."""
+
+    left = 1000
+
+    mode = "run"
+
+    def receive(self, _seconds: float) -> bytes:
+        self.left -= 1
+        assert self.left
+        return b"x"
+
+    def close(self) -> None:
+        """It is ended."""
+
+    def answer(self, out: bytes = b"", trouble: Trouble | None = None) -> Answer:
+        return Answer("babbles", None, out, "", trouble)
+
+
+def test_who_says_something_all_the_time_is_given_up_as_who_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calls, "connect", lambda *_words, **_options: Babbles())
+    answer = ask("babbles", ["ls"], Way(1), patience=-1.0)
+    assert answer.trouble is not None and answer.trouble.kind == "unreachable"
+
+
+def test_so_is_one_that_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "connect", lambda *_words, **_options: Babbles())
+    monkeypatch.setattr(channel, "FIRST_WITHIN", -1.0)
+    followed = channel.Channel("babbles", Way(1), 1.0)
+    assert followed._connected() is False and followed.state.state == "dead"
+
+
+@pytest.mark.parametrize("read_it", [
+    lambda answer: read(answer.alias, answer.out, "run", 0.0).error,
+    lambda answer: jobs_told(answer, 0.0).error,
+])  # fmt: skip
+def test_an_answer_of_millions_of_values_is_not_read(read_it: Callable[[Answer], str | None]) -> None:
+    """They took 850 MiB and seconds in which no key was answered."""
+    text = b'{"jobs": [' + b"[]," * 2_000_000 + b"[]]}"
+    tracemalloc.start()
+    try:
+        assert read_it(Answer("far", 0, text, "", None)) is not None
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 def test_its_text_does_nothing_to_the_terminal(boxes: SshBoxes, call: Call) -> None:

@@ -385,6 +385,7 @@ GUARDED = (
     'if [ -z "$CUDA_VISIBLE_DEVICES" ]; then export CUDA_VISIBLE_DEVICES=0; fi\npython t.py',
     "export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0,1}\npython t.py",
     "# CUDA_VISIBLE_DEVICES=0\npython t.py",
+    "GPUS=${CUDA_VISIBLE_DEVICES:-0}; export CUDA_VISIBLE_DEVICES=$GPUS\npython t.py",
     "CUDA_VISIBLE_DEVICES= python prepare.py\npython t.py",
     "python t.py",
 )
@@ -423,6 +424,7 @@ def test_a_list_of_a_shell_script_that_cannot_be_followed_is_a_doubt(script: str
             'if environ.get("CUDA_VISIBLE_DEVICES", "") == "":\n    environ["CUDA_VISIBLE_DEVICES"] = "0"',
             None,
         ),
+        ('ids = os.getenv("CUDA_VISIBLE_DEVICES", "0")\nos.environ["CUDA_VISIBLE_DEVICES"] = ids', None),
         ('os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")', None),
         ('x = os.environ.get("CUDA_VISIBLE_DEVICES", "0")', None),
         ('os.environ["CUDA_VISIBLE_DEVICES"] = os.getenv("CUDA_VISIBLE_DEVICES") or "0"', None),

@@ -13,7 +13,7 @@ from subprocess import PIPE, Popen
 import pytest
 
 from gputui.choosing.people import people
-from gputui.choosing.queue_outlook import occupied_by, outlook
+from gputui.choosing.queue_outlook import occupied_columns, outlook
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import brief, for_document, reason, user_name
 from gputui.inventory.claim import Claim
@@ -48,7 +48,8 @@ def ours(own: bool = True) -> Snapshot:
 def test_all_texts_have_one_word_for_us(own: bool) -> None:
     snapshot, word = ours(own), person(ME, own)
     judged = verdicts(snapshot)
-    texts = [occupied_by(each, snapshot.time)[0] for each in outlook(snapshot, judged).occupied]
+    (user,) = (column for column in occupied_columns(snapshot) if column.name == "USER")
+    texts = [user.text(each) for each in outlook(snapshot, judged).occupied]
     texts += [user_name(each) for each in people(snapshot)]
     texts += [row.user for row in rows(AppState({}).with_snapshot(snapshot))]
     assert len(texts) == 5 and set(texts) == {word}

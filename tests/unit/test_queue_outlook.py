@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from gputui.choosing.most_ever import most_ever
 from gputui.choosing.pick import Constraints
 from gputui.choosing.queue_outlook import (
+    Occupied,
     Outlook,
     blocking_reason,
     describe_request,
     expectation,
-    occupied_by,
+    occupied_columns,
     outlook,
     waiter_name,
 )
@@ -96,7 +97,12 @@ def test_what_is_waited_for_in_words() -> None:
 def occupied(snapshot: Snapshot, **idle: float) -> list[tuple[int, bool, tuple[str, ...]]]:
     by_key = {KEYS[int(place[1:])]: seconds for place, seconds in idle.items()}
     found = seen(snapshot, idle=by_key).occupied
-    return [(each.device.index, each.hoarded, occupied_by(each, snapshot.time)) for each in found]
+    return [(each.device.index, each.hoarded, texts_of(each, snapshot)) for each in found]
+
+
+def texts_of(each: Occupied, snapshot: Snapshot) -> tuple[str, ...]:
+    """Its columns behind the one that says which device it is."""
+    return tuple(column.text(each) for column in occupied_columns(snapshot)[1:])
 
 
 def test_who_has_the_devices_in_the_order_of_the_box() -> None:
@@ -134,7 +140,7 @@ def test_only_what_cools_down_is_expected_at_a_time() -> None:
     watch = watch.after(replace(after, time=NOW - 3), verdicts(after)).after(after, verdicts(after))
     found = outlook(after, with_cooling(verdicts(after), watch, NOW, 10.0))
     assert [each.free_in for each in found.occupied] == [7.0, None]
-    assert occupied_by(found.occupied[0], NOW)[3] == "counts as free in 7 s"
+    assert texts_of(found.occupied[0], after)[3] == "counts as free in 7 s"
     assert "the others" in expectation(found.occupied)
     assert expectation(found.occupied[:1]) == expectation(()) == ""
     assert "these" in expectation(found.occupied[1:])
@@ -151,7 +157,7 @@ def test_hostile_words_are_neutralised() -> None:
     there = replace(box(busy(FOUR[0], job(user=evil, command=evil))), claims=(Claim(KEYS[0], evil, NOW),))
     found = seen(there, line, waiter(2, "bo"))
     texts = [waiter_name(line), *(blocking_reason(turn, there) for turn in found.turns)]
-    texts += [cell for each in found.occupied for cell in occupied_by(each, NOW)]
+    texts += [cell for each in found.occupied for cell in texts_of(each, there)]
     assert all(text.isprintable() for text in texts)
 
 

@@ -385,7 +385,7 @@ def test_what_a_box_says_of_a_job_does_nothing_to_the_terminal(remote: Remote, a
         terminal.close()
 
 
-@pytest.mark.parametrize("said", ['x1; rm -rf "$HOME"', "$(id)", "x1\nx2", "x" * 5000, ""])
+@pytest.mark.parametrize("said", ['x1; rm -rf "$HOME"', "$(id)", "x1\nx2", "x" * 5000, "", "x\u05d01"])
 @pytest.mark.parametrize("words", [("run", "--detach", "-n", "1", "--on"), ("jobs", "rerun")])
 def test_what_is_no_id_of_a_job_is_none(
     remote: Remote, call: Call, words: tuple[str, ...], said: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -45,17 +46,29 @@ def test_text_is_read_by_fields_and_a_reason_is_none() -> None:
 
 
 def test_jobs_have_the_devices_of_each_node() -> None:
-    running, pending = read_jobs(SQUEUE, read_devices(SHOWN))
+    running, pending = read_jobs(SQUEUE, SHOWN)
     assert (running.id, running.name, running.count, running.nodes) == ("9_1", "a|b c", 3, ("n1", "n2"))
     assert (running.indices_on("n1"), running.indices_on("n2")) == ((0, 2, 3), (1, 2, 3))
     assert (pending.id, pending.state, pending.reason, pending.nodes) == ("10", "PENDING", "Resources", ())
-    assert read_devices(SHOWN)["12"] == (("n1", ()), ("n2", ()))
+    assert read_devices(SHOWN, ("12",))["12"] == (("n1", ()), ("n2", ()))
 
 
 def test_a_name_that_looks_like_a_line_about_another_job_says_nothing_of_it() -> None:
     name = "x\nJobId=11 y   Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:h100:1(IDX:1)"
     for shown in (f"{SHOWN}JobId=13 JobName={name} UserId=bo(2) \n", f"JobId=13 JobName={name}\n{SHOWN}"):
-        assert read_jobs(SQUEUE, read_devices(shown))[0].devices == ()
+        assert read_jobs(SQUEUE, shown)[0].devices == ()
+
+
+def test_nothing_is_made_of_what_the_names_of_other_jobs_say() -> None:
+    """A job of anybody's can be named like many devices on 20,000 nodes."""
+    name = "   Nodes=n[1-20000] CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)" * 20
+    lines = [f"JobId={13 + each % 2 * -2} JobName=x{name} \n" for each in range(40)]
+    tracemalloc.start()
+    try:
+        assert read_jobs(SQUEUE, "".join(lines))[0].devices == ()
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

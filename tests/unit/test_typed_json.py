@@ -226,3 +226,9 @@ def test_a_thread_that_comes_while_another_one_makes_the_rows_sees_all_of_them(
     monkeypatch.setattr(typed_json, "form_of", form_of_meanwhile)
     assert len(record.rows) == len(record.rows) == 3
     assert 3 in seen
+
+
+def test_a_key_of_a_stranger_s_is_shown_on_one_line_with_nothing_that_moves_a_cursor() -> None:
+    with pytest.raises(DocumentError) as refused:
+        form_of(dict[str, int]).read({"a\r\x1b[2J": None})
+    assert str(refused.value).isprintable()

@@ -73,7 +73,11 @@ def claimed_uses(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
 
 def differing(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
     """The jobs that run on devices which they have not claimed."""
-    return tuple(use for use in claimed_uses(snapshot) if use.differs)
+    jobs, seen = _jobs(snapshot), _seen(snapshot)
+    # Few jobs do, and the screen asks every second.
+    outside = [job for job in jobs if any(seen[pid] - job.keys for pid in job.pids & seen.keys())]
+    uses = (_use(snapshot, job, jobs, seen) for job in outside)
+    return tuple(use for use in uses if use.differs)
 
 
 def _jobs(snapshot: Snapshot) -> list[_Job]:
@@ -86,14 +90,15 @@ def _jobs(snapshot: Snapshot) -> list[_Job]:
     return [_Job.of(each) for each in claims.values()]
 
 
-def _seen(snapshot: Snapshot) -> dict[str, set[int]]:
-    """The processes on each device that has any, by `Device.key`."""
-    # A GPU with MIG instances lists their processes a second time; graphics processes are not jobs.
-    return {
-        device.key: {p.pid for p in device.processes if p.kind != "graphics"}
-        for device in snapshot.devices
-        if device.processes and not device.mig
-    }
+def _seen(snapshot: Snapshot) -> dict[int, set[str]]:
+    """The devices on which each process is seen, by its pid: their `Device.key`s."""
+    seen: dict[int, set[str]] = {}
+    for device in snapshot.devices:
+        # A GPU with MIG instances lists their processes a second time; graphics processes are not jobs.
+        for process in device.processes or () if not device.mig else ():
+            if process.kind != "graphics":
+                seen.setdefault(process.pid, set()).add(device.key)
+    return seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +121,18 @@ class _Job:
 
 
 def _use(
-    snapshot: Snapshot, job: _Job, jobs: Sequence[_Job], seen: Mapping[str, AbstractSet[int]]
+    snapshot: Snapshot, job: _Job, jobs: Sequence[_Job], seen: Mapping[int, AbstractSet[str]]
 ) -> ClaimedUse:
     main, claimed = job.main, _keys(snapshot, job.keys)
     if main.pids is None:
         return ClaimedUse(main.user, main.job, main.pid, job.pids, claimed, None, own=main.own)
-    used = {key for key, pids in seen.items() if job.pids & pids}
+    visible = job.pids & seen.keys()
+    used = {key for pid in visible for key in seen[pid]}
     outside = set()
     for key in used - job.keys:
         # A later job inside this one (`gputui run` in its script) may have claimed it.
         inside = (other.pids for other in jobs if key in other.keys and other.since >= job.since)
-        if (job.pids & seen[key]).difference(*inside):
+        if {pid for pid in visible if key in seen[pid]}.difference(*inside):
             outside.add(key)
     used &= job.keys | outside
     return ClaimedUse(
@@ -163,5 +169,5 @@ def labels(snapshot: Snapshot, keys: Iterable[str]) -> tuple[str, ...]:
 
 def _keys(snapshot: Snapshot, keys: AbstractSet[str]) -> tuple[str, ...]:
     """The keys in the box's order, then those of other boxes."""
-    known = tuple(device.key for device in snapshot.devices if device.key in keys)
-    return (*known, *sorted(keys - set(known)))
+    place = snapshot.position
+    return tuple(sorted(keys, key=lambda key: (place.get(key, len(place)), key)))

@@ -5,7 +5,7 @@ Nothing is guessed. Nobody knows when a job ends, so only a device that is cooli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gputui.choosing.most_ever import can_never_start
 from gputui.choosing.people import IDLE_AFTER
@@ -194,21 +194,22 @@ def turn_columns(snapshot: Snapshot, silent: str = "") -> tuple[Column[Turn], ..
 
 
 def occupied_columns(snapshot: Snapshot, commands: bool = True) -> tuple[Column[Occupied], ...]:
-    """The columns of devices that are not free: the device and `occupied_by`, with `commands` the command."""
+    """The columns of devices that are not free: the device, its user, the memory in use, since when, the
+    kind of use, and with `commands` the command.
 
-    def told(place: int) -> Callable[[Occupied], str]:
-        return lambda each: occupied_by(each, snapshot.time)[place]
+    ("GPU 3", "bo", "38.8G", "claimed 7h13m ago", "0 % for 40m", "python serve.py")
+    """
 
     def hoarded(each: Occupied) -> str:
         return "warn" if each.hoarded else ""
 
-    columns = (
-        Column[Occupied]("GPU", lambda each: f"GPU {snapshot.label(each.device)}", "dim"),
-        Column("USER", told(0), most=_MOST_USER),
-        Column("MEMORY", told(1), right=True),
-        Column("HELD", told(2), hoarded),
-        Column("USE", told(3), hoarded),
-        Column("COMMAND", told(4), "dim"),
+    columns: tuple[Column[Occupied], ...] = (
+        Column("GPU", lambda each: f"GPU {snapshot.label(each.device)}", "dim"),
+        Column("USER", _user, most=_MOST_USER),
+        Column("MEMORY", _memory, right=True),
+        Column("HELD", lambda each: _held(each, snapshot.time), hoarded),
+        Column("USE", _use, hoarded),
+        Column("COMMAND", _command, "dim"),
     )
     return columns if commands else columns[:-1]
 
@@ -248,31 +249,36 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
     return "no such device is free" if waiter.count == 1 else f"no device is free, {missing} are needed"
 
 
-def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:
-    """The row of a device: its user, the memory in use, since when, the kind of use, and the command.
-
-    ("bo", "38.8G", "claimed 7h13m ago", "0 % for 40m", "python serve.py")
-    """
-    device, claim, cause = each.device, each.claim, each.verdict.cause
+def _user(each: Occupied) -> str:
     if each.free_in is not None:
-        return "", "", "cooling down", f"counts as free in {each.free_in:g} s", ""
-    who = person(each.user, each.own) if each.user is not None else "–"
-    memory = size(device.memory_used) if device.memory_used and each.verdict.state != "claimed" else ""
+        return ""
+    return person(each.user, each.own) if each.user is not None else UNKNOWN
+
+
+def _memory(each: Occupied) -> str:
+    used = each.device.memory_used
+    return size(used) if used and each.free_in is None and each.verdict.state != "claimed" else ""
+
+
+def _held(each: Occupied, now: float) -> str:
+    """Since when the device is in use, or its state where no user is known."""
+    if each.free_in is not None:
+        return "cooling down"
+    claim = each.claim
     if claim is not None and claim.user == each.user:
-        held = "claimed" if each.since is None else f"claimed {duration(now - each.since)} ago"
-    elif each.user is not None:
+        return "claimed" if each.since is None else f"claimed {duration(now - each.since)} ago"
+    if each.user is not None:
         held = "" if each.since is None else f"for {duration(now - each.since)}"
     else:
         held = _NOBODY.get(each.verdict.state, each.verdict.state)
-    if claim is not None and claim.user != each.user:
-        held += f", claimed by {person(claim.user, claim.own)}"
-    command = cause.processes[0].command if isinstance(cause, UsedBy) else claim.command if claim else None
-    return who, memory, held, _use(each), printable(command or "")
+    return held if claim is None else f"{held}, claimed by {person(claim.user, claim.own)}"
 
 
 def _use(each: Occupied) -> str:
     """The kind of use of a device; "" where it is in use or that is not known."""
     device, claim = each.device, each.claim
+    if each.free_in is not None:
+        return f"counts as free in {each.free_in:g} s"
     if claim is not None and claim.ended:
         return "its command has ended, but a process it started keeps the claim"
     if each.verdict.state == "claimed" and device.processes == ():
@@ -280,6 +286,13 @@ def _use(each: Occupied) -> str:
     if each.unused is not None and each.unused >= 60:
         return f"0 % for {duration(each.unused)}"
     return "0 % now" if device.utilization == 0 else ""
+
+
+def _command(each: Occupied) -> str:
+    cause, claim = each.verdict.cause, each.claim
+    if isinstance(cause, UsedBy):
+        return printable(cause.processes[0].command or "")
+    return printable(claim.command or "") if claim and each.free_in is None else ""
 
 
 def expectation(occupied: Sequence[Occupied]) -> str:

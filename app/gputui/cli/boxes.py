@@ -40,7 +40,7 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.link import is_link, strength
 from gputui.inventory.text_table import cut
-from gputui.inventory.typed_json import Record, check, iso, loads, whole, within
+from gputui.inventory.typed_json import Record, check, iso, loads_of_others, whole, within
 from gputui.sources.hosts.calls import ask, of_each
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading, read, unreadable
@@ -106,7 +106,7 @@ def call_on_boxes(
 
 def _document(answer: Answer) -> _Told:
     try:
-        own = loads(answer.out)
+        own = loads_of_others(answer.out)
         whole().read(within(own, "schema"))
     except ValueError as error:
         return _Told(answer.alias, unreadable(error))
@@ -273,7 +273,7 @@ _SET = Record(_Set)
 
 def _picked(answer: Answer) -> Picked:
     """Parse an answer to `pick --format json`. Raises ValueError."""
-    document = loads(answer.out)
+    document = loads_of_others(answer.out)
     told = _SET.read(document)
     # -1 where the free memory is unknown.
     free = [-1 if device.memory_free is None else device.memory_free for device in told.devices]

@@ -1,4 +1,4 @@
-"""`gputui compare`: the same command in variants, one after another on the same devices, as a table."""
+"""`gputui compare`: run the same command in variants on the same devices, and print a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gputui compare` and `gputui each`: an experiment is started, gone on with, shown, listed, forgotten."""
+"""`gputui compare` and `gputui each`: start, resume, show, list and remove experiments."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from gputui.system.ending_signals import EndedError, until_a_signal
 from gputui.system.environment import given_environment
 
 FAILED = 1
-"""The exit status where not every task went well, or no run of any variant."""
+"""The exit status if a task is not done, if no run of a comparison is done, or after an error."""
 
 
 def main(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int:
@@ -81,7 +81,7 @@ def main(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int
         raise WrongCallError(str(error)) from None
 
 
-# What is kept
+# Recorded experiments
 
 
 def _kept(kind: Kind, args: argparse.Namespace) -> int:
@@ -142,7 +142,7 @@ def _print(found: Experiment, args: argparse.Namespace) -> None:
         print_line("\n".join(lines(found, output_width(), place, ascii_only)))
 
 
-# Started, or gone on with
+# Start and resume
 
 
 def _new(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int:
@@ -174,14 +174,15 @@ def _new(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int
 
 
 def _begun(experiment: Experiment) -> Experiment:
-    """The experiment with an id and a record. Raises JobError."""
+    """Give the experiment an id and write its record. Raises JobError."""
     experiment = replace(experiment, id=store.new(experiment.kind, os.environ))
     store.keep(experiment, os.environ)
     return experiment
 
 
 def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command: Sequence[str] | None) -> int:
-    """Go on with what is kept; with a command or a file in the call, with the call's own words."""
+    """Resume a recorded experiment, with its recorded options and command unless the call gives a command or
+    a file."""
     found = _readable(kind, store.find(kind, args.resume, os.environ))
     if args.dry_run:
         raise WrongCallError("--resume has no --dry-run: --show says what is left")
@@ -200,7 +201,7 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
             raise WrongCallError("--from-file - with --resume has no --detach: stdin ends with this call")
         return _resumed_as_a_job(found, without_options(words, "--resume"), command or (), args)
     try:
-        # (What is relative in its words is so from there.)
+        # Relative paths in its words are relative to that directory.
         os.chdir(found.directory)
     except OSError as error:
         raise JobError(f"cannot change to {found.directory!r}: {error.strerror}") from None
@@ -229,7 +230,8 @@ def _rows(kind: Kind) -> str:
 
 
 def _on_the_same_devices(call: Prepared, found: Experiment) -> Prepared:
-    """The call with the devices that its variants were compared on before, which differ from others."""
+    """Request the devices on which the variants were compared before, as other devices may differ in
+    speed."""
     if call.request is None or not found.devices:
         return call
     return replace(call, request=replace(call.request, names=",".join(found.devices), count=None))
@@ -245,7 +247,8 @@ def _check_here(args: argparse.Namespace) -> None:
 def _resumed_as_a_job(
     found: Experiment, words: Sequence[str], command: Sequence[str], args: argparse.Namespace
 ) -> int:
-    """Start a job that resumes it; its own words and command where they are not kept."""
+    """Start a job that resumes the experiment. `words` and `command` are given if the record does not have
+    them."""
     show = f"runs {found.kind} {found.id}: `gputui {SUBCOMMANDS[found.kind]} --show {found.id}` shows how far"
     return _detached(found.kind, ["--resume", found.id, *words], command, args, f"{show} it is")
 
@@ -253,7 +256,7 @@ def _resumed_as_a_job(
 def _detached(
     kind: Kind, words: Sequence[str], command: Sequence[str], args: argparse.Namespace, told: str
 ) -> int:
-    """Start a job that is this very call without `--detach`."""
+    """Start a job that runs the same call without `--detach`."""
     environ = given_environment()
     environ.pop(FOLDER, None)
     words = [word for word in words if word != "--detach"]
@@ -275,7 +278,7 @@ def _experiment(
     allocation: Allocation | None,
     launches: Sequence[Launch],
 ) -> Experiment:
-    """The experiment before it has begun, without secrets. Raises WrongCallError."""
+    """Make the experiment of a call, without an id, runs and secrets. Raises WrongCallError."""
     try:
         directory = str(Path.cwd())
     except OSError as error:
@@ -315,7 +318,7 @@ def _experiment(
 
 
 def _allocation(call: Prepared, holds: bool) -> Allocation | None:
-    """The devices that are held for all variants, None where each gets its own."""
+    """Allocate the devices for all variants, or return None where each gets its own."""
     if call.request is None:
         return None
     devices = call.every[0].prepared.asked.devices
@@ -323,13 +326,13 @@ def _allocation(call: Prepared, holds: bool) -> Allocation | None:
 
 
 def _approve(every: Sequence[Variant], request: Request) -> Approve:
-    """What every variant's command says to the devices."""
+    """Combine the checks of all variants whether their commands accept the devices."""
     checks = [(each, replace(each.prepared, request=request).approve(os.environ)) for each in every]
 
     def approve(devices: Sequence[Device] | int, box: object) -> None:
         for variant, check in checks:
             if any(axis.kind == "gpus" for axis, _ in variant.settings):
-                # (Which of them it gets is known with the allocation.)
+                # Its own devices are known only with the allocation.
                 continue
             own = devices if isinstance(devices, int) else _own(variant, devices, None)
             number = variant.prepared.asked.devices.count
@@ -372,8 +375,8 @@ def _said(launch: Launch) -> list[str]:
 
 
 def _launches(call: Prepared, on: Callable[[Variant], Allocation]) -> list[Launch]:
-    """The launch of every variant on its own of these devices; what there is to say of them is said once.
-    Raises RequestError."""
+    """Make the launch of every variant on its devices, and print each warning and remark once. Raises
+    RequestError."""
     found: list[Launch] = []
     told: dict[str, list[str]] = {}
     for variant in call.every:
@@ -392,7 +395,8 @@ def _launches(call: Prepared, on: Callable[[Variant], Allocation]) -> list[Launc
 
 
 def _dry_run(call: Prepared, held: Allocation | None) -> int:
-    """Every launch line: on the devices that would be held, or that the first of its kind would get now."""
+    """Print every launch line: on the devices that would be held, or on those that the first variant with the
+    same request would get now."""
     known = dict[tuple[object, ...], Allocation]()
 
     def on(variant: Variant) -> Allocation:
@@ -414,7 +418,7 @@ def _dry_run(call: Prepared, held: Allocation | None) -> int:
 def _run(call: Prepared, experiment: Experiment, allocation: Allocation | None) -> int:
     args, kind = call.args, experiment.kind
     environ = given_environment()
-    # (It is for this very process.)
+    # This variable is for the present process only.
     environ.pop(FOLDER, None)
     tell = Once()
 
@@ -425,7 +429,7 @@ def _run(call: Prepared, experiment: Experiment, allocation: Allocation | None) 
             own = on._replace(devices=_own(variant, on.devices, on)) if allocation is not None else on
             asked = replace(prepared.asked, options=options)
             found = _launch(replace(prepared, asked=asked), own, prove=True)
-            # (Of devices that are held it has been said before.)
+            # For held devices, `_launches` has printed them before.
             for text in _said(found) if allocation is None else ():
                 tell(text)
             return found
@@ -438,7 +442,7 @@ def _run(call: Prepared, experiment: Experiment, allocation: Allocation | None) 
     if elsewhere(args):
         say("warning: not this machine's devices (--demo, --from, --root); the commands start anyway")
     cpu_only = any(each.prepared.request.cpu_only for each in call.every)
-    # (Nothing else limits how many run at once on the CPU.)
+    # On the CPU, nothing else limits the number of runs at the same time.
     most = args.jobs or (1 if cpu_only or (allocation is not None and not allocation.devices) else None)
     reads = not elsewhere(args) and not cpu_only and (allocation is None or bool(allocation.devices))
     runner = Runner(
@@ -487,7 +491,7 @@ class _Progress(AllocationListener):
         self._tell, self._quiet = tell, args.quiet
 
     def notice(self, notice: Notice) -> None:
-        """Warnings are the same for many tasks."""
+        """Print each notice once, as many tasks have the same; reasons are handled as for any allocation."""
         if notice.kind == "reason":
             super().notice(notice)
             return
@@ -495,28 +499,28 @@ class _Progress(AllocationListener):
         self._tell(f"warning: {notice.text}" if notice.kind == "warning" else notice.text)
 
     def waited(self, allocation: Allocation | None, seconds: float) -> None:
-        """A task has its devices: nobody is called for each of them."""
+        """Clear the progress line. The user is not notified of each task that gets its devices."""
         self._clear_progress()
 
     def changed(self, experiment: Experiment) -> None:
-        """Keep it. Where that fails for a while, the records of its jobs say the same."""
+        """Write the record. If that fails for a while, the records of the jobs have the same information."""
         try:
             store.keep(experiment, os.environ)
         except JobError as error:
             self._tell(f"warning: {error}")
 
     def remark(self, text: str) -> None:
-        """Once, however many runs it is true of."""
+        """Print a warning once, even if it applies to several runs."""
         self._tell(f"warning: {text}")
 
     def begins(self, experiment: Experiment, place: int, run: Run) -> None:
-        """One line."""
+        """Print a line with the devices and the job of a run."""
         devices = experiment.rows[place].devices
         on = f"on GPU {','.join(devices)}" if devices else "on the CPU"
         self._line(experiment, place, run, f"{on}: job {run.job}")
 
     def ended(self, experiment: Experiment, place: int, run: Run) -> None:
-        """One line."""
+        """Print a line with the outcome of a run."""
         self._line(experiment, place, run, f"{how(run)} after {took(run)}" if run.started else how(run))
 
     def _line(self, experiment: Experiment, place: int, run: Run, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What a call of `gputui compare` or `gputui each` means: its options, axes, variants, and their requests."""
+"""Parse a call of `gputui compare` or `gputui each`: its options, axes, variants, and their requests."""
 
 from __future__ import annotations
 
@@ -54,15 +54,16 @@ from gputui.sources.source import Want
 
 STDIN = "-"
 _NOT_VARIED = ("nodes", "rendezvous")
-"""A launch on several machines waits for the others: they would have to be varied, too."""
+"""Options of a launch on several machines, which waits for the other machines: these would have to vary them,
+too."""
 _THREADS = "threads"
 _MOST_BYTES = 2 * 1024 * 1024
 _LONGEST_LINE = 1 << 13
-"""Characters."""
+"""In characters."""
 _MOST_MARKS = 300_000
-"""Quotes and backslashes of a file, which take most of the time to read it: 100 in each of 3,000 tasks."""
+"""Quotes and backslashes in a file, on which parsing spends most of its time: 100 in each of 3,000 tasks."""
 _TASK = re.compile(r"^[^\S\n]*[^\s#].*", re.MULTILINE)
-"""A line that is not empty and no comment."""
+"""A line that is neither empty nor a comment."""
 
 
 # Options
@@ -203,7 +204,7 @@ def _add_how(made: Parser, kind: Kind) -> None:
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:
-    """A type of numbers from `least` to `most`."""
+    """Return an argparse type for integers from `least` to `most`."""
 
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 6) or not least <= int(text) <= most:
@@ -220,12 +221,13 @@ def _metric(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-# Which variants
+# The variants
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A variant before it has devices: `prepared` is the launch as if it were a `gputui run` of its own."""
+    """A variant before it has devices. `prepared` is its launch as if the variant were a call of `gputui
+    run`."""
 
     settings: tuple[Setting, ...]
     label: str
@@ -235,7 +237,8 @@ class Variant:
 
 
 def shown(axis: Axis, value: str) -> str:
-    """A value as it may be kept and shown: of what looks like a secret only which one it is."""
+    """Return a value for records and tables. A value that looks like a secret is replaced by its number on
+    the axis."""
     words = (axis.key, value) if axis.key[:1] == "-" else (f"{axis.key}={value}",)
     secret = axis.kind in ("env", "arg") and secret_word(words) is not None
     return f"{MARK}{axis.values.index(value) + 1}" if secret else value
@@ -243,8 +246,9 @@ def shown(axis: Axis, value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A call that can be meant: its axes as names and headings, the command, the variants, and the request
-    for devices that are held for all of them."""
+    """A valid call: its axes as names and headings, the command, the variants, and the request for devices
+    that are held for all of them. `secret_axes` are the names of axes with a value that looks like a
+    secret."""
 
     args: argparse.Namespace
     axes: tuple[tuple[str, str], ...]
@@ -257,8 +261,8 @@ class Prepared:
 def prepared(
     kind: Kind, words: Sequence[str], command: Sequence[str] | None, rows: Sequence[Row] = ()
 ) -> Prepared:
-    """What a call asks for; nothing is claimed yet. With `rows` it is one that goes on with tasks whose
-    commands are in them. Raises WrongCallError, RequestError."""
+    """Parse a call and prepare its variants, without claiming devices. `rows` are the recorded tasks of an
+    experiment that is resumed, with their commands. Raises WrongCallError, RequestError."""
     args = parser(kind).parse_args(words)
     if args.from_file is not None and command is not None:
         raise WrongCallError("tasks come from --from-file or from a command: give only one of them")
@@ -288,7 +292,7 @@ def prepared(
 
 
 class Once:
-    """Says each sentence once, however many variants it is true of."""
+    """Prints each sentence once, even if it applies to several variants."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()
@@ -302,8 +306,8 @@ class Once:
 def _combinations(
     args: argparse.Namespace, axes: Sequence[Axis], command: tuple[str, ...], rows: Sequence[Row]
 ) -> tuple[tuple[tuple[str, str], ...], list[tuple[tuple[Setting, ...], Expansion]]]:
-    """The axes by name and heading, braces last, and the combinations of settings and tasks. Raises
-    AxisError, WrongCallError."""
+    """Return the axes by name and heading, those of braces last, and the combinations of settings and tasks.
+    Raises AxisError, WrongCallError."""
     names = [(axis.name, axis.heading) for axis in axes]
     if rows:
         tasks = [Expansion(row.words, row.label) for row in rows]
@@ -325,7 +329,7 @@ def _combinations(
 
 
 def variants_of(words: Sequence[str]) -> int:
-    """How many variants these words of a call of `compare` span. Raises AxisError, WrongCallError."""
+    """Count the variants that the options of a call of `compare` span. Raises AxisError, WrongCallError."""
     axes = _axes(parser("comparison").parse_args(words))
     if not axes:
         raise WrongCallError(NOTHING_VARIED)
@@ -333,8 +337,8 @@ def variants_of(words: Sequence[str]) -> int:
 
 
 def with_vary(words: Sequence[str]) -> list[str]:
-    """Words as a person types them where only `--vary` is asked for: each NAME=A,B, and each arg:--NAME, is
-    varied; the others are options of the call."""
+    """Insert `--vary` into words that a user typed in a field for variants: each NAME=A,B and each arg:--NAME
+    is varied, and the others are options of the call."""
     every = parser("comparison")._actions
     valued = {option for each in every if each.nargs != 0 for option in each.option_strings}
     found: list[str] = []
@@ -346,14 +350,14 @@ def with_vary(words: Sequence[str]) -> list[str]:
 
 
 def says_devices(words: Sequence[str]) -> bool:
-    """Whether a call says itself which devices, or varies them. Raises AxisError, WrongCallError."""
+    """Whether a call specifies devices by -n or --gpus, or varies them. Raises AxisError, WrongCallError."""
     args = parser("comparison").parse_args(words)
     varied = any(axis.kind in ("n", "gpus") for axis in _axes(args))
     return varied or args.n is not None or args.gpus is not None
 
 
 def _axes(args: argparse.Namespace) -> tuple[Axis, ...]:
-    """What `--vary` varies. Raises AxisError, WrongCallError."""
+    """Parse and check the axes of `--vary`. Raises AxisError, WrongCallError."""
     if args.less and args.metric is None:
         raise WrongCallError("--less is for --metric")
     axes = tuple(read_axis(text, (*_names(), _THREADS)) for text in args.vary)
@@ -364,12 +368,12 @@ def _axes(args: argparse.Namespace) -> tuple[Axis, ...]:
 
 
 def _names() -> dict[str, str]:
-    """The launch options that can be varied: what --vary calls them, and their fields."""
+    """Map the names that --vary has for launch options to their fields."""
     return {each.flag.lstrip("-"): name for name, each in table().items() if name not in _NOT_VARIED}
 
 
 def _tasks_of_file(name: str) -> list[Expansion]:
-    """A task for each line that is not empty and no comment. Raises WrongCallError."""
+    """Read a task from each line that is neither empty nor a comment. Raises WrongCallError."""
     shown = "stdin" if name == STDIN else repr(name)
     try:
         if name == STDIN:
@@ -400,7 +404,7 @@ def _tasks_of_file(name: str) -> list[Expansion]:
 
 
 def _words_of(line: str) -> tuple[str, ...]:
-    """The command of a task. Raises ValueError."""
+    """Split a line into the words of a command. Raises ValueError."""
     if len(line) > _LONGEST_LINE:
         raise ValueError(f"it has more than {_LONGEST_LINE} characters")
     if "\0" in line:
@@ -410,7 +414,7 @@ def _words_of(line: str) -> tuple[str, ...]:
     return split(line)
 
 
-# How each is started
+# The launches of the variants
 
 
 def _variant(
@@ -421,7 +425,7 @@ def _variant(
     axes: Sequence[tuple[str, str]],
     tell: Once,
 ) -> Variant:
-    """The variant of these settings and this task. Raises AxisError, WrongCallError."""
+    """Make the variant of a combination of settings and a task. Raises AxisError, WrongCallError."""
     varied = copy.copy(args)
     varied.env = list(args.env)
     defaults: dict[str, object] = {}
@@ -452,10 +456,10 @@ def _variant(
         name = " ".join(without_secrets(own)[0])
     words = given = varied_command(task.words, settings)
     if args.saved is not None:
-        # (It has been read: `launch_request` puts the launch in place of its name.)
+        # `args.saved` is the saved launch itself, with its name already resolved.
         varied.saved, given = replace(args.saved, command=words), ()
     asked = launch_request(varied, given)
-    # (In a call, an option's default says nothing about a saved launch; here it was asked for.)
+    # An option with its default value does not override a saved launch, but a varied value must.
     asked = replace(asked, options=replace(asked.options, **defaults))  # type: ignore[arg-type]
     if not asked.options.command:
         raise AxisError(f"{name}: no command after the variables")
@@ -475,8 +479,8 @@ def _switched(text: str) -> bool:
 
 
 def _prepared(kind: Kind, asked: LaunchRequest, memory: int | None, tell: Once) -> PreparedLaunch:
-    """A variant on devices of its own; of tasks, `--gpus` says from which they are picked. Raises
-    NamingError, RequestError, WrongCallError."""
+    """Prepare the launch of a variant. For tasks, `--gpus` names the devices from which theirs are picked.
+    Raises NamingError, RequestError, WrongCallError."""
     devices, pool = asked.devices, asked.devices.names
     if pool is not None:
         entries_of(pool)
@@ -499,7 +503,8 @@ def _prepared(kind: Kind, asked: LaunchRequest, memory: int | None, tell: Once) 
 
 
 def _for_all(every: Sequence[Variant]) -> Request:
-    """One request for all variants: the most devices that one of them has, or all that they name."""
+    """Return one request for all variants: for the largest number of devices of a variant, or for all that
+    they name. Raises WrongCallError."""
     requests = [variant.prepared.request for variant in every]
     kinds = {axis.kind for axis, _ in every[0].settings}
     found = max(requests, key=lambda each: each.count or 0) if "n" in kinds else requests[0]
@@ -518,11 +523,12 @@ def _for_all(every: Sequence[Variant]) -> Request:
 
 
 _ONCE, _ONCE_WITH_VALUE = ("--detach", "--json", "--csv", "-q", "--quiet"), ("--resume", "--from-file")
-"""Options that are not kept for a later `--resume`."""
+"""Options that are not recorded for a later `--resume`."""
 
 
 def kept_words(prepared: Prepared, words: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """The options of a call that a later `--resume` repeats, without secrets; and what is left out."""
+    """Return the options of a call that a later `--resume` repeats, without secrets, and the names of those
+    withheld."""
     found = [word for word in without_options(words, *_ONCE_WITH_VALUE) if word not in _ONCE]
     withheld = list(prepared.secret_axes)
     for place, word in enumerate(found):

@@ -302,7 +302,7 @@ def _job_of(answer: Answer) -> str:
 def _job_id(said: bytes) -> str | None:
     """The ID of a job in the answer of a box, None where it is not an ID."""
     job = said.decode(errors="replace").strip()
-    return job if job.isalnum() and len(job) <= _JOB_ID else None
+    return job if job.isascii() and job.isalnum() and len(job) <= _JOB_ID else None
 
 
 def _say_how_to_come_back(jobs: Sequence[str]) -> None:

@@ -36,9 +36,12 @@ class Column(Generic[T]):
     most: int = 1000
     optional: bool = False
 
-    def tone_of(self, row: T) -> str:
-        """The tone of this fact of a row."""
-        return self.tone if isinstance(self.tone, str) else self.tone(row)
+    def cells(self, rows: Sequence[T]) -> list[tuple[str, str]]:
+        """The text and the tone of this fact of each row."""
+        tone, text = self.tone, self.text
+        if isinstance(tone, str):
+            return [(text(row), tone) for row in rows]
+        return [(text(row), tone(row)) for row in rows]
 
 
 def printed(columns: Sequence[Column[T]], rows: Sequence[T], width: int | None = None) -> list[str]:

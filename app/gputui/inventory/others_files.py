@@ -103,17 +103,17 @@ def text_beginning(path: str, most: int) -> tuple[str, bool]:
     return text.decode("utf-8", "surrogateescape"), whole and not nul
 
 
-def parse_json(data: bytes | str) -> Any:
-    """Parse a JSON document. Raises NotReadError for a document that is too large, else the parser's
-    ValueError."""
+def parse_json(data: bytes | str, most: int = MOST_JSON, values: int = _MOST_VALUES) -> Any:
+    """Parse a JSON document that takes at most `most` bytes as text and has about `values` values at most.
+    Raises NotReadError for a document that is too large, else the parser's ValueError."""
     if isinstance(data, str):
         data = data.encode(errors="surrogatepass")
     # In a text with one wide character, every character takes four bytes.
     wide = b"\\u" in data or not data.isascii()
-    if len(data) * (4 if wide else 1) > MOST_JSON:
+    if len(data) * (4 if wide else 1) > most:
         raise NotReadError(f"it has {len(data)} bytes")
-    if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
-        raise NotReadError(f"it has more than {_MOST_VALUES} values")
+    if sum(map(data.count, (b",", b"[", b"{"))) > values:
+        raise NotReadError(f"it has more than {values} values")
     try:
         return json.loads(data, parse_int=_integer)
     except RecursionError:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gputui.inventory.formatting import printable
 from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.typed_json import DocumentError, Record, loads
+from gputui.inventory.typed_json import DocumentError, Record, loads_of_others
 from gputui.jobs.last_lines import lines_in
 from gputui.jobs.record import TOLD
 from gputui.jobs.source import place
@@ -67,7 +67,7 @@ def jobs_told(answer: Answer, now: float) -> BoxJobs:
     if answer.error is not None:
         return BoxJobs(answer.alias, error=answer.error)
     try:
-        said = _TOLD.read(loads(answer.out))
+        said = _TOLD.read(loads_of_others(answer.out))
         read = [_job(answer.alias, TOLD.facts(each)) for each in said.jobs]
     except DocumentError as error:
         return BoxJobs(answer.alias, error=unreadable(error))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.others_files import NotReadError, go_on, not_read
@@ -33,7 +34,7 @@ from gputui.launching.wrappers import unwrap
 _NO_DEVICES = re.compile(r"-.*(port|addr|address|[-_]ip|host|endpoint|[-_]rank|rdzv[-_]id|job[-_]id|dir)")
 """Options of launchers for rendezvous, ranks and output, which do not affect the devices."""
 
-_MOST_COMMANDS = 200
+_MOST_COMMANDS, _MOST_PLACES = 200, 20
 
 _SHELL = (
     r"(?:^|[;&|(\s])(?:NAME=|set(?:env)?[ \t]+(?:-\w+[ \t]+)*NAME[ \t]+)(\S*)",
@@ -91,9 +92,12 @@ def _with_doubt(
     for name in lists:
         if name not in text or re.search(tests.replace("NAME", name), text):
             continue
-        for match in re.finditer(sets.replace("NAME", name), text, re.MULTILINE):
+        for match in islice(re.finditer(sets.replace("NAME", name), text, re.MULTILINE), _MOST_PLACES):
             value = "removed" if match[1] is None else match[1].strip(" \t'\")}")
-            if value not in ("", "-1") and name not in value and "environ" not in value:
+            if value in ("", "-1") or name in value or "environ" in value:
+                continue
+            variables = re.findall(r"[A-Za-z_]\w*", value[:60])
+            if not any(re.search(rf"\b{each}\s*=[^\n]{{0,80}}{name}", text) for each in variables):
                 place = f"{script}:{text.count(chr(10), 0, match.end()) + 1}"
                 return replace(intent, doubt=f"{place} may set {name} to other devices ({value[:60]})")
     return intent

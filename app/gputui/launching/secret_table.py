@@ -160,6 +160,13 @@ _TOKENS = (
     ("NVIDIA", r"nvapi-", r"[\w-]{14,}"),
     ("Replicate", r"r8_", r"[A-Za-z0-9]{17,}"),
     ("Together", r"tgp_v\d_", r"[\w-]{14,}"),
+    # docs.pinecone.io, docs.runpod.io, docs.tavily.com, docs.fireworks.ai: "API keys"
+    ("Pinecone", r"pcsk_", r"\w{20,}"),
+    ("RunPod", r"rpa_", r"[A-Za-z0-9]{20,}"),
+    ("Tavily", r"tvly-", r"[\w-]{16,}"),
+    ("Fireworks", r"fw_", r"[A-Za-z0-9]{20,}"),
+    # gitleaks: atlassian-api-token
+    ("Atlassian", r"ATATT3", r"[\w=-]{20,}"),
     # gitleaks: npm-access-token, pypi-upload-token, rubygems-api-token
     ("npm", r"npm_", r"[A-Za-z0-9]{16,}"),
     ("PyPI", r"pypi-", r"AgE[\w-]{12,}"),

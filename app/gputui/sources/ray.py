@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.typed_json import DocumentError, Record, form_of, loads, number, within
+from gputui.inventory.typed_json import DocumentError, Record, form_of, loads_of_others, number, within
 from gputui.sources.source import NoSourceError
 
 ADDRESS = "127.0.0.1:8265"
@@ -110,9 +110,9 @@ _NODES, _USAGE = form_of(tuple[_Node, ...]), form_of(dict[str, _Usage])
 
 def nodes_of(status: bytes, summary: bytes) -> tuple[RayNode, ...]:
     """Return the nodes in two answers of a dashboard. Raise DocumentError."""
-    rows = _NODES.read(within(loads(summary), "data", "summary"))
+    rows = _NODES.read(within(loads_of_others(summary), "data", "summary"))
     hosts = {row.raylet.node: row.hostname for row in rows}
-    metrics = within(loads(status), "data", "clusterStatus", "loadMetricsReport", "usageByNode")
+    metrics = within(loads_of_others(status), "data", "clusterStatus", "loadMetricsReport", "usageByNode")
     found = []
     for name, usage in _USAGE.read(metrics).items():
         used, total = (one + other for one, other in zip(usage.GPU, usage.HPU, strict=True))

@@ -6,7 +6,7 @@ import contextlib
 import os
 import pwd
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 _SUBORDINATE = "/etc/subuid"
@@ -30,7 +30,11 @@ def own_name() -> str:
 
 class Persons:
     """Maps uids to persons: the uids that a person may use in containers (subuid(5)) belong
-    to that person."""
+    to that person.
+
+    Uids that several users may use belong to another person: each of these users could hide the others'
+    records.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
@@ -40,7 +44,7 @@ class Persons:
         """Return the person's own uid."""
         if uid not in self._known:
             if self._ranges is None:
-                self._ranges = sorted(_subordinates())
+                self._ranges = _united(_subordinates())
             first, end, owner = self._ranges[bisect(self._ranges, (uid + 1,)) - 1] if self._ranges else _NONE
             self._known[uid] = _number(owner, first) if first <= uid < end else uid
         return self._known[uid]
@@ -53,6 +57,17 @@ def _subordinates() -> Iterator[tuple[int, int, bytes]]:
             with contextlib.suppress(ValueError):
                 name, first, count = line.split(b":")
                 yield int(first), int(first) + int(count), name
+
+
+def _united(ranges: Iterable[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+    """The ranges in order; those that overlap are one, which is nobody's unless all are of one owner."""
+    found: list[tuple[int, int, bytes]] = []
+    for first, end, owner in sorted(ranges):
+        if found and first < found[-1][1]:
+            before, until, whose = found.pop()
+            first, end, owner = before, max(end, until), owner if owner == whose else b""
+        found.append((first, end, owner))
+    return found
 
 
 def _number(owner: bytes, otherwise: int) -> int:

@@ -258,14 +258,15 @@ def _columns(rings: Sequence[Ring], span: Span, peaks: bool) -> list[float]:
         data[low - first] if high - low == 1 else _together(data[low - first : high - first], peaks)
         for low, high in bounds
     ]
-    if len(rings) > 1:
-        # A coarser ring may know the time before this ring began: a ring that was read from a file does. The
-        # coarser bucket in which this ring began has no earlier data.
-        before, coarse = span.columns, rings[1].width
-        if ring.first is not None:
-            before = span.column(ring.first * ring.width // coarse * coarse)
-        if before > 0 and any(value != value for value in found):
-            coarser = _columns(rings[1:], span, peaks)
+    # A coarser ring may know the time before this ring began: a ring that was read from a file does. The
+    # coarser bucket in which this ring began has no earlier data.
+    began = None if ring.first is None else ring.first * ring.width
+    older = [r for r in rings[1:] if r.first is not None and (began is None or r.first < began // r.width)]
+    if older:
+        coarse = older[0].width
+        before = span.columns if began is None else span.column(began // coarse * coarse)
+        if before > 0 and any(value != value for value in found[:before]):
+            coarser = _columns(older, span, peaks)
             for place in range(min(before, span.columns)):
                 if found[place] != found[place]:
                     found[place] = coarser[place]
@@ -279,10 +280,13 @@ def _bounds(span: Span, width: int) -> tuple[tuple[int, int], ...]:
 
 def _together(values: Sequence[float], peaks: bool) -> float:
     """Return the mean, or the peak; unknown values do not count."""
-    known = [value for value in values if value == value]
-    if not known:
-        return nan
-    return max(known) if peaks else sum(known) / len(known)
+    total = sum(values)
+    if total != total:
+        values = [value for value in values if value == value]
+        if not values:
+            return nan
+        total = sum(values)
+    return max(values) if peaks else total / len(values)
 
 
 def _fitting(rings: Sequence[Ring], seconds: int) -> Sequence[Ring]:

@@ -11,6 +11,8 @@ from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import permuted_behind_switches
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.own_jobs import own_job_on
+from gputui.choosing.people import idle_seconds
+from gputui.choosing.queue_outlook import Outlook, outlook
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
@@ -100,6 +102,7 @@ class AppState:
 
     environ                 the environment that the command will inherit; read only
     label                   names a box that is not this machine, "" for this one
+    verdicts_now            the verdict on every device, by key, from this one reading
     problem                 why there is nothing to read, None while there is
     verdicts_when_selected  the verdict on each selected device at the time of its selection, by key
     cursor                  a device key
@@ -120,6 +123,7 @@ class AppState:
     options: LaunchOptions = field(default_factory=LaunchOptions)
     label: str = ""
     snapshot: Snapshot | None = None
+    verdicts_now: Mapping[str, Verdict] = field(default_factory=dict)
     problem: str | None = None
     watch: Watch = field(default_factory=Watch)
     timelines: Timelines | None = None
@@ -144,15 +148,17 @@ class AppState:
     def with_snapshot(self, snapshot: Snapshot) -> AppState:
         """The app state with a new snapshot. Devices that have vanished are deselected."""
         selection = self.selection.prune(device.key for device in snapshot.devices)
+        judged = verdicts(snapshot, self.rules)
         new = replace(
             self,
             snapshot=snapshot,
+            verdicts_now=judged,
+            watch=self.watch.after(snapshot, judged),
             problem=None,
             listed_before=tuple(device.key for device in self.rows) if self.screen.sort in NOISY else (),
             selection=selection,
             verdicts_when_selected={k: v for k, v in self.verdicts_when_selected.items() if k in selection},
         )
-        new = replace(new, watch=self.watch.after(snapshot, new.verdicts_now))
         if self.snapshot is None and new.screen.filter:
             # The first reading may not know the users of the processes: a later one then applies the filter.
             new = replace(new, set_aside=new.screen.filter, screen=new.screen._replace(filter=""))
@@ -200,13 +206,9 @@ class AppState:
         return self.snapshot or _NOT_READ
 
     @cached_property
-    def verdicts_now(self) -> dict[str, Verdict]:
-        """The verdict on every device, by key, from this one reading."""
-        return verdicts(self.box, self.rules)
-
-    @cached_property
     def verdicts(self) -> dict[str, Verdict]:
-        """The verdicts over the window of readings: a device that has just become free is not free yet."""
+        """The verdict on every device, by key, over the window of readings: a device that has just become
+        free is not free yet."""
         return with_cooling(self.verdicts_now, self.watch, self.box.time, self.rules.window)
 
     @cached_property
@@ -216,6 +218,11 @@ class AppState:
         from gputui.choosing.claimed_use import differing
 
         return differing(self.box)
+
+    @cached_property
+    def outlook(self) -> Outlook:
+        """The queue and the devices that are not free, with the idle times that the screen has observed."""
+        return outlook(self.box, self.verdicts, idle_seconds(self.watch, self.box))
 
     @cached_property
     def limits(self) -> Inherited | None:

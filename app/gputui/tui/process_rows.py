@@ -70,11 +70,11 @@ def device_rows(app_state: AppState, key: str) -> tuple[Row, ...]:
 class Fold:
     """A single row where there is little room: the processes of one job, or one row of the list.
 
-    `row` has the combined texts; `devices` are the device keys.
+    `row` has the combined texts; `current`: the cursor is on one of the devices.
     """
 
     row: Row
-    devices: frozenset[str]
+    current: bool
 
 
 Group = tuple[tuple[Device, Process | None], ...]
@@ -104,10 +104,10 @@ def folded(app_state: AppState, found: Sequence[Group]) -> list[Fold]:
 
 
 def _fold(app_state: AppState, group: Group) -> Fold:
-    keys = frozenset(device.key for device, _ in group)
+    current = any(device.key == app_state.cursor for device, _ in group)
     first = _row(app_state, *group[0])
     if len(group) == 1 or app_state.snapshot is None:
-        return Fold(first, keys)
+        return Fold(first, current)
     processes = [process for _, process in group if process is not None]
     number, amounts = len(processes), [process.memory for process in processes]
     known = [amount for amount in amounts if amount is not None]
@@ -119,7 +119,7 @@ def _fold(app_state: AppState, group: Group) -> Fold:
     started = min((p.started for p in processes if p.started is not None), default=None)
     oldest = age(started, app_state.snapshot.time)
     label = runs(app_state, list({device.key: device for device, _ in group}.values()))
-    return Fold(replace(first, label=label, pid=f"{number} pids", memory=memory, age=oldest), keys)
+    return Fold(replace(first, label=label, pid=f"{number} pids", memory=memory, age=oldest), current)
 
 
 def _all(app_state: AppState) -> Iterator[Row]:

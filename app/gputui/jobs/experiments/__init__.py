@@ -1,1 +1,1 @@
-"""Experiments: one command in variants or tasks; a record, a runner, a table (`compare`, `each`)."""
+"""Experiments (`compare`, `each`): one command in variants or tasks, with a record, a runner and a table."""

@@ -1,4 +1,4 @@
-"""What an experiment varies: the words of `--vary` as axes, and the variants that they span."""
+"""The axes of an experiment, parsed from the values of `--vary`, and the variants that they span."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.shell_words import split
 
 Kind = Literal["option", "env", "arg", "switch", "word", "n", "gpus"]
-"""option   a launch option of `gputui run` ("launcher"), whose value is what the option takes
-env      a variable; "" leaves it as it is
+"""option   a launch option of `gputui run` ("launcher"), with a value that the option accepts
+env      an environment variable; "" leaves it unchanged
 arg      an option of the command, or a word NAME=VALUE of it; "" leaves it out
 switch   an option of the command without a value: ON or OFF
-word     what stands for {NAME} in the command
-n        how many devices of those that are held, the first of them
-gpus     which devices: their names, joined by "+"
+word     the replacement for {NAME} in the command
+n        the number of devices: the first n of those that are held
+gpus     the names of devices, joined by "+"
 """
 
 ON, OFF = "on", "off"
 JOIN = "+"
-"""Between the devices of one value of "gpus": the comma is between the values."""
+"""Separates the devices of one value of "gpus", as a comma separates the values."""
 
 MOST_VARIANTS = 1000
 _MOST_TEXT = 10_000
@@ -33,12 +33,13 @@ _WRITE = "write NAME=VALUE,VALUE"
 
 
 class AxisError(RequestError):
-    """What was typed is nothing that can be varied; the message is one line that says why."""
+    """The typed text names nothing that can be varied; the message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One thing that is varied: `key` is its name among those of its kind, `values` are in their order."""
+    """One varied thing: `key` is its name within its kind, and `values` are in the order in which they were
+    typed."""
 
     kind: Kind
     key: str
@@ -46,24 +47,24 @@ class Axis:
 
     @property
     def name(self) -> str:
-        """As `--vary` names it."""
+        """The name of the axis in `--vary`."""
         kind = "arg" if self.kind == "switch" else self.kind
         return f"{kind}:{self.key}" if kind in _PREFIXES else self.key
 
     @property
     def heading(self) -> str:
-        """As a table names it."""
+        """The heading of the axis in a table."""
         return self.key
 
 
 Setting = tuple[Axis, str]
-"""An axis and the value that it has."""
+"""An axis and its value."""
 
 
 def read_axis(text: str, options: Collection[str]) -> Axis:
-    """The axis that a word of `--vary` means; `options` are the names of the launch options.
+    """Parse a value of `--vary`; `options` are the names of the launch options.
 
-    A comma that belongs to a value is written "\\,". Raises AxisError.
+    A comma within a value is written "\\,". Raises AxisError.
     """
     if len(text) > _MOST_TEXT or "\0" in text:
         raise AxisError("a --vary that is too long or has a null byte")
@@ -106,7 +107,8 @@ def _values(text: str) -> list[str]:
 
 
 def variants(axes: Sequence[Axis]) -> list[tuple[Setting, ...]]:
-    """Every combination, the last axis changing first. Raises AxisError: an axis twice, too many."""
+    """Return every combination; the last axis changes first. Raises AxisError for an axis given twice and for
+    too many variants."""
     seen: set[tuple[str, str]] = set()
     number = 1
     for axis in axes:
@@ -129,8 +131,9 @@ NOTHING_VARIED = f"nothing is varied: --vary launcher=python,torchrun ({_WRITE})
 def left_out(
     texts: Sequence[str], axes: Sequence[tuple[str, str]], combinations: Sequence[tuple[str, ...]]
 ) -> set[tuple[str, ...]]:
-    """The combinations that the words of `--except` leave out: those with all the values of one of the texts
-    ("launcher=python env:X=1"). `axes` are names and headings. Raises AxisError."""
+    """Return the combinations that the `--except` options leave out. A combination is left out if it has all
+    the values of one of the texts ("launcher=python env:X=1"). `axes` are names and headings. Raises
+    AxisError."""
     found = set[tuple[str, ...]]()
     for text in texts:
         wanted: dict[int, str] = {}
@@ -152,12 +155,12 @@ def left_out(
 
 
 def label(settings: Sequence[tuple[str, str]]) -> str:
-    """A variant in a few words, by the headings of its axes: "launcher=torchrun --bf16=on"."""
+    """Describe a variant in a few words, by the headings of its axes: "launcher=torchrun --bf16=on"."""
     return " ".join(f"{heading}={value}" for heading, value in settings)
 
 
 def varied_command(command: Sequence[str], settings: Sequence[Setting]) -> tuple[str, ...]:
-    """The command's words with what these settings say of them. Raises AxisError: no such {NAME}."""
+    """Apply the settings to the words of the command. Raises AxisError if the command has no such {NAME}."""
     words = list(command)
     for axis, value in settings:
         if axis.kind == "word":
@@ -171,7 +174,7 @@ def varied_command(command: Sequence[str], settings: Sequence[Setting]) -> tuple
 
 
 def _filled(words: Sequence[str], name: str, value: str) -> list[str]:
-    """With a value for each {NAME}; a word that has nothing else, and becomes empty, is left out."""
+    """Replace each {NAME} by the value; a word that is only {NAME} is left out when the value is empty."""
     place = f"{{{name}}}"
     if not any(place in word for word in words):
         raise AxisError(f"word:{name} needs {place} in the command")
@@ -179,9 +182,10 @@ def _filled(words: Sequence[str], name: str, value: str) -> list[str]:
 
 
 def _with_argument(words: Sequence[str], name: str, value: str) -> list[str]:
-    """With that value for an option of the command (`--lr 1`, `--lr=1`), or for a word NAME=VALUE (`lr=1`).
+    """Set the value of an option of the command (`--lr 1`, `--lr=1`) or of a word NAME=VALUE (`lr=1`).
 
-    The last one counts, as in most programs; one that is not there is added at the end.
+    The last occurrence is changed, as most programs use that one. Without an occurrence, the option or word
+    is added at the end.
     """
     option = name.startswith("-")
     changed = list(words)

@@ -1,7 +1,8 @@
-"""Braces in the words of a command as tasks: `--seed {1..8} --lr={0.1,0.01}` is sixteen commands.
+"""Expand braces in the words of a command into tasks: `--seed {1..8} --lr={0.1,0.01}` is sixteen commands.
 
-Ranges and lists are bash's (Brace Expansion in bash(1)), but each combination is a command of its own, and
-a group with a blank or a quote in it stays as it is: that is JSON, or a program's own text.
+Ranges and lists are those of bash (Brace Expansion in bash(1)), with two differences: each combination is a
+command of its own, and a group that contains a blank or a quote is not expanded, because it is JSON or the
+program's own syntax.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gputui.jobs.experiments.axes import AxisError
 
 MOST_TASKS = 10_000
 _MOST_BRACES = 100
-"""Opening braces of one word in which groups are looked for."""
+"""A word with more opening braces than this is not expanded."""
 _NUMBERS = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})(?:\.\.(-?[0-9]{1,18}))?")
 _LETTERS = re.compile(r"[a-z]\.\.[a-z]|[A-Z]\.\.[A-Z]")
 _BRACE = re.compile("[{}]")
@@ -24,14 +25,15 @@ _NOT_WITHIN = re.compile(r"""[\s"']""")
 
 
 class TooManyTasksError(AxisError):
-    """The braces of a command are more tasks than a sweep can have."""
+    """The braces of a command expand to more tasks than a sweep can have."""
 
     def __init__(self) -> None:
         super().__init__(f"more than {MOST_TASKS} tasks")
 
 
 class Expansion(NamedTuple):
-    """One task: the words of its command, those that tell it from the others, and its value of each axis."""
+    """One task: the words of its command, a label of the words that differ between tasks, and its value of
+    each axis."""
 
     words: tuple[str, ...]
     label: str
@@ -39,10 +41,10 @@ class Expansion(NamedTuple):
 
 
 def expanded(words: Sequence[str]) -> tuple[list[str], list[Expansion]]:
-    """The headings of what the braces vary, and a command for every combination, the last group changing
-    first; one command where there is nothing to expand. Raises TooManyTasksError.
+    """Return the headings of the words with braces, and a command for every combination; the last group
+    changes first. Without braces, return one command. Raises TooManyTasksError.
 
-    A heading is the option that a word belongs to, else the word itself.
+    A heading is the option that a word belongs to, or else the word itself.
     """
     every = [alternatives(word) for word in words]
     _check(math.prod(map(len, every)))
@@ -51,7 +53,7 @@ def expanded(words: Sequence[str]) -> tuple[list[str], list[Expansion]]:
     for combination in itertools.product(*every):
         shown: list[str] = []
         for place, heading in headings.items():
-            # (A value alone says nothing without its option.)
+            # A value is meaningless to the reader without its option.
             shown += [words[place - 1]] if place and heading == words[place - 1] else []
             shown.append(combination[place])
         values = (combination[place].removeprefix(f"{heading}=") for place, heading in headings.items())
@@ -73,7 +75,7 @@ def _check(tasks: int) -> None:
 
 
 def alternatives(word: str) -> list[str]:
-    """What the braces of a word stand for, in bash's order; the word itself without any.
+    """Expand the braces of a word, in bash's order; a word without braces is returned as it is.
 
     Raises TooManyTasksError.
     """
@@ -93,7 +95,7 @@ def _spread(text: str) -> list[str]:
 
 
 def _pairs(text: str) -> dict[int, int]:
-    """Where each brace that is closed is closed."""
+    """Map the index of each opening brace to the index of its closing brace."""
     opened: list[int] = []
     pairs = {}
     for brace in _BRACE.finditer(text):
@@ -105,7 +107,7 @@ def _pairs(text: str) -> dict[int, int]:
 
 
 def _group(inner: str) -> list[str] | None:
-    """What a group stands for; None where it is none (`{batch}`, `{}`)."""
+    """The alternatives of a group, or None if the text is not a group (`{batch}`, `{}`)."""
     values = _split(inner)
     if len(values) > 1:
         found = [each for value in values for each in _spread(value)]
@@ -122,7 +124,7 @@ def _group(inner: str) -> list[str] | None:
 
 
 def _split(inner: str) -> list[str]:
-    """At the commas that are in no inner group."""
+    """Split at the commas that are outside inner groups."""
     depth, found = 0, [""]
     for sign in inner:
         depth += (sign == "{") - (sign == "}")

@@ -1,4 +1,4 @@
-"""What a training's log says of its speed: time, steps per second, and what a user's own pattern finds."""
+"""Read figures from the log of a training: its time, its steps per second, and a user's own metric."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 _MOST_LINE = 4000
-"""Characters of a line that are looked at: its end, which is what a bar has shown last."""
+"""Characters at the end of a line that are searched: a progress bar ends with its latest state."""
 
 _NUMBER = r"([0-9]{1,15}(?:\.[0-9]{0,15})?(?:[eE][-+]?[0-9]{1,3})?)"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CLOCK = r"((?:[0-9]{1,5} days?, )?[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?)"
 
-# (transformers, trainer_utils.speed_metrics: a dictionary of floats, from 5.0 on of texts; and the same again
-# as "train_runtime = 0:01:41.90" by Trainer.log_metrics.)
+# transformers, trainer_utils.speed_metrics prints a dictionary of floats (of strings since 5.0).
+# Trainer.log_metrics prints the same figures again as "train_runtime = 0:01:41.90".
 _IS = r"""['"]? {0,40}[:=] {0,40}['"]?"""
 _RUNTIME = re.compile(rf"\btrain_runtime{_IS}(?:{_CLOCK}|{_NUMBER})")
 _TRAINER = re.compile(rf"\btrain_steps_per_second{_IS}{_NUMBER}")
 _OLD_TRAINER = re.compile(rf"\btrain_samples_per_second{_IS}{_NUMBER}")
-"""Before 4.7 transformers called steps per second so, and had no train_steps_per_second."""
+"""Before 4.7, transformers gave steps per second this name and had no train_steps_per_second."""
 
 _STEP = r"(?:steps?|it|iters?|iterations?|batch(?:es)?)"
 _BAR = re.compile(
     r"\| ?(?P<done>[0-9.]{1,15})/(?P<total>[0-9.]{1,15}) \[(?P<elapsed>[0-9]{1,5}(?::[0-9]{2}){1,2})<"
     rf"[^,\]]{{0,30}}, {{0,9}}(?P<rate>[0-9.]{{1,15}}) ?(?P<unit>{_STEP}/s|s/{_STEP})"
 )
-"""A bar of tqdm. The rate of its last line is the mean of the whole run: `close` shows it without the moving
-average (tqdm/std.py)."""
+"""A progress bar of tqdm. The rate in its last line is the mean of the whole run, because `close` prints it
+without the moving average (tqdm/std.py)."""
 _RATE = re.compile(rf"(?<![\w.]){_NUMBER} ?{_STEP} ?/ ?s(?:ec(?:ond)?)?\b", re.IGNORECASE)
 _NAMED_RATE = re.compile(
     rf"\b(?:steps|iterations|it)(?:_per_| per |/)s(?:ec(?:ond)?)?{_IS}{_NUMBER}", re.IGNORECASE
 )
 _TIME = re.compile(rf"(?<![\w.]){_NUMBER} ?(?P<unit>ms|s) ?/ ?{_STEP}\b", re.IGNORECASE)
 _MEGATRON = re.compile(rf"elapsed time per iteration \(ms\): {_NUMBER}")
-# (All repetitions above have an end, so that no line takes long.)
+# All repetitions above are bounded, so that no line takes long.
 _SIGNS = ("/s", "/ s", "/it", "/ it", "/batch", "per_s", "per s", "per iteration", "train_runtime")
-"""One of these is in every line that one of the patterns above finds; to look for them is quick."""
+"""Every line that one of the patterns above matches contains one of these; searching for them is fast."""
 
 
 class Figures(NamedTuple):
-    """What a log says; None for what it does not say.
+    """The figures of a log; None where the log lacks the figure.
 
     runtime           seconds that the training took by its own clock, without start-up
     steps_per_second
-    metric            what the user's pattern found last
+    metric            the last number that the user's pattern matched
     """
 
     runtime: float | None = None
@@ -53,7 +53,8 @@ class Figures(NamedTuple):
 
 
 def read_metric(pattern: str) -> re.Pattern[str]:
-    """The user's pattern. Raises ValueError: not a regular expression, or not one group."""
+    """Compile the user's pattern. Raises ValueError if it is not a regular expression with exactly one
+    group."""
     try:
         made = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
@@ -64,10 +65,10 @@ def read_metric(pattern: str) -> re.Pattern[str]:
 
 
 def read_figures(lines: Iterable[str], metric: re.Pattern[str] | None = None) -> Figures:
-    """What the lines of a log say. Of several figures of one kind the last one counts, and of several bars
-    the one that took longest: a training also has short ones (loading, evaluation).
+    """Read the figures in the lines of a log. Of several figures of one kind, the last one counts. Of several
+    bars, the one that took longest counts, as a training also has short ones (loading, evaluation).
 
-    Of steps per second the Trainer's own figure counts before a bar, and a bar before any other text.
+    For steps per second, the Trainer's own figure takes precedence over a bar, and a bar over any other text.
     """
     runtime = trainer = old_trainer = told = found = None
     bars: dict[tuple[str, str], tuple[float, float]] = {}
@@ -102,7 +103,7 @@ def read_figures(lines: Iterable[str], metric: re.Pattern[str] | None = None) ->
 
 
 def _rate(line: str) -> float | None:
-    """Steps per second that a line tells in plain words."""
+    """The steps per second in a line that is no progress bar, or None."""
     if (match := _RATE.search(line) or _NAMED_RATE.search(line)) is not None:
         return _number(match[1], None)
     if (match := _MEGATRON.search(line)) is not None:
@@ -115,7 +116,7 @@ def _rate(line: str) -> float | None:
 
 
 def _number(text: str | None, otherwise: float | None) -> float | None:
-    """The number; `otherwise` where a user's pattern has found something else."""
+    """Parse the number; return `otherwise` if a user's pattern has matched something else."""
     try:
         value = float((text or "").replace(",", ""))
     except ValueError:
@@ -124,7 +125,7 @@ def _number(text: str | None, otherwise: float | None) -> float | None:
 
 
 def _seconds(clock: str) -> float:
-    """Seconds of "1:41", "0:01:41.90", "1 day, 0:00:10.00"."""
+    """Convert "1:41", "0:01:41.90" or "1 day, 0:00:10.00" to seconds."""
     days, _, rest = clock.rpartition(",")
     seconds = 0.0
     for part in rest.strip().split(":"):

@@ -1,7 +1,7 @@
-"""An experiment: variants of one command with their runs, and what each came to; its JSON and CSV.
+"""An experiment: variants of one command with their runs and results, and its JSON and CSV.
 
-`gputui compare` makes one of kind "comparison", whose variants run one after another on devices that are held
-for all of them; `gputui each` one of kind "sweep", whose variants (tasks) get devices of their own.
+`gputui compare` makes one of kind "comparison", whose variants run on devices that are held for all of them.
+`gputui each` makes one of kind "sweep", whose variants (tasks) get devices of their own.
 """
 
 from __future__ import annotations
@@ -37,33 +37,35 @@ SCHEMA = 1
 
 Kind = Literal["comparison", "sweep"]
 State = Literal["running", "done", "stopped"]
-"""running: somebody starts its runs; done: every run was made; stopped: `--resume` goes on with it."""
+"""running: a process starts its runs; done: every run was made; stopped: `--resume` continues it."""
 
 RunState = Literal["waiting", "running", "done", "failed", "timeout", "stopped"]
-"""waiting: to be started, or started again; done: its command ended with status 0; failed: it ended
-otherwise, or could not be started; timeout: stopped because it took too long; stopped: by somebody, or
-together with its experiment."""
+"""waiting: to be started, or started again; done: its command ended with status 0; failed: it ended with
+another status, or could not be started; timeout: stopped because it took too long; stopped: stopped by a
+user, or together with its experiment."""
 
 Basis = Literal["metric", "runtime", "wall"]
-"""What variants are compared by: the figure of `--metric`, the training's own clock, or the process's."""
+"""The figure that variants are compared by: that of `--metric`, the time in the training's log, or the time
+of the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a variant. None is "not known", or not yet.
+    """One run of a variant. None means not known, or not known yet.
 
-    round             1 for the first of its variant; 0 is a warm-up, which no row has
+    round             1 for the first run of its variant; 0 for a warm-up, which is in no row
     job               the id of its last job
-    status            as a shell gives it: 128 + n after signal n
-    reason            why it could not be started, or how it ended is not known
+    status            exit status as in a shell: 128 + n after signal n
+    reason            why it could not be started, or that its exit status is not known
     wall              seconds of the process
-    runtime           seconds of the training by its own log
-    steps_per_second  by its log;  metric: what the user's pattern found
-    peak_memory       bytes: the most that one of its devices had in use
-    utilization       percent: the mean over its devices and its time
-    signal            the number of the one that ended it
-    utilizations      percent: the mean over its time, of each of its devices
-    attempts          how often it was started
+    runtime           seconds of the training, according to its log
+    steps_per_second  according to its log
+    metric            the number that the user's pattern matched
+    peak_memory       bytes: the most memory in use on one of its devices
+    utilization       percent: the mean over its devices and its duration
+    signal            the number of the signal that ended it
+    utilizations      percent: for each of its devices, the mean over its duration
+    attempts          how many times it was started
     started, ended    seconds since the epoch
     """
 
@@ -87,8 +89,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A variant: the values of the axes in their order, its launch line, its devices' labels, its runs; the
-    words of its command without secrets, and what tells it from the others."""
+    """A variant: the values of the axes in their order, its launch line, the labels of its devices, its runs,
+    the words of its command without secrets, and its label."""
 
     values: tuple[str, ...]
     line: str
@@ -103,22 +105,23 @@ class Row:
         return self.runs[-1] if self.runs else None
 
     def run_of(self, number: int) -> Run | None:
-        """The run of a round."""
+        """Return the run of a round, or None."""
         return next((run for run in self.runs if run.round == number), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """An experiment as it stands. Times are seconds since the epoch.
+    """An experiment with the present state of its runs. Times are seconds since the epoch.
 
     command    the words of the call's command, without secrets; () where its tasks are lines of a file
     devices    labels of all devices that are held
-    axes       names as `--vary` has them, and headings
+    axes       the name in `--vary`, and the heading, of each axis
     repeat     runs of each variant
-    metric     the user's pattern; `less` says that less of it is better
-    directory  where it was called, and its commands start
+    metric     the user's pattern
+    less       whether a lower metric is better
+    directory  the working directory of the call and of its commands
     call       the options of the call, without secrets
-    withheld   what was not kept of it: names of options and variables; see `launching/secrets.py`
+    withheld   the names of options and variables whose values were not kept; see `launching/secrets.py`
     """
 
     id: str
@@ -138,28 +141,28 @@ class Experiment:
     withheld: tuple[str, ...] = ()
 
     def label(self, row: Row) -> str:
-        """A variant in a few words."""
+        """Return the label of a variant."""
         pairs = zip(self.axes, row.values, strict=True)
         return row.label or label([(heading, value) for (_, heading), value in pairs])
 
     @property
     def title(self) -> str:
-        """What is varied, in a few words."""
+        """The headings of the axes, or the command where no axis is varied."""
         return " × ".join(heading for _, heading in self.axes) or " ".join(self.rows[0].words)
 
     @property
     def made(self) -> int:
-        """How many runs have ended, without one that was stopped together with its experiment."""
+        """The number of runs that have ended, without a run that was stopped together with its experiment."""
         over = ("done", "failed", "timeout", *(("stopped",) if self.state != "stopped" else ()))
         return sum(run.state in over for row in self.rows for run in row.runs)
 
     @property
     def wanted(self) -> int:
-        """How many runs there are to be."""
+        """The number of runs that the experiment makes in all."""
         return len(self.rows) * self.repeat
 
     def state_of(self, row: Row) -> RunState:
-        """How a variant stands: done if all its runs are."""
+        """Return the state of a variant: done if all its runs are done."""
         found = {run.state for run in row.runs}
         for state in ("running", "failed", "timeout", "stopped"):
             if state in found:
@@ -167,19 +170,20 @@ class Experiment:
         return "waiting" if len(row.runs) < self.repeat or "waiting" in found else "done"
 
     def count(self, *states: RunState) -> int:
-        """How many variants are in one of these states."""
+        """Count the variants that are in one of these states."""
         return sum(self.state_of(row) in states for row in self.rows)
 
     @property
     def went_well(self) -> bool:
-        """Whether every task did; of a comparison one run is enough."""
+        """Whether every task is done; for a comparison, one run that is done is enough."""
         if self.kind == "sweep":
             return self.count("done") == len(self.rows)
         return any(run.state == "done" for row in self.rows for run in row.runs)
 
     @property
     def basis(self) -> Basis:
-        """The clock of the training counts where every run that went well has it: it leaves start-up out."""
+        """The figure that variants are compared by. The time in the log counts if every successful run has
+        it, because it leaves start-up out."""
         if self.metric is not None:
             return "metric"
         good = [run for row in self.rows for run in row.runs if run.state == "done"]
@@ -187,8 +191,8 @@ class Experiment:
 
     @property
     def compares(self) -> bool:
-        """Whether its variants are told apart by how much they differ from the best: tasks that run beside
-        one another are not, unless by a metric of the user's."""
+        """Whether its variants are compared with the best one. Tasks that run at the same time are not,
+        except by a metric of the user's."""
         return self.kind == "comparison" or self.metric is not None
 
     @property
@@ -196,7 +200,7 @@ class Experiment:
         return self.basis == "metric" and not self.less
 
     def with_run(self, place: int, run: Run, **more: Any) -> Experiment:
-        """With this run in place of the one of its round, and the row changed besides."""
+        """Replace the run of the same round by this run, and change fields of the row by `more`."""
         rows = list(self.rows)
         others = [each for each in rows[place].runs if each.round != run.round]
         rows[place] = replace(rows[place], runs=(*others, run), **more)
@@ -204,7 +208,7 @@ class Experiment:
 
 
 class Spread(NamedTuple):
-    """The median of several runs, and the least and the most."""
+    """The median of several runs, with the minimum and the maximum."""
 
     median: float
     low: float
@@ -212,17 +216,17 @@ class Spread(NamedTuple):
 
 
 FIGURES = ("wall", "runtime", "steps_per_second", "metric", "peak_memory", "utilization")
-"""The figures of a run by the names that the JSON has."""
+"""The names of the figures of a run, as in the JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a variant came to by the runs that went well.
+    """The result of a variant, computed from its runs that are done.
 
     spreads     by the names of FIGURES; None where no such run has the figure
-    basis       what variants are compared by
+    basis       the spread of the figure that variants are compared by
+    failed      runs that have ended and are not done
     difference  percent from the best variant, which has 0
-    failed      runs that have ended and did not go well
     """
 
     row: Row
@@ -233,7 +237,7 @@ class Summary:
 
 
 def summaries(experiment: Experiment) -> list[Summary]:
-    """What each variant came to, in the order of the variants."""
+    """Return the result of each variant, in the order of the variants."""
     basis = experiment.basis
     found = [_summary(row, basis) for row in experiment.rows]
     medians = [each.basis.median for each in found if each.basis is not None]
@@ -256,13 +260,13 @@ def _summary(row: Row, basis: Basis) -> Summary:
 def _spread(values: Sequence[float | None]) -> Spread | None:
     known = [value for value in values if value is not None]
     if len(known) == 1:
-        # (Most have one run only, and `median` takes its time.)
+        # Most variants have one run only, and `median` is slow.
         return Spread(known[0], known[0], known[0])
     return Spread(median(known), min(known), max(known)) if known else None
 
 
 def log_of(job: str | None, jobs: PurePath) -> PurePath | None:
-    """The log of a job; `jobs` is their folder."""
+    """Return the path of the log of a job; `jobs` is the folder of the jobs."""
     return None if job is None else jobs / job / "log"
 
 
@@ -270,7 +274,8 @@ def log_of(job: str | None, jobs: PurePath) -> PurePath | None:
 
 
 def document(experiment: Experiment, jobs: PurePath) -> dict[str, Any]:
-    """The experiment as JSON: what is kept, and what follows from it. `jobs` is the folder with the logs."""
+    """Return the experiment as JSON: its fields, and the figures that follow from them. `jobs` is the folder
+    of the jobs with their logs."""
     axes = tuple(_Axis(*axis) for axis in experiment.axes)
     return {
         **_EXPERIMENT.write(experiment, schema=SCHEMA, axes=axes),
@@ -286,7 +291,8 @@ _ROWS: Mapping[Kind, str] = {"comparison": "variants", "sweep": "tasks"}
 
 
 def _row_document(experiment: Experiment, number: int, summary: Summary, jobs: PurePath) -> dict[str, Any]:
-    """A variant: what its last run came to is there by itself, as most have one only."""
+    """Return a variant as JSON. The result of its last run is also on the top level, as most variants have
+    one run only."""
     row, last = summary.row, summary.row.last or Run(1, None, "waiting", attempts=0)
     log = log_of(last.job, jobs)
     return {
@@ -313,7 +319,7 @@ def _row_document(experiment: Experiment, number: int, summary: Summary, jobs: P
 
 
 def as_csv(experiment: Experiment) -> str:
-    """A line a run, with a column for each axis; the first line has the names."""
+    """Return one line per run, with a column for each axis; the first line has the names of the columns."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([*(name for name, _ in experiment.axes), *(row[1] for row in _RUN.rows)])
@@ -325,7 +331,7 @@ def as_csv(experiment: Experiment) -> str:
     return stream.getvalue()
 
 
-# Read again
+# Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +342,7 @@ class _Axis:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """The process that runs what a record tells of."""
+    """The process that runs a recorded experiment."""
 
     host: Words
     boot: Words | None
@@ -352,11 +358,12 @@ class Runner:
 
     @property
     def runs(self) -> bool:
-        """Whether it is there; on another machine nobody can tell, and it counts."""
+        """Whether it exists. On another machine or in another PID namespace that cannot be told, and it
+        counts as existing."""
         now = here()
         if PidScope(self.host, self.boot, self.pids) == now:
             return alive(Identity(self.pid, self.ticks))
-        # (This machine after a reboot.)
+        # After a reboot of this machine the process is gone.
         return not (self.host == now.host and self.boot != now.boot)
 
 
@@ -407,8 +414,8 @@ def _moment(seconds: float | None) -> str | None:
 
 
 def read(value: Any, name: str) -> Experiment:
-    """The experiment of a document, of an earlier version too; its id is `name`. One that nobody runs any
-    more is stopped. Raises DocumentError."""
+    """Read the experiment of a document, also of an earlier version; its id is `name`. An experiment that no
+    process runs any more is stopped. Raises DocumentError."""
     facts = _EXPERIMENT.facts(value)
     del facts["schema"]
     kind: Kind = "sweep" if "tasks" in value else "comparison"
@@ -439,7 +446,8 @@ def _row(value: Any, axes: int) -> Row:
 
 
 def _only_run(value: dict[str, Any]) -> tuple[Run, ...]:
-    """The run of a task of an earlier version, which had one only, in the task itself."""
+    """Read the run of a task of an earlier version, in which the task itself had the fields of its only
+    run."""
     run = _RUN.read({"round": 1, **value})
     wall = run.ended - run.started if run.ended is not None and run.started is not None else None
     return (replace(run, wall=wall),) if run.attempts or run.state != "waiting" else ()

@@ -1,13 +1,13 @@
 """Runs the variants of an experiment as jobs: on devices that are held for all of them, or each on its own.
 
-Held devices (`gputui compare`): the variants run one after another, or beside one another as far as `memory`
-goes; their jobs are tied to this process and end with it.
+On held devices (`gputui compare`), the variants run one after another; with `memory`, several run at the same
+time if their memory fits. Their jobs are tied to this process and end with it.
 
-Devices of its own for each (`gputui each`): the next one starts when devices can be had, and like anybody
-else has one place in line until then. Without `memory` the devices belong to its job alone, and are free for
-all when it ends. With `memory`, some run beside one another in one claim, which this process holds too while
-one of them runs; none is added while others are in line. The jobs are not tied to this process: if it is
-killed they go on, and whoever resumes the experiment adopts them.
+With devices of its own for each (`gputui each`), the next variant starts when its devices are free. Until
+then it has one place in the queue, like any other launch. Without `memory`, the devices belong to its job
+alone and are free when the job ends. With `memory`, several variants share one claim, which this process also
+holds while one of them runs; no variant joins them while others are waiting in the queue. The jobs are not
+tied to this process: if it is killed, they continue, and `--resume` adopts them.
 """
 
 from __future__ import annotations
@@ -55,20 +55,21 @@ from gputui.system.ending_signals import EndedError, without_signals
 from gputui.vendors.registry import vendors_of
 
 RUN_FOLDER = "{run}"
-"""In a command: the folder of the run, which is made for it."""
+"""In a command, this is replaced by the folder of the run, which is made for it."""
 _SETTLING, _PAUSE = 2.0, 0.25
-"""Seconds after the end of a run for which its devices are tried again before we get in line, and between
-two tries: a driver's utilization is a mean over up to a second, in which the run was still going on."""
+"""Seconds after the end of a run for which the devices are tried again before this process joins the queue,
+and seconds between two tries. A driver's utilization is a mean over up to a second, which can include the
+ended run."""
 _SOON, _PACE = 0.1, 1.0
-"""Seconds to the first reading of a run's devices, and between two of them later on."""
+"""Seconds before the first reading of a run's devices, and the longest time between two readings."""
 _MOST_LOG, _MOST_LINES = 1024 * 1024, 20_000
-"""Bytes at the end of a log in which figures are looked for: they are told at the end of a training."""
+"""Bytes and lines at the end of a log that are searched for figures: a training prints them at its end."""
 _LONGEST_NAME = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """How a variant gets its devices, and what is started on them. `launch` raises RequestError."""
+    """A variant's request for devices, and its launch on them. `launch` raises RequestError."""
 
     request: Request
     approve: Approve
@@ -78,15 +79,15 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an experiment may do.
+    """The limits and options of an experiment's runs.
 
-    jobs      how many runs go on at once, at most; None for as many as devices can be had
-    memory    bytes that a run needs of each device, where runs may share devices
-    retries   how often a run that has failed is started again
+    jobs      the most runs at the same time; None for no limit but the devices
+    memory    bytes that a run needs on each device, if runs may share devices; else None
+    retries   how many times a failed run is started again
     stops     whether no further run starts after one has failed for good
-    seconds   that a run may take, None for any
-    warm_up   whether the first variant runs once before, uncounted: it fills the caches of files and kernels
-    before    what a shell runs before each run, "" for nothing
+    seconds   the longest duration of a run, None for no limit
+    warm_up   whether the first variant runs once before, uncounted, to fill the caches of files and kernels
+    before    a shell command that runs before each run, "" for none
     """
 
     jobs: int | None = None
@@ -99,32 +100,32 @@ class Limits:
 
 
 class Listener(TurnListener, Protocol):
-    """Who is told how an experiment goes on."""
+    """Receives the events of an experiment."""
 
     def begins(self, experiment: Experiment, place: int, run: Run) -> None:
-        """A run of the variant at that place has begun, as the job `run.job`."""
+        """A run of the variant with the index `place` has begun, as the job `run.job`."""
 
     def ended(self, experiment: Experiment, place: int, run: Run) -> None:
-        """A run has ended, or waits to be started again."""
+        """A run has ended; it may be started again later."""
 
     def remark(self, text: str) -> None:
-        """Something that a person should know and that ends nothing."""
+        """There is a warning for the user; the experiment continues."""
 
     def changed(self, experiment: Experiment) -> None:
-        """The experiment is another one since: to be kept."""
+        """The experiment has changed and should be written to its record."""
 
 
 @dataclass(eq=False)
 class _Held:
-    """Devices that are shared by runs: their claim, and the runs, each as (place, round)."""
+    """Devices that runs share: their allocation, and the runs on them, each as (place, round)."""
 
     allocation: Allocation
     runs: set[tuple[int, int]] = field(default_factory=set)
 
 
 class _Running:
-    """A run that goes on: its job, its shared devices, and what they have shown since it began: the most
-    memory, and the time for which the utilization of each is known, with its integral."""
+    """A run in progress: its job, its shared devices, and measurements since it began. These are the peak
+    memory and, for each device, the integral of its utilization and the time over which it is known."""
 
     def __init__(
         self,
@@ -137,12 +138,12 @@ class _Running:
         now = self._last = time.monotonic()
         self._pause = _SOON
         self.next, self.latest = now + _SOON if devices else math.inf, now + (limit or math.inf)
-        """When its devices are read next, and when it is stopped."""
+        """The times at which its devices are read next and at which it is stopped."""
         self.peak_memory: int | None = None
         self._weighed = {device.key: (0.0, 0.0) for device in devices}
 
     def see(self, snapshot: Snapshot | None) -> None:
-        """Take in a reading of the devices; with None, none follows."""
+        """Add a reading of the devices; after None, the devices are not read any more."""
         if snapshot is None:
             self.next = math.inf
             return
@@ -162,24 +163,25 @@ class _Running:
 
     @property
     def utilizations(self) -> tuple[float | None, ...]:
-        """The mean of each device over the time, None where it is not known."""
+        """The mean utilization of each device over the run in percent, None where it is not known."""
         return tuple(weighed / known if known else None for weighed, known in self._weighed.values())
 
 
 class RunsElsewhereError(JobError):
-    """Runs of the experiment go on where we cannot see them."""
+    """Runs of the experiment are in progress in another place, where this process cannot see them."""
 
 
 class _AgainError(Exception):
-    """While we were in line, something changed that is better tried at once than waited for."""
+    """A run ended while this process was in the queue: trying again at once is better than waiting."""
 
 
 class Runner:
-    """One experiment on its way; `experiment` is as it stands, whatever ends it.
+    """Runs one experiment. The field `experiment` is always up to date, also after an exception.
 
-    `planned` are the variants in their order, `opened` opens the source of the box (for variants without
-    devices, with True), `held` are the devices that all of them run on, None where each has its own. `reads`:
-    memory and utilization of devices are measured.
+    planned  the variants in their order
+    opened   opens the source of the box; its argument is whether the variants use no devices
+    held     the devices that all variants run on, None where each has its own
+    reads    whether memory and utilization of devices are measured
     """
 
     def __init__(
@@ -211,12 +213,12 @@ class Runner:
         self._tie: int | None = None
 
     def run(self) -> Experiment:
-        """Make every run that has not ended well: of each variant once, then again as often as is asked for,
-        so that what changes with time (heat, other people's load) does not change one variant only.
+        """Make every run that is not done. Each variant runs once before any variant runs again, so that a
+        change over time (heat, other people's load) does not affect one variant only.
 
-        What is raised when a variant can get no devices ends the experiment after the runs that go on; a
-        signal (EndedError) stops these, except that SIGHUP leaves those that are not tied to us. Raises also
-        JobError.
+        If a variant cannot get devices, no further run starts, and the error is raised when the runs in
+        progress have ended. A signal (EndedError) stops the runs in progress, except that SIGHUP leaves those
+        that are not tied to this process. Also raises JobError.
         """
         trouble: Exception | None = None
         with self._stack:
@@ -233,10 +235,10 @@ class Runner:
                     except _AgainError:
                         continue
                     except (NotEnoughError, RequestError, NoSourceError, JobError) as error:
-                        # Those that run come to their end.
+                        # The runs in progress continue to their end.
                         trouble, self._halted = error, True
             except BaseException as error:
-                # (Whatever else ends us, those that run and are not tied to us are adopted on `--resume`.)
+                # After any other exception, `--resume` adopts the runs that are not tied to this process.
                 if self._tie is not None or (isinstance(error, EndedError) and not error.hangs_up):
                     self._stop_all()
                 self._set(replace(self.experiment, state="stopped", ended=time.time()))
@@ -275,7 +277,7 @@ class Runner:
     # Starting
 
     def _next(self) -> None:
-        """Start the next run when it has devices. Raises _AgainError, and what `allocate` raises."""
+        """Get devices for the next run and start it. Raises _AgainError, and the errors of `allocate`."""
         place, number = self._todo[0]
         planned = self._planned[place]
         held = self._for_all
@@ -293,7 +295,7 @@ class Runner:
                     if held not in self._shared:
                         self._shared.append(held)
                 else:
-                    # (Its job, if there is one, has inherited the lease.)
+                    # The job, if one has started, has inherited the lease.
                     held.allocation.release()
 
     def _devices_of_its_own(self, planned: Planned, source: Source) -> _Held:
@@ -307,9 +309,10 @@ class Runner:
         return held or self._allocated(planned, source, float("inf"))
 
     def _at_once(self, planned: Planned, source: Source) -> _Held | None:
-        """Devices that are free now and that nobody is in line for."""
+        """Allocate devices that are free now and that no other launch is waiting for; None if there are
+        none."""
         if not planned.request.picks and not planned.request.cpu_only:
-            # (Without a wait, named devices would be used though they are busy.)
+            # Without a wait, `allocate` would use named devices even if they are busy.
             return None
         try:
             return self._allocated(planned, source, None)
@@ -323,7 +326,8 @@ class Runner:
         )
 
     def _beside(self, planned: Planned, source: Source) -> _Held | None:
-        """Devices of runs that go on, with room for one more; None where others are in line for them."""
+        """Return devices of runs in progress that have memory for another run; None if there are none, or if
+        others are in the queue for them."""
         need = self._limits.memory
         alike = [held for held in self._shared if held.allocation.request.size == planned.request.size]
         if need is None or not alike or not planned.request.picks:
@@ -337,9 +341,9 @@ class Runner:
         return found
 
     def _room_for_another(self, held: _Held) -> bool:
-        """Whether another run fits on the devices that are held for all."""
+        """Whether another run fits on the devices that are held for all variants."""
         if self._limits.memory is None or not held.allocation.devices:
-            # (On the CPU only --jobs limits how many run at once.)
+            # On the CPU, only --jobs limits the number of runs at the same time.
             return not held.allocation.devices
         with self._opened(False) as source:
             now = source.read(Want.VERDICT | Want.HOST | Want.MODES)
@@ -372,7 +376,8 @@ class Runner:
     def _made_ready(
         self, planned: Planned, held: _Held, place: int, number: int
     ) -> tuple[Launch, LaunchRequest]:
-        """The launch of a run and its request, once the command before it has ended. Raises StartError."""
+        """Run the command of `--before`, and return the launch of a run and its request. Raises
+        StartError."""
         name = str(place + 1) if number == 1 else f"{place + 1}.{number}"
         folder = Path(self.experiment.directory or Path.cwd()) / self.experiment.id / name
         options = _in_folder(planned.asked.options, str(folder))
@@ -386,14 +391,14 @@ class Runner:
                 shell, nothing = ("/bin/sh", "-c", before), subprocess.DEVNULL
                 done = subprocess.run(shell, env=environ, cwd=where, stdin=nothing, stdout=2, check=False)
                 if done.returncode:
-                    # (As of `rm -r out; python t.py`, the command is started all the same.)
+                    # As in `rm -r out; python t.py`, the command starts nevertheless.
                     self._listener.remark(f"--before ended with status {done.returncode}")
         except OSError as error:
             raise StartError(f"{folder}: {error.strerror}", 126) from None
         return launch, replace(planned.asked, options=options)
 
     def _job(self, place: int, number: int, held: _Held, launch: Launch, asked: LaunchRequest) -> Job:
-        """The job of a run. Raises StartError, JobError."""
+        """Start the job of a run. Raises StartError, JobError."""
         name, lease = job_name(self.experiment, place, number), held.allocation.lease
         if self._limits.memory is None and held is not self._for_all:
             return start_leased_job(launch, self._job_environ, lease, name, asked)
@@ -408,7 +413,7 @@ class Runner:
         )
 
     def _tell_whose(self, held: _Held | None) -> None:
-        """Write into a shared claim whose it is: the run's that began last."""
+        """Record the run that began last as the owner of a shared claim."""
         if held is None or held.allocation.lease is None or not held.runs:
             return
         jobs = [self._running[key].job for key in sorted(held.runs) if key in self._running]
@@ -421,8 +426,8 @@ class Runner:
     # Going on
 
     def _sleep(self, seconds: float) -> None:
-        """Rest in line. Raises _AgainError when a run has ended and nobody else is in line: its devices can
-        be taken at once then, and the place in line is worth nothing."""
+        """Wait in the queue. Raises _AgainError if a run has ended and no other launch is in the queue,
+        because its devices can be taken at once then; also if no further run is to start."""
         if not self._running:
             time.sleep(seconds)
             return
@@ -430,11 +435,13 @@ class Runner:
             raise _AgainError
 
     def _others(self, own: int) -> bool:
-        """Whether others are in line, where we have so many places ourselves."""
+        """Whether others are in the queue; `own` is the number of places in it that belong to this
+        process."""
         return sum(not waiter.silent for waiter in waiters(self._environ)) > own
 
     def _collect(self, seconds: float = math.inf) -> bool:
-        """Wait until runs end, at most so many seconds; whether any did. Meanwhile their devices are read."""
+        """Wait until a run ends, or until `seconds` have passed, and read the devices of the runs meanwhile.
+        Return whether a run has ended by itself, not by its timeout."""
         deadline = time.monotonic() + seconds
         while True:
             by_id = {running.job.id: key for key, running in self._running.items()}
@@ -447,7 +454,8 @@ class Runner:
                 return bool(over)
 
     def _look(self) -> bool:
-        """Read devices where it is time to, and stop what takes too long; whether anything was stopped."""
+        """Read the devices that are due, and stop the runs that are past their timeout. Return whether any
+        was stopped."""
         now = time.monotonic()
         due = [each for each in self._running.values() if each.next <= now]
         snapshot = self._now() if due and self._reads else None
@@ -459,7 +467,7 @@ class Runner:
         return bool(late)
 
     def _now(self) -> Snapshot | None:
-        """The devices as they are; None where they cannot be read, then no more of them is measured."""
+        """Read the devices. If they cannot be read, return None and measure no more."""
         try:
             if self._source is None:
                 self._source = self._stack.enter_context(self._opened(False))
@@ -486,7 +494,7 @@ class Runner:
             self._ended(key[0], self._seen(key, running, job, late))
 
     def _seen(self, key: tuple[int, int], running: _Running, job: Job, late: bool = False) -> Run:
-        """The run with what its job has come to, and what was seen of its devices."""
+        """Return the run with the outcome of its job and the measurements of its devices."""
         place, number = key
         before = self.experiment.rows[place].run_of(number) or Run(number, job.id, "running")
         run = came_to(before, job, self._metric)
@@ -510,10 +518,10 @@ class Runner:
         self._listener.ended(self.experiment, place, run)
 
     def _stop_all(self) -> None:
-        """Stop all that runs at once."""
+        """Stop all runs in progress, in parallel."""
         with without_signals():
             running = dict(self._running)
-            # (A job that cannot be stopped from here is one whose record is gone.)
+            # A job that cannot be stopped from here is one whose record is gone.
             threads = [Thread(target=_stop, args=(each.job,)) for each in running.values()]
             for thread in threads:
                 thread.start()
@@ -536,8 +544,9 @@ class Runner:
 
 
 def job_name(experiment: Experiment, place: int, number: int = 1) -> str:
-    """The name of the job of a run: of a task "k3f9.12" (`gputui jobs log k3f9.12`), "k3f9.12.2" when it
-    runs again; of a variant its label, as it has no number that a person has seen."""
+    """Return the name of the job of a run. For a task it is "k3f9.12" (`gputui jobs log k3f9.12`), and
+    "k3f9.12.2" in the second round. For a variant of a comparison it has the label, as users see no number of
+    a variant."""
     if experiment.kind == "comparison":
         label = experiment.label(experiment.rows[place])
         return printable(f"{experiment.id} {label}")[:_LONGEST_NAME].rstrip()
@@ -545,9 +554,9 @@ def job_name(experiment: Experiment, place: int, number: int = 1) -> str:
 
 
 def _last_job(experiment: Experiment, place: int, run: Run, jobs: Stored) -> Job | None:
-    """The last job of a run, None without any that is kept.
+    """Return the last job of a run, None if the record of no job exists.
 
-    It is known by its name as well: we may have been killed before its id was written.
+    The job of a task is also found by its name, as the process may have been killed before it wrote the id.
     """
     name = job_name(experiment, place, run.round) if experiment.kind == "sweep" else None
     own = [
@@ -559,7 +568,7 @@ def _last_job(experiment: Experiment, place: int, run: Run, jobs: Stored) -> Job
 
 
 def came_to(run: Run, job: Job, metric: re.Pattern[str] | None) -> Run:
-    """The run with what its job has come to, or as what goes on."""
+    """Return the run with the outcome of its job, or as running if the job is not over."""
     if not job.over:
         return replace(run, state="running", job=job.id, started=job.started)
     figures = read_figures(last_lines(job.log), metric)
@@ -580,7 +589,8 @@ def came_to(run: Run, job: Job, metric: re.Pattern[str] | None) -> Run:
 
 
 def as_it_stands(experiment: Experiment, jobs: Stored) -> Experiment:
-    """An experiment that nobody runs, by the records of its jobs: what it did not write itself any more."""
+    """Update an experiment that no process runs from the records of its jobs, which may have changed since
+    its record was written."""
     metric = re.compile(experiment.metric) if experiment.metric is not None else None
     for place, row in enumerate(experiment.rows):
         for number in range(1, experiment.repeat + 1):
@@ -598,7 +608,7 @@ def as_it_stands(experiment: Experiment, jobs: Stored) -> Experiment:
 
 
 def _in_folder(options: LaunchOptions, folder: str) -> LaunchOptions:
-    """Launch options with the folder of a run wherever they have {run}."""
+    """Replace {run} by the folder of a run everywhere in launch options."""
 
     def filled(text: str) -> str:
         return text.replace(RUN_FOLDER, folder)
@@ -614,7 +624,7 @@ def _in_folder(options: LaunchOptions, folder: str) -> LaunchOptions:
 
 @contextlib.contextmanager
 def _tie() -> Iterator[int]:
-    """The reading end of a pipe whose other end is closed when we end, however."""
+    """Yield the read end of a pipe whose write end closes when this process ends, in whatever way."""
     reading, writing = os.pipe()
     try:
         yield reading
@@ -624,13 +634,13 @@ def _tie() -> Iterator[int]:
 
 
 def _stop(job: Job) -> None:
-    # Where its record has been removed, the row says so.
+    # If its record has been removed, the reason in the row says so.
     with contextlib.suppress(JobError):
         stop(job)
 
 
 def _room(held: _Held, need: int, now: Snapshot) -> int:
-    """How many more runs fit on devices that are shared."""
+    """Return the number of further runs that fit on shared devices."""
     found = []
     for device in held.allocation.devices:
         there = now.by_key.get(device.key)
@@ -642,7 +652,7 @@ def _room(held: _Held, need: int, now: Snapshot) -> int:
 
 
 def last_lines(log: Path) -> list[str]:
-    """The last lines of a log, in which figures are looked for."""
-    # (A bar ends its lines with a carriage return.)
+    """Return the last lines of a log, which are searched for figures."""
+    # A progress bar ends its lines with a carriage return.
     data = end_of(log, _MOST_LOG)[1].replace(b"\r", b"\n")
     return [line.decode(errors="replace") for line in data.rsplit(b"\n", _MOST_LINES)[-_MOST_LINES:]]

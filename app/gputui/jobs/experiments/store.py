@@ -1,4 +1,4 @@
-"""The experiments that are kept in the state folder, a folder each: written, read, found, forgotten."""
+"""Write, read, find and remove the experiments in the state folder, where each has a folder."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ from gputui.system.files import open_lock, write_private
 _MOST_BYTES = 64 * 1024 * 1024
 _LOCK = "lock"
 SUBCOMMANDS: Mapping[Kind, str] = {"comparison": "compare", "sweep": "each"}
-"""The subcommand that makes experiments of a kind; the kind also names their files and folders."""
+"""The subcommand that makes experiments of each kind; the kind also names their files and folders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Our experiments of some kinds, the oldest first."""
+    """The experiments of some kinds, the oldest first, and the folders that cannot be read."""
 
     records: tuple[Experiment, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
 
 
 def folder(kind: Kind, environ: Mapping[str, str]) -> Path:
-    """Where those of a kind are kept. Raises JobError when there is no home."""
+    """Return the folder of the experiments of a kind. Raises JobError if there is no home directory."""
     return jobs_folder(environ).with_name(f"{kind}s")
 
 
 def new(kind: Kind, environ: Mapping[str, str]) -> str:
-    """The id of a new one, which has a folder now. Raises JobError."""
+    """Make the folder of a new experiment and return its id. Raises JobError."""
     return new_folder(folder(kind, environ)).name
 
 
 def keep(experiment: Experiment, environ: Mapping[str, str]) -> None:
-    """Write it as it stands; while it is running, this process runs it. Raises JobError."""
+    """Write the experiment, with this process as its runner. Raises JobError."""
     parent = folder(experiment.kind, environ)
     written = {**document(experiment, jobs_folder(environ)), "runner": RUNNER.write(Runner.own())}
     try:
@@ -63,9 +63,9 @@ def keep(experiment: Experiment, environ: Mapping[str, str]) -> None:
 
 
 def kept(environ: Mapping[str, str], before: Kept | None = None, *kinds: Kind) -> Kept:
-    """Everything of these kinds (of all). Raises JobError when it cannot be looked into.
+    """Read the experiments of these kinds, or of all kinds. Raises JobError if a folder cannot be listed.
 
-    Experiments of `before` that have ended are not read again: nothing happens to them any more.
+    Experiments of `before` that have ended are not read again, as they do not change any more.
     """
     ended = [each for each in before.records if each.state != "running"] if before else []
     records, unreadable = list[Experiment](), list[Unreadable]()
@@ -78,14 +78,14 @@ def kept(environ: Mapping[str, str], before: Kept | None = None, *kinds: Kind) -
 
 
 def find(kind: Kind, word: str, environ: Mapping[str, str]) -> Experiment | Unreadable:
-    """The one that a word means: its id, or the beginning of one. Raises JobError."""
+    """Find an experiment by its id or the beginning of its id. Raises JobError."""
     among = kept(environ, None, kind)
     everything: tuple[Experiment | Unreadable, ...] = (*among.records, *among.unreadable)
     return meant(word, everything, kind, f"gputui {SUBCOMMANDS[kind]} --list")
 
 
 def forget(found: Experiment | Unreadable, environ: Mapping[str, str]) -> None:
-    """Remove it, if it is there; its jobs and their logs stay. Raises JobError while it runs."""
+    """Remove the experiment if it exists; its jobs and their logs stay. Raises JobError while it runs."""
     if isinstance(found, Unreadable):
         remove(found.folder)
     elif found.state == "running":
@@ -96,7 +96,8 @@ def forget(found: Experiment | Unreadable, environ: Mapping[str, str]) -> None:
 
 @contextlib.contextmanager
 def running_alone(experiment: Experiment, environ: Mapping[str, str]) -> Iterator[None]:
-    """Nobody else runs it meanwhile. Raises JobError where somebody does."""
+    """Hold the lock of the experiment, so that no other process runs it. Raises JobError if another process
+    does."""
     try:
         handle = open_lock(folder(experiment.kind, environ) / experiment.id / _LOCK)
     except OSError as error:
@@ -112,13 +113,13 @@ def running_alone(experiment: Experiment, environ: Mapping[str, str]) -> Iterato
 
 
 def runs_already(experiment: Experiment) -> JobError:
-    """That somebody runs it, as an error."""
+    """Return the error that another process runs the experiment."""
     kind, id = experiment.kind, experiment.id
     return JobError(f"{kind} {id} is running already: `gputui {SUBCOMMANDS[kind]} --show {id}` shows it")
 
 
 def cannot_read(kind: Kind, found: Unreadable) -> JobError:
-    """Why one cannot be read, and what removes it, as an error."""
+    """Return the error with the reason why an experiment cannot be read, and the command that removes it."""
     return JobError(
         f"{found.id} is not a readable {kind}: {printable(found.reason)};"
         f" `gputui {SUBCOMMANDS[kind]} --forget {found.id}` removes it"
@@ -126,7 +127,7 @@ def cannot_read(kind: Kind, found: Unreadable) -> JobError:
 
 
 def _read(folder: Path) -> Experiment:
-    """The experiment of a folder. Raises RecordError."""
+    """Read the experiment of a folder. Raises RecordError."""
     try:
         refuse_of_others(folder)
         file = folder / f"{folder.parent.name[:-1]}.json"

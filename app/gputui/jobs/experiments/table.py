@@ -18,7 +18,7 @@ BASES: Mapping[Basis, str] = {
     "runtime": "the time that the logs report (train_runtime)",
     "wall": "the time of the process, with its start",
 }
-"""What variants are compared by, for people."""
+"""A description of each basis of a comparison, for people."""
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LEAST_BAR, _MOST_BAR = 8, 60
@@ -27,8 +27,8 @@ _UNSET = "(unset)"
 
 
 class Figure(NamedTuple):
-    """A figure of a run: its name in the JSON, its heading in the table, the title of its bars, and how a
-    value is written."""
+    """A figure of a run: its name in the JSON, its heading in the table, the title of its bars, and the
+    function that formats a value."""
 
     name: str
     heading: str
@@ -37,7 +37,7 @@ class Figure(NamedTuple):
 
 
 def seconds(value: float) -> str:
-    """Seconds with a tenth, short times with a hundredth: "101.9 s", "1.23 s"."""
+    """Format seconds with one decimal, or with two below 10 s: "101.9 s", "1.23 s"."""
     return f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
 
 
@@ -56,9 +56,10 @@ _FIGURES = (
 
 
 def figures(experiment: Experiment) -> list[Figure]:
-    """The figures of which some variant has more than 0; first the one that variants are compared by."""
+    """Return the figures for bars: those of which some variant has more than 0. The figure that variants are
+    compared by is the first."""
     basis = experiment.basis
-    # (One time is enough: the table has the other.)
+    # Bars of one time are enough: the table also has the other.
     other_time = {"runtime": "wall", "wall": "runtime", "metric": ""}[basis]
     found = summaries(experiment)
     known = [
@@ -71,7 +72,7 @@ def figures(experiment: Experiment) -> list[Figure]:
 
 
 def headline(experiment: Experiment) -> str:
-    """How it stands, in a line."""
+    """Summarize the state of an experiment in one line."""
     what = "variants" if experiment.kind == "comparison" else "tasks"
     runs = f" × {experiment.repeat} runs" if experiment.repeat > 1 else ""
     on = f" on GPU {','.join(experiment.devices)}" if experiment.devices else " on the CPU"
@@ -84,15 +85,15 @@ def headline(experiment: Experiment) -> str:
 
 
 def by_what(experiment: Experiment) -> str:
-    """What the differences are of."""
+    """Describe the figure that variants are compared by, and whether more or less is better."""
     which = "more" if experiment.more_is_better else "less"
     several = "; median, with the least and the most" if experiment.repeat > 1 else ""
     return f"compared by {BASES[experiment.basis]}: {which} is better{several}"
 
 
 class Place(NamedTuple):
-    """What the columns of the time and the logs of tasks depend on: the folder of the jobs, the home that "~"
-    stands for, and the time (seconds since the epoch)."""
+    """The context of the columns for times and logs of tasks: the folder of the jobs, the home directory that
+    "~" abbreviates, and the present time (seconds since the epoch)."""
 
     jobs: PurePath
     home: PurePath | None
@@ -100,10 +101,11 @@ class Place(NamedTuple):
 
 
 def table(experiment: Experiment, width: int | None = None, place: Place | None = None) -> list[str]:
-    """A line a variant below the headings; with `place` also where its log is.
+    """Return the headings, and one line per variant. With `place`, the line of a task also has the path of
+    its log.
 
-    Where `width` columns are too few, it does without the time that variants are not compared by, then
-    without the least and the most; what is left is cut.
+    If the table is wider than `width` columns, it omits the time that variants are not compared by, then also
+    the minimum and the maximum; after that, lines are cut.
     """
     found = summaries(experiment)
     lines: list[str] = []
@@ -168,7 +170,7 @@ def _log(summary: Summary, place: Place) -> str:
 
 
 def how_it_went(experiment: Experiment, summary: Summary) -> str:
-    """How the runs of a variant went, in a few words."""
+    """Summarize the runs of a variant in a few words."""
     runs = [run for run in summary.row.runs if run.state != "waiting"]
     running = any(run.state == "running" for run in runs)
     words = [how(run) for run in summary.failed]
@@ -189,7 +191,7 @@ def how_it_went(experiment: Experiment, summary: Summary) -> str:
 
 
 def how(run: Run) -> str:
-    """How a run stands or ended, in words."""
+    """Describe the state or the outcome of a run in words."""
     said = {"done": "ok", "timeout": "took too long"}.get(run.state, str(run.state))
     if run.state == "failed":
         said = "failed" if run.status is None else how_it_failed(run.status, run.signal)
@@ -198,12 +200,12 @@ def how(run: Run) -> str:
 
 
 def took(run: Run) -> str:
-    """How long it took."""
+    """Format the duration of a run."""
     return UNKNOWN if run.wall is None else f"{run.wall:.1f}s" if run.wall < 10 else duration(run.wall)
 
 
 def _took(summary: Summary, place: Place | None) -> str:
-    """How long the last run of a task took, or has taken."""
+    """Format the duration of the last run of a task, which may still be running."""
     run = summary.row.last
     if run is None or run.started is None:
         return ""
@@ -211,7 +213,8 @@ def _took(summary: Summary, place: Place | None) -> str:
 
 
 def bars(experiment: Experiment, figure: Figure, width: int, ascii_only: bool = False) -> list[str]:
-    """A bar a variant, from 0 to the most; the best of what variants are compared by is marked."""
+    """Return one bar per variant, from 0 to the maximum. For the figure that variants are compared by, the
+    best one is marked and the others have their difference."""
     found, basis = summaries(experiment), experiment.basis
     labels = [cut(printable(experiment.label(each.row)), _MOST_LABEL) for each in found]
     spreads = [each.spreads[figure.name] for each in found]
@@ -264,7 +267,8 @@ def _difference(summary: Summary) -> str:
 def lines(
     experiment: Experiment, width: int | None, place: Place | None = None, ascii_only: bool = False
 ) -> Sequence[str]:
-    """The whole: headline, table, and where variants are compared, by what, and the bars of every figure."""
+    """Return the complete text: the headline, the table and, if variants are compared, the basis and the bars
+    of every figure."""
     found = [headline(experiment), "", *table(experiment, width, place)]
     if experiment.compares and any(each.basis is not None for each in summaries(experiment)):
         found += ["", by_what(experiment)]
@@ -274,7 +278,7 @@ def lines(
 
 
 def list_rows(experiments: Sequence[Experiment], now: float) -> list[str]:
-    """A line for each experiment, below headings. `now` is seconds since the epoch."""
+    """Return the headings, and one line per experiment. `now` is seconds since the epoch."""
     rows = [("ID", "STATE", "RUNS", "FAILED", "BEGAN", "VARIED", "BEST", "COMMAND")]
     for each in experiments:
         failed, best = each.count("failed", "timeout"), _best(each)
@@ -295,7 +299,7 @@ def list_rows(experiments: Sequence[Experiment], now: float) -> list[str]:
 
 
 def _best(experiment: Experiment) -> str | None:
-    """The label of the variant that the others are compared with."""
+    """The label of the best variant, with which the others are compared; None without one."""
     found = summaries(experiment) if experiment.compares else []
     best = next((experiment.label(each.row) for each in found if each.difference == 0), None)
     return f"{best} so far" if best is not None and experiment.state == "running" else best

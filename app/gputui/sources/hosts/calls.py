@@ -78,19 +78,19 @@ def cannot_start(alias: str, error: OSError) -> Answer:
 
 
 def _heard(session: Session, deadline: float) -> Answer:
-    out: list[bytes] = []
+    out = bytearray()
     trouble: Trouble | None = None
     while trouble is None:
         data = session.receive(max(0.0, deadline - time.monotonic()))
         if data is None:
             break
-        out.append(data)
-        if sum(map(len, out)) > MOST_BYTES:
+        out += data
+        if len(out) > MOST_BYTES:
             trouble = Trouble("failed", "it prints more than an answer")
-        elif not data and time.monotonic() >= deadline:
+        elif time.monotonic() >= deadline:
             trouble = Trouble("unreachable", "gputui there does not answer in time")
     session.close() if trouble else session.finish()
-    return session.answer(b"".join(out), trouble)
+    return session.answer(bytes(out), trouble)
 
 
 def of_each(

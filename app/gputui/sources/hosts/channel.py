@@ -232,9 +232,9 @@ class Channel(Asker):
                 interval = self._interval
                 with contextlib.suppress(OSError):
                     session.send(f"{interval:g}\n".encode())
+            if not came and time.monotonic() >= deadline:
+                return came, "gputui there does not answer in time"
             if not data:
-                if not came and time.monotonic() >= deadline:
-                    return came, "gputui there does not answer in time"
                 continue
             buffer += data
             ends = b"\n\n" if session.mode == "nvidia-smi" else b"\n"

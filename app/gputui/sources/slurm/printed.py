@@ -7,7 +7,7 @@ and 24.05.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator
 
 from gputui.sources.slurm.cluster import Job, JobDevices, Node, Partition
 from gputui.sources.slurm.words import (
@@ -77,42 +77,47 @@ def read_partitions(text: str) -> tuple[Partition, ...]:
     return tuple(found)
 
 
-def read_jobs(text: str, devices: Mapping[str, JobDevices]) -> tuple[Job, ...]:
-    """Parse the jobs of `squeue -o JOB_FORMAT`, whose first line is a heading; `devices` are
-    by job number."""
+def read_jobs(text: str, shown: str = "") -> tuple[Job, ...]:
+    """Parse the jobs of `squeue -o JOB_FORMAT`, whose first line is a heading, with the devices that `shown`,
+    the output of `scontrol -d -o show job`, has for them."""
+    rows = [fields for line in text.split("\n")[1:MOST_NODES] if len(fields := line.split("|", 7)) == 8]
+    devices = read_devices(shown, {fields[1] for fields in rows})
     found = []
-    for line in text.split("\n")[1:MOST_NODES]:
-        fields = line.split("|", 7)
-        if len(fields) == 8:
-            id, number, state, partition, nodes, gres, reason, name = fields
-            gpus = read_gres(gres)
-            found.append(
-                Job(
-                    id=id[:MOST_NAME],
-                    name=name[:MOST_NAME],
-                    state=state[:MOST_NAME],
-                    partition=partition[:MOST_NAME],
-                    nodes=hosts(nodes),
-                    count=sum(each.total for each in gpus) if gpus else None,
-                    reason="" if reason == "None" else reason[:MOST_REASON],
-                    devices=devices.get(number, ()),
-                )
+    for id, number, state, partition, nodes, gres, reason, name in rows:
+        gpus = read_gres(gres)
+        found.append(
+            Job(
+                id=id[:MOST_NAME],
+                name=name[:MOST_NAME],
+                state=state[:MOST_NAME],
+                partition=partition[:MOST_NAME],
+                nodes=hosts(nodes),
+                count=sum(each.total for each in gpus) if gpus else None,
+                reason="" if reason == "None" else reason[:MOST_REASON],
+                devices=devices.get(number, ()),
             )
+        )
     return tuple(found)
 
 
-def read_devices(text: str) -> dict[str, JobDevices]:
-    """Parse the devices of each job of `scontrol -d -o show job`, by its number.
+def read_devices(text: str, jobs: Collection[str]) -> dict[str, JobDevices]:
+    """Parse the devices of these jobs in `scontrol -d -o show job`, by job number.
 
-    A job's name may contain line breaks and imitate a line about another job: where there are two lines about
-    a job, its devices are not known.
+    The name of another user's job may look like the devices of many nodes, and after a line break like a line
+    about any job. So lines about other jobs are not read, and where there are two lines about a job, its
+    devices are not known.
     """
-    found: dict[str, JobDevices] = {}
+    lines: dict[str, str] = {}
     for line in text.split("\n")[:_MOST_JOBS]:
-        if about := _ABOUT.match(line):
-            has = [(name, _indices(gres)) for nodes, gres in _HAS.findall(line) for name in hosts(nodes)]
-            found[about[1]] = () if about[1] in found else tuple(has)
-    return found
+        if (about := _ABOUT.match(line)) and about[1] in jobs:
+            lines[about[1]] = "" if about[1] in lines else line
+    return {number: tuple(_devices(line)) for number, line in lines.items()}
+
+
+def _devices(line: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for nodes, gres in _HAS.findall(line):
+        indices = _indices(gres)
+        yield from ((name, indices) for name in hosts(nodes))
 
 
 def _indices(gres: str) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.sources.slurm.cluster import Cluster
-from gputui.sources.slurm.printed import JOB_FORMAT, read_devices, read_jobs, read_nodes, read_partitions
+from gputui.sources.slurm.printed import JOB_FORMAT, read_jobs, read_nodes, read_partitions
 from gputui.sources.source import NoSourceError
 from gputui.system.program import Program
 from gputui.system.root import Root
@@ -34,10 +34,10 @@ class Slurm:
         if told is None:
             why = self._squeue.trouble or "squeue is not on PATH here"
             return replace(cluster, errors=(*cluster.errors, f"your jobs are unknown: {why}"))
-        jobs = read_jobs(told, {})
+        jobs = read_jobs(told)
         if any(job.nodes for job in jobs):
             details = self._scontrol.ask("-d", "-o", "show", "job")
-            jobs = read_jobs(told, read_devices(details or ""))
+            jobs = read_jobs(told, details or "")
         return replace(cluster, jobs=jobs)
 
     def places(self) -> Cluster:

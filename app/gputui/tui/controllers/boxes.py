@@ -1,4 +1,5 @@
-"""BoxSelection and BoxLaunch: select devices of another box, and start the command there."""
+"""BoxSelection, BoxCalls and BoxLaunch: select devices of another box, and start and follow commands
+there."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class BoxSelection:
         self.keys = SelectionController(self, lambda: self.show_message(_ONLY_HERE, "warn"))
 
     def _empty(self) -> AppState:
-        # Preferences apply to devices of this machine, and gputui on the box judges by a single reading.
+        # Preferences apply to devices of this machine only, and gputui on the box decides by a single
+        # reading.
         rules = replace(self._view.app_state.rules, never=(), prefer=(), window=0.0)
         return AppState({}, rules=rules, always_warns=True)
 
@@ -91,7 +93,7 @@ class BoxSelection:
         return self._selected
 
     def rank(self, alias: str, key: str) -> int | None:
-        """The place of a device in the selection, None where it is not selected."""
+        """The index of a device in the selection, None where it is not selected."""
         return self._selected.selection.rank(key) if alias == self.box else None
 
     # The interface that a `SelectionController` needs from a view
@@ -128,8 +130,8 @@ class BoxSelection:
     def show_message(
         self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
     ) -> None:
-        """Show a message; if another box's selection was cleared, that message takes its place. What prevents
-        the new selection is shown below the call."""
+        """Show a message. If the selection of another box was cleared, the message about that replaces it.
+        The reason that prevents the new selection is shown below the call."""
         said, self._said = self._said, ""
         if text:
             self._view.show_message(text, style, lasting, passing)
@@ -220,7 +222,7 @@ class BoxLaunch(BoxCalls):
 
     @property
     def request(self) -> LaunchRequest | None:
-        """What is asked of the box; None where nothing is selected, or there is no command."""
+        """The request to the box; None where no device is selected, or there is no command."""
         selected = self._selection.selected
         if self._selection.box is None or selected.snapshot is None or self.missing:
             return None
@@ -228,7 +230,8 @@ class BoxLaunch(BoxCalls):
         return self._of(names, selected.grouping)
 
     def _of(self, names: Sequence[str], grouping: Grouping = ALL_REDUCE) -> LaunchRequest:
-        """The main screen's command on devices with these names, and only if all of them are free then."""
+        """The request to run the main screen's command on the named devices, only if all of them are free at
+        that time."""
         group = None if grouping == ALL_REDUCE else grouping
         devices = DeviceRequest(names=",".join(names), if_free=True, group=group)
         return LaunchRequest(self._view.app_state.options, devices)
@@ -252,20 +255,20 @@ class BoxLaunch(BoxCalls):
 
     @property
     def missing(self) -> str:
-        """The part that is still missing for a call, "" if nothing is."""
+        """A message about the missing part of the call, "" if the call is complete."""
         if not self._selection.selected.selection.keys:
             return SELECT_FIRST
         return "" if self._view.app_state.options.command else "no command yet: e types it"
 
     def copy(self) -> None:
-        """Put the call on the clipboard."""
+        """Copy the call to the clipboard, or show what is missing."""
         if self.missing:
             self._view.show_message(self.missing, "warn")
         else:
             self._launch.copy_text(self.line)
 
     def start(self, state: BoxState | None, detached: bool) -> None:
-        """Start the command on that box: in this terminal, or as a job that nobody follows."""
+        """Start the command on that box: in this terminal, or detached as a job."""
         box, request = self._selection.box, self.request
         if not self._selection.selected.selection.keys:
             self._view.show_message(SELECT_FIRST, "warn")
@@ -290,7 +293,7 @@ class BoxLaunch(BoxCalls):
 
         def done(good: bool) -> None:
             if good and (self._selection.box, self._selection.selected.selection) == (box, keys):
-                # The devices belong to that job from now on, and the next launch needs others.
+                # The devices belong to that job now, so the next launch needs others.
                 self._selection.aim_at_selected()
                 self._selection.set_app_state(self._selection.selected.clear())
 
@@ -312,7 +315,8 @@ class BoxLaunch(BoxCalls):
         return JobsOfBoxes([state.alias for state in channels.states], channels.way)
 
     def connect(self, state: BoxState, channels: Channels, in_terminal: bool) -> None:
-        """Connect again; `in_terminal`: first let ssh prompt in this terminal for what it needs."""
+        """Connect again. With `in_terminal`, first let ssh prompt in this terminal, for example for a
+        password."""
         alias = state.alias
         if self._simulated():
             return

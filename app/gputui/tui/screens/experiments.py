@@ -1,4 +1,4 @@
-"""ExperimentsScreen: what variants and tasks of a command came to: a table and bars."""
+"""ExperimentsScreen: the results of the variants and tasks of a command, as a table and bars."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from gputui.tui.views.text import Line, wrap
 
 
 class ExperimentsScreen(ListPage):
-    """`copy_text` puts a text on the clipboard. On another box than this machine there are none."""
+    """The experiments page. It is empty where the devices are not those of this machine.
+
+    `copy_text` puts a text on the clipboard.
+    """
 
     BINDINGS = [
         shown("escape,q,V", "dismiss", "back", "esc"),
@@ -44,7 +47,7 @@ class ExperimentsScreen(ListPage):
         self._drawn: tuple[Experiment, tuple[int, int, int], list[Line]] | None = None
 
     def item_keys(self) -> Sequence[Hashable]:
-        """The ids, the last one first."""
+        """The ids of the experiments, the newest first."""
         label = self.view.app_state.label
         try:
             self._kept = Kept() if label else store.kept(self._environ, self._kept)
@@ -55,13 +58,13 @@ class ExperimentsScreen(ListPage):
         return [each.id for each in self._found]
 
     def _as_it_stands(self, found: Experiment) -> Experiment:
-        """With what its jobs have come to since nobody runs it any more. Raises JobError."""
+        """Update an experiment that no process runs with the outcome of its jobs. Raises JobError."""
         left = found.state != "running" and found.count("running")
         return as_it_stands(found, stored(self._environ)) if left else found
 
     @property
     def _current(self) -> Experiment | None:
-        """The one under the cursor, as it was painted last."""
+        """The experiment under the cursor, as it was read last."""
         return self._found[self.cursor] if self._found else None
 
     def lines(self, width: int, height: int) -> list[Line]:
@@ -80,13 +83,13 @@ class ExperimentsScreen(ListPage):
         return [*above, *found[self._down : self._down + self._room]]
 
     def _details(self, current: Experiment, width: int) -> list[Line]:
-        """Made once as long as nothing changes: a sweep has up to ten thousand tasks."""
+        """Cached until something changes, as a sweep has up to ten thousand tasks."""
         asked = (self._figure, width, self._room)
         if self._drawn is None or self._drawn[0] is not current or self._drawn[1] != asked:
             self._drawn = (current, asked, details(current, *asked))
         return self._drawn[2]
 
-    # What keys do
+    # Handlers of keys
 
     def action_cursor(self, by: int) -> None:
         self._down = 0
@@ -106,7 +109,7 @@ class ExperimentsScreen(ListPage):
             self._copy_text("\n".join(as_text(current, None)) + "\n")
 
     def action_forget(self) -> None:
-        """Asked for twice; its jobs and their logs stay."""
+        """Remove the experiment when the key is pressed twice; its jobs and their logs stay."""
         current = self._current
         if current is None:
             return

@@ -11,7 +11,7 @@ from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.start_launch import leave_line
-from gputui.tui.views.queue import headline, listed, outlook_of
+from gputui.tui.views.queue import headline, listed
 from gputui.tui.views.text import Line
 
 
@@ -32,7 +32,7 @@ class QueueScreen(ListPage):
         self._found = Outlook((), ())
 
     def item_keys(self) -> Sequence[Hashable]:
-        self._found = outlook_of(self.view.app_state)
+        self._found = self.view.app_state.outlook
         return [
             *(turn.waiter.place for turn in self._found.turns),
             *(each.device.key for each in self._found.occupied),

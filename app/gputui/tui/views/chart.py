@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 
-from gputui.timeline.store import Metric, Span, Timelines
+from gputui.timeline.store import Metric, Span
 from gputui.tui.views.text import Line
 
 _STYLES: dict[Metric, str] = {"utilization": "load", "memory": "memory", "power": "power"}
@@ -20,8 +20,7 @@ TICK_ROOM = 12
 
 
 def chart(
-    timelines: Timelines,
-    key: str,
+    means: Sequence[float],
     metric: Metric,
     span: Span,
     tall: int,
@@ -29,9 +28,9 @@ def chart(
     cursor: float | None,
     close: bool = False,
 ) -> list[Line]:
-    """A chart of `tall` lines from 0 to `full`, the newest column at the right. Where another chart is
-    directly above (`close`), an eighth of a line stays free between them."""
-    levels = _levels(timelines.values(key, metric, span), tall * 8 - close, full)
+    """A chart of these means in `tall` lines from 0 to `full`, the newest column at the right. Where another
+    chart is directly above (`close`), an eighth of a line stays free between them."""
+    levels = _levels(means, tall * 8 - close, full)
     style = _STYLES[metric]
     marked = span.column(cursor) if cursor is not None else -1
     rows: list[Line] = []
@@ -46,8 +45,8 @@ def chart(
 
 
 def outlined(
-    timelines: Timelines,
-    key: str,
+    means: Sequence[float],
+    peaks: Sequence[float],
     metric: Metric,
     span: Span,
     tall: int,
@@ -55,11 +54,8 @@ def outlined(
     cursor: float | None,
 ) -> list[Line]:
     """Draw as `chart` does, with a bright edge over a dim body, dotted lines at 50 and 100 %, and a dim mark
-    at the highest value of a column where that is well above its mean."""
-    means, peaks = (
-        _levels(timelines.values(key, metric, span, peaks), tall * 8, full) for peaks in (False, True)
-    )
-    columns = list(zip(means, peaks, strict=True))
+    at the highest value (`peaks`) of a column where that is well above its mean."""
+    columns = list(zip(_levels(means, tall * 8, full), _levels(peaks, tall * 8, full), strict=True))
     dotted = {tall - 1, half_line(tall)} if tall > 2 else set()
     marked = span.column(cursor) if cursor is not None else -1
 
@@ -89,7 +85,8 @@ def outlined(
 def _levels(values: Sequence[float], most: int, full: float) -> list[int]:
     """The values in eighths of a line, `most` at most: a known value is at least 1, an unknown value is 0."""
     scale = most / full
-    return [0 if v != v else min(most, int(v * scale + 0.5) or 1) for v in values]
+    levels = [0 if v != v else int(v * scale + 0.5) or 1 for v in values]
+    return levels if max(levels) <= most else [min(level, most) for level in levels]
 
 
 def half_line(tall: int) -> int | None:

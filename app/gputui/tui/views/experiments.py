@@ -1,4 +1,4 @@
-"""The experiments: a line each; the table of one of them, and the bars of one of its figures."""
+"""Lines of the experiments page: the list of experiments, and the table and bars of one of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NONE = " no experiments: v on the jobs page, gputui compare or gputui each make
 
 
 def headline(found: Sequence[Experiment], unreadable: int, width: int) -> Line:
-    """The rule at the top: how many there are, and how many cannot be read (the command line says why)."""
+    """The title of the page, with the numbers of running, of all and of unreadable experiments."""
     running = sum(each.state == "running" for each in found)
     counts = [f"{running} of {len(found)} running"] if found else []
     counts += [f"{unreadable} cannot be read: --list says why"] if unreadable else []
@@ -26,7 +26,7 @@ def headline(found: Sequence[Experiment], unreadable: int, width: int) -> Line:
 
 
 def listed(found: Sequence[Experiment], cursor: int | None, width: int, now: float) -> list[Line]:
-    """The headings, and a line an experiment. `now` is seconds since the epoch."""
+    """The headings, and one line per experiment. `now` is seconds since the epoch."""
     if not found:
         return [clip(((_NONE, "dim"),), width)]
     heading, *rows = list_rows(found, now)
@@ -39,8 +39,8 @@ def listed(found: Sequence[Experiment], cursor: int | None, width: int, now: flo
 
 
 def details(experiment: Experiment, figure: int, width: int, room: int) -> list[Line]:
-    """The table of an experiment and the bars of one of its figures, the `figure`-th (they go round), with
-    those of the next ones as far as `room` has lines for them."""
+    """The table of an experiment, and the bars of its figures from index `figure` on, which wraps around. The
+    bars of that figure are always included, those of the next ones only if they fit into `room` lines."""
     lines = [title(text.headline(experiment), width)]
     heading, *rows = table(experiment, width - 1)
     lines.append(clip(((f" {heading}", "dim"),), width))

@@ -122,7 +122,7 @@ def near(app_state: AppState) -> Iterator[str]:
     if snapshot.topology is None:
         return
     nearest = list(SIGNS)
-    places = [(device, snapshot.devices.index(device)) for device in rows]
+    places = [(device, snapshot.position[device.key]) for device in rows]
     for column, nic in enumerate(snapshot.topology.nics):
         links = {
             device.key: link

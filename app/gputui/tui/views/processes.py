@@ -16,8 +16,10 @@ from gputui.tui.views.text import (
     clip,
     column_widths,
     hanging,
+    table_facts,
     table_lines,
     title,
+    width_of,
     wrapped_where_free,
 )
 
@@ -34,16 +36,31 @@ _COMMAND_OF_DEVICE = 24
 
 # Beside the table
 
+
+def _tone(fold: Fold) -> str:
+    return "strong" if fold.current else ""
+
+
+_WIDE_PANEL: tuple[Column[Fold], ...] = (
+    Column("#", lambda fold: fold.row.label, "dim", right=True),
+    Column("USER", lambda fold: fold.row.user, _tone, most=_MOST_USER),
+    Column("MEMORY", lambda fold: fold.row.memory, _tone, right=True),
+    Column("FOR", lambda fold: fold.row.age, _tone, right=True, least=6),
+    Column("PID", lambda fold: fold.row.pid, "dim", right=True),
+    Column("COMMAND", lambda fold: fold.row.short, lambda fold: _tone(fold) or "dim"),
+)
+_NARROW_PANEL = tuple(column for column in _WIDE_PANEL if column.name != "PID")
+
 _MOST_LINES = 100
 """More lines than fit next to the table."""
 
 
 def facts_of_processes(app_state: AppState) -> object:
-    """All values that `processes` depends on."""
+    """All values that `processes` depends on: the texts of its rows."""
     found = groups(app_state)
     shown = folded(app_state, found[:_MOST_LINES])
-    filtered = app_state.screen.filter, app_state.filter_hides_all
-    return shown, len(found), sum(map(len, found)), app_state.cursor, filtered
+    rows = table_facts(_WIDE_PANEL, shown)
+    return rows, len(found), sum(map(len, found)), app_state.screen.filter, app_state.filter_hides_all
 
 
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -60,39 +77,25 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     room = max(1, height - 1)
     shown = folded(app_state, found if len(found) <= room else found[: room - 1])
     hidden = sum(len(group) for group in found[len(shown) :])
-    lines += wrapped_where_free(_rows_of_panel(app_state, shown, width), width, room - bool(hidden))
+    rows = _rows_of_panel(shown, width)
+    if width < _WIDE:
+        rows = [_numbered(fold.row, line, width) for fold, line in zip(shown, rows, strict=True)]
+    lines += wrapped_where_free(rows, width, room - bool(hidden))
     if hidden:
         lines.append(clip(((f" + {hidden} more: ", "dim"), ("p", "key")), width))
     return lines
 
 
-def _rows_of_panel(app_state: AppState, shown: Sequence[Fold], width: int) -> list[Line]:
-    wide = width >= _WIDE
+def _rows_of_panel(shown: Sequence[Fold], width: int) -> list[Line]:
+    return table_lines(_WIDE_PANEL if width >= _WIDE else _NARROW_PANEL, shown)
 
-    def tone(fold: Fold) -> str:
-        return "strong" if app_state.cursor in fold.devices else ""
 
-    def numbered(fold: Fold, line: Line) -> Line:
-        """The line with the pid after the more informative command, where that adds no line."""
-        number = fold.row.pid if fold.row.pid.endswith("pids") else f"pid {fold.row.pid}"
-        (text, style) = line[-1]
-        longer = (*line[:-1], (f"{text}  {number}", style))
-        return longer if len(hanging(longer, width)) == len(hanging(line, width)) else line
-
-    numbers = [Column[Fold]("PID", lambda fold: fold.row.pid, "dim", right=True)]
-    columns = (
-        Column[Fold]("#", lambda fold: fold.row.label, "dim", right=True),
-        Column[Fold]("USER", lambda fold: fold.row.user, tone, most=_MOST_USER),
-        Column[Fold]("MEMORY", lambda fold: fold.row.memory, tone, right=True),
-        Column[Fold]("FOR", lambda fold: fold.row.age, tone, right=True, least=6),
-        *(numbers if wide else ()),
-        Column[Fold]("COMMAND", lambda fold: fold.row.short, lambda fold: tone(fold) or "dim"),
-    )
-    lines = table_lines(columns, shown)
-    return [
-        line if wide or not fold.row.process else numbered(fold, line)
-        for fold, line in zip(shown, lines, strict=True)
-    ]
+def _numbered(row: Row, line: Line, width: int) -> Line:
+    """The line with the pid after the more informative command, where that adds no line."""
+    number = row.pid if row.pid.endswith("pids") else f"pid {row.pid}"
+    room = width - width_of(hanging(line, width)[-1])
+    *head, (text, style) = line
+    return (*head, (f"{text}  {number}", style)) if row.pid and len(number) + 2 <= room else line
 
 
 def lines_of_panel(app_state: AppState, width: int) -> int:
@@ -101,7 +104,7 @@ def lines_of_panel(app_state: AppState, width: int) -> int:
     if not found:
         return 2
     shown = folded(app_state, found[:_MOST_LINES])
-    rows = _rows_of_panel(app_state, shown, width)
+    rows = _rows_of_panel(shown, width)
     return 1 + len(found) - len(shown) + sum(len(hanging(row, width)) for row in rows)
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.choosing.people import idle_seconds
 from gputui.choosing.queue_outlook import (
     Occupied,
     Outlook,
     blocking_reason,
     expectation,
     occupied_columns,
-    outlook,
     turn_columns,
     waiter_name,
 )
@@ -21,6 +19,7 @@ from gputui.tui.views.text import (
     Line,
     clip,
     hanging,
+    table_facts,
     table_lines,
     title,
     told_lines,
@@ -31,14 +30,6 @@ from gputui.tui.views.text import (
 _LEAST_COMMAND = 6
 """Cells below which the page has no column of commands: three letters of a command say nothing."""
 _NOBODY = " nobody is in line: w on the main screen waits for devices"
-
-
-def outlook_of(app_state: AppState) -> Outlook:
-    """The queue and the devices that are not free, with the idle times that the screen has observed."""
-    snapshot = app_state.snapshot
-    if snapshot is None:
-        return Outlook((), ())
-    return outlook(snapshot, app_state.verdicts, idle_seconds(app_state.watch, snapshot))
 
 
 def worth_a_panel(app_state: AppState) -> bool:
@@ -53,7 +44,7 @@ def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
     content."""
     if not worth_a_panel(app_state):
         return 0, 0
-    snapshot, found = app_state.snapshot, outlook_of(app_state)
+    snapshot, found = app_state.snapshot, app_state.outlook
     told = _told_in_panel(found, app_state)
     assert snapshot is not None
     rows = _in_line(found, snapshot)
@@ -78,10 +69,10 @@ def facts_of_panel(app_state: AppState) -> object:
     snapshot = app_state.snapshot
     if snapshot is None:
         return None
-    found = outlook_of(app_state)
+    found = app_state.outlook
     reasons = [blocking_reason(turn, snapshot) for turn in found.next[:1]]
-    told = _rows_of_told(_told_in_panel(found, app_state), snapshot)
-    rows = table_lines(turn_columns(snapshot), found.turns)
+    told = table_facts(occupied_columns(snapshot, commands=False), _told_in_panel(found, app_state))
+    rows = table_facts(turn_columns(snapshot), found.turns)
     return rows, reasons, told, len(_listed(found, app_state))
 
 
@@ -95,7 +86,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     snapshot = app_state.snapshot
     if snapshot is None:
         return []
-    found, room = outlook_of(app_state), height - 1
+    found, room = app_state.outlook, height - 1
     turns = _in_line(found, snapshot)
     place = min(len(found.turns), max(0, room - len(found.next[:1])))
     rows = [*turns[:place], *turns[len(found.turns) :]]

@@ -196,12 +196,13 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
         *place_mark(rank),
         (label, "strong" if rank is not None else tone),
     ]
+    memory = _memory(app_state, device)
     for column, cells in c.shown:
         spans.append((gap, ""))
-        spans += column.spans(device, Cell(cells, tone, c.box, _memory(app_state, device)))
+        spans += column.spans(device, Cell(cells, tone, c.box, memory))
     sign, words, look = state_of(app_state, device)
     spans += [(f"{_BEFORE_STATE}{sign} ", look), (words, look if look != "busy" else tone)]
-    return padded(clip(tuple(spans), width), width)
+    return padded(tuple(spans), width)
 
 
 def _memory(app_state: AppState, device: Device) -> tuple[int | None, int | None]:

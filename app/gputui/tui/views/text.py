@@ -22,7 +22,7 @@ Line = tuple[Span, ...]
 
 def width_of(line: Line) -> int:
     """The width of the line in cells."""
-    return sum(cell_len(text) for text, _ in line)
+    return sum([cell_len(text) for text, _ in line])
 
 
 def fit(text: str, width: int, right: bool = False) -> str:
@@ -65,9 +65,11 @@ def clip(line: Line, width: int) -> Line:
 
 
 def padded(line: Line, width: int) -> Line:
-    """The line padded with spaces to `width` cells."""
+    """The line in exactly `width` cells: cut with an ellipsis, or padded with spaces."""
     missing = width - width_of(line)
-    return (*line, (" " * missing, "")) if missing > 0 else line
+    if missing < 0:
+        return clip(line, width)
+    return (*line, (" " * missing, "")) if missing else line
 
 
 def flow(items: Sequence[Line], width: int) -> list[Line]:
@@ -84,9 +86,9 @@ def flow(items: Sequence[Line], width: int) -> list[Line]:
 def hanging(line: Line, width: int) -> list[Line]:
     """The line with its last span wrapped: below the span's beginning, or where that is too narrow, the whole
     span below the rest of the line."""
-    *head, (text, style) = line
-    if width_of(line) <= width and "\n" not in text:
+    if width_of(line) <= width and "\n" not in line[-1][0]:
         return [line]
+    *head, (text, style) = line
     indent = width_of(tuple(head))
     if width - indent >= _HANGING:
         first, *more = wrap(text, width - indent)
@@ -117,17 +119,21 @@ def column_widths(
 ) -> dict[Column[T], int]:
     """The columns with the cells that they need for these rows, and with `heading` for their names. A column
     that is empty in every row is left out."""
-    widths: dict[Column[T], int] = {}
-    for column in columns:
-        texts = {column.text(row) for row in rows}
-        if texts - ({"", UNKNOWN} if column.optional else {""}):
-            names = [column.name] if heading else []
-            widths[column] = max(column.least, min(column.most, max(map(cell_len, [*texts, *names]))))
-    return widths
+    widths = {column: _cells_of(column, column.cells(rows), heading) for column in columns}
+    return {column: cells for column, cells in widths.items() if cells is not None}
+
+
+def _cells_of(column: Column[T], spans: Sequence[Span], heading: bool) -> int | None:
+    """The cells that a column needs for these texts; None where it is empty in every row."""
+    texts = {text for text, _ in spans}
+    if texts <= ({"", UNKNOWN} if column.optional else {""}):
+        return None
+    names = [column.name] if heading else []
+    return max(column.least, min(column.most, max(map(cell_len, [*texts, *names]))))
 
 
 def table_lines(
-    columns: Sequence[Column[T]],
+    columns: Iterable[Column[T]],
     rows: Sequence[T],
     heading: bool = False,
     before: str = " ",
@@ -139,19 +145,23 @@ def table_lines(
     before  the text before the first column
     widths  the columns and their cells, None for those of `column_widths`
     """
-    if widths is None:
-        widths = column_widths(columns, rows, heading)
+    shown: list[tuple[list[Span], int, bool]] = []
+    for column in columns if widths is None else widths:
+        spans = column.cells(rows)
+        cells = _cells_of(column, spans, heading) if widths is None else widths[column]
+        if cells is not None:
+            names = [(column.name, "dim")] if heading else []
+            shown.append(([*names, *spans], cells, column.right))
+    fitted = [
+        [(fit(text, cells, right) + "  ", tone) for text, tone in spans] for spans, cells, right in shown[:-1]
+    ]
+    last = [spans for spans, _, _ in shown[-1:]]
+    return [*zip([(before, "")] * (len(rows) + heading), *fitted, *last, strict=True)]
 
-    def line(cells: Sequence[Span]) -> Line:
-        fitted = [
-            (fit(text, width, column.right) + "  ", tone)
-            for (text, tone), (column, width) in zip(cells, widths.items(), strict=True)
-        ]
-        return ((before, ""), *fitted[:-1], *cells[-1:])
 
-    every = [[(column.name, "dim") for column in widths]] if heading else []
-    every += [[(column.text(row), column.tone_of(row)) for column in widths] for row in rows]
-    return [*map(line, every)]
+def table_facts(columns: Iterable[Column[T]], rows: Sequence[T]) -> list[Span]:
+    """All values that `table_lines` of these columns and rows depends on."""
+    return [span for column in columns for span in column.cells(rows)]
 
 
 def place_mark(rank: int | None) -> tuple[Span, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from functools import partial
 from math import floor, log10
 
 from gputui.inventory.device import Device
@@ -21,7 +20,7 @@ from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.app_state import AppState
 from gputui.tui.views.chart import TICK_ROOM, axis, chart, half_line, mark, outlined
 from gputui.tui.views.table import filter_in_title, why_no_rows
-from gputui.tui.views.text import Line, clip, fit, padded, title
+from gputui.tui.views.text import Line, fit, padded, title
 
 ZOOMS = (60, 300, 900, 3600, 3 * 3600, 12 * 3600)
 """Seconds that a chart may span."""
@@ -167,7 +166,7 @@ def all_timelines(
         return [], None
     charts = _Charts(app_state, timelines, devices, width, height, zoom, metric, cursor, page)
     found = charts.lines(devices[first:], current)
-    lines = [line if line == _BLANK else padded(clip(line, width), width) for line, _ in found]
+    lines = [line if line == _BLANK else padded(line, width) for line, _ in found]
     shown = tuple(key for _, key in found[: -len(charts.feet)])
     return lines, Frame(charts.lefts, charts.span, shown, charts.shown)
 
@@ -279,8 +278,10 @@ class _Charts:
     def _with_figure(self, device: Device, metric: Metric, tall: int) -> list[Line]:
         """A chart with its figure; where nothing is known in the span, the reason."""
         app_state, timelines, span = self._app_state, self._timelines, self.span
-        peaks = _SUMMARIES[metric] == "max"
-        known = [v for v in timelines.values(device.key, metric, span, peaks) if v == v]
+        highest = _SUMMARIES[metric] == "max"
+        means = timelines.values(device.key, metric, span)
+        peaks = timelines.values(device.key, metric, span, True) if highest or self._outlined else means
+        known = [v for v in (peaks if highest else means) if v == v]
         full = timelines.full(device.key, metric)
         if not known or full is None:
             room = span.columns + _FIGURE
@@ -292,11 +293,14 @@ class _Charts:
             # A mean of the past would look like a present value.
             figure = "lost"
         else:
-            figure = _amount(metric, max(known) if peaks else sum(known) / len(known))
-        draw = outlined if self._outlined else partial(chart, close=not self._gap)
+            figure = _amount(metric, max(known) if highest else sum(known) / len(known))
+        if self._outlined:
+            lines = outlined(means, peaks, metric, span, tall, full, self._cursor)
+        else:
+            lines = chart(means, metric, span, tall, full, self._cursor, close=not self._gap)
         return [
-            (*drawn, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
-            for place, drawn in enumerate(draw(timelines, device.key, metric, span, tall, full, self._cursor))
+            (*line, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
+            for place, line in enumerate(lines)
         ]
 
 
@@ -420,7 +424,8 @@ def device_charts(
         device = app_state.box.by_key.get(key) if figures else None
         told = _told(app_state, timelines, device, each, span, rows, cursor) if device else [""] * rows
         half = half_line(rows)
-        for n, drawn in enumerate(outlined(timelines, key, each, span, rows, full, cursor)):
+        means, peaks = (timelines.values(key, each, span, highest) for highest in (False, True))
+        for n, drawn in enumerate(outlined(means, peaks, each, span, rows, full, cursor)):
             scale = _amount(each, full) if n == 0 else "0" if n == rows - 1 > 1 else ""
             if half is not None and n == rows - 1 - half:
                 scale = _amount(each, full / 2)

@@ -45,10 +45,9 @@ class Lines(Widget):
     def draw(self, build: Build) -> None:
         """Show the lines that `build` returns, now and after every change of size."""
         self._build = build
-        if self.size:
+        if size := self.size:
             # A new height takes effect at the next layout: the lines that are built now are painted after it.
-            height = self.size.height if self._height is None else self._height
-            self._show(build(self.size.width, height))
+            self._show(build(size.width, size.height if self._height is None else self._height))
 
     def draw_all(self, lines: Sequence[Line]) -> None:
         """Show these lines and take exactly their height."""
@@ -83,9 +82,9 @@ class Lines(Widget):
         if len(before) != len(self._shown):
             self.refresh()
             return
-        width = self.size.width
         changed = [y for y, pair in enumerate(zip(before, self._shown, strict=True)) if pair[0] != pair[1]]
         if changed:
+            width = self.size.width
             self.refresh(*(Region(0, y, width, 1) for y in changed))
 
     @property
