@@ -48,6 +48,21 @@ def test_of_much_output_the_end_is_kept_and_nothing_waits_for_it() -> None:
     assert len(ended.output) <= 16 * 1024
 
 
+def test_of_stdout_that_is_kept_in_full_nothing_is_lost_and_of_stderr_the_end_is_kept() -> None:
+    code = (
+        "import sys; sys.stdout.write('x' * 100_000); sys.stderr.write('y' * 1_000_000);"
+        "sys.stderr.write('the reason')"
+    )
+    ended = run((*PYTHON, "-c", code), {}, most=100_000)
+    assert (ended.status, ended.trouble, ended.output) == (0, None, "x" * 100_000)
+    assert ended.errors.endswith("the reason") and len(ended.errors) <= 16 * 1024
+
+
+def test_a_child_that_prints_more_than_it_may_is_ended() -> None:
+    ended = run((*PYTHON, "-c", "while True: print('x' * 1000)"), {}, most=10_000)
+    assert ended.status is None and ended.trouble == "it prints too much"
+
+
 def test_a_child_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     code = (
         "import signal, subprocess, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN);"

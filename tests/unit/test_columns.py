@@ -8,7 +8,7 @@ import pytest
 
 from gputui.choosing.device_columns import device_columns
 from gputui.choosing.queue_outlook import occupied_columns, outlook, turn_columns
-from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict import GLYPHS, verdicts
 from gputui.inventory.claim import Claim
 from gputui.inventory.columns import Column, printed
 from gputui.inventory.job import Job, JobDevice, PidScope
@@ -34,6 +34,28 @@ def test_a_column_is_aligned_at_the_side_that_it_names() -> None:
         "10  bbbbbbbbbb     10G",
     ]
     assert printed(columns, ["a"], width=10)[1] == "1  a…"
+
+
+def test_memory_is_in_gib_and_a_box_that_does_not_answer_has_no_state() -> None:
+    snapshot = box(gpu(0, memory_used=3 * GIB, memory_free=77 * GIB), gpu(1, memory_used=None))
+    judged = verdicts(snapshot)
+
+    def shown(name: str, live: bool) -> list[str]:
+        columns = device_columns(snapshot, judged, lambda verdict, _: verdict.state, live)
+        (column,) = (each for each in columns if each.name == name)
+        return [column.text(device) for device in snapshot.devices]
+
+    assert shown("MEMORY", live=True) == ["3.0/80.0G", "–"]
+    assert "unknown" not in shown("STATE", live=True)[0]
+    assert shown("STATE", live=False) == [f"{GLYPHS['unknown']} unknown"] * 2
+
+
+def test_a_job_whose_end_is_not_known_has_no_duration() -> None:
+    (ran,) = job_columns("ran", NOW)
+    running = Job(id="3", created=NOW - 200, started=NOW - 120, state="running")
+    assert ran.text(running) == "2m"
+    assert ran.text(replace(running, state="done", ended=NOW - 60)) == "1m"
+    assert ran.text(replace(running, state="ended")) == "–"
 
 
 def texts(columns: tuple[Column[object], ...] | list[Column[object]], rows: object) -> list[str]:
