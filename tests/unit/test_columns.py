@@ -94,6 +94,23 @@ def test_texts_of_a_cluster_are_printable_in_every_column() -> None:
     assert [text for text in found if not text.isprintable()] == []
 
 
+def test_places_of_a_cluster_say_what_is_free_now_and_each_node_its_reason_once() -> None:
+    two_types = (slurm.Gpus("h100", 4), slurm.Gpus("l4", 2, used=1))
+    cluster = slurm.Cluster(
+        (
+            slurm.Node("n1", ("IDLE", "DRAIN"), "fan", ("big",), two_types),
+            slurm.Node("n2", ("IDLE",), "", ("big", "down"), two_types),
+        ),
+        (slurm.Partition("down", up=False), slurm.Partition("big", default=True)),
+    )
+    free, state, _ = PLACE_FACTS
+    shown = [tuple(each.text(place) for each in (free, state, NOTE)) for place in places_of(cluster)]
+    assert [place.text for place in places_of(cluster)][:2] == ["big", "down"]
+    assert shown[:2] == [("up to 5", "up", "default"), ("up to 0", "down", "")]
+    assert [note for _, _, note in shown[2:]] == ["fan", "not available", "", ""]
+    assert [text for text, _, _ in shown[2:]] == ["0 of 4", "0 of 2", "4 of 4", "1 of 2"]
+
+
 def test_texts_of_devices_waiters_and_users_are_printable_in_every_column() -> None:
     busy = gpu(0, name=STRANGE, memory_used=GIB, processes=(job(user=STRANGE, command=STRANGE),))
     waiter = Waiter((1, ""), STRANGE, 1, None, NOW - 60, STRANGE, job=STRANGE)

@@ -400,6 +400,8 @@ GUARDED = (
             1,
         ),
         ("if probe; then\n  CUDA_VISIBLE_DEVICES=1 python t.py\nfi", 2),
+        ("if probe; then\n  CUDA_VISIBLE_DEVICES=-1 python t.py\nfi", None),
+        ("if probe; then\n  CUDA_VISIBLE_DEVICES= python t.py\nfi", None),
         *((script, None) for script in GUARDED),
     ],
 )
@@ -416,6 +418,8 @@ def test_a_list_of_a_shell_script_that_cannot_be_followed_is_a_doubt(script: str
         ('import os\nos.environ["CUDA_VISIBLE_DEVICES"] = args.gpu', 2),
         ('os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, ids))', 1),
         ('if debug:\n    os.environ["CUDA_VISIBLE_DEVICES"] = "0"', 2),
+        ('if debug:\n    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"', None),
+        ('if debug:\n    os.environ["CUDA_VISIBLE_DEVICES"] = ""', None),
         ("os.environ.update(CUDA_VISIBLE_DEVICES=str(args.gpu))", 1),
         ('del os.environ["CUDA_VISIBLE_DEVICES"]', 1),
         ('os.environ.pop("CUDA_VISIBLE_DEVICES", None)', 1),

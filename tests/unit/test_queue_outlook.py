@@ -90,6 +90,8 @@ def test_what_is_waited_for_in_words() -> None:
         "GPU 1,2",
     ]
     assert describe_request(waiter(1, "a", 1, 1, 2), TWO_BUSY) == "1 of GPU 1,2"
+    partly = replace(waiter(1, "a", 1), devices=frozenset({KEYS[1], "GPU-gone"}))
+    assert describe_request(partly, TWO_BUSY) == "1 device, of 2", "not GPU 1 alone"
     elsewhere = replace(waiter(1), devices=frozenset({"GPU-gone"}))
     assert describe_request(elsewhere, TWO_BUSY) == describe_request(elsewhere, None) == "1 device, of 1"
 
@@ -191,3 +193,10 @@ def test_no_more_devices_could_ever_be_had_than_there_are(
     asked = Constraints(count, min_free=None if gigabytes is None else gigabytes * GIB)
     can = most_ever(box(*devices), asked)
     assert 0 <= can <= n and can == (n if (gigabytes or 0) <= 80 else 0)
+
+
+def test_a_request_that_can_never_start_is_before_nobody() -> None:
+    line = waiter(1, "ana", 9), waiter(2, "bo", 8), waiter(3, "kim", 2)
+    found = seen(TWO_BUSY, *line)
+    assert [(turn.waiter.user, turn.ahead) for turn in found.turns] == [("kim", ()), ("ana", ()), ("bo", ())]
+    assert found.next == found.turns

@@ -80,6 +80,13 @@ def test_the_sets_with_a_chain_are_those_in_which_one_is_found_by_trying(
     }
 
 
+def test_three_in_a_row_are_a_chain_and_no_ring() -> None:
+    row = [[-1, 1, 0], [1, -1, 1], [0, 1, -1]]
+    assert _sets(joined(row, 1, 3, chain=True)) == _sets(joined(row, 0, 3, chain=False)) == {(0, 1, 2)}
+    assert not joined(row, 1, 3, chain=False)
+    assert _sets(joined(row, 1, 2, chain=False)) == {(0, 1), (1, 2)}
+
+
 def test_more_devices_than_there_are_have_neither_ring_nor_chain() -> None:
     table = [[1] * 3 for _ in range(3)]
     assert joined(table, 0, 4, chain=False) == joined(table, 0, 4, chain=True) == 0

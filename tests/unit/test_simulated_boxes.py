@@ -231,3 +231,11 @@ def test_no_box_has_the_name_of_another_and_no_two_gpus_have_used_the_same_energ
     source = SimulatedSource(BOXES["dgx-h100"])
     energies = [device.telemetry.energy for device in source.read(Want.ALL | Want.DETAILS).devices]
     assert len({*energies}) == len(energies)
+
+
+def test_the_numbers_in_the_log_of_a_job_go_up_line_by_line() -> None:
+    logs = [job.logs for job in BOXES[DEFAULT].jobs if any("step " in line for line in job.logs)]
+    assert logs
+    for lines in logs:
+        steps = [int(line.partition("step ")[2].partition("/")[0]) for line in lines if "step " in line]
+        assert len({after - before for before, after in pairwise(steps)}) == 1 and steps[0] < steps[-1]
