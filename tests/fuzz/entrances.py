@@ -30,15 +30,15 @@ from gputui.choosing.verdict import verdicts
 from gputui.cli import job_output, ls_ray, ls_slurm
 from gputui.cli import jobs as jobs_cli
 from gputui.cli.common import WrongCallError
-from gputui.cli.held import agreed, reached
 from gputui.cli.job_mapping import read_jobs, with_own_jobs, write_jobs
 from gputui.cli.ls_text import document_text, table
 from gputui.cli.metrics_text import metrics_text
+from gputui.cli.run_held import agreed, reached
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.typed_json import DocumentError
+from gputui.jobs.box_jobs import jobs_told
 from gputui.jobs.experiments.log_figures import read_figures
 from gputui.jobs.last_lines import lines_in
-from gputui.jobs.of_boxes import jobs_told
 from gputui.jobs.process_tree import here
 from gputui.planning.box import box_of
 from gputui.planning.document import to_document

@@ -8,7 +8,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "choosing.claimed_use": ("claimed_use",),
     "choosing.verdict": ("verdict", "rules", "verdict_text", "watch"),
     "choosing.verdict_text": ("verdict", "verdict_text", "not_free"),
-    "choosing.watch": ("watch", "verdict"),
+    "choosing.state_times": ("watch", "verdict"),
     "choosing.rules": ("rules", "verdict", "settings"),
     "choosing.pick": ("pick", "best", "vendors", "choosing_on_the_command_line"),
     "choosing.best": ("best", "pick", "reasons"),

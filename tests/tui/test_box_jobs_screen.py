@@ -8,7 +8,7 @@ import pytest
 
 from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.of_boxes import BoxJobs, JobsOfBoxes, LogEnd
+from gputui.jobs.box_jobs import BoxJobs, JobsOfBoxes, LogEnd
 from gputui.launching.launch import Launch
 from gputui.sources.hosts.ssh import Way
 from gputui.tui.controllers import boxes as box_calls

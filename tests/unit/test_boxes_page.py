@@ -17,7 +17,7 @@ from e2e.terminal import Terminal
 from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.named_devices import short_names
 from gputui.inventory.device import Device
-from gputui.jobs.on_box import start_detached
+from gputui.jobs.box_calls import start_detached
 from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
 from simnvml import SimulatedNvml

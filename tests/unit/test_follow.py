@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gputui.cli.follow import follow
+from gputui.cli.ls_follow import follow
 from gputui.inventory.document_reader import from_document
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Want

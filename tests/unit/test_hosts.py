@@ -24,7 +24,7 @@ import pytest
 
 from gputui.choosing.verdict import verdicts
 from gputui.cli.ls_text import document_text
-from gputui.jobs.of_boxes import jobs_told
+from gputui.jobs.box_jobs import jobs_told
 from gputui.sources.hosts import calls, channel, sent_core
 from gputui.sources.hosts.calls import ask
 from gputui.sources.hosts.reading import read

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gputui.choosing.people import IDLE_AFTER, Person, idle_seconds, people
+from gputui.choosing.state_times import Watch
 from gputui.choosing.verdict import verdicts
-from gputui.choosing.watch import Watch
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.process import ANOTHER_NAMESPACE

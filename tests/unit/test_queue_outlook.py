@@ -20,8 +20,8 @@ from gputui.choosing.queue_outlook import (
     outlook,
     waiter_name,
 )
+from gputui.choosing.state_times import Watch, with_cooling
 from gputui.choosing.verdict import verdicts
-from gputui.choosing.watch import Watch, with_cooling
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter

@@ -239,7 +239,7 @@ def test_who_ends_before_all_have_claimed_gives_back_the_devices(
 def test_a_box_that_has_waited_too_long_for_another_gives_its_devices_back(
     pair: BoxPair, words: tuple[str, ...]
 ) -> None:
-    shorter = "import gputui.cli.held as h; h.HELD_FOR = 0.2; from gputui.cli.main import entry; entry()"
+    shorter = "import gputui.cli.run_held as h; h.HELD_FOR = 0.2; from gputui.cli.main import entry; entry()"
     first, second = (home / "bin" / "gputui" for home in pair.homes)
     first.write_text(
         f'#!/bin/sh\n{GPUTUI[0]} -c "{shorter}" "$@"\nstatus=$?\ntouch "$HOME/over"\nexit $status\n'

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.launching.launch_options import LaunchOptions
-from gputui.launching.model_memory import memory_warning
+from gputui.launching.memory_warning import memory_warning
 from gputui.launching.training_words import NO_TRAINING, Training, training_of
 from unit.builders import box, gpu
 from unit.host_environments import Told

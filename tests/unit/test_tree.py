@@ -8,9 +8,9 @@ import pytest
 
 from gputui.choosing.best import describe_order
 from gputui.choosing.grouping import ALL_REDUCE
+from gputui.choosing.state_times import Watch
 from gputui.choosing.tree import lines, links_in_words
 from gputui.choosing.verdict import verdicts
-from gputui.choosing.watch import Watch
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES

@@ -25,6 +25,7 @@ from gputui.choosing.pick import (
     pick,
 )
 from gputui.choosing.selection import Selection, not_free
+from gputui.choosing.state_times import Watch, with_cooling
 from gputui.choosing.verdict import (
     Cause,
     ClaimedBy,
@@ -52,7 +53,6 @@ from gputui.choosing.verdict_text import (
     state_and_brief,
     state_and_reason,
 )
-from gputui.choosing.watch import Watch, with_cooling
 from gputui.cli.main import main
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import APARTS, FAULT_KINDS, Fault

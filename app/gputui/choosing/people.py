@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gputui.choosing.claimed_use import ClaimedUse, differing
-from gputui.choosing.watch import Watch
+from gputui.choosing.state_times import Watch
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Process

@@ -31,8 +31,8 @@ from gputui.cli.common import (
     say,
 )
 from gputui.cli.details_text import details_text
-from gputui.cli.follow import INTERVAL, Lines
 from gputui.cli.hosts_options import boxes_of, way, without_options
+from gputui.cli.ls_follow import INTERVAL, Lines
 from gputui.cli.ls_text import coloured, table
 from gputui.cli.rules import rules_of
 from gputui.inventory.document import SCHEMA, to_document

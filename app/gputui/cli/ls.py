@@ -124,7 +124,7 @@ def _status_line(args: argparse.Namespace) -> int:
 
 
 def _follow(args: argparse.Namespace) -> int:
-    from gputui.cli.follow import INTERVAL, follow
+    from gputui.cli.ls_follow import INTERVAL, follow
     from gputui.system.users import own_name
 
     rules = rules_of(None)

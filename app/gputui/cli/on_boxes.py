@@ -2,8 +2,8 @@
 
 Claims, queue, job and log belong to the box: gputui there executes the call, and its output, messages and
 status become those of this call. For several boxes at the same time (torchrun), each box claims its devices
-first (held.py), and nothing starts unless all have theirs; then each receives the place where the machines
-meet.
+first (run_held.py), and nothing starts unless all have theirs; then each receives the place where the
+machines meet.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from gputui.allocating.errors import NotEnoughError
 from gputui.choosing.named_devices import NONE
 from gputui.cli.boxes import ranked
 from gputui.cli.common import DONE, NO_SOURCE, NOT_ENOUGH, WrongCallError, elsewhere, print_line, say
-from gputui.cli.held import reached
 from gputui.cli.hosts_options import all_boxes, box_named, boxes_named, way
 from gputui.cli.job_output import PrefixedOutput, write
 from gputui.cli.launch_call import check_machines, prepared_call
+from gputui.cli.run_held import reached
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.jobs.store import Stored

@@ -21,7 +21,7 @@ from gputui.cli.common import (
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.launch_call import NEAR, add_launch_options, launch_request, noted
 from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
-from gputui.cli.subject import Subject, subject_of
+from gputui.cli.planned_training import Subject, subject_of
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.launch_options import LaunchOptions

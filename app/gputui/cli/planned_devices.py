@@ -17,8 +17,8 @@ from gputui.choosing.pick import Constraints, PickResult, available, pick
 from gputui.choosing.verdict import State, Verdict
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, opened, say
+from gputui.cli.planned_training import Subject, subject_of
 from gputui.cli.rules import settings_or_wrong_call
-from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import devices_text, size
 from gputui.inventory.light_dataclasses import dataclass, replace

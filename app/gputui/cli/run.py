@@ -30,7 +30,7 @@ from gputui.inventory.typed_json import DocumentError
 from gputui.jobs import FOLDER
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
-from gputui.launching.model_memory import memory_warning
+from gputui.launching.memory_warning import memory_warning
 from gputui.launching.start import CANNOT_START, StartError
 from gputui.requesting.launch_request import LaunchRequest, received
 from gputui.system.environment import given_environment
@@ -177,7 +177,7 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
     allocation = allocated(prepared, holds=not args.dry_run)
     meeting: Meeting | None = None
     if args.held:
-        from gputui.cli.held import held_launch
+        from gputui.cli.run_held import held_launch
 
         agreed = held_launch(prepared, allocation, args.dry_run)
         if isinstance(agreed, int):

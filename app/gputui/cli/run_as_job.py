@@ -15,8 +15,8 @@ from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Allocator
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import DONE, WrongCallError, opened, print_line, say
-from gputui.cli.held import obey_input
 from gputui.cli.job_output import attached
+from gputui.cli.run_held import obey_input
 from gputui.inventory.formatting import devices_text
 from gputui.inventory.job import Job, JobError
 from gputui.jobs.foreground import Foreground

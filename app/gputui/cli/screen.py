@@ -63,8 +63,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     reason = _no_screen()
     if reason:
         return _table_instead(source, reason, command)
+    from gputui.tui.replaced_files import UpdatedError
     from gputui.tui.run import run_screen
-    from gputui.tui.updated import UpdatedError
 
     example = EXAMPLE if args.demo is not None and not command else ()
     try:

@@ -16,7 +16,7 @@ from typing import Any
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Ancestor, Process
 from gputui.system.containers import container
-from gputui.system.file_locks import name_of
+from gputui.system.lock_holders import name_of
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.plain_processes import process_library
 from gputui.system.process_stat import process_stat

@@ -12,12 +12,11 @@ from gputui.choosing.links import permuted_behind_switches
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.own_jobs import own_job_on
 from gputui.choosing.people import idle_seconds
-from gputui.choosing.queue_outlook import Outlook, outlook
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
+from gputui.choosing.state_times import Watch, with_cooling
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
-from gputui.choosing.watch import Watch, with_cooling
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus, short_name
 from gputui.inventory.light_dataclasses import dataclass, field, replace
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from gputui.choosing.claimed_use import ClaimedUse
     from gputui.choosing.order import Order
     from gputui.choosing.pick import Constraints, PickResult
+    from gputui.choosing.queue_outlook import Outlook
     from gputui.inventory.job import Job
     from gputui.inventory.waiter import Waiter
     from gputui.launching.intent import Intent, NamedDevices
@@ -222,6 +222,9 @@ class AppState:
     @cached_property
     def outlook(self) -> Outlook:
         """The queue and the devices that are not free, with the idle times that the screen has observed."""
+        # The first frame needs no outlook, and its search for sets of devices takes 4 ms to import.
+        from gputui.choosing.queue_outlook import outlook
+
         return outlook(self.box, self.verdicts, idle_seconds(self.watch, self.box))
 
     @cached_property

@@ -20,8 +20,8 @@ from gputui.tui.asyncio_without_tls import import_asyncio
 from gputui.tui.early_signals import EarlySignals
 from gputui.tui.first_frame import FirstFrame
 from gputui.tui.readings import Mailbox
+from gputui.tui.replaced_files import guard_imports, stamp_of_package
 from gputui.tui.screen_settings import checked
-from gputui.tui.updated import guard_imports, stamp_of_package
 from gputui.vendors.registry import order_to_read
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ def checked(screen: ScreenSettings) -> ScreenSettings:
 
         _check("sort", (screen.sort,), filter(None, SORTS))
     if screen.keymap:
-        from gputui.tui import keymap
+        from gputui.tui import user_keys
 
-        screen = screen._replace(keymap=keymap.checked(screen.keymap))
+        screen = screen._replace(keymap=user_keys.checked(screen.keymap))
     return screen
 
 

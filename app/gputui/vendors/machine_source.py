@@ -145,7 +145,7 @@ class MachineSource:
         if (Want.OWNERS not in want and self._owners is None) or not any(d.processes for d in devices):
             return devices
         # Imported here: `pick` does not ask for owners.
-        from gputui.sources.owned import host_uses, owners_of, with_owners, with_uses
+        from gputui.sources.process_owners import host_uses, owners_of, with_owners, with_uses
 
         if self._owners is None:
             self._owners = owners_of(self._root)

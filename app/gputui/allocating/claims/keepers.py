@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.system.file_locks import File, file_of, holders, locked_by, name_of
+from gputui.system.lock_holders import File, file_of, holders, locked_by, name_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ from gputui.inventory.device import is_uuid
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.descriptors import move_to_high_number
-from gputui.system.file_locks import File, file_of
+from gputui.system.lock_holders import File, file_of
 from gputui.system.namespaces import pid_namespace
 from gputui.system.process_stat import process_stat
 from gputui.system.record_locks import unlock

@@ -24,7 +24,7 @@ from gputui.allocating.claims.folder import Problems
 from gputui.allocating.claims.read import open_files, range_of
 from gputui.inventory.claim import Claim
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.system.file_locks import File, ancestors, file_of, locked_by
+from gputui.system.lock_holders import File, ancestors, file_of, locked_by
 from gputui.system.record_locks import locked
 from gputui.system.users import user_name
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.allocating.claims.files import Found, UntrustedFileError, held_file, listed, owner_of
 from gputui.allocating.claims.folder import Problems
-from gputui.system.file_locks import File, file_of
+from gputui.system.lock_holders import File, file_of
 from gputui.system.namespaces import pid_namespace
 from gputui.system.record_locks import locked
 from gputui.system.users import user_name

@@ -16,7 +16,7 @@ from gputui.choosing.named_devices import short_names
 from gputui.inventory.formatting import printable
 from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.on_box import follow_words, line, line_on, start_detached, stop_there, words_on
+from gputui.jobs.box_calls import follow_words, line, line_on, start_detached, stop_there, words_on
 from gputui.jobs.own_call import this_gputui
 from gputui.launching.launch import Launch
 from gputui.requesting.launch_request import LaunchRequest
@@ -28,7 +28,7 @@ from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
-    from gputui.jobs.of_boxes import JobsOfBoxes
+    from gputui.jobs.box_jobs import JobsOfBoxes
 
 Result = TypeVar("Result")
 
@@ -307,10 +307,10 @@ class BoxLaunch(BoxCalls):
 
     def _jobs_of(self, channels: Channels) -> JobsOfBoxes:
         if self._view.app_state.label:
-            from gputui.jobs.of_simulated_boxes import JobsOfSimulatedBoxes
+            from gputui.jobs.simulated_box_jobs import JobsOfSimulatedBoxes
 
             return JobsOfSimulatedBoxes(lambda: channels.states)
-        from gputui.jobs.of_boxes import JobsOfBoxes
+        from gputui.jobs.box_jobs import JobsOfBoxes
 
         return JobsOfBoxes([state.alias for state in channels.states], channels.way)
 

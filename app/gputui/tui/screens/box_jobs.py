@@ -6,7 +6,7 @@ import threading
 from collections.abc import Hashable, Sequence
 
 from gputui.inventory.job import Job
-from gputui.jobs.of_boxes import BoxJobs, JobsOfBoxes
+from gputui.jobs.box_jobs import BoxJobs, JobsOfBoxes
 from gputui.tui.controllers.boxes import BoxCalls
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.jobs import JobsPage

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from time import localtime, strftime
 
 from gputui.inventory.formatting import printable
-from gputui.jobs.of_boxes import BoxJobs
+from gputui.jobs.box_jobs import BoxJobs
 from gputui.tui.views.jobs import headline, listed
 from gputui.tui.views.text import Line, clip, fit, told_lines
 

@@ -340,7 +340,7 @@ class NvmlSource:
 
         Without a new look, the activity is that of the last look.
         """
-        from gputui.sources.owned import host_uses, with_uses
+        from gputui.sources.process_owners import host_uses, with_uses
 
         if Want.DETAILS in want:
             of_processes = Want.TABLE not in want

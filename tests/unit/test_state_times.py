@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.people import idle_seconds
+from gputui.choosing.state_times import Watch, with_cooling
 from gputui.choosing.verdict import Cooling, Verdict, verdicts
-from gputui.choosing.watch import Watch, with_cooling
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from unit.builders import NOW, box, busy, gpu

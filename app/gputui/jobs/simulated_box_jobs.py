@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.of_boxes import BoxJobs, JobsOfBoxes, LogEnd
+from gputui.jobs.box_jobs import BoxJobs, JobsOfBoxes, LogEnd
 from gputui.sources.hosts.channel import BoxState
 from gputui.sources.hosts.ssh import Way
 

@@ -15,10 +15,10 @@ import pytest
 
 from box_pair import BoxPair
 from gputui.inventory.job import Job
-from gputui.jobs import of_boxes, on_box
+from gputui.jobs import box_calls, box_jobs
+from gputui.jobs.box_calls import follow_words, stop_there
+from gputui.jobs.box_jobs import MOST_ENDED, MOST_JOBS, BoxJobs, JobsOfBoxes, jobs_told
 from gputui.jobs.columns import labels_of
-from gputui.jobs.of_boxes import MOST_ENDED, MOST_JOBS, BoxJobs, JobsOfBoxes, jobs_told
-from gputui.jobs.on_box import follow_words, stop_there
 from gputui.sources.hosts.calls import AT_ONCE
 from gputui.sources.hosts.session import Answer
 from gputui.sources.hosts.ssh import Trouble, Way
@@ -209,7 +209,7 @@ def test_ctrl_c_for_a_command_on_our_terminal_is_not_for_a_call_in_the_backgroun
 ) -> None:
     """The log of another job is followed while a job is being stopped."""
     script = "import os, sys; sys.exit(f'{os.getpgrp() == os.getpid()}')"
-    monkeypatch.setattr(on_box, "this_gputui", lambda _words: (sys.executable, "-c", script))
+    monkeypatch.setattr(box_calls, "this_gputui", lambda _words: (sys.executable, "-c", script))
     assert stop_there("gpu1:m6u5", {}) == ("True", False)
 
 
@@ -225,7 +225,7 @@ def test_the_log_of_a_job_that_ended_while_another_was_looked_at_is_read_to_its_
             return Answer(alias, 0, there["log"], "", None, "run")
         return Answer(alias, 0, json.dumps({"jobs": [there["job"]]}).encode(), "", None, "run")
 
-    monkeypatch.setattr(of_boxes, "ask", answer)
+    monkeypatch.setattr(box_jobs, "ask", answer)
     asked = JobsOfBoxes(["gpu1"], Way(1), math.inf)
 
     def read() -> tuple[str, ...] | None:
