@@ -182,6 +182,19 @@ def test_one_device_has_a_scale_a_bright_edge_and_its_figures() -> None:
     assert any("┈" in text for text in texts[:1])
 
 
+def test_the_highest_figure_is_of_one_reading_and_the_lowest_of_a_columns_mean() -> None:
+    store, state = Store(), AppState({})
+    for second in range(-599, 1):
+        snapshot = box(gpu(0, utilization=0 if second % 10 else 100), time=NOW + second)
+        state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    lines, _ = device_charts(state, gpu(0).key, 90, 12, max(ZOOMS), metric="utilization", page=True)
+    told = {
+        name: int(percent) for name, percent in re.findall(r"(max|mean|min) +(\d+)%", "".join(_texts(lines)))
+    }
+    assert told["max"] == 100
+    assert told["mean"] == pytest.approx(10, abs=3) and told["min"] <= told["mean"]
+
+
 def test_the_highest_of_a_column_is_marked_above_its_mean() -> None:
     texts = _texts(device_charts(_on_and_off(), gpu(0).key, 30, 22, 3 * 3600, "utilization", page=True)[0])
     top = next(n for n, line in enumerate(texts[:20]) if "─" in line)

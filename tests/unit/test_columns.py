@@ -50,6 +50,15 @@ def test_memory_is_in_gib_and_a_box_that_does_not_answer_has_no_state() -> None:
     assert shown("STATE", live=False) == [f"{GLYPHS['unknown']} unknown"] * 2
 
 
+def test_devices_of_a_job_on_another_box_have_the_labels_of_its_record() -> None:
+    here = box(gpu(0), gpu(1))
+    on = JobDevice(5, gpu(1).key, "H100"), JobDevice(6, "MIG-01234567-89", None)
+    job_here = Job(id="3", devices=on, state="running")
+    (devices,) = job_columns("devices", NOW, here)
+    assert devices.text(job_here) == "1,MIG-01234"
+    assert devices.text(replace(job_here, box="other")) == "5,MIG-01234"
+
+
 def test_a_job_whose_end_is_not_known_has_no_duration() -> None:
     (ran,) = job_columns("ran", NOW)
     running = Job(id="3", created=NOW - 200, started=NOW - 120, state="running")
