@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from gputui.allocating.settings import Settings
 from gputui.inventory.device import Device
 from gputui.launching.confine import AGAINST, Case, explained
 from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
+from gputui.requesting.prepared_launch import how_confined, prepare, read_command
+from gputui.sources.source import Want
 from gputui.system.root import Root
+from gputui.vendors.visibility import Confine
 
 MOUNTED = "25 1 0:23 / /proc rw,nosuid shared:1 - proc proc rw\n"
 
@@ -119,3 +125,19 @@ def test_a_failure_that_confinement_explains(line: str) -> None:
 )
 def test_an_ordinary_failure_is_nothing_of_confinement(line: str) -> None:
     assert explained((line,)) is None and explained(("epoch 1", line)) is None
+
+
+@pytest.mark.parametrize("own", [None, "always", "auto", "never"])
+@pytest.mark.parametrize("usual", ["always", "auto", "never"])
+def test_the_call_itself_counts_before_the_settings(own: Confine | None, usual: Confine) -> None:
+    options = LaunchOptions(("true",), confine=own)
+    assert how_confined(options, Settings(confine=usual)) == (own or usual)
+    assert how_confined(options, Settings(confine=usual), here=False) == "never"
+
+
+@pytest.mark.parametrize("confine", ["always", "auto", "never"])
+def test_the_device_files_are_read_for_a_confined_launch_only(confine: Confine) -> None:
+    """Without them no launch could be confined; reading them for every `pick` would take time."""
+    asked = LaunchRequest(LaunchOptions(("true",)))
+    request = prepare(read_command(asked, {}, confine), Settings()).request
+    assert (Want.NODES in request.facts) == (confine != "never")
