@@ -71,6 +71,8 @@ def gputui(tmp_path: Path) -> Gputui:
             [sys.executable, "-m", "gputui", *words],
             capture_output=True,
             text=True,
+            # `-m` looks in the current folder first, and `tests` has an `acme` too.
+            cwd=tmp_path,
             env=kept | {"GPUTUI_CLAIMS": str(tmp_path / "claims")} | environ,
             timeout=60,
             check=False,
