@@ -455,7 +455,10 @@ def at(s: Session, text: str) -> tuple[int, int]:
 
 
 async def drag(s: Session, what: str, where: str) -> None:
-    begin, end = at(s, what), at(s, where)
+    await drag_cell(s, at(s, what), at(s, where))
+
+
+async def drag_cell(s: Session, begin: tuple[int, int], end: tuple[int, int]) -> None:
     await s.pilot.mouse_down("#selection", offset=begin)
     await s.pilot.hover("#selection", offset=end)
     await s.pilot.mouse_up("#selection", offset=end)
@@ -470,6 +473,19 @@ async def test_selected_devices_are_dragged_to_their_place() -> None:
         assert s.main.app_state.current is not None and s.main.app_state.current.index == 7
         await drag(s, "GPU 7", "GPU 5")
         assert s.selected == ["4", "5", "7"]
+
+
+async def test_a_click_beside_the_selected_devices_is_a_click_on_none_of_them() -> None:
+    async with session() as s:
+        await s.press("4", "5")
+        begin, row = at(s, "GPU 5")
+        end = s.texts("#selection")[1].index(")", begin) + 1
+        first = at(s, "cuda:0")
+        for beside in (end, end + 2):
+            await drag_cell(s, (beside, row), first)
+            assert s.selected == ["4", "5"]
+        await drag_cell(s, (end - 1, row), first)
+        assert s.selected == ["5", "4"], "the last cell of a device is its own"
 
 
 async def test_a_click_on_a_selected_device_puts_the_cursor_there_and_j_moves_it() -> None:
