@@ -375,6 +375,14 @@ def test_what_a_script_sets_where_no_list_is_set_is_not_set(box: Box, programs: 
     assert out.splitlines()[0] == "python 2,3 train.py" and inherited(box, out) == [2, 3]
 
 
+def test_a_script_that_names_devices_where_the_list_is_empty_is_warned_of(box: Box, programs: Path) -> None:
+    script = box.folder / "train.sh"
+    script.write_text(f"{GUARDS[0]}\npython train.py\n")
+    path = f"{programs}:{box.environ['PATH']}"
+    status, _, err = box.call("run", "-q", "--gpus", "none", "--", "bash", str(script), PATH=path)
+    assert status == 0 and "warning" in err and "train.sh:" in err
+
+
 SCRIPTS = {
     # The command in the script, and the interpreter that runs the script.
     "acc8.sh": ("accelerate launch --config_file eight.yaml t.py", "bash"),

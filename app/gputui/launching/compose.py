@@ -417,7 +417,8 @@ def _warn_of_lists(
         if others:
             text = f"{named.words} in the command overrides the selected devices"
             notices.asks_for_others(named.words, text, named.listed)
-    for warning in (*intent.warnings, *((intent.doubt,) if intent.doubt else ())):
+    doubt = intent.doubt or (None if devices else intent.doubt_if_empty)
+    for warning in (*intent.warnings, *((doubt,) if doubt else ())):
         notices.warn(warning)
     number = f"{devices_text(len(devices))} selected"
     if intent.needs is not None and devices and intent.needs.number > len(devices):

@@ -101,6 +101,8 @@ class Intent:
     warnings      warnings for the user, however the command is started
     doubt         the place that may set a list of devices whose value is not known, None for none; a confined
                   command cannot use other devices
+    doubt_if_empty
+                  the same, for a place that sets the list only if the command inherits an empty one
     relative      whether the command is expected to be confined: devices that cannot be rewritten are then
                   counted among the claimed ones, from 0
     """
@@ -116,6 +118,7 @@ class Intent:
     trainer: bool = False
     warnings: tuple[str, ...] = ()
     doubt: str | None = None
+    doubt_if_empty: str | None = None
     leaves: str | None = None
     relative: bool = False
 

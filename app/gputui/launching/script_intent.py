@@ -85,21 +85,24 @@ def _with_doubt(
 ) -> Intent:
     """Return the intent of a script with the place where it may set a list that the parser did not follow.
 
-    An empty list, and a list derived from the inherited one, name no other devices.
+    An empty list, and a list derived from the inherited one, name no other devices. A script that tests the
+    list sets it only if it inherits an empty one.
     """
     if intent.devices is not None or intent.leaves is not None:
         return intent
-    for name in lists:
-        if name not in text or re.search(tests.replace("NAME", name), text):
-            continue
+    for name in (each for each in lists if each in text):
+        tested = re.search(tests.replace("NAME", name), text) is not None
         for match in islice(re.finditer(sets.replace("NAME", name), text, re.MULTILINE), _MOST_PLACES):
             value = "removed" if match[1] is None else match[1].strip(" \t'\")}")
-            if value in ("", "-1") or name in value or "environ" in value:
+            if value in ("", "-1") or "environ" in value or (name in value and ":" not in value):
                 continue
-            variables = re.findall(r"[A-Za-z_]\w*", value[:60])
+            variables = {*re.findall(r"[A-Za-z_]\w*", value[:60])} - {name}
             if not any(re.search(rf"\b{each}\s*=[^\n]{{0,80}}{name}", text) for each in variables):
                 place = f"{script}:{text.count(chr(10), 0, match.end()) + 1}"
-                return replace(intent, doubt=f"{place} may set {name} to other devices ({value[:60]})")
+                doubt = f"{place} may set {name} to other devices ({value[:60]})"
+                if tested or name in value:
+                    return replace(intent, doubt_if_empty=doubt)
+                return replace(intent, doubt=doubt)
     return intent
 
 
