@@ -1,7 +1,7 @@
-"""What a call says of devices, before the settings and the command are heard.
+"""The demands of a call for devices, before the settings and the command are taken into account.
 
-It is what the command line parses and what the library is called with. With the rules of the settings it
-becomes a `Request`.
+The command line parses it, and the library makes it from its arguments. Combined with the rules of the
+settings, it becomes a `Request`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """Each is None, or false, where the call does not say it.
+    """The demands of a call. A field is None or false where the call does not give it.
 
     count, names         `-n` and `--gpus`, as `Request` has them
     auto                 as many devices as the model needs, in place of a count
     group, order, vendor, min_free, max_util, wait, force, if_free, explain   as `Request` has them
     never, prefer, mine, ignore_user, busy_memory, busy_util, window   replace the settings' rules
-    demo, recording, root   the box that is read, where it is not this machine
+    demo, recording, root   the source of the devices, where it is not this machine
     """
 
     if_free: bool = False
@@ -55,7 +55,7 @@ class DeviceRequest:
     root: Words | None = None
 
     def rules(self, rules: Rules) -> Rules:
-        """The rules with what the call says in place of theirs."""
+        """Return the rules with the call's own values in place of theirs."""
         said = {
             "never": self.never,
             "prefer": self.prefer,
@@ -73,7 +73,7 @@ class DeviceRequest:
         return replace(rules, **changes) if changes else rules
 
     def request(self, rules: Rules, **more: Any) -> Request:
-        """The request by the rules of the settings; `more` are fields of `Request`. Raises RequestError."""
+        """Return the request by the settings' `rules`; `more` are fields of it. Raises RequestError."""
         group = self.group or ALL_REDUCE
         return Request(
             count=count_of(self.count, self.names, group),
@@ -92,7 +92,7 @@ class DeviceRequest:
 
     @property
     def words(self) -> list[str]:
-        """The options of `gputui run` that say the same."""
+        """The equivalent options of `gputui run`."""
         defaults = DeviceRequest()
         given = {name: getattr(self, name) for name in _WORDS}
         said = {name: value for name, value in given.items() if value != getattr(defaults, name)}
@@ -125,4 +125,4 @@ _WORDS: Mapping[str, Callable[[Any], Sequence[str]]] = {
     "recording": lambda file: [f"--from={file}"],
     "root": lambda folder: [f"--root={folder}"],
 }
-"""In the order in which they are written. `gputui run` has no option for the other fields."""
+"""The words of each field, in the order of writing. `gputui run` has no option for the other fields."""

@@ -1,7 +1,7 @@
-"""Columns: the facts that are shown of a subject (jobs, waiters, claims, nodes …), one list for each subject.
+"""Columns: one list of facts for each subject (jobs, waiters, claims, nodes …).
 
-The command line prints a table of some of them, the screen paints them. A tone marks the meaning of a text;
-the screen has a style for each tone, a printed table ignores them.
+The command line prints a table from them, and the screen paints them. A tone marks the meaning of a text; the
+screen has a style for each tone, and a printed table ignores tones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Column(Generic[T]):
     name   the heading above it, where a table has one
     text   the fact, for users: "–" where it is not known, "" where there is nothing to say
     tone   a style of the screen ("strong", "dim", "warn", …), "" for plain
-    right  whether the texts are aligned at the right
+    right  whether the texts are aligned to the right
     least  the least width in cells
     most   the largest width in cells on the screen
     optional      whether the screen leaves it out where no row has the fact
@@ -37,7 +37,7 @@ class Column(Generic[T]):
     optional: bool = False
 
     def cells(self, rows: Sequence[T]) -> list[tuple[str, str]]:
-        """The text and the tone of this fact of each row."""
+        """Return the text and the tone of this fact for each row."""
         tone, text = self.tone, self.text
         if isinstance(tone, str):
             return [(text(row), tone) for row in rows]
@@ -45,7 +45,7 @@ class Column(Generic[T]):
 
 
 def printed(columns: Sequence[Column[T]], rows: Sequence[T], width: int | None = None) -> list[str]:
-    """The names of the columns, and a line for each row, cut at `width`; None: not cut."""
+    """Return the names of the columns and a line for each row, cut at `width`; None does not cut."""
     cells = [[column.name for column in columns], *([c.text(row) for c in columns] for row in rows)]
     right = [place for place, column in enumerate(columns) if column.right]
     return [cut(line, width) for line in aligned(cells, right, [column.least for column in columns])]

@@ -77,20 +77,31 @@ def shell_intent(script: StartedScript, context: CommandContext, read: ReadComma
     intent = beside_each_other(
         replace(each, devices=None) if each.devices and not each.devices.listed else each for each in intents
     )
-    return _with_doubt(intent, script.name, _SHELL_COMMENT.sub("", script.text), lists, *_SHELL)
+    return _with_doubt(intent, script, lists, _without_shell_comments, *_SHELL)
+
+
+def _without_shell_comments(text: str) -> str:
+    return _SHELL_COMMENT.sub("", text)
 
 
 def _with_doubt(
-    intent: Intent, script: str, text: str, lists: Sequence[str], sets: str, tests: str
+    intent: Intent,
+    script: StartedScript,
+    lists: Sequence[str],
+    without_comments: Callable[[str], str],
+    sets: str,
+    tests: str,
 ) -> Intent:
     """Return the intent of a script with the place where it may set a list that the parser did not follow.
 
     An empty list, and a list derived from the inherited one, name no other devices. A script that tests the
     list sets it only if it inherits an empty one.
     """
-    if intent.devices is not None or intent.leaves is not None:
+    mentioned = [name for name in lists if name in script.text]
+    if not mentioned or intent.devices is not None or intent.leaves is not None:
         return intent
-    for name in (each for each in lists if each in text):
+    text = without_comments(script.text)
+    for name in mentioned:
         tested = re.search(tests.replace("NAME", name), text) is not None
         for match in islice(re.finditer(sets.replace("NAME", name), text, re.MULTILINE), _MOST_PLACES):
             value = "removed" if match[1] is None else match[1].strip(" \t'\")}")
@@ -98,7 +109,7 @@ def _with_doubt(
                 continue
             variables = {*re.findall(r"[A-Za-z_]\w*", value[:60])} - {name}
             if not any(re.search(rf"\b{each}\s*=[^\n]{{0,80}}{name}", text) for each in variables):
-                place = f"{script}:{text.count(chr(10), 0, match.end()) + 1}"
+                place = f"{script.name}:{text.count(chr(10), 0, match.end()) + 1}"
                 doubt = f"{place} may set {name} to other devices ({value[:60]})"
                 if tested or name in value:
                     return replace(intent, doubt_if_empty=doubt)
@@ -190,7 +201,7 @@ def python_intent(script: StartedScript, context: CommandContext) -> Intent:
         not_read(script.name, "it has NUL bytes, or more than 128 KiB")
     intent = Intent(devices=devices, needs=needs, trainer=trainer)
     lists = [vendor.visibility.variable for vendor in context.vendors if vendor.visibility.variable]
-    return _with_doubt(intent, script.name, without_documentation(script.text), lists, *_PYTHON)
+    return _with_doubt(intent, script, lists, without_documentation, *_PYTHON)
 
 
 def _may_use_devices(words: Sequence[str]) -> bool:

@@ -197,11 +197,6 @@ class Visibility:
             for entry in self.entries(text)
         )
 
-    def listed_keys(self, text: str, devices: Sequence[Device]) -> tuple[str, ...]:
-        """Return the keys of the devices that a list names, for those that are in `devices`."""
-        found = (self._device(entry, devices) for entry in self.entries(text))
-        return tuple(device.key for device in found if device is not None)
-
     def may_count_otherwise(self, text: str, environ: Mapping[str, str]) -> bool:
         """Return whether a list names devices by indices that may not be `Device.index` in that environment.
 

@@ -175,7 +175,6 @@ def how_it_went(experiment: Experiment, summary: Summary) -> str:
     running = any(run.state == "running" for run in runs)
     words = [how(run) for run in summary.failed]
     ended = len(runs) - running
-    good = ended - len(summary.failed)
     if experiment.repeat > 1 and words:
         words = [f"{len(words)} of {ended} failed ({', '.join(dict.fromkeys(words))})"]
     if running:
@@ -186,7 +185,7 @@ def how_it_went(experiment: Experiment, summary: Summary) -> str:
     if words:
         return ", ".join(words)
     again = runs[-1].attempts
-    said = "ok" if experiment.repeat == 1 else f"{good} of {experiment.repeat} ok"
+    said = "ok" if experiment.repeat == 1 else f"{ended} of {experiment.repeat} ok"
     return f"{said}, {again}. time" if again > 1 else said
 
 
