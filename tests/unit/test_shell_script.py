@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gputui.launching.shell_script import read_shell
@@ -190,6 +190,8 @@ _ENVIRON = st.dictionaries(_NAMES, _TEXTS, max_size=2)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 @settings(max_examples=60, deadline=None)
 @given(_SCRIPTS, st.lists(_TEXTS, max_size=3), _ENVIRON)
+@example("if false; then\nfor A in 0 z; do L=()\ndone\nelse\nL=()\nfi\ntorchrun", [], {"A": "1"})
+@example("if true; then\nfor A in 0 z; do L=()\ndone\nelse\ntorchrun\nfi", [], {"A": "1"})
 def test_what_is_said_for_certain_is_what_bash_does(
     recorder: Path, script: str, arguments: list[str], environ: dict[str, str]
 ) -> None:

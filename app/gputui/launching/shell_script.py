@@ -197,6 +197,8 @@ class _Script:
                     body = self._body(commands, place)
                     self._loop(words[0], words[2:], commands[place:body], perhaps)
                     place, words = body, []
+                    # Its `done` follows.
+                    self._open.append(keyword)
                 elif keyword in _OPENING:
                     self._open.append(keyword)
                     words = words if keyword == "if" else []
@@ -239,6 +241,9 @@ class _Script:
         for value in values if known else [Value(f"${name}", known=False)]:
             self._values[name] = value
             self.follow(body, perhaps or not known)
+        if perhaps or self._open:
+            # The loop may not have run.
+            self._values[name] = Value(f"${name}", known=False)
         self._loops -= 1
 
     def _execute(self, raw: Sequence[str], unsure: bool) -> None:
