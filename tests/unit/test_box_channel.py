@@ -251,6 +251,36 @@ def test_no_more_than_eight_connect_at_a_time(ssh: Ssh, tmp_path: Path) -> None:
     assert max(map(int, (tmp_path / "counts").read_text().split())) <= AT_ONCE
 
 
+_INTERRUPTED = """
+import os, signal, threading, time
+from gputui.sources.hosts import calls
+calls.LOOK = 0.001
+
+def interrupted(after):
+    unwanted, started = threading.Event(), threading.Barrier(2)
+
+    def work(box):
+        if started.wait() == 0:
+            until = time.perf_counter() + after
+            while time.perf_counter() < until:
+                pass
+            os.kill(os.getpid(), signal.SIGINT)
+        assert unwanted.wait(60), "Ctrl-C is lost"
+
+    try:
+        calls.of_each(["one", "two"], work, unwanted)
+    except KeyboardInterrupt:
+        return True
+
+assert all(interrupted(after=number * 1.5e-7) for number in range(2000))
+"""
+
+
+def test_ctrl_c_is_never_lost_between_the_threads_of_several_boxes() -> None:
+    """Raised at an arbitrary point, it kept a lock of `concurrent.futures` held: one in some 500."""
+    subprocess.run([sys.executable, "-c", _INTERRUPTED], check=True, timeout=100)
+
+
 def test_channels_that_are_opened_and_stopped_leave_no_descriptors(ssh: Ssh) -> None:
     ssh(_ANSWERS)
 

@@ -7,7 +7,6 @@ import errno
 import os
 import shutil
 import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -18,6 +17,7 @@ from gputui.inventory.others_files import beginning
 from gputui.launching.launch import Launch
 from gputui.launching.shell_words import one_word_for_several
 from gputui.system import landlock
+from gputui.system.ending_signals import noted_interrupts
 
 T = TypeVar("T")
 
@@ -141,22 +141,6 @@ def run_child(
         return _or_by_shell(run, launch.argv, environment)
 
 
-@contextlib.contextmanager
-def _no_interrupt() -> Iterator[list[int]]:
-    """Note Ctrl-C instead of raising KeyboardInterrupt: raised before we have its process, it would leave a
-    started program unattended. Another handler stays in place, and so does an ignored signal."""
-    noted: list[int] = []
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield noted
-        return
-    signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def _status_of(
     words: Sequence[str],
     environment: Mapping[str, str],
@@ -177,7 +161,7 @@ def _status_of(
             words, env=environment, cwd=directory, pass_fds=pass_fds, stdout=outputs[0], stderr=outputs[1]
         )
 
-    with _no_interrupt() as interrupted:
+    with noted_interrupts() as interrupted:
         process = landlock.started(left_out, start)
     try:
         if interrupted:

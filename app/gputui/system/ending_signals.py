@@ -1,8 +1,9 @@
-"""Signals that end a call that runs jobs (Ctrl-C, SIGTERM, SIGHUP): as an exception, or deferred."""
+"""Signals that end a call (Ctrl-C, SIGTERM, SIGHUP): as an exception, noted, or deferred."""
 
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -50,3 +51,21 @@ def without_signals() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def noted_interrupts() -> Iterator[list[int]]:
+    """Note Ctrl-C within this context instead of raising KeyboardInterrupt. Raised at an arbitrary point, it
+    can leave a started program unattended, or a lock of `threading` held for good (bpo-29988). Another
+    handler stays in place, and so does an ignored signal. Python calls handlers in the main thread only:
+    another thread notes nothing."""
+    noted: list[int] = []
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield noted
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

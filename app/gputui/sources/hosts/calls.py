@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from gputui.inventory.document_reader import MOST_BYTES
 from gputui.sources.hosts.session import LOOK, Answer, Session, UnwantedError
 from gputui.sources.hosts.ssh import Trouble, Way
+from gputui.system.ending_signals import noted_interrupts
 
 T = TypeVar("T")
 
@@ -99,16 +100,23 @@ def of_each(
     """Return the result of `work` for each box, in their order.
 
     `work` connects by `connect` or `ask`, and so to eight boxes at a time; a box that has connected and does
-    not answer delays no other box. An exception meanwhile (Ctrl-C) sets `unwanted`, and is raised when each
-    `work` has ended.
+    not answer delays no other box. Ctrl-C, or an exception of a `work`, sets `unwanted`; it is raised when
+    each `work` has ended.
     """
     if len(boxes) == 1:
         return [work(boxes[0])]
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
-    with ThreadPoolExecutor(min(_MOST_THREADS, len(boxes) or 1)) as pool:
+    with noted_interrupts() as interrupted, ThreadPoolExecutor(min(_MOST_THREADS, len(boxes) or 1)) as pool:
+        asked = [pool.submit(work, box) for box in boxes]
         try:
-            return list(pool.map(work, boxes))
+            while not interrupted:
+                done, left = wait(asked, LOOK, FIRST_EXCEPTION)
+                if failed := next(filter(None, (each.exception() for each in done)), None):
+                    raise failed
+                if not left:
+                    return [each.result() for each in asked]
+            raise KeyboardInterrupt
         except BaseException:
             if unwanted is not None:
                 unwanted.set()
