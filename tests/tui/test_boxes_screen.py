@@ -424,7 +424,7 @@ async def test_enter_connects_to_a_dead_box_and_lends_the_terminal_only_where_ss
 
 
 async def test_the_help_lists_each_key_of_the_page_once() -> None:
-    rows = page_keys(BoxesScreen.BINDINGS).rows
+    rows = page_keys(BoxesScreen.BINDINGS)
     keys = [key for row, _ in rows for key in row.split()]
     assert sorted(keys) == sorted(set(keys))
 

@@ -138,11 +138,11 @@ async def test_a_screen_with_hidden_panels_says_how_many_and_the_key(size: tuple
     async with session("shared", size=size) as s:
         assert "hidden" not in s.texts("#selection")[0]
         await s.press("@panels", "enter", "escape")
-        assert "1 panel hidden: H" in s.texts("#selection")[0]
+        assert "1 panel hidden: :panels" in s.texts("#selection")[0]
         await s.press("@panels", "down", "space", "escape")
-        assert "2 panels hidden: H" in s.texts("#selection")[0]
+        assert "2 panels hidden: :panels" in s.texts("#selection")[0]
         await s.press("4")
-        assert "2 panels hidden: H" in s.texts("#selection")[0]
+        assert "2 panels hidden: :panels" in s.texts("#selection")[0]
         await s.press("@panels", "enter", "down", "space", "escape")
         assert "hidden" not in s.texts("#selection")[0]
 

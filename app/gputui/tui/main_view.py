@@ -79,6 +79,13 @@ class MainView(SelectionView, Protocol):
     def perform(self, action_id: str) -> None:
         """Perform one of the actions of `tui/actions.py`."""
 
+    @property
+    def page_action(self) -> str:
+        """The action that opened the last page."""
+
+    def choose(self, action_id: str) -> None:
+        """Perform an action as chosen from the palette: on the present page if that can do it, else here."""
+
     def replace_page(self, action_id: str) -> None:
         """Close the open pages, and perform one of these actions, which opens another page."""
 

@@ -205,12 +205,13 @@ class LaunchController:
         missing = missing or missing_program(launch, self._environ)
         return (f"{missing}: press {edit} to edit the command", "lost") if missing is not None else None
 
-    def cancel(self) -> None:
-        """Drop the pending launches, and give their devices back."""
-        for pending in (self.pending, self._confining):
-            if pending is not None:
-                pending.allocation.release()
+    def cancel(self) -> bool:
+        """Drop the pending launches, and give their devices back; return whether there was one."""
+        dropped = [each for each in (self.pending, self._confining) if each is not None]
+        for pending in dropped:
+            pending.allocation.release()
         self.pending = self._confining = None
+        return bool(dropped)
 
     def release_all(self) -> None:
         """Release all claims of launches that have not been started."""

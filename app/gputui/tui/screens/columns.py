@@ -15,7 +15,7 @@ class ColumnsScreen(ListPage):
     """Saves every change at once; the lines at the bottom preview the table."""
 
     BINDINGS = [
-        shown("escape,q,f", "dismiss", "back", "esc"),
+        shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("column"),
         shown("space,enter", "show_or_hide", "show or hide", "space/⏎"),
         shown("J,shift+down", "move(1)", "move right", "J"),

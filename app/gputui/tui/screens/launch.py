@@ -45,7 +45,7 @@ class LaunchScreen(ListPage):
     """Two lists: the settings of the launch, and the last launches."""
 
     BINDINGS = [
-        shown("escape,q,L", "dismiss", "back", "esc"),
+        shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("row"),
         shown("space,right,enter", "change", "change", "space", "Change the setting"),
         shown("enter,space,right", "take", "take", "⏎", "Load the launch (in the list of launches)"),

@@ -26,7 +26,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.launching.host_environment import READING
 from gputui.sources.sampler import GLANCE_EVERY, Sampler
 from gputui.sources.source import NoSourceError, Want
-from gputui.tui.actions import ACTIONS, key_of
+from gputui.tui.actions import BY_ID, by_key, key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
@@ -80,19 +80,8 @@ class MainScreen(Screen[None]):
     """
 
     BINDINGS = [
-        *(
-            Binding(
-                action.keys,
-                f"perform('{action.id}')",
-                action.title,
-                id=action.id,
-                tooltip=action.about,
-                show=False,
-            )
-            for action in ACTIONS
-        ),
-        *(Binding(str(n), f"number({n})", show=False, id=f"number-{n}") for n in range(10)),
-        Binding("escape", "end_filter", show=False),
+        *(Binding(str(n), f"number({n})", show=False) for n in range(10)),
+        Binding("escape", "back", show=False),
     ]
 
     def __init__(
@@ -136,6 +125,8 @@ class MainScreen(Screen[None]):
             Lines(id=name) for name in ("header", "launch", "message")
         )
         self._log = MessageLog()
+        self.page_action = ""
+        """The action that opened the last page."""
         self._first_began: float | None = None
         """When the first reading began (`time.monotonic`)."""
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
@@ -215,24 +206,38 @@ class MainScreen(Screen[None]):
             "help": pages.open_help,
             "messages": pages.open_messages,
             "panels": pages.open_panels,
+            "experiments": pages.open_experiments,
             "theme": self._next_theme,
             "palette": self._open_palette,
             "stop": lambda: self.app.action_suspend_process(),
             "quit": lambda: self.app.exit(Outcome(text=self.launch.uncertain_copy)),
         }
 
+    def on_key(self, event: events.Key) -> None:
+        action_id = by_key(self.app_state.screen.keymap).get(event.key)
+        if action_id is not None:
+            event.stop()
+            self.perform(action_id)
+
     def perform(self, action_id: str) -> None:
         """Perform one of the actions of `tui/actions.py`."""
         self.selection.finish_digits()
+        if BY_ID[action_id].page:
+            self.page_action = action_id
         self.handlers[action_id]()
+
+    def choose(self, action_id: str) -> None:
+        """Perform an action as chosen from the palette: on the present page if that can do it, else here."""
+        page = self.app.screen
+        if isinstance(page, Page) and page.can_perform(action_id):
+            page.action_perform(action_id)
+        else:
+            self.replace_page(action_id)
 
     def replace_page(self, action_id: str) -> None:
         """Close the open pages, and perform one of these actions, which opens another page."""
         while isinstance(self.app.screen, Page):
             self.app.screen.leave()
-        self.perform(action_id)
-
-    def action_perform(self, action_id: str) -> None:
         self.perform(action_id)
 
     def press_digit(self, digit: int) -> None:
@@ -246,9 +251,17 @@ class MainScreen(Screen[None]):
     def action_number(self, digit: int) -> None:
         self.press_digit(digit)
 
-    def action_end_filter(self) -> None:
-        if not self.forget_digits():
+    def action_back(self) -> None:
+        """Undo the last of these: digits, a launch that is being checked, the filter, the selection."""
+        if self.forget_digits():
+            return
+        if self.launch.cancel():
+            self.show_message("nothing is started", passing=True)
+        elif self.app_state.screen.filter:
             self.selection.end_filter()
+        elif self.app_state.selection.decided:
+            self.selection.clear()
+            self.show_message("selection cleared", passing=True)
 
     def _click_device(self, key: str) -> None:
         self.selection.finish_digits()
@@ -298,8 +311,10 @@ class MainScreen(Screen[None]):
                 self.app.call_later(self.show_message, self._not_saved, "warn")
 
     def _open_palette(self) -> None:
-        self.launch.cancel()
-        self.app.action_command_palette()
+        from gputui.tui.screens.palette import PaletteScreen
+
+        page = self.app.screen
+        self.open(PaletteScreen(self, page if isinstance(page, Page) else None))
 
     def look_at(self, keys: Sequence[str]) -> None:
         """Have these devices read in full while a page shows them, () for none."""

@@ -14,7 +14,7 @@ class PanelsScreen(ListPage):
     """The key that opened the page closes it."""
 
     BINDINGS = [
-        shown("escape,q,H", "dismiss", "back", "esc"),
+        shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("panel"),
         shown("space,enter", "hide", "show or hide", "space/⏎"),
     ]
