@@ -46,7 +46,7 @@ def show(s: Session, snapshot: Snapshot) -> None:
 
 async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
     async with session("shared") as s:
-        await s.press("P")
+        await s.press("@people")
         lines = texts(s)
         assert "4 on this box" in lines[0]
         assert [line.split()[0] for line in lines[1:9:2]] == ["ines", "mira", "bo", "you"]
@@ -58,7 +58,7 @@ async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
 
 async def test_on_an_idle_box_it_says_so_and_no_key_does_harm() -> None:
     async with session("idle") as s:
-        await s.press("P")
+        await s.press("@people")
         assert "no processes" in texts(s)[1] and not any(texts(s)[2:])
         await s.press("j", "k", "enter", "down")
         assert isinstance(s.app.screen, PeopleScreen)
@@ -66,7 +66,7 @@ async def test_on_an_idle_box_it_says_so_and_no_key_does_harm() -> None:
 
 async def test_enter_lists_the_processes_of_that_person_and_of_no_other() -> None:
     async with session(people(jo=9, john=5, mira=1)) as s:
-        await s.press("P", "enter")
+        await s.press("@people", "enter")
         assert isinstance(s.app.screen, ProcessesScreen)
         assert "with “user jo”" in texts(s)[0]
         assert [(t.split()[0], t.split()[2]) for t in texts(s)[2:] if t] == [("0", "jo")]
@@ -75,7 +75,7 @@ async def test_enter_lists_the_processes_of_that_person_and_of_no_other() -> Non
 async def test_a_name_that_cannot_be_printed_and_an_unknown_one_lead_to_their_processes() -> None:
     evil = box(busy(gpu(0), job(7, user="e\x1bvil")), busy(gpu(1), job(8, user=None, memory=GIB)))
     async with session(evil) as s:
-        await s.press("P", "enter")
+        await s.press("@people", "enter")
         assert " 7  " in texts(s)[2]
         await s.press("P", "down", "enter")
         assert [line for line in texts(s)[2:] if line] and " 8  " in texts(s)[2]
@@ -83,7 +83,7 @@ async def test_a_name_that_cannot_be_printed_and_an_unknown_one_lead_to_their_pr
 
 async def test_the_cursor_stays_with_its_person_when_memory_changes_the_order() -> None:
     async with session(people(ana=3, bo=2, jun=1)) as s:
-        await s.press("P", "down")
+        await s.press("@people", "down")
         assert lit(s).startswith("bo")
         show(s, people(bo=9, ana=3, jun=1))
         assert lit(s).startswith("bo")
@@ -97,7 +97,7 @@ async def test_the_cursor_stays_with_its_person_when_memory_changes_the_order() 
 
 async def test_P_and_p_go_back_and_forth_over_one_screen() -> None:
     async with session("shared") as s:
-        await s.press("P")
+        await s.press("@people")
         for _ in "ab":
             await s.press("enter")
             assert isinstance(s.app.screen, ProcessesScreen)
@@ -107,13 +107,13 @@ async def test_P_and_p_go_back_and_forth_over_one_screen() -> None:
         for key in ("escape", "q", "P"):
             await s.press(key)
             assert s.app.screen is s.main
-            await s.press("P")
+            await s.press("@people")
 
 
 async def test_many_people_scroll_and_the_last_is_shown_whole() -> None:
     many = box(*(busy(gpu(n), job(100 + n, user=f"user{n:02}")) for n in range(16)))
     async with session(many) as s:
-        await s.press("P", "G")
+        await s.press("@people", "G")
         assert lit(s).startswith("user15") and "GPU 15 " in texts(s)[-1]
         await s.press("g")
         assert lit(s).startswith("user00") and texts(s)[1].startswith(" user00")
@@ -125,14 +125,14 @@ async def test_who_holds_memory_and_does_nothing_is_told_below() -> None:
         for minute in range(12):
             device = gpu(0, processes=idle.devices[0].processes, memory_used=40 * GIB, utilization=0)
             s.main.set_app_state(s.main.app_state.with_snapshot(box(device, time=idle.time + 60 * minute)))
-        await s.press("P")
+        await s.press("@people")
         notice = texts(s, "#page-footer")[0]
         assert all(fact in notice for fact in ("bo holds 40.0G on GPU 0", "idle for 11m"))
 
 
 async def test_every_size_is_painted() -> None:
     async with session("shared") as s:
-        await s.press("P")
+        await s.press("@people")
         for width, height in ((130, 40), (20, 5)):
             await s.resize(width, height)
             assert all(len(line) <= width for line in texts(s))
