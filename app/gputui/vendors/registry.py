@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, cast
 
@@ -19,7 +19,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.root import HERE, Root
 from gputui.vendors.vendor import UnknownVendor, Vendor
-from gputui.vendors.visibility import Inherited
+from gputui.vendors.visibility import Inherited, Listed
 
 GROUP = "gputui.vendors"
 
@@ -123,6 +123,20 @@ def mixed_vendors(found: Iterable[Vendor]) -> str:
     """Return one sentence that says that devices of these vendors were selected together."""
     names = " and ".join(vendor.title for vendor in found)
     return f"devices of {names} cannot be selected together: a command runs on one vendor's"
+
+
+def listed(
+    text: str, environ: Mapping[str, str], words: str, devices: Sequence[Device], box: Sequence[Vendor]
+) -> tuple[Vendor, Listed]:
+    """Return the vendor of a command's list of devices, and what the list means to the program that reads it
+    in `environ`.
+
+    The vendor is that whose variable is in `words`, which name the list; else the first of the box.
+    """
+    named = (each for each in box if each.visibility.variable and each.visibility.variable in words)
+    vendor = next(named, None) or vendor_of((), box)
+    own = [device for device in devices if device.vendor == vendor.name]
+    return vendor, vendor.visibility.listed(text, environ, own, words)
 
 
 def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | None:
