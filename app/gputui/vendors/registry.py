@@ -62,6 +62,14 @@ def vendors() -> tuple[Vendor, ...]:
     return (*(vendor_named(name) for name in _BUILT_IN), *_added().values())
 
 
+def installed(name: str) -> str:
+    """Return the name. Raise ValueError where no vendor has it."""
+    names = [vendor.name for vendor in vendors()]
+    if name not in names:
+        raise ValueError(f"no vendor is called {name!r}; there are: {', '.join(names)}")
+    return name
+
+
 def vendors_maybe_on(root: Root) -> tuple[Vendor, ...]:
     """Return the vendors whose devices that machine may have."""
     loaded = (
