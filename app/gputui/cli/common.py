@@ -29,10 +29,6 @@ class WrongCallError(Exception):
     """The call is wrong: one line on stderr, status 2."""
 
 
-_ALIKE = 0.75
-"""The least similarity of a word and a suggestion for it (difflib's ratio)."""
-
-
 _WIDEST = 100
 """The most columns of a help text: longer lines are hard to read."""
 
@@ -125,7 +121,7 @@ class Parser(argparse.ArgumentParser):
         if boxes is not None and boxes[-1] in message:
             message = f"boxes are separated by commas: {','.join(boxes)}"
         elif message.startswith("unrecognized arguments"):
-            message += self._no_demo() or self._meant(message)
+            message += self._no_demo()
         raise WrongCallError(message)
 
     def _no_demo(self) -> str:
@@ -135,19 +131,6 @@ class Parser(argparse.ArgumentParser):
             if option.startswith("--demo=") and not word.startswith("-"):
                 return f"; no demo box is called {word!r} (`gputui --demo list` has all)"
         return ""
-
-    def _meant(self, message: str) -> str:
-        """A suggestion for the first unknown word, "" where there is none."""
-        word = message.partition(": ")[2].split(" ")[0].partition("=")[0]
-        known = self._option_string_actions
-        if word.isascii() and word.isdigit() and "-n" in known:
-            return f"; the number of devices is -n {word}"
-        if not word.startswith("--"):
-            return "; a command to start goes after --"
-        import difflib
-
-        close = difflib.get_close_matches(word, known, 1, _ALIKE)
-        return f"; did you mean {close[0]}?" if close else ""
 
     def _boxes_apart(self) -> tuple[str, str] | None:
         """The words of a call that may be boxes with a space between them: `--hosts A B`."""
