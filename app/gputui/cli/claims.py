@@ -46,6 +46,7 @@ def parser() -> Parser:
         "List the devices that jobs hold through gputui: who holds them, since when, and for which command.\n"
         "A claim ends with its job. Steps inside a claim are listed below it. A job that runs on devices it\n"
         "has not claimed is marked. `gputui ls` shows what runs without gputui.",
+        example="gputui claims --hosts gpu1,gpu2",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument(

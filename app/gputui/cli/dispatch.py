@@ -41,7 +41,8 @@ SUBCOMMANDS: dict[str, str] = {
 }
 """Every subcommand, with its line in `gputui --help`; each is in the module of its name."""
 
-_SCREEN = "screen"
+SCREEN = "screen"
+"""The module of a call without a subcommand."""
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO)
 _NO_THREAD = "can't start new thread"
 """Python's message then; the exception has no type of its own."""
@@ -52,22 +53,22 @@ _VALUES_WITHIN = ("--demo=", "--from=", "--interval=", "--root=")
 
 def dispatch(words: list[str]) -> int:
     """Run one call and return its exit status."""
-    name, status = "", DONE
+    name, status, rest = "", DONE, words
     _speak_plainly()
+    before, command = _split(words)
     try:
-        before, command = _split(words)
         if _asks_for_demos(before):
             status = _print_demos()
         else:
-            before = _settle_demo(before)
+            rest = before = _settle_demo(before)
             name, rest = _subcommand(before)
-            module = importlib.import_module(f"gputui.cli.{name or _SCREEN}")
+            module = importlib.import_module(f"gputui.cli.{name or SCREEN}")
             status = module.main(rest, command)
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
     except (WrongCallError, RequestError) as error:
-        say(f"{error} (see `gputui {name + ' ' if name else ''}--help`)")
+        say(f"{error}{_remedy(rest, name, command)}")
         return WRONG_CALL
     except NotEnoughError as error:
         say(str(error))
@@ -89,6 +90,16 @@ def dispatch(words: list[str]) -> int:
         if error.errno not in _OUTPUT_LOST:
             raise
         return _output_lost(error)
+
+
+def _remedy(words: list[str], name: str, command: list[str] | None) -> str:
+    """The end of the message about a wrong call: the call that was probably meant, or where to read on."""
+    from gputui.cli.corrected import corrected
+
+    unknown = not name and bool(words) and not words[0].startswith("-")
+    demo = not name and any(word.startswith("--demo=") for word in words)
+    meant = None if demo else corrected(words, None if unknown else name, command)
+    return f"; try: {meant}" if meant else f" (see `gputui {name + ' ' if name else ''}--help`)"
 
 
 def _speak_plainly() -> None:
@@ -165,10 +176,4 @@ def _subcommand(words: list[str]) -> tuple[str, list[str]]:
         from gputui.sources.simulated.boxes import BOXES
 
         raise WrongCallError(f"no demo box is called {name!r}; there are: {', '.join(BOXES)}")
-    import difflib
-
-    close = difflib.get_close_matches(name, SUBCOMMANDS, 1)
-    meant = f"; did you mean {close[0]}? A" if close else "; a"
-    raise WrongCallError(
-        f"no subcommand is called {name!r}{meant} command to start goes after --: gputui -- {name} …"
-    )
+    raise WrongCallError(f"no subcommand is called {name!r}")
