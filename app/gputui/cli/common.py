@@ -6,11 +6,12 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import printable, read_duration
 from gputui.sources.source import Source
 
@@ -21,8 +22,10 @@ DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED, TOO_LONG = 0, 2, 3, 4, 5,
 """Exit statuses, which are part of the contract; `run` ends with its command's own status."""
 
 
-class WrongCallError(Exception):
+class WrongCallError(GputuiError):
     """The call is wrong: one line on stderr, status 2."""
+
+    code, status = "wrong_call", WRONG_CALL
 
 
 _ALIKE = 0.75
@@ -178,6 +181,14 @@ def say(message: str) -> None:
     with contextlib.suppress(OSError):
         # A message that cannot be written does not change the outcome of a call.
         print(printable(f"gputui: {message}"), file=sys.stderr, flush=True)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print a document as one line on stdout."""
+    import json
+
+    # ASCII only: a lone surrogate from a process's command line must not break the output.
+    print(json.dumps(document))
 
 
 def output_width() -> int | None:

@@ -8,17 +8,8 @@ import os
 import sys
 from itertools import pairwise
 
-from gputui.allocating.errors import NotEnoughError, RequestError, WaitedTooLongError
-from gputui.cli.common import (
-    DONE,
-    NO_SOURCE,
-    NOT_ENOUGH,
-    TOO_LONG,
-    WRONG_CALL,
-    WrongCallError,
-    say,
-)
-from gputui.sources.source import NoSourceError
+from gputui.cli.common import DONE, WRONG_CALL, WrongCallError, print_json, say
+from gputui.inventory.errors import GputuiError
 
 SUBCOMMANDS: dict[str, str] = {
     "ls": "list the devices and their state, as a table or JSON",
@@ -45,17 +36,26 @@ _SCREEN = "screen"
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO)
 _NO_THREAD = "can't start new thread"
 """Python's message then; the exception has no type of its own."""
-CANNOT_START = 126
 _TAKE_A_VALUE = ("--from", "--interval", "--root")
 _VALUES_WITHIN = ("--demo=", "--from=", "--interval=", "--root=")
+
+
+class _InterruptedError(GputuiError):
+    code, status = "interrupted", 130
+
+
+class _NoThreadError(GputuiError):
+    code, status = "no_threads", 126
 
 
 def dispatch(words: list[str]) -> int:
     """Run one call and return its exit status."""
     name, status = "", DONE
     _speak_plainly()
+    before, command = _split(words)
+    # (With --follow, each line has a key for an error.)
+    as_json = "--json" in before and "--follow" not in before
     try:
-        before, command = _split(words)
         if _asks_for_demos(before):
             status = _print_demos()
         else:
@@ -66,29 +66,35 @@ def dispatch(words: list[str]) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
-    except (WrongCallError, RequestError) as error:
-        say(f"{error} (see `gputui {name + ' ' if name else ''}--help`)")
-        return WRONG_CALL
-    except NotEnoughError as error:
-        say(str(error))
-        return NOT_ENOUGH
-    except WaitedTooLongError as error:
-        say(str(error))
-        return TOO_LONG
-    except NoSourceError as error:
-        say(str(error))
-        return NO_SOURCE
+    except GputuiError as error:
+        return _failed(error, name, as_json)
     except KeyboardInterrupt:
-        return 130
+        return _failed(_InterruptedError(), name, as_json)
     except RuntimeError as error:
         if str(error) != _NO_THREAD:
             raise
-        say("the system gives us no more threads (`ulimit -u`)")
-        return CANNOT_START
+        return _failed(_NoThreadError("the system gives us no more threads (`ulimit -u`)"), name, as_json)
     except OSError as error:
         if error.errno not in _OUTPUT_LOST:
             raise
         return _output_lost(error)
+
+
+def _failed(error: GputuiError, name: str, as_json: bool) -> int:
+    """Print the failure of a call as a message, and as an object on stdout if the call answers in JSON.
+    Returns the exit status."""
+    message, remedy = str(error), error.remedy
+    if error.status == WRONG_CALL:
+        remedy = f"see `gputui {name + ' ' if name else ''}--help`"
+        say(f"{message} ({remedy})")
+    elif message:
+        say(message)
+    if as_json:
+        from gputui.inventory.typed_json import SCHEMA
+
+        told = {"code": error.code, "message": message, "remedy": remedy, "devices": error.devices}
+        print_json({"schema": SCHEMA, "error": told})
+    return error.status
 
 
 def _speak_plainly() -> None:
