@@ -45,7 +45,7 @@ from gputui.sources.hosts.calls import ask, of_each
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading, read, unreadable
 from gputui.sources.hosts.session import MOST_REASON, Answer
-from gputui.sources.source import NoSourceError
+from gputui.sources.source import UnreachableError
 
 _IDS = re.compile(r"[A-Za-z0-9:,._/-]*")
 _LINE = 100
@@ -251,7 +251,7 @@ def ranked(boxes: Sequence[str], words: Sequence[str], explain: bool = False) ->
         where = boxes[0] if alone else "no box"
         if len(unasked) < len(reasons):
             raise NotEnoughError(f"{where} has {'not ' if alone else ''}enough devices")
-        raise NoSourceError(f"{where} {'cannot be asked' if alone else 'can be asked'}")
+        raise UnreachableError(f"{where} {'cannot be asked' if alone else 'can be asked'}")
     return sorted(found, key=lambda picked: picked.rank, reverse=True)
 
 
@@ -288,7 +288,8 @@ def pick_from_boxes(args: argparse.Namespace, words: Sequence[str]) -> int:
         raise WrongCallError("--wait does not go with --hosts: each box has a queue of its own")
     if args.format == "env":
         raise WrongCallError("--format env does not go with --hosts: the variables are for another machine")
-    picked = ranked(boxes_of(args), without_options(words, "--hosts", "--format"), args.why)[0]
+    asked = [word for word in without_options(words, "--hosts", "--format") if word != "--json"]
+    picked = ranked(boxes_of(args), asked, args.why)[0]
     if args.format == "json":
         print(json.dumps({"host": None, **picked.document} | {"host": picked.box}))
     else:

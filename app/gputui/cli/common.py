@@ -6,11 +6,12 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import printable, read_duration
 from gputui.sources.source import Source
 
@@ -27,8 +28,10 @@ INTERNAL = argparse.SUPPRESS
 """The help of an option that gputui passes to itself on another box or in a job; no help shows it."""
 
 
-class WrongCallError(Exception):
+class WrongCallError(GputuiError):
     """The call is wrong: one line on stderr, status 2."""
+
+    code, status = "wrong_call", WRONG_CALL
 
 
 _WIDEST = 100
@@ -239,6 +242,14 @@ def say(message: str) -> None:
     with contextlib.suppress(OSError):
         # A message that cannot be written does not change the outcome of a call.
         print(printable(f"gputui: {message}"), file=sys.stderr, flush=True)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print a document as one line on stdout."""
+    import json
+
+    # ASCII only: a lone surrogate from a process's command line must not break the output.
+    print(json.dumps(document))
 
 
 def output_width() -> int | None:

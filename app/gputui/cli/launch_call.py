@@ -16,7 +16,7 @@ from gputui.allocating.request import Request
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, parsed_by, say
 from gputui.cli.request_options import DESTINATIONS, add_request_options, count, device_request
-from gputui.cli.rules import settings_or_wrong_call
+from gputui.cli.rules import own_settings
 from gputui.inventory.light_dataclasses import fields, replace
 from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import THREADS, hints
@@ -215,7 +215,7 @@ def prepared_call(
     settings say, and never for devices that are not here. Raises RequestError where call and command
     contradict each other, unless the call has `--force`; WrongCallError, NotEnoughError for `-n auto`.
     """
-    settings = settings_or_wrong_call()
+    settings = own_settings()
     if confine is None:
         confine = how_confined(asked.options, settings, not elsewhere(asked.devices))
     read = read_command(asked, os.environ, confine)
