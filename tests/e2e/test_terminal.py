@@ -399,7 +399,7 @@ def _replaced(package: Path) -> None:
         ("tui/screens/help.py", "?", "fails"),
         ("tui/screens/help.py", "?", "is gone"),
         ("tui/screens/help.py", "?", "is another"),
-        ("tui/screens/people.py", ":people\r", "is gone"),
+        ("tui/screens/processes.py", "p", "is gone"),
         ("tui/screens/palette.py", "\x10", "fails"),
         ("tui/start_launch.py", ":return\r", "is another"),
     ],

@@ -22,7 +22,7 @@ from gputui.tui.screens.messages import MessagesScreen
 from gputui.tui.screens.page import Page
 from gputui.tui.screens.palette import found as search
 from gputui.tui.screens.panels import PanelsScreen
-from gputui.tui.screens.people import PeopleScreen
+from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, box_at, session
 
@@ -372,9 +372,9 @@ async def test_the_palette_finds_words_before_loose_letters() -> None:
 
 async def test_a_word_typed_at_once_is_enough() -> None:
     async with session() as s:
-        await s.pilot.press("colon", *"people", "enter")
+        await s.pilot.press("colon", *"queue", "enter")
         await s.settle()
-        assert isinstance(s.app.screen, PeopleScreen)
+        assert isinstance(s.app.screen, QueueScreen)
 
 
 # The demo's command

@@ -17,7 +17,6 @@ from gputui.tui.screens.boxes import BoxesScreen
 from gputui.tui.screens.check import CheckScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.page import Page
-from gputui.tui.screens.people import PeopleScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.screens.timelines import TimelinesScreen
@@ -25,8 +24,9 @@ from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, session
 
-# Without a command, the plan asks for a model, and takes the next keys as its name.
-OPENERS = [f"@{action.id}" for action in ACTIONS if action.page and action.id != "plan"]
+# Without a command, the plan asks for a model, and takes the next keys as its name. The people are the
+# processes by person.
+OPENERS = [f"@{action.id}" for action in ACTIONS if action.page and action.id not in ("plan", "people")]
 
 
 def pages(s: Session) -> list[Screen[object]]:
@@ -37,10 +37,10 @@ def pages(s: Session) -> list[Screen[object]]:
     ("keys", "page"),
     [
         ("D @queue", QueueScreen),
-        ("@timelines @people", PeopleScreen),
+        ("@timelines @people", ProcessesScreen),
         ("@timelines p", TimelinesScreen),  # p is the previous device there
         ("t p", ProcessesScreen),
-        ("p @people", PeopleScreen),
+        ("p @people", ProcessesScreen),
         ("right D", JobsScreen),
         ("@launch_page @timelines", TimelinesScreen),
         ("@columns @panels @messages t", TopologyScreen),

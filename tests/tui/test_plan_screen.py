@@ -16,6 +16,7 @@ from textual.widgets import Input
 from gputui.choosing.grouping import Grouping
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
+from gputui.planning.devices import PlannedDevices
 from gputui.planning.memory import Bytes
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan
@@ -24,7 +25,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import named
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
-from gputui.tui.plan_request import PlannedDevices, PlanRequest, devices_for, fewest_for, plan_of
+from gputui.tui.plan_request import PlanRequest, devices_for, fewest_for, plan_of
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.plan import FOLDER, PlanScreen
 from gputui.tui.views import plan as views
