@@ -21,8 +21,8 @@ from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.messages import MessagesScreen
 from gputui.tui.screens.page import Page
 from gputui.tui.screens.palette import found as search
-from gputui.tui.screens.panels import PanelsScreen
 from gputui.tui.screens.queue import QueueScreen
+from gputui.tui.screens.settings import SettingsScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, box_at, session
 
@@ -262,7 +262,7 @@ async def test_the_timelines_of_a_very_wide_screen_end_where_the_selection_begin
 async def test_a_panel_is_hidden_and_shown_again_and_that_is_kept(home: Path) -> None:
     async with session(size=(130, 40)) as s:
         await s.press("@panels", *["down"] * list(panels.PANELS_BY_NAME).index("processes"), "space")
-        assert isinstance(s.app.screen, PanelsScreen)
+        assert isinstance(s.app.screen, SettingsScreen)
         assert any("[ ] Processes" in line for line in body(s))
         assert not any("processes ─" in line for line in s.texts("#lists"))
         await s.until(lambda: settings({"HOME": str(home)}).screen.hidden == ("processes",))
@@ -290,6 +290,43 @@ async def test_the_theme_of_the_settings_is_used_and_a_change_is_kept(home: Path
         assert s.app.theme == "light"
         await s.press("@theme")
         await s.until(lambda: settings({"HOME": str(home)}).screen.theme == "ansi")
+
+
+async def test_a_rule_is_typed_saved_and_used_at_once(home: Path) -> None:
+    async with session() as s:
+        key = next(d.key for d in box_at("shared").devices if d.index == 2)
+        assert s.main.app_state.verdicts[key].state == "held"
+        await s.press("@settings", *["down"] * 3, "e")
+        line = s.app.screen.query_one(Input)
+        line.value = "much"
+        await s.press("enter")
+        assert isinstance(s.app.screen, LineScreen), "no size"
+        line.value = "40G"
+        await s.press("enter")
+        await s.until(lambda: s.main.app_state.verdicts[key].state != "held")
+        assert settings({"HOME": str(home)}).rules.memory == 40 * 2**30
+        assert any("40960M" in line for line in body(s))
+        await s.press("x")
+        await s.until(lambda: s.main.app_state.verdicts[key].state == "held")
+
+
+async def test_every_setting_of_the_screen_can_be_changed_and_reset_on_one_page(home: Path) -> None:
+    async with session(size=(80, 60)) as s:
+        await s.press("@settings")
+        saved, page = settings({"HOME": str(home)}), s.app.screen
+        assert isinstance(page, SettingsScreen)
+        for place, row in enumerate(page.option_rows()):
+            page.go_to(place)
+            if row.kind == "text":
+                page.apply(page.typed(row, {"memory": "1G", "ignore_users": "dcgm"}.get(row.id, "7")))
+            else:
+                await s.press("space")
+            await s.until(lambda before=saved: settings({"HOME": str(home)}) != before)  # type: ignore[misc]
+            saved = settings({"HOME": str(home)})
+            page.apply(page.cleared(page.row))
+            await s.until(lambda before=saved: settings({"HOME": str(home)}) != before)  # type: ignore[misc]
+            saved = settings({"HOME": str(home)})
+        assert saved == settings({"HOME": "/nowhere"})
 
 
 async def test_what_cannot_be_kept_is_one_message(home: Path) -> None:

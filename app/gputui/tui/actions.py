@@ -301,6 +301,14 @@ ACTIONS: tuple[Action, ...] = (
         "its nodes and your jobs there; starts the command on one by srun or sbatch",
         also="nodes partitions sbatch srun scheduler",
     ),
+    _settings(
+        "settings",
+        "",
+        "Change the settings",
+        "when a device is free, columns, panels, theme, interval",
+        also="options preferences configure rules interval confine idle",
+        page=True,
+    ),
     _settings("sort", "", "Sort the devices", "by index, utilization, memory, temperature, state or user"),
     _settings(
         "columns",

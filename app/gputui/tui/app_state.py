@@ -172,6 +172,11 @@ class AppState:
         filtered = replace(self, set_aside="", screen=self.screen._replace(filter=self.set_aside))
         return filtered if filtered.rows else self
 
+    def with_rules(self, rules: Rules) -> AppState:
+        """The app state with every device judged by other rules."""
+        judged = verdicts(self.snapshot, rules) if self.snapshot else self.verdicts_now
+        return replace(self, rules=rules, verdicts_now=judged)
+
     def with_problem(self, problem: str) -> AppState:
         """The app state when there is nothing to read; an earlier snapshot stays."""
         return replace(self, problem=problem)
@@ -226,7 +231,7 @@ class AppState:
         # The first frame needs no outlook, and its search for sets of devices takes 4 ms to import.
         from gputui.choosing.queue_outlook import outlook
 
-        return outlook(self.box, self.verdicts, idle_seconds(self.watch, self.box))
+        return outlook(self.box, self.verdicts, idle_seconds(self.watch, self.box), self.rules.idle)
 
     @cached_property
     def limits(self) -> Inherited | None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -19,7 +19,7 @@ from textual.binding import Binding
 from textual.containers import Container
 from textual.screen import Screen
 
-from gputui.allocating.settings import ScreenSettings, SettingsError
+from gputui.allocating.settings import DEFAULT_INTERVAL, ScreenSettings, Settings, SettingsError, settings
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -42,7 +42,7 @@ from gputui.tui.outcome import Outcome
 from gputui.tui.panels import parts
 from gputui.tui.remembered_files import RememberedFiles
 from gputui.tui.screens.page import Page, PageKeys
-from gputui.tui.theme import next_theme
+from gputui.tui.theme import default_theme, next_theme
 from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
 from gputui.tui.views.messages import message_line
@@ -198,14 +198,15 @@ class MainScreen(Screen[None]):
             "device": pages.open_device,
             "launch_page": pages.open_launch_page,
             "plan": self.plans.open,
-            "columns": pages.open_columns,
+            "settings": pages.open_settings,
+            "columns": partial(pages.open_settings, "column"),
             "jobs": pages.open_jobs,
             "queue": pages.open_queue,
             "export": pages.open_export,
             "check": pages.open_check,
             "help": pages.open_help,
             "messages": pages.open_messages,
-            "panels": pages.open_panels,
+            "panels": partial(pages.open_settings, "panel"),
             "experiments": pages.open_experiments,
             "theme": self._next_theme,
             "palette": self._open_palette,
@@ -268,18 +269,48 @@ class MainScreen(Screen[None]):
         self.selection.click(key)
 
     def _next_theme(self) -> None:
-        self.set_theme(next_theme(self.app.theme))
-
-    def set_theme(self, name: str) -> None:
-        """Use another theme, now and at the next start."""
-        self.app.theme = name
+        name = next_theme(self.app.theme)
         self.save_screen(self.app_state.screen._replace(theme=name))
         self.show_message(f"theme: {name}", passing=True)
 
     def save_screen(self, screen: ScreenSettings) -> None:
         """Show the screen with other settings, and save them in the user's settings."""
+        before = self.app_state.screen
+        if screen.theme != before.theme:
+            self.app.theme = screen.theme or default_theme(self.app_state.environ)
+        if screen.interval != before.interval:
+            self._sampler.set_interval(screen.interval or DEFAULT_INTERVAL)
         self.set_app_state(self.app_state.with_screen(screen))
         self._saver = in_background("save settings", self._save_settings)
+
+    def save_setting(self, table: str, key: str, value: Any, saved: Callable[[Settings], object]) -> None:
+        """Save one setting (None: the default) in the user's settings, and use it. `saved` is called with the
+        settings afterwards, unless they are the screen's own."""
+        if table == "screen":
+            self.save_screen(self.app_state.screen._replace(**{key: value}))
+            return
+        environ = self.app_state.environ
+
+        def use(found: Settings) -> None:
+            self.set_app_state(self.app_state.with_rules(found.rules))
+            saved(found)
+
+        def work() -> None:
+            from gputui.allocating.save_settings import save
+
+            with self._saving:
+                try:
+                    save(environ, [(table, key, value)])
+                    self.app.call_later(use, settings(environ))
+                    self._not_saved = None
+                except SettingsError as error:
+                    self._tell_not_saved(error)
+
+        self._saver = in_background("save settings", work)
+
+    def _tell_not_saved(self, error: SettingsError) -> None:
+        self._not_saved = f"settings not saved: {error}"
+        self.app.call_later(self.show_message, self._not_saved, "warn")
 
     def unsaved(self) -> str | None:
         """Wait a little until the settings are saved; return why they are not, None where they are."""
@@ -307,8 +338,7 @@ class MainScreen(Screen[None]):
                 save_screen(self.app_state.environ, before, after)
                 self._not_saved = None
             except SettingsError as error:
-                self._not_saved = f"settings not saved: {error}"
-                self.app.call_later(self.show_message, self._not_saved, "warn")
+                self._tell_not_saved(error)
 
     def _open_palette(self) -> None:
         from gputui.tui.screens.palette import PaletteScreen
