@@ -14,7 +14,6 @@ from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.named_devices import short_names
 from gputui.choosing.verdict import verdicts
-from gputui.inventory.formatting import printable
 from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -79,7 +78,6 @@ class BoxNodes(Nodes):
         super().__init__(view, launch, environ)
         self._channels = channels
         self._unfolded: frozenset[str] = frozenset()
-        self._judged: dict[str, tuple[Snapshot, ShownBox]] = {}
         self._all: list[ShownBox] = []
         self.box: str | None = None
         self.at: str | None = None
@@ -133,12 +131,8 @@ class BoxNodes(Nodes):
         snapshot = state.reading.snapshot if state.reading else None
         if snapshot is None:
             return ShownBox(state)
-        kept = self._judged.get(state.alias)
-        if kept is not None and _same_devices(kept[0], snapshot):
-            return kept[1].now(state)
-        made = ShownBox(state, verdicts(snapshot, self.view.app_state.rules), _mine(snapshot, _user(state)))
-        self._judged[state.alias] = snapshot, made
-        return made
+        judged = verdicts(snapshot, self.view.app_state.rules)
+        return ShownBox(state, judged, _mine(snapshot, _user(state)))
 
     def _rank(self, alias: str, key: str) -> int | None:
         """The index of a device in the selection, None where it is not selected."""
@@ -150,11 +144,8 @@ class BoxNodes(Nodes):
         return Count(sum(free), sum(map(bool, free)), len(free))
 
     @property
-    def news(self) -> bool | None:
-        states = self._channels.states
-        if [state.state for state in states] != [box.state.state for box in self._all]:
-            return True
-        return False if any(state.state == "connecting" for state in states) else None
+    def awaited(self) -> bool:
+        return any(box.state.state == "connecting" for box in self._all)
 
     # The row at the cursor
 
@@ -402,19 +393,11 @@ class BoxNodes(Nodes):
         state = self.state_of(self._alias)
         if state is None or self._simulated():
             return
-        alias = printable(state.alias)
-        if not in_terminal and not state.asks:
-            self._channels.connect_now(state.alias)
-            self.view.show_message(f"connecting to {alias} …", passing=True)
-            return
-        words = f"ssh {alias} true"
-        ended = self._launch.lend_terminal(Launch(self._channels.asking(state.alias)), words)
+        self.view.show_message(f"connecting to {state.alias} …", passing=True)
+        if in_terminal or state.asks:
+            words = f"ssh {state.alias} true"
+            self._in_terminal(Launch(self._channels.asking(state.alias)), words, words)
         self._channels.connect_now(state.alias)
-        if ended is None:
-            return
-        text = f"{words}: {ended.how}" if ended.how else ended.text
-        text = f"{words} is done: connecting to {alias} …" if ended.good else text
-        self.view.show_message(text, "" if ended.good else "lost")
 
     # Jobs
 
@@ -449,15 +432,6 @@ class BoxNodes(Nodes):
             lambda: stop_there(job.address, self._environ),
             lambda good: boxes.ask_now(job.box),
         )
-
-
-def _same_devices(before: Snapshot, now: Snapshot) -> bool:
-    """Whether there is nothing new to judge. A reading keeps the objects of unchanged devices: identity is
-    compared, not equality."""
-    if before is now:
-        return True
-    alike = before.claims is now.claims and len(before.devices) == len(now.devices)
-    return alike and all(a is b for a, b in zip(before.devices, now.devices, strict=True))
 
 
 def _user(state: BoxState) -> object:

@@ -54,9 +54,9 @@ class Nodes(ABC):
         """How many devices are free, of the nodes that `nodes` has read."""
 
     @property
-    def news(self) -> bool | None:
-        """Whether a node has answered for the first time since `nodes`; None where all have answered."""
-        return None
+    def awaited(self) -> bool:
+        """Whether the first answer of a node is awaited."""
+        return False
 
     def can(self, action: str) -> bool:
         """Whether the row at the cursor has the action."""

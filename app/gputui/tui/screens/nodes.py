@@ -87,10 +87,8 @@ class NodesScreen(ListPage):
         self._awaiting = self.set_interval(_ANSWERS_SEEN_WITHIN, self._show_answers)
 
     def _show_answers(self) -> None:
-        news = [kind.news for kind in self.kinds]
-        if any(news):
-            self.draw()
-        elif all(each is None for each in news):
+        self.draw()
+        if not any(kind.awaited for kind in self.kinds):
             self._awaiting.stop()
 
     def on_unmount(self) -> None:

@@ -13,7 +13,7 @@ from gputui.choosing.verdict_text import brief
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.channel import BoxState
 from gputui.sources.slurm.cluster import Job
@@ -110,10 +110,6 @@ class ShownBox:
     state: BoxState
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     mine: int = 0
-
-    def now(self, state: BoxState) -> ShownBox:
-        """The same reading with another state of the box."""
-        return self if state is self.state else replace(self, state=state)
 
     @property
     def live(self) -> bool:
