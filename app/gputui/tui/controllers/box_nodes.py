@@ -28,9 +28,7 @@ from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.main_view import MainView
 from gputui.tui.views.nodes import (
-    Count,
     Node,
-    ShownBox,
     box_node,
     broken,
     launch_lines,
@@ -78,7 +76,7 @@ class BoxNodes(Nodes):
         super().__init__(view, launch, environ)
         self._channels = channels
         self._unfolded: frozenset[str] = frozenset()
-        self._all: list[ShownBox] = []
+        self._states: tuple[BoxState, ...] = ()
         self.box: str | None = None
         self.at: str | None = None
         self._selected = self._other = self._empty()
@@ -115,37 +113,28 @@ class BoxNodes(Nodes):
     # The boxes
 
     def nodes(self, only_free: bool) -> list[Node]:
-        states = self._channels.states
-        for state in states:
-            snapshot = state.reading.snapshot if state.reading else None
+        self._states = self._channels.states
+        for state in self._states:
+            snapshot = state.snapshot
             if state.alias == self.box and snapshot is not None and snapshot is not self._selected.snapshot:
                 self._selected = self._selected.with_snapshot(snapshot)
-        self._all = [self._shown(state) for state in states]
-        return [
-            box_node(box, box.state.alias in self._unfolded, self._rank)
-            for box in self._all
-            if box.free or not only_free
-        ]
+        found = [self._node(state) for state in self._states]
+        self.free = [node.free for node in found]
+        return [node for node in found if node.free or not only_free]
 
-    def _shown(self, state: BoxState) -> ShownBox:
-        snapshot = state.reading.snapshot if state.reading else None
-        if snapshot is None:
-            return ShownBox(state)
-        judged = verdicts(snapshot, self.view.app_state.rules)
-        return ShownBox(state, judged, _mine(snapshot, _user(state)))
+    def _node(self, state: BoxState) -> Node:
+        snapshot = state.snapshot
+        judged = verdicts(snapshot, self.view.app_state.rules) if snapshot is not None else {}
+        mine = _mine(snapshot, _user(state)) if snapshot is not None else 0
+        return box_node(state, judged, mine, state.alias in self._unfolded, self._rank)
 
     def _rank(self, alias: str, key: str) -> int | None:
         """The index of a device in the selection, None where it is not selected."""
         return self._selected.selection.rank(key) if alias == self.box else None
 
     @property
-    def count(self) -> Count:
-        free = [box.free for box in self._all]
-        return Count(sum(free), sum(map(bool, free)), len(free))
-
-    @property
     def awaited(self) -> bool:
-        return any(box.state.state == "connecting" for box in self._all)
+        return any(state.state == "connecting" for state in self._states)
 
     # The row at the cursor
 
@@ -159,7 +148,7 @@ class BoxNodes(Nodes):
 
     def state_of(self, alias: str | None) -> BoxState | None:
         """The state of a box as it was last painted."""
-        return next((box.state for box in self._all if box.state.alias == alias), None)
+        return next((state for state in self._states if state.alias == alias), None)
 
     def can(self, action: str) -> bool:
         on_device, state = self._device is not None, self.state_of(self._alias)
@@ -199,8 +188,7 @@ class BoxNodes(Nodes):
         self._unfolded |= {state.alias}
         self.at = state.alias
         if self.at != self.box:
-            snapshot = state.reading.snapshot if state.reading else None
-            self._other = self._empty().with_snapshot(snapshot) if snapshot else self._empty()
+            self._other = self._empty().with_snapshot(state.snapshot) if state.snapshot else self._empty()
         self._keep(replace(self.app_state, cursor=self._device))
         return None
 

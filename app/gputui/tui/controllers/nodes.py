@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.launching.launch import Launch
@@ -11,7 +11,6 @@ from gputui.tui.background import in_background
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
 from gputui.tui.views.nodes import (
-    Count,
     Node,
 )
 from gputui.tui.views.text import Line
@@ -27,6 +26,7 @@ class Nodes(ABC):
 
     key       the row at the cursor, None where that is a node of another kind
     moved_to  the row to which the cursor shall move, until the page has followed
+    free      how many devices are free, for each node that `nodes` has read
     does      the actions that these nodes have: functions by the names that the page's bindings use
     """
 
@@ -34,6 +34,7 @@ class Nodes(ABC):
         self.view, self._launch, self._environ = view, launch, environ
         self.key: Hashable | None = None
         self.moved_to: Hashable | None = None
+        self.free: Sequence[int] = ()
         self.does: Mapping[str, Callable[..., object]] = {}
 
     @abstractmethod
@@ -47,11 +48,6 @@ class Nodes(ABC):
     @abstractmethod
     def nodes(self, only_free: bool) -> list[Node]:
         """The nodes as they are now, with `only_free` those with free devices."""
-
-    @property
-    @abstractmethod
-    def count(self) -> Count:
-        """How many devices are free, of the nodes that `nodes` has read."""
 
     @property
     def awaited(self) -> bool:

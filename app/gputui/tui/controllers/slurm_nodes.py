@@ -26,7 +26,6 @@ from gputui.tui.main_view import MainView
 from gputui.tui.outcome import Outcome
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.views.nodes import (
-    Count,
     Node,
     Row,
     broken,
@@ -107,6 +106,7 @@ class SlurmNodes(Nodes):
             self._reading = True
             self._read()
         cluster = self._cluster
+        self.free = [node.free() for node in cluster.nodes] if cluster is not None else ()
         every = places_of(cluster) if cluster is not None else ()
         self._places = tuple(each for each in every if each.most and (each.free or not only_free))
         if self._place is not None:
@@ -122,11 +122,6 @@ class SlurmNodes(Nodes):
             below = tuple(Row(None, ((f"     {printable(each)}", "warn"),)) for each in errors)
             rows.append(Node(None, "  Slurm", below=below))
         return rows
-
-    @property
-    def count(self) -> Count:
-        free = [node.free() for node in self._cluster.nodes] if self._cluster else []
-        return Count(sum(free), sum(map(bool, free)), len(free))
 
     def jobs(self, width: int) -> list[Line]:
         return job_lines(self._cluster.jobs, width) if self._cluster else []
@@ -178,12 +173,9 @@ class SlurmNodes(Nodes):
         if place is None or count < 1:
             return
         if count > place.most:
-            whose = f"no node of {place.text}" if place.partition else place.text
-            has = "has more than" if place.partition else "has only"
-            self.view.show_message(f"{whose} {has} {place.most}")
-        self._ask_for(min(count, place.most))
-
-    def _ask_for(self, count: int) -> None:
+            whose = f"no node of {place.text} has more than" if place.partition else f"{place.text} has only"
+            self.view.show_message(f"{whose} {place.most}")
+            count = place.most
         if count != self._devices:
             if self._order:
                 words = f"the order {','.join(map(str, self._order))} was of {self._devices} devices"
@@ -253,29 +245,22 @@ class SlurmNodes(Nodes):
         other = "sbatch" if self._form == "srun" else "srun"
         return launch_lines(head, f"tab {other}", (), pieces, "", told, width)
 
-    def _ready(self, form: str) -> Launch | None:
-        """The launch at the cursor; None where there is none, and then a message says why."""
-        if self._place is not None and not self.view.app_state.options.command:
-            self._launch.edit()
-            return None
+    def _ready(self, form: str, starts: bool = True) -> Launch | None:
+        """The launch at the cursor, if it can be copied, or `starts` now; else None, and a message says why
+        not."""
         made, _ = self._made(form)
-        if isinstance(made, str):
+        if not self.view.app_state.options.command:
+            self._launch.edit()
+        elif isinstance(made, str):
             self.view.show_message(made)
-            return None
-        return made
-
-    def _startable(self, form: str) -> Launch | None:
-        """The launch at the cursor, if it can be started now; it is then remembered."""
-        launch = self._ready(form)
-        if launch is None or self._simulated():
-            return None
-        if self._submitting:
+        elif starts and self._submitting:
             self.view.show_message("sbatch has not answered yet")
-            return None
-        return launch
+        elif not (starts and self._simulated()):
+            return made
+        return None
 
     def _copy(self) -> None:
-        launch = self._ready(self._form)
+        launch = self._ready(self._form, starts=False)
         if launch is not None:
             self._launch.copy_text(launch.line)
 
@@ -283,11 +268,11 @@ class SlurmNodes(Nodes):
         """Become srun, or submit by sbatch."""
         if self._form == "sbatch":
             self._submit()
-        elif (launch := self._startable("srun")) is not None:
+        elif (launch := self._ready("srun")) is not None:
             self.view.app.exit(Outcome(launch=launch, warning=self._remembered()))
 
     def _run_and_return(self) -> None:
-        launch = self._startable("srun")
+        launch = self._ready("srun")
         if launch is not None:
             self._remembered()
             self._in_terminal(launch)
@@ -295,7 +280,7 @@ class SlurmNodes(Nodes):
 
     def _submit(self) -> None:
         self._form = "sbatch"
-        launch = self._startable("sbatch")
+        launch = self._ready("sbatch")
         if launch is None:
             return
         self._remembered()

@@ -128,7 +128,8 @@ class NodesScreen(ListPage):
         visible = self.window(rows, items, max(1, height - 1 - len(jobs)), above=1)
         if not rows:
             visible = [((" no node has free devices: f shows all", "dim"),)]
-        head = headline([kind.count for kind in self.kinds], self._only_free, self.beyond, width)
+        free = [number for kind in self.kinds for number in kind.free]
+        head = headline(free, self._only_free, self.beyond, width)
         blank: list[Line] = [()] * max(0, height - 1 - len(visible) - len(jobs)) if jobs else []
         return [head, *visible, *blank, *jobs]
 

@@ -13,7 +13,7 @@ from gputui.choosing.verdict_text import brief
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.channel import BoxState
 from gputui.sources.slurm.cluster import Job
@@ -47,8 +47,7 @@ class Node:
     """A row of the table of nodes, as any kind of node tells it. All texts are printable.
 
     key        its identity among the nodes of all kinds, None for a row without a cursor
-    free       how many of its devices are free
-    has_free   whether some are
+    free       how many of its devices are free, with the same in words
     selected   how many of its devices are selected, where they have no lines of their own
     mine       how many of its devices the user has
     state      the state in the words of the source, with its style
@@ -58,8 +57,8 @@ class Node:
 
     key: Hashable | None
     name: str
-    free: str = ""
-    has_free: bool = False
+    free: int = 0
+    free_of: str = ""
     selected: int = 0
     mine: int = 0
     state: Span = ("", "")
@@ -69,7 +68,7 @@ class Node:
 
 NODE_COLUMNS: tuple[Column[Node], ...] = (
     Column("NODE", lambda node: node.name, most=_WIDEST),
-    Column("FREE", lambda node: node.free, lambda node: "free" if node.has_free else "dim", right=True),
+    Column("FREE", lambda node: node.free_of, lambda node: "free" if node.free else "dim", right=True),
     Column("SELECTED", lambda node: f"[{node.selected}]" if node.selected else "", "slot"),
     Column("YOURS", lambda node: f"{node.mine} yours" if node.mine else ""),
     Column("STATE", lambda node: node.state[0], lambda node: node.state[1]),
@@ -77,18 +76,9 @@ NODE_COLUMNS: tuple[Column[Node], ...] = (
 )
 
 
-class Count(NamedTuple):
-    """How many devices are free, on how many nodes, of how many nodes."""
-
-    free: int
-    having: int
-    nodes: int
-
-
-def headline(counts: Sequence[Count], only_free: bool, end: str, width: int) -> Line:
-    """The rule at the top, with the text `end` at its end."""
-    free, having, nodes = map(sum, zip(*counts, strict=True))
-    tail = f"{free} free on {having} of {nodes}"
+def headline(free: Sequence[int], only_free: bool, end: str, width: int) -> Line:
+    """The rule at the top, with the text `end` at its end; `free` is how many devices of each node are."""
+    tail = f"{sum(free)} free on {sum(map(bool, free))} of {len(free)}"
     return title("nodes with free devices" if only_free else "nodes", width, tail, end)
 
 
@@ -103,69 +93,49 @@ def node_rows(nodes: Sequence[Node]) -> list[Row]:
 # Boxes over ssh
 
 
-@dataclass(frozen=True, slots=True)
-class ShownBox:
-    """A box and the results from its reading: verdicts by `Device.key`; how many devices are the user's."""
-
-    state: BoxState
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    mine: int = 0
-
-    @property
-    def live(self) -> bool:
-        """Whether the present state of the box is known."""
-        return self.state.state == "live"
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        """The box's last reading."""
-        return self.state.reading.snapshot if self.state.reading else None
-
-    @property
-    def free(self) -> int:
-        """How many of the box's devices are free; 0 while its state is not known."""
-        if not self.live:
-            return 0
-        return sum(verdict.state == "free" for verdict in self.verdicts.values())
-
-
-def box_node(box: ShownBox, unfolded: bool, rank: Callable[[str, str], int | None]) -> Node:
-    """The row of a box; `rank` returns the place of a box's device in the selection."""
-    state, snapshot = box.state, box.snapshot
-    devices = snapshot.devices if snapshot is not None else ()
-    # The devices of an unfolded box have marks of their own.
-    selected = 0 if unfolded else sum(rank(state.alias, device.key) is not None for device in devices)
-    look = _STATE_LOOKS[state.state]
-    if box.live:
-        note = snapshot.models if snapshot is not None else ""
-    else:
+def box_node(
+    state: BoxState,
+    judged: Mapping[str, Verdict],
+    mine: int,
+    unfolded: bool,
+    rank: Callable[[str, str], int | None],
+) -> Node:
+    """The row of a box. `judged` are the verdicts on its devices by key, `mine` is how many of these are the
+    user's; `rank` returns the place of a box's device in the selection."""
+    live, look, snapshot = state.state == "live", _STATE_LOOKS[state.state], state.snapshot
+    free = sum(verdict.state == "free" for verdict in judged.values()) if live else 0
+    node = Node((state.alias, ""), f"{'-' if unfolded else '+'} {state.alias}", state=(state.state, look))
+    if not live:
         since = f"since {strftime('%H:%M:%S', localtime(state.since))}  " if state.error else ""
-        note = since + _brief_error(state)
-    return Node(
-        (state.alias, ""),
-        f"{'-' if unfolded else '+'} {state.alias}",
-        f"{box.free if box.live else '?'} of {len(box.verdicts)} free" if snapshot is not None else "",
-        box.free > 0,
-        selected,
-        box.mine,
-        (state.state, look),
-        note=(note, "" if box.live else look),
-        below=tuple(_device_rows(box, snapshot, rank)) if unfolded and snapshot is not None else (),
+        node = replace(node, note=(since + _brief_error(state), look))
+    if snapshot is None:
+        return node
+    ranks = [rank(state.alias, device.key) for device in snapshot.devices]
+    return replace(
+        node,
+        free=free,
+        free_of=f"{free if live else '?'} of {len(judged)} free",
+        # The devices of an unfolded box have marks of their own.
+        selected=0 if unfolded else len(ranks) - ranks.count(None),
+        mine=mine,
+        note=(snapshot.models, "") if live else node.note,
+        below=tuple(_device_rows(state.alias, snapshot, judged, live, ranks)) if unfolded else (),
     )
 
 
-def _device_rows(box: ShownBox, snapshot: Snapshot, rank: Callable[[str, str], int | None]) -> list[Row]:
-    def place(device: Device) -> str:
-        found = rank(box.state.alias, device.key)
-        return "" if found is None else f"[{found + 1}]"
+def _device_rows(
+    alias: str, snapshot: Snapshot, judged: Mapping[str, Verdict], live: bool, ranks: Sequence[int | None]
+) -> list[Row]:
+    places = dict(zip((device.key for device in snapshot.devices), ranks, strict=True))
 
-    mark = Column[Device]("SELECTED", lambda device: f"{place(device):>4}", "slot")
-    columns = device_columns(snapshot, box.verdicts, brief, box.live)
-    shown = [mark, *(column for column in columns if column.name not in ("°C", "W"))]
+    def mark(device: Device) -> str:
+        place = places[device.key]
+        return f"{'' if place is None else f'[{place + 1}]':>4}"
+
+    columns = device_columns(snapshot, judged, brief, live)
+    shown = [Column("SELECTED", mark, "slot"), *(each for each in columns if each.name not in ("°C", "W"))]
     lines = table_lines(shown, snapshot.devices, before="   ")
-    rows = [
-        Row((box.state.alias, device.key), line) for device, line in zip(snapshot.devices, lines, strict=True)
-    ]
+    rows = [Row((alias, key), line) for key, line in zip(places, lines, strict=True)]
     return [*rows, *(Row(None, ((f"     {printable(error)}", "dim"),)) for error in snapshot.errors)]
 
 
@@ -199,8 +169,8 @@ def place_node(place: Place) -> Node:
     return Node(
         place.key,
         f"  {PLACE.text(place)}",
+        place.free,
         f"{free} free",
-        place.free > 0,
         state=(state, "dim"),
         note=(", ".join(filter(None, (in_use and f"in use {in_use}", note))), tone),
     )
