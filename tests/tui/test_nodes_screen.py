@@ -23,7 +23,7 @@ async def demo(size: tuple[int, int] = (130, 40)) -> AsyncIterator[Session]:
     """The page of a demo, with simulated nodes of both kinds."""
     async with session("idle", size=size) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo idle", has_nodes=True))
-        await s.press("O")
+        await s.press("@nodes")
         yield s
 
 

@@ -29,7 +29,7 @@ async def opened(
     """The session with the page open, once the cluster has been read."""
     environ = {"PATH": str(folder), "XDG_STATE_HOME": str(folder / "state")}
     async with session("idle", command=command, environ=environ, size=size) as s:
-        await s.press("O")
+        await s.press("@nodes")
         page = s.app.screen
         assert isinstance(page, NodesScreen)
         await s.until(lambda: page.key is not None)
@@ -134,7 +134,7 @@ async def test_what_is_short_is_said_of_a_partition_too(tmp_path: Path) -> None:
 
 async def test_as_many_devices_as_are_selected_on_this_machine_are_asked_for(tmp_path: Path) -> None:
     async with opened(tmp_path) as s:
-        await s.press("escape", "1", "0", "O")
+        await s.press("escape", "1", "0", "@nodes")
         await s.until(lambda: "--gpus-per-node" in "\n".join(footer(s)))
         assert s.selected == ["1", "0"]
         # The line asks for as many devices as are selected on this machine.
@@ -151,7 +151,7 @@ async def test_a_variable_that_selects_devices_is_not_passed_on(tmp_path: Path) 
 async def test_the_request_is_still_there_when_the_page_opens_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as s:
         await to(s, "h1:h100")
-        await s.press("3", "tab", "escape", "O")
+        await s.press("3", "tab", "escape", "@nodes")
         await s.until(lambda: lit(s).startswith("h1:h100"))
         assert "sbatch" in launch_line(s) and "--gpus-per-node=h100:3" in launch_line(s)
 
@@ -222,7 +222,7 @@ async def test_where_there_is_no_node_a_message_says_how_to_name_one(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     async with session("idle") as s:
-        await s.press("O")
+        await s.press("@nodes")
         assert s.app.screen is s.main and "[hosts]" in s.main.message
 
 
