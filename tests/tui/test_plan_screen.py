@@ -78,7 +78,7 @@ def request(s: Session) -> PlanRequest:
 
 
 async def opened(s: Session) -> PlanScreen:
-    await s.press("m")
+    await s.press("@plan")
     await s.until(lambda: not s.main.plans.reading)
     await s.settle()
     return page(s)
@@ -288,7 +288,7 @@ async def test_without_a_model_it_is_asked_for() -> None:
         await s.until(lambda: strategies(s))
         assert request(s).typed
         # The answer is kept for the next time, also when the command changes.
-        await s.press("escape", "l")
+        await s.press("escape", "@launcher")
         await opened(s)
         assert strategies(s)
 
@@ -312,7 +312,7 @@ async def test_what_is_read_slowly_stops_no_key(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("gputui.checking.trained_model.trained_model", slow)
     async with session("dgx-h100", TRAIN) as s:
         try:
-            await s.press("m")
+            await s.press("@plan")
             await s.until(reached.is_set)
             assert not strategies(s)
             await s.press("plus", "question_mark", "escape", "escape")

@@ -16,9 +16,8 @@ from gputui.allocating.request import Request
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, parsed_by, say
 from gputui.cli.request_options import DESTINATIONS, add_request_options, count, device_request
-from gputui.cli.rules import settings_or_wrong_call
+from gputui.cli.rules import own_settings
 from gputui.inventory.light_dataclasses import fields, replace
-from gputui.inventory.text_table import aligned
 from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import THREADS, hints
 from gputui.launching.launch import Launch
@@ -55,7 +54,7 @@ def add_launch_options(parser: argparse.ArgumentParser, exclusive: bool = True) 
         metavar="N|near",
         help=f"set {THREADS}; near: the CPUs near each device, divided among the GPUs there",
     )
-    offered = aligned([(f"{hint.name}={hint.value}", hint.about) for hint in hints(None, ())])
+    offered = [f"  {f'{hint.name}={hint.value}':<32}  {hint.about}" for hint in hints(None, ())]
     parser.add_argument_group("variables to try with --env", "\n".join(offered))
     add_source_options(parser)
 
@@ -216,7 +215,7 @@ def prepared_call(
     settings say, and never for devices that are not here. Raises RequestError where call and command
     contradict each other, unless the call has `--force`; WrongCallError, NotEnoughError for `-n auto`.
     """
-    settings = settings_or_wrong_call()
+    settings = own_settings()
     if confine is None:
         confine = how_confined(asked.options, settings, not elsewhere(asked.devices))
     read = read_command(asked, os.environ, confine)

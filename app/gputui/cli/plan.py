@@ -38,13 +38,11 @@ def parser() -> Parser:
         "Show which parallelism a model can be trained with on these devices: the memory of each device and\n"
         "what a step moves over the links, ranked, each with its reason. Computed from the model's shape,\n"
         "nothing is started. --use writes the files of a strategy and prints the launch line.",
-        epilog="gputui plan 8B -n 4 -s 4096 --checkpointing\n"
-        "gputui plan -n 4 --use fsdp2 -o plan/ -- train.py --model_name_or_path meta-llama/Llama-2-7b-hf",
+        common="-n --precision --checkpointing --use -o",
+        example="gputui plan 8B -n 4 -s 4096 --checkpointing\n"
+        "gputui plan -n 4 --use fsdp2 -o plan/ -- train.py --model ~/llama-7b",
     )
-    made.usage = (
-        "gputui plan [MODEL | --parameters N] [-n N | --gpus LIST] [-b N] [-s N] [--precision P] [--optim O]"
-        " [--checkpointing] [--lora R] [--json | --use STRATEGY -o DIR] [-- COMMAND…]"
-    )
+    made.usage = "gputui plan [MODEL] [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
     made.add_argument(
         "name", nargs="?", metavar="MODEL", help="as --model; without it, the model that the command names"
     )

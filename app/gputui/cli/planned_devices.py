@@ -13,7 +13,7 @@ from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, opened, say
 from gputui.cli.planned_training import Subject, subject_of
-from gputui.cli.rules import settings_or_wrong_call
+from gputui.cli.rules import own_settings
 from gputui.inventory.formatting import devices_text, size
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.intent import NO_INTENT, Intent
@@ -33,7 +33,7 @@ def _candidates(devices: DeviceRequest) -> Candidates:
     NoSourceError."""
     # The number is not known yet: it is at least the size into which the group divides.
     uncounted = replace(devices, count=None, wait=None)
-    request = uncounted.request(settings_or_wrong_call().rules, facts=_FACTS)
+    request = uncounted.request(own_settings().rules, facts=_FACTS)
     with opened(devices) as source:
         allocator = Allocator(request, source, os.environ, AllocationListener(devices.explain))
         snapshot = allocator.read()

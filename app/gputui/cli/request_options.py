@@ -16,7 +16,8 @@ from gputui.inventory.light_dataclasses import fields
 
 def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
     """Add `-n`, `--gpus`, the group, the order, the rules, and the model."""
-    group = parser.add_mutually_exclusive_group() if exclusive else parser
+    which = parser.add_argument_group("which devices")
+    group = which.add_mutually_exclusive_group() if exclusive else which
     group.add_argument(
         "-n",
         type=count_or_auto,
@@ -26,20 +27,20 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
     group.add_argument(
         "--gpus", metavar="LIST", help="these devices, in this order: indices or UUIDs; none for CPU only"
     )
-    parser.add_argument(
+    which.add_argument(
         "--vendor",
         type=parsed_by(_vendor),
         metavar="NAME",
         help="devices of this vendor only, in a box of several",
     )
-    parser.add_argument(
+    which.add_argument(
         "--group",
         type=parsed_by(parse),
         metavar="SHAPE",
         help="how the devices communicate: tp=2,pp=2 (tensor-parallel groups, pipeline stages), all with all"
         " (all, default), none (separate processes)",
     )
-    parser.add_argument(
+    which.add_argument(
         "--order",
         choices=ORDERS,
         help="order: best for the links (default with -n), given (default with --gpus), fastest"
@@ -48,7 +49,7 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
     )
     _add_rules(parser)
     _add_model_options(parser)
-    parser.add_argument("--why", action="store_true", help="explain the selection on stderr")
+    which.add_argument("--why", action="store_true", help="explain the selection on stderr")
 
 
 def _vendor(text: str) -> str:
@@ -117,9 +118,7 @@ BATCH, SEQUENCE = 1, 2048
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add `--model` and the options of its training."""
-    group = parser.add_argument_group(
-        "the model, for -n auto and plan (what is not said here is read from the command)"
-    )
+    group = parser.add_argument_group("the model, for -n auto and plan (by default as the command says)")
     which = group.add_mutually_exclusive_group()
     which.add_argument(
         "--model", help="a folder, config.json, safetensors file or index, cached hub id, or a size (8B)"

@@ -41,6 +41,8 @@ from gputui.vendors.visibility import CONFINED, Confine
 class CannotConfineError(GputuiError):
     """The launch cannot be confined; the message is a sentence."""
 
+    code, status = "not_confined", 2
+
 
 class Case(NamedTuple):
     """A launch that could be confined.
