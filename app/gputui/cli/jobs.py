@@ -243,7 +243,7 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
         if args.follow:
             raise WrongCallError("--plain shows a log as it is now; it does not go with --follow")
         try:
-            from gputui.jobs.log import Tail
+            from gputui.jobs.log_screen import Tail
         except ImportError as error:
             # The package is missing on a box to which gputui was copied.
             raise WrongCallError(f"--plain needs an installed gputui: {error}") from None
@@ -253,11 +253,11 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
         for line in tail.lines(args.lines):
             print(line)
         return DONE
-    from gputui.jobs.wait import follow, last_lines
+    from gputui.jobs.wait import follow, start_of_last_lines
 
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
     lines = args.lines if args.lines is not None else _LINES if args.follow and on_a_terminal else None
-    start = 0 if lines is None else last_lines(job.log, lines)
+    start = 0 if lines is None else start_of_last_lines(job.log, lines)
     write(follow(job, start, args.follow))
     return DONE
 

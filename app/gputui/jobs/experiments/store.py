@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ from gputui.jobs.record_folders import (
     remove,
 )
 from gputui.jobs.store import jobs_folder
-from gputui.system.files import open_lock, write_private
+from gputui.system.files import take_lock, write_private
 
 _MOST_BYTES = 64 * 1024 * 1024
 _LOCK = "lock"
@@ -99,14 +98,12 @@ def running_alone(experiment: Experiment, environ: Mapping[str, str]) -> Iterato
     """Hold the lock of the experiment, so that no other process runs it. Raises JobError if another process
     does."""
     try:
-        handle = open_lock(folder(experiment.kind, environ) / experiment.id / _LOCK)
+        handle = take_lock(folder(experiment.kind, environ) / experiment.id / _LOCK)
     except OSError as error:
         raise JobError(f"{experiment.kind} {experiment.id} cannot be locked: {error.strerror}") from None
+    if handle is None:
+        raise runs_already(experiment)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise runs_already(experiment) from None
         yield
     finally:
         os.close(handle)
