@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gputui.allocating.errors import RequestError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.shell_words import split
+
+if TYPE_CHECKING:
+    from gputui.inventory.typed_json import Words
 
 Kind = Literal["option", "env", "arg", "switch", "word", "n", "gpus"]
 """option   a launch option of `gputui run` ("launcher"), with a value that the option accepts
@@ -42,14 +45,20 @@ class Axis:
     typed."""
 
     kind: Kind
-    key: str
-    values: tuple[str, ...]
+    key: Words
+    values: tuple[Words, ...]
 
     @property
     def name(self) -> str:
         """The name of the axis in `--vary`."""
         kind = "arg" if self.kind == "switch" else self.kind
         return f"{kind}:{self.key}" if kind in _PREFIXES else self.key
+
+    @property
+    def text(self) -> str:
+        """The value of `--vary` that `read_axis` parses into this axis."""
+        values = ",".join(value.replace(",", "\\,") for value in self.values)
+        return self.name if self.kind == "switch" else f"{self.name}={values}"
 
     @property
     def heading(self) -> str:

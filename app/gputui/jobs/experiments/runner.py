@@ -24,25 +24,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Thread
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gputui.allocating.allocate import allocate
 from gputui.allocating.allocate_in_turn import TurnListener
 from gputui.allocating.allocation import Allocation
-from gputui.allocating.allocator import Approve
 from gputui.allocating.errors import NotEnoughError, RequestError
 from gputui.allocating.queue import in_line_for, waiters
-from gputui.allocating.request import Request
+from gputui.choosing.named_devices import NamingError, devices_named
 from gputui.choosing.sharing import tasks_that_fit
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
+from gputui.jobs.experiments.axes import JOIN
 from gputui.jobs.experiments.log_figures import read_figures
-from gputui.jobs.experiments.record import Experiment, Run
+from gputui.jobs.experiments.record import Change, Experiment, Run, State
+from gputui.jobs.experiments.request import ExperimentRequest, Variant
 from gputui.jobs.log_file import end_of
-from gputui.jobs.start import start_job, start_leased_job
+from gputui.jobs.record import without_secrets_of
+from gputui.jobs.start import detached, start_job, start_leased_job
 from gputui.jobs.stop import stop
 from gputui.jobs.store import Stored, stored
 from gputui.jobs.wait import refreshed, wait_for_any
@@ -50,6 +52,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.start import StartError
 from gputui.requesting.launch_request import LaunchRequest
+from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.system.ending_signals import EndedError, without_signals
 from gputui.vendors.registry import vendors_of
@@ -67,36 +70,50 @@ _MOST_LOG, _MOST_LINES = 1024 * 1024, 20_000
 _LONGEST_NAME = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A variant's request for devices, and its launch on them. `launch` raises RequestError."""
+class Planned(NamedTuple):
+    """A variant, and its launch before it has devices."""
 
-    request: Request
-    approve: Approve
-    launch: Callable[[Allocation, LaunchOptions], Launch]
-    asked: LaunchRequest
+    variant: Variant
+    prepared: PreparedLaunch
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits and options of an experiment's runs.
+def launch_on(
+    planned: Planned,
+    allocation: Allocation,
+    environ: Mapping[str, str],
+    options: LaunchOptions | None = None,
+    prove: bool = True,
+) -> Launch:
+    """Make the launch of a variant on these devices, with `options` in place of its own; see
+    `PreparedLaunch.launch`. Raises RequestError."""
+    prepared = planned.prepared
+    asked = prepared.asked if options is None else replace(prepared.asked, options=options)
+    launch = replace(prepared, asked=asked).launch(allocation, environ, prove=prove)
+    if launch.refusal is not None:
+        raise RequestError(launch.refusal)
+    return detached(launch, environ)
 
-    jobs      the most runs at the same time; None for no limit but the devices
-    memory    bytes that a run needs on each device, if runs may share devices; else None
-    retries   how many times a failed run is started again
-    stops     whether no further run starts after one has failed for good
-    seconds   the longest duration of a run, None for no limit
-    warm_up   whether the first variant runs once before, uncounted, to fill the caches of files and kernels
-    before    a shell command that runs before each run, "" for none
-    """
 
-    jobs: int | None = None
-    memory: int | None = None
-    retries: int = 0
-    stops: bool = False
-    seconds: float | None = None
-    warm_up: bool = False
-    before: str = ""
+def own_devices(planned: Planned, held: Allocation) -> Allocation:
+    """The devices of a variant among those that are held for all. Raises RequestError."""
+    devices = held.devices
+    for axis, value in planned.variant.settings:
+        if axis.kind == "n":
+            devices = devices[: int(value)]
+        elif axis.kind == "gpus":
+            try:
+                names = value.replace(JOIN, ",")
+                named = devices_named(names, held.snapshot, held.request.vendor)
+            except NamingError as error:
+                raise RequestError(f"{planned.variant.label}: {error}") from None
+            keys = {device.key for device in devices}
+            devices = tuple(device for device in named if device.key in keys)
+    return held._replace(devices=devices)
+
+
+def notes_of(launch: Launch) -> list[str]:
+    """The warnings and remarks of a launch, for the user."""
+    return [*(f"warning: {each}" for each in launch.warnings), *(f"note: {each}" for each in launch.remarks)]
 
 
 class Listener(TurnListener, Protocol):
@@ -109,10 +126,10 @@ class Listener(TurnListener, Protocol):
         """A run has ended; it may be started again later."""
 
     def remark(self, text: str) -> None:
-        """There is a warning for the user; the experiment continues."""
+        """There is a warning or a note for the user; the experiment continues."""
 
-    def changed(self, experiment: Experiment) -> None:
-        """The experiment has changed and should be written to its record."""
+    def changed(self, experiment: Experiment, change: Change | None) -> None:
+        """The experiment has changed and should be written to its record; None: more than one run has."""
 
 
 @dataclass(eq=False)
@@ -178,6 +195,7 @@ class _AgainError(Exception):
 class Runner:
     """Runs one experiment. The field `experiment` is always up to date, also after an exception.
 
+    request  with its secrets, and with the options of the call that resumes the experiment
     planned  the variants in their order
     opened   opens the source of the box; its argument is whether the variants use no devices
     held     the devices that all variants run on, None where each has its own
@@ -187,24 +205,28 @@ class Runner:
     def __init__(
         self,
         experiment: Experiment,
+        request: ExperimentRequest,
         planned: Sequence[Planned],
         environ: Mapping[str, str],
         job_environ: Mapping[str, str],
         opened: Callable[[bool], AbstractContextManager[Source]],
         listener: Listener,
-        limits: Limits,
         held: Allocation | None = None,
         reads: bool = True,
     ) -> None:
         self.experiment = experiment
         self._planned, self._environ, self._job_environ = planned, environ, job_environ
-        self._opened, self._listener, self._limits = opened, listener, limits
-        self._reads = reads
+        self._opened, self._listener, self._request = opened, listener, request
         self._stack = contextlib.ExitStack()
         self._source: Source | None = None
-        self._metric = re.compile(experiment.metric) if experiment.metric is not None else None
+        self._metric = _pattern(experiment)
         self._for_all = _Held(held) if held is not None else None
-        self._most = limits.jobs or (1 if held is not None and limits.memory is None else len(planned))
+        on_cpu = any(each.prepared.request.cpu_only for each in planned)
+        on_cpu = on_cpu or (held is not None and not held.devices)
+        # On the CPU, nothing else limits the number of runs at the same time.
+        one_by_one = on_cpu or (held is not None and request.memory is None)
+        self._most = request.jobs or (1 if one_by_one else len(planned))
+        self._reads = reads and not on_cpu
         self._todo: deque[tuple[int, int]] = deque()
         self._running: dict[tuple[int, int], _Running] = {}
         self._shared: list[_Held] = []
@@ -241,38 +263,40 @@ class Runner:
                 # After any other exception, `--resume` adopts the runs that are not tied to this process.
                 if self._tie is not None or (isinstance(error, EndedError) and not error.hangs_up):
                     self._stop_all()
-                self._set(replace(self.experiment, state="stopped", ended=time.time()))
+                self._over("stopped")
                 raise
-        done = not self._todo and trouble is None
-        self._set(replace(self.experiment, state="done" if done else "stopped", ended=time.time()))
+        self._over("done" if not self._todo and trouble is None else "stopped")
         if trouble is not None:
             raise trouble
         return self.experiment
 
     def _adopt(self) -> None:
         jobs = stored(self._job_environ)
-        found = as_it_stands(self.experiment, jobs)
+        found, job_of = as_it_stands(self.experiment, jobs), _last_jobs(self.experiment, jobs)
         running = {}
-        for number in range(1, found.repeat + 1):
+        for number in range(1, found.request.repeat + 1):
             for place, row in enumerate(found.rows):
                 run = row.run_of(number)
                 if run is not None and run.state == "running":
-                    job = _last_job(found, place, run, jobs)
+                    job = job_of(place, run)
                     if job is None or job.state == "elsewhere":
                         where = repr(job.scope.host) if job is not None else "another place"
                         raise RunsElsewhereError(
-                            f"task {place + 1} runs on {where}: resume the {found.kind} there"
+                            f"task {place + 1} runs on {where}: resume the {found.request.kind} there"
                         )
-                    running[place, number] = _Running(job, limit=self._limits.seconds)
+                    running[place, number] = _Running(job, limit=self._request.timeout)
                 elif run is None or run.state != "done":
                     self._todo.append((place, number))
-        for place, number in self._todo:
-            if found.rows[place].run_of(number) is not None:
-                found = found.with_run(place, Run(number, None, "waiting", attempts=0))
-        if self._limits.warm_up and self._todo:
+        found = found.with_changes(
+            found.change(place, Run(number, None, "waiting", attempts=0))
+            for place, number in self._todo
+            if found.rows[place].run_of(number) is not None
+        )
+        if self._request.warm_up and self._todo:
             self._todo.appendleft((0, 0))
         self._running = running
-        self._set(replace(found, state="running", ended=None))
+        self.experiment = replace(found, state="running", ended=None)
+        self._listener.changed(self.experiment, None)
 
     # Starting
 
@@ -282,8 +306,8 @@ class Runner:
         planned = self._planned[place]
         held = self._for_all
         if held is None:
-            with self._opened(planned.request.cpu_only) as source:
-                held = self._devices_of_its_own(planned, source)
+            with self._opened(planned.prepared.request.cpu_only) as source:
+                held = self._devices_of_its_own(planned.prepared, source)
         elif held.runs and not self._room_for_another(held):
             self._collect()
             return
@@ -291,14 +315,14 @@ class Runner:
             self._start(place, number, held)
         finally:
             if held is not self._for_all:
-                if self._limits.memory is not None and held.runs:
+                if self._request.memory is not None and held.runs:
                     if held not in self._shared:
                         self._shared.append(held)
                 else:
                     # The job, if one has started, has inherited the lease.
                     held.allocation.release()
 
-    def _devices_of_its_own(self, planned: Planned, source: Source) -> _Held:
+    def _devices_of_its_own(self, planned: PreparedLaunch, source: Source) -> _Held:
         held = self._at_once(planned, source) or self._beside(planned, source)
         while held is None and time.monotonic() < self._settled and not self._others(own=0):
             if not self._running:
@@ -308,7 +332,7 @@ class Runner:
             held = self._at_once(planned, source)
         return held or self._allocated(planned, source, float("inf"))
 
-    def _at_once(self, planned: Planned, source: Source) -> _Held | None:
+    def _at_once(self, planned: PreparedLaunch, source: Source) -> _Held | None:
         """Allocate devices that are free now and that no other launch is waiting for; None if there are
         none."""
         if not planned.request.picks and not planned.request.cpu_only:
@@ -319,16 +343,14 @@ class Runner:
         except NotEnoughError:
             return None
 
-    def _allocated(self, planned: Planned, source: Source, wait: float | None) -> _Held:
-        request = replace(planned.request, wait=wait)
-        return _Held(
-            allocate(request, source, self._environ, self._listener, True, planned.approve, self._sleep)
-        )
+    def _allocated(self, planned: PreparedLaunch, source: Source, wait: float | None) -> _Held:
+        request, approve = replace(planned.request, wait=wait), planned.approve(self._environ)
+        return _Held(allocate(request, source, self._environ, self._listener, True, approve, self._sleep))
 
-    def _beside(self, planned: Planned, source: Source) -> _Held | None:
+    def _beside(self, planned: PreparedLaunch, source: Source) -> _Held | None:
         """Return devices of runs in progress that have memory for another run; None if there are none, or if
         others are in the queue for them."""
-        need = self._limits.memory
+        need = self._request.memory
         alike = [held for held in self._shared if held.allocation.request.size == planned.request.size]
         if need is None or not alike or not planned.request.picks:
             return None
@@ -337,34 +359,35 @@ class Runner:
         keys = [device.key for device in found.allocation.devices]
         if _room(found, need, now) < 1 or in_line_for(keys, self._environ, now):
             return None
-        planned.approve(found.allocation.devices, vendors_of(now.devices))
+        planned.approve(self._environ)(found.allocation.devices, vendors_of(now.devices))
         return found
 
     def _room_for_another(self, held: _Held) -> bool:
         """Whether another run fits on the devices that are held for all variants."""
-        if self._limits.memory is None or not held.allocation.devices:
+        if self._request.memory is None or not held.allocation.devices:
             # On the CPU, only --jobs limits the number of runs at the same time.
             return not held.allocation.devices
         with self._opened(False) as source:
             now = source.read(Want.VERDICT | Want.HOST | Want.MODES)
-        return _room(held, self._limits.memory, now) > 0
+        return _room(held, self._request.memory, now) > 0
 
     def _start(self, place: int, number: int, held: _Held) -> None:
         self._todo.popleft()
-        planned, before = self._planned[place], self.experiment.rows[place].run_of(number)
+        before = self.experiment.rows[place].run_of(number)
         run = Run(number, None, "running", attempts=(before.attempts if before else 0) + 1)
         try:
-            launch, asked = self._made_ready(planned, held, place, number)
+            launch, asked = self._made_ready(self._planned[place], held, place, number)
             if number:
                 labels = tuple(map(held.allocation.snapshot.label, launch.devices))
-                self.experiment = self.experiment.with_run(place, run, devices=labels)
+                change = Change(place, run, labels, without_secrets_of(launch).line)
+                self.experiment = self.experiment.with_changes([change])
             with without_signals():
                 job = self._job(place, number, held, launch, asked)
-                shared = held if held is self._for_all or self._limits.memory is not None else None
+                shared = held if held is self._for_all or self._request.memory is not None else None
                 if shared is not None:
                     shared.runs.add((place, number))
                 seen = launch.devices if self._reads else ()
-                self._running[place, number] = _Running(job, shared, seen, self._limits.seconds)
+                self._running[place, number] = _Running(job, shared, seen, self._request.timeout)
                 self._tell_whose(shared)
                 run = replace(run, job=job.id, started=job.started)
                 self._put(place, run)
@@ -380,27 +403,32 @@ class Runner:
         StartError."""
         name = str(place + 1) if number == 1 else f"{place + 1}.{number}"
         folder = Path(self.experiment.directory or Path.cwd()) / self.experiment.id / name
-        options = _in_folder(planned.asked.options, str(folder))
-        before = self._limits.before.replace(RUN_FOLDER, shlex.quote(str(folder)))
+        asked = planned.prepared.asked
+        options = _in_folder(asked.options, str(folder))
+        before = self._request.before.replace(RUN_FOLDER, shlex.quote(str(folder)))
         try:
-            if options != planned.asked.options or before != self._limits.before:
+            if options != asked.options or before != self._request.before:
                 folder.mkdir(parents=True, exist_ok=True)
-            launch = planned.launch(held.allocation, options)
+            on = own_devices(planned, held.allocation) if held is self._for_all else held.allocation
+            launch = launch_on(planned, on, self._environ, options)
+            # For held devices, the user has been told before.
+            for text in notes_of(launch) if held is not self._for_all else ():
+                self._listener.remark(text)
             if before:
                 environ, where = launch.environment(self._job_environ), launch.directory
                 shell, nothing = ("/bin/sh", "-c", before), subprocess.DEVNULL
                 done = subprocess.run(shell, env=environ, cwd=where, stdin=nothing, stdout=2, check=False)
                 if done.returncode:
                     # As in `rm -r out; python t.py`, the command starts nevertheless.
-                    self._listener.remark(f"--before ended with status {done.returncode}")
+                    self._listener.remark(f"warning: --before ended with status {done.returncode}")
         except OSError as error:
             raise StartError(f"{folder}: {error.strerror}", 126) from None
-        return launch, replace(planned.asked, options=options)
+        return launch, replace(asked, options=options)
 
     def _job(self, place: int, number: int, held: _Held, launch: Launch, asked: LaunchRequest) -> Job:
         """Start the job of a run. Raises StartError, JobError."""
         name, lease = job_name(self.experiment, place, number), held.allocation.lease
-        if self._limits.memory is None and held is not self._for_all:
+        if self._request.memory is None and held is not self._for_all:
             return start_leased_job(launch, self._job_environ, lease, name, asked)
         return start_job(
             launch,
@@ -441,7 +469,7 @@ class Runner:
 
     def _collect(self, seconds: float = math.inf) -> bool:
         """Wait until a run ends, or until `seconds` have passed, and read the devices of the runs meanwhile.
-        Return whether a run has ended by itself, not by its timeout."""
+        Return whether a run has ended, by itself or by its timeout."""
         deadline = time.monotonic() + seconds
         while True:
             by_id = {running.job.id: key for key, running in self._running.items()}
@@ -450,8 +478,10 @@ class Runner:
             over = wait_for_any([running.job for running in self._running.values()], wait)
             for job in over:
                 self._came_to_end(by_id[job.id], job)
-            if over or self._look() or time.monotonic() >= deadline:
-                return bool(over)
+            if over or self._look():
+                return True
+            if time.monotonic() >= deadline:
+                return False
 
     def _look(self) -> bool:
         """Read the devices that are due, and stop the runs that are past their timeout. Return whether any
@@ -474,7 +504,7 @@ class Runner:
             return self._source.read(Want.LOAD | Want.HOST)
         except NoSourceError as error:
             self._reads = False
-            self._listener.remark(f"memory and utilization are not measured any more: {error}")
+            self._listener.remark(f"warning: memory and utilization are not measured any more: {error}")
             return None
 
     # Ending
@@ -509,10 +539,10 @@ class Runner:
 
     def _ended(self, place: int, run: Run) -> None:
         failed = run.state not in ("done", "running")
-        again = run.state == "failed" and run.attempts <= self._limits.retries and not self._halted
+        again = run.state == "failed" and run.attempts <= self._request.retry and not self._halted
         if again:
             self._todo.append((place, run.round))
-        elif failed and self._limits.stops:
+        elif failed and self._request.stop_on_failure:
             self._halted = True
         self._put(place, replace(run, state="waiting") if again else run)
         self._listener.ended(self.experiment, place, run)
@@ -536,35 +566,38 @@ class Runner:
 
     def _put(self, place: int, run: Run) -> None:
         if run.round:
-            self._set(self.experiment.with_run(place, run))
+            change = self.experiment.change(place, run)
+            self.experiment = self.experiment.with_changes([change])
+            self._listener.changed(self.experiment, change)
 
-    def _set(self, experiment: Experiment) -> None:
-        self.experiment = experiment
-        self._listener.changed(experiment)
+    def _over(self, state: State) -> None:
+        self.experiment = replace(self.experiment, state=state, ended=time.time())
+        self._listener.changed(self.experiment, None)
 
 
 def job_name(experiment: Experiment, place: int, number: int = 1) -> str:
     """Return the name of the job of a run. For a task it is "k3f9.12" (`gputui jobs log k3f9.12`), and
     "k3f9.12.2" in the second round. For a variant of a comparison it has the label, as users see no number of
     a variant."""
-    if experiment.kind == "comparison":
-        label = experiment.label(experiment.rows[place])
+    if experiment.request.kind == "comparison":
+        label = experiment.rows[place].label
         return printable(f"{experiment.id} {label}")[:_LONGEST_NAME].rstrip()
     return f"{experiment.id}.{place + 1}" + (f".{number}" if number > 1 else "")
 
 
-def _last_job(experiment: Experiment, place: int, run: Run, jobs: Stored) -> Job | None:
-    """Return the last job of a run, None if the record of no job exists.
+def _last_jobs(experiment: Experiment, jobs: Stored) -> Callable[[int, Run], Job | None]:
+    """Return the function that finds the last job of a run of a variant, None if the record of no job exists.
 
     The job of a task is also found by its name, as the process may have been killed before it wrote the id.
     """
-    name = job_name(experiment, place, run.round) if experiment.kind == "sweep" else None
-    own = [
-        job
-        for job in jobs.jobs
-        if job.id == run.job or (name and job.name == name and job.created >= experiment.created)
-    ]
-    return own[-1] if own else None
+    sweep = experiment.request.kind == "sweep"
+    by_id = {job.id: job for job in jobs.jobs}
+    by_name = {job.name: job for job in jobs.jobs if sweep and job.created >= experiment.created}
+
+    def last(place: int, run: Run) -> Job | None:
+        return by_name.get(job_name(experiment, place, run.round)) or by_id.get(run.job or "")
+
+    return last
 
 
 def came_to(run: Run, job: Job, metric: re.Pattern[str] | None) -> Run:
@@ -591,20 +624,24 @@ def came_to(run: Run, job: Job, metric: re.Pattern[str] | None) -> Run:
 def as_it_stands(experiment: Experiment, jobs: Stored) -> Experiment:
     """Update an experiment that no process runs from the records of its jobs, which may have changed since
     its record was written."""
-    metric = re.compile(experiment.metric) if experiment.metric is not None else None
+    changes, job_of = [], _last_jobs(experiment, jobs)
     for place, row in enumerate(experiment.rows):
-        for number in range(1, experiment.repeat + 1):
+        for number in range(1, experiment.request.repeat + 1):
             run = row.run_of(number) or Run(number, None, "waiting", attempts=0)
-            if run.state == "done":
-                continue
-            job = _last_job(experiment, place, run, jobs)
+            job = job_of(place, run) if run.state != "done" else None
             if job is not None and (job.id != run.job or run.state == "running"):
-                run = came_to(replace(run, attempts=max(1, run.attempts)), job, metric)
-                experiment = experiment.with_run(place, run)
+                run = came_to(replace(run, attempts=max(1, run.attempts)), job, _pattern(experiment))
             elif job is None and run.state == "running":
                 run = replace(run, state="failed", reason="the record of its job is gone")
-                experiment = experiment.with_run(place, run)
-    return experiment
+            else:
+                continue
+            changes.append(experiment.change(place, run))
+    return experiment.with_changes(changes)
+
+
+def _pattern(experiment: Experiment) -> re.Pattern[str] | None:
+    metric = experiment.request.metric
+    return re.compile(metric) if metric is not None else None
 
 
 def _in_folder(options: LaunchOptions, folder: str) -> LaunchOptions:
