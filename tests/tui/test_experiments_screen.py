@@ -11,7 +11,7 @@ import pytest
 from gputui.inventory.job import Job
 from gputui.jobs.experiments.record import Experiment, Row, Run
 from gputui.jobs.experiments.request import ExperimentRequest
-from gputui.jobs.experiments.store import begin, kept
+from gputui.jobs.experiments.store import begin, kept, running_alone
 from gputui.jobs.queued import experiment_job, experiment_of
 from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs
@@ -116,11 +116,11 @@ async def test_x_twice_removes_one_and_y_copies_it(desk: Desk, environ: dict[str
 
 
 async def test_a_comparison_that_runs_is_not_removed(desk: Desk, environ: dict[str, str]) -> None:
-    # The process of the comparison is this one.
-    store(desk, compared(1.0, state="running"))
-    async with session(environ=environ) as s:
-        await s.press("D", "V", "x", "x")
-        assert kept(desk.environ).records and "1 of 1 running" in texts(s)[0]
+    made = store(desk, compared(1.0, state="running"))
+    with running_alone(made, desk.environ):
+        async with session(environ=environ) as s:
+            await s.press("D", "V", "x", "x")
+            assert kept(desk.environ).records and "1 of 1 running" in texts(s)[0]
 
 
 async def test_in_a_demo_there_are_none(desk: Desk, environ: dict[str, str]) -> None:

@@ -7,8 +7,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 
 from gputui.allocating.allocation import Allocation
@@ -151,10 +152,8 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
             f"{found.withheld[0]} of {kind} {found.id} looks like a secret, which is not kept:"
             f" give the whole call again, with --resume {found.id}"
         )
-    if found.runner is None:
-        raise JobError(f"{kind} {found.id} was kept by an earlier gputui, which did not keep its request")
     # Relative paths in its words are relative to that directory.
-    enter(found.directory)
+    enter(found.directory or ".")
     return _start(*parsed(kind, words, command, found.request), found)
 
 
@@ -168,7 +167,8 @@ def enter(directory: str) -> None:
 
 def _start(args: argparse.Namespace, request: ExperimentRequest, found: Experiment | None) -> int:
     """Start an experiment, or resume the recorded one: here, or as a job."""
-    tell = Once()
+    # Each sentence is printed once, even if it applies to several variants.
+    tell = cache(say)
     call = prepared(request, tell)
     if request.kind == "sweep" and not args.dry_run and elsewhere(args):
         raise WrongCallError(
@@ -307,7 +307,7 @@ def _run(
     experiment: Experiment,
     allocation: Allocation | None,
     args: argparse.Namespace,
-    tell: Once,
+    tell: Callable[[str], None],
 ) -> int:
     environ = given_environment()
     # This variable is for the present process only.
@@ -351,22 +351,10 @@ def _run(
     return DONE if found.went_well and trouble is None else FAILED
 
 
-class Once:
-    """Prints each sentence once, even if it applies to several variants."""
-
-    def __init__(self) -> None:
-        self._said: set[str] = set()
-
-    def __call__(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            say(text)
-
-
 class _Progress(AllocationListener):
     """Keeps the record of a running experiment, and reports on stderr."""
 
-    def __init__(self, tell: Once, args: argparse.Namespace) -> None:
+    def __init__(self, tell: Callable[[str], None], args: argparse.Namespace) -> None:
         super().__init__(args.why)
         self._tell, self._quiet = tell, args.quiet
 

@@ -15,7 +15,7 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import RequestError
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE, NamingError, entries_of
-from gputui.cli.common import Parser, WrongCallError, duration_type
+from gputui.cli.common import Parser, WrongCallError, duration_type, number_type
 from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
@@ -28,8 +28,7 @@ from gputui.cli.launch_call import (
 from gputui.cli.request_options import add_wait_option, add_window_option, memory
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.typed_json import DocumentError
-from gputui.jobs.experiments.axes import NOTHING_VARIED, Axis, AxisError, read_axis
-from gputui.jobs.experiments.braces import MOST_TASKS, TooManyTasksError
+from gputui.jobs.experiments.axes import NOTHING_VARIED, Axis, AxisError, check_number, read_axis
 from gputui.jobs.experiments.log_figures import read_metric
 from gputui.jobs.experiments.request import (
     OPTIONS,
@@ -136,7 +135,7 @@ def _add_what_runs(made: Parser) -> None:
     )
     made.add_argument(
         "--repeat",
-        type=_whole(1, 1000),
+        type=number_type("a number from 1 to 1000", 1, 1000),
         default=1,
         metavar="N",
         help="run every variant N times: median and spread",
@@ -162,7 +161,12 @@ def _add_what_runs(made: Parser) -> None:
 
 
 def _add_how(made: Parser, kind: Kind) -> None:
-    made.add_argument("--jobs", type=_whole(1, 99_999), metavar="J", help="at most J runs at once")
+    made.add_argument(
+        "--jobs",
+        type=number_type("a number from 1 to 99999", 1, 99_999),
+        metavar="J",
+        help="at most J runs at once",
+    )
     made.add_argument(
         "--memory",
         type=memory,
@@ -171,7 +175,7 @@ def _add_how(made: Parser, kind: Kind) -> None:
     )
     made.add_argument(
         "--retry",
-        type=_whole(0, 1000),
+        type=number_type("a number from 0 to 1000", 0, 1000),
         default=0,
         metavar="N",
         help="start a failed run again, up to N times",
@@ -192,17 +196,6 @@ def _add_how(made: Parser, kind: Kind) -> None:
     (add_wait_option if kind == "comparison" else add_window_option)(made)
     add_force(made)
     made.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
-
-
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    """Return an argparse type for integers from `least` to `most`."""
-
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) < 6) or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
-        return int(text)
-
-    return read
 
 
 def _metric(text: str) -> str:
@@ -310,8 +303,7 @@ def _tasks_of_file(name: str) -> tuple[tuple[str, ...], ...]:
     tasks = list[tuple[str, ...]]()
     text = os.fsdecode(data)
     for match in _TASK.finditer(text):
-        if len(tasks) == MOST_TASKS:
-            raise TooManyTasksError
+        check_number(len(tasks) + 1)
         try:
             tasks.append(_words_of(match[0]))
         except ValueError as error:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from gputui.inventory.job import PidScope
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.process import Identity
 from gputui.inventory.typed_json import (
     DocumentError,
     Record,
@@ -30,7 +27,6 @@ from gputui.inventory.typed_json import (
 )
 from gputui.jobs.experiments.axes import label
 from gputui.jobs.experiments.request import ExperimentRequest, Kind
-from gputui.jobs.process_tree import alive, here, identity
 from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
 
@@ -123,33 +119,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
-    """The process that runs a recorded experiment."""
-
-    host: Words
-    boot: Words | None
-    pids: Words | None
-    pid: Positive
-    ticks: int | None
-
-    @classmethod
-    def own(cls) -> Runner:
-        """This process."""
-        scope, process = here(), identity(os.getpid())
-        return cls(scope.host, scope.boot, scope.pids, process.pid, process.ticks)
-
-    @property
-    def runs(self) -> bool:
-        """Whether it exists. On another machine or in another PID namespace that cannot be told, and it
-        counts as existing."""
-        now = here()
-        if PidScope(self.host, self.boot, self.pids) == now:
-            return alive(Identity(self.pid, self.ticks))
-        # After a reboot of this machine the process is gone.
-        return not (self.host == now.host and self.boot != now.boot)
-
-
-@dataclass(frozen=True, slots=True)
 class Experiment:
     """An experiment with the present state of its runs. Times are seconds since the epoch.
 
@@ -158,7 +127,6 @@ class Experiment:
     devices    labels of all devices that are held for all variants
     directory  the working directory of the call and of its commands
     withheld   the names of options and variables whose values were not kept; see `launching/secrets.py`
-    runner     the process that wrote the record; None in that of an earlier gputui, which cannot be resumed
     """
 
     id: str
@@ -171,12 +139,6 @@ class Experiment:
     ended: Moment | None = None
     directory: Words = ""
     withheld: tuple[Words, ...] = ()
-    runner: Runner | None = None
-
-    @property
-    def is_run(self) -> bool:
-        """Whether the process that wrote the record exists."""
-        return self.runner is not None and self.runner.runs
 
     @property
     def title(self) -> str:
@@ -316,7 +278,7 @@ def log_of(job: str | None, jobs: PurePath) -> PurePath | None:
 STORED, CHANGE = Record(Experiment), Record(Change)
 """The forms of the record's files."""
 _SCHEMA = form_of(schema(SCHEMA))
-_FACTS = Record(Experiment, "id state created ended directory withheld devices")
+_FACTS = Record(Experiment, "id state created ended directory")
 _RUN = Record(Run)
 _LAST = Record(Run, "job attempts status signal reason started ended")
 _ROWS = {"comparison": "variants", "sweep": "tasks"}
@@ -330,7 +292,9 @@ def document(experiment: Experiment, jobs: PurePath) -> dict[str, Any]:
         "schema": SCHEMA,
         **_FACTS.write(experiment),
         "call": request.options,
+        "withheld": list(experiment.withheld),
         "command": list(request.launch.options.command),
+        "devices": list(experiment.devices),
         "axes": [{"name": name, "heading": heading} for name, heading in experiment.axes],
         "repeat": request.repeat,
         "metric": request.metric,
@@ -379,14 +343,11 @@ def as_csv(experiment: Experiment) -> str:
 
 
 def read(value: Any, name: str, changes: Iterable[Any]) -> Experiment:
-    """Read the experiment with this id from its record, and apply its changes. An experiment that no process
-    runs any more is stopped. Raises DocumentError."""
+    """Read the experiment with this id from its record, and apply its changes. Raises DocumentError."""
     inside("schema", _SCHEMA.read, within(value, "schema"))
     found = replace(STORED.read(value) if "request" in value else _of_earlier(value), id=name)
     if not found.rows or any(len(row.values) != len(found.axes) for row in found.rows):
         raise DocumentError("variants with a value of each axis expected", "rows")
-    if found.state == "running" and not found.is_run:
-        found = replace(found, state="stopped")
     return found.with_changes(each for each in map(CHANGE.read, changes) if each.place < len(found.rows))
 
 
@@ -399,9 +360,10 @@ _COMMAND = form_of(tuple[Words, ...])
 
 
 def _of_earlier(value: dict[str, Any]) -> Experiment:
-    """Read a record without a request: an earlier gputui kept the options of the call as words."""
+    """Read a record without a request: an earlier gputui kept the options of the call as words. A sweep then
+    has no command either, so that it cannot be resumed with other options than its own."""
     kind: Kind = "sweep" if "tasks" in value else "comparison"
-    command = inside("command", _COMMAND.read, value.get("command", []))
+    command = inside("command", _COMMAND.read, value.get("command", [])) if kind == "comparison" else ()
     request = ExperimentRequest(kind, LaunchRequest(LaunchOptions(command)), **_EARLIER_REQUEST.facts(value))
     names = list_of(lambda axis: (within(axis, "name"), within(axis, "heading")), value.get("axes", []))
     axes = tuple((text(name), text(heading)) for name, heading in names)

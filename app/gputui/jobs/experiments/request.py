@@ -20,12 +20,13 @@ from gputui.jobs.experiments.axes import (
     Axis,
     AxisError,
     Setting,
+    check_number,
     label,
     left_out,
     variants,
     varied_command,
 )
-from gputui.jobs.experiments.braces import MOST_TASKS, Expansion, TooManyTasksError, expanded
+from gputui.jobs.experiments.braces import expanded
 from gputui.launching import secrets
 from gputui.launching.environment_hints import THREADS
 from gputui.launching.launch_options import OptionError, number_of, table, with_value
@@ -147,8 +148,10 @@ def without_secrets(request: ExperimentRequest) -> tuple[ExperimentRequest, tupl
 
 
 def shown(axis: Axis, value: str) -> str:
-    """Return a value for records and tables. A value that looks like a secret is replaced by its number on
-    the axis."""
+    """Return a value for records and tables: of a word with braces without its option. A value that looks
+    like a secret is replaced by its number on the axis."""
+    if axis.kind == "braces":
+        return value.removeprefix(f"{axis.key}=")
     words = (axis.key, value) if axis.key[:1] == "-" else (f"{axis.key}={value}",)
     secret = axis.kind in ("env", "arg") and secret_word(words) is not None
     return f"{MARK}{axis.values.index(value) + 1}" if secret else value
@@ -168,39 +171,37 @@ class Variant(NamedTuple):
 def variants_of(request: ExperimentRequest) -> tuple[tuple[tuple[str, str], ...], tuple[Variant, ...]]:
     """Return the axes by name and heading, those of braces last, and the variants of an experiment. Raises
     AxisError."""
-    names = [(axis.name, axis.heading) for axis in request.axes]
-    if request.tasks:
-        tasks = [Expansion(words, "") for words in request.tasks]
-    else:
-        headings, tasks = expanded(request.launch.options.command)
-        names += zip(headings, headings, strict=True)
-    settings = variants(request.axes)
-    if len(settings) * len(tasks) > MOST_TASKS:
-        raise TooManyTasksError
-    pairs = list(itertools.product(settings, tasks))
-    values = [(*(value for _, value in each), *task.values) for each, task in pairs]
-    without = left_out(request.left_out, names, values)
-    found = [
-        _variant(request.launch, names, *pair)
-        for pair, own in zip(pairs, values, strict=True)
-        if own not in without
+    command = request.launch.options.command
+    axes = (*request.axes, *([] if request.tasks else expanded(command)))
+    names = tuple((axis.name, axis.heading) for axis in axes)
+    pairs = list(itertools.product(variants(axes), request.tasks or (command,)))
+    check_number(len(pairs))
+    values = [
+        tuple(shown(*each) if each[0].kind == "braces" else each[1] for each in settings)
+        for settings, _ in pairs
     ]
+    without = left_out(request.left_out, names, values)
+    found = tuple(
+        _variant(request, *pair) for pair, own in zip(pairs, values, strict=True) if own not in without
+    )
     if not found:
         raise AxisError("--except leaves every combination out")
-    return tuple(names), tuple(found)
+    return names, found
 
 
-def _variant(
-    launch: LaunchRequest, axes: Sequence[tuple[str, str]], settings: tuple[Setting, ...], task: Expansion
-) -> Variant:
-    values = (*(shown(axis, value) for axis, value in settings), *task.values)
-    if settings:
-        name = label([(heading, value) for (_, heading), value in zip(axes, values, strict=True)])
+def _variant(request: ExperimentRequest, settings: tuple[Setting, ...], task: tuple[str, ...]) -> Variant:
+    values, words = tuple(shown(*setting) for setting in settings), varied_command(task, settings)
+    if request.axes:
+        name = label([(axis.heading, value) for (axis, _), value in zip(settings, values, strict=True)])
     else:
-        own = task.label.split(" ") if task.label else map(quote, secrets.without_secrets(task.words)[0])
-        name = " ".join(secrets.without_secrets([*own])[0])
-    words = varied_command(task.words, settings)
-    asked = _varied(launch, words, settings)
+        # A value is meaningless without its option. Without braces, the task is a line of a file.
+        own = list[str]()
+        for axis, value in settings:
+            before = task[axis.place - 1 : axis.place]
+            own += [*(before if before == (axis.key,) else ()), value]
+        known = secrets.without_secrets(own or task)[0]
+        name = " ".join(known if own else map(quote, known))
+    asked = _varied(request.launch, words, settings)
     if not asked.options.command:
         raise AxisError(f"{name}: no command after the variables")
     return Variant(settings, name, values, words, asked)

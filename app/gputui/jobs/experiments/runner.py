@@ -23,7 +23,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple, Protocol
 
 from gputui.allocating.allocate import allocate
@@ -40,14 +39,14 @@ from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.experiments.axes import JOIN
 from gputui.jobs.experiments.log_figures import read_figures
-from gputui.jobs.experiments.record import Change, Experiment, Run, State
+from gputui.jobs.experiments.record import Change, Experiment, Run
 from gputui.jobs.experiments.request import ExperimentRequest, Variant
 from gputui.jobs.log_file import end_of
 from gputui.jobs.record import without_secrets_of
 from gputui.jobs.start import detached, start_job, start_leased_job
 from gputui.jobs.stop import stop
 from gputui.jobs.store import Stored, stored
-from gputui.jobs.wait import refreshed, wait_for_any
+from gputui.jobs.wait import wait_for_any
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.start import StartError
@@ -132,22 +131,14 @@ class Listener(TurnListener, Protocol):
         """The experiment has changed and should be written to its record; None: more than one run has."""
 
 
-@dataclass(eq=False)
-class _Held:
-    """Devices that runs share: their allocation, and the runs on them, each as (place, round)."""
-
-    allocation: Allocation
-    runs: set[tuple[int, int]] = field(default_factory=set)
-
-
 class _Running:
-    """A run in progress: its job, its shared devices, and measurements since it began. These are the peak
-    memory and, for each device, the integral of its utilization and the time over which it is known."""
+    """A run in progress: its job, the devices that it shares, and measurements since it began. These are the
+    peak memory and, for each device, the integral of its utilization and the time over which it is known."""
 
     def __init__(
         self,
         job: Job,
-        held: _Held | None = None,
+        held: Allocation | None = None,
         devices: Sequence[Device] = (),
         limit: float | None = None,
     ) -> None:
@@ -192,6 +183,7 @@ class _AgainError(Exception):
     """A run ended while this process was in the queue: trying again at once is better than waiting."""
 
 
+@dataclass(eq=False)
 class Runner:
     """Runs one experiment. The field `experiment` is always up to date, also after an exception.
 
@@ -202,37 +194,34 @@ class Runner:
     reads    whether memory and utilization of devices are measured
     """
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        request: ExperimentRequest,
-        planned: Sequence[Planned],
-        environ: Mapping[str, str],
-        job_environ: Mapping[str, str],
-        opened: Callable[[bool], AbstractContextManager[Source]],
-        listener: Listener,
-        held: Allocation | None = None,
-        reads: bool = True,
-    ) -> None:
-        self.experiment = experiment
-        self._planned, self._environ, self._job_environ = planned, environ, job_environ
-        self._opened, self._listener, self._request = opened, listener, request
-        self._stack = contextlib.ExitStack()
-        self._source: Source | None = None
-        self._metric = _pattern(experiment)
-        self._for_all = _Held(held) if held is not None else None
-        on_cpu = any(each.prepared.request.cpu_only for each in planned)
-        on_cpu = on_cpu or (held is not None and not held.devices)
-        # On the CPU, nothing else limits the number of runs at the same time.
-        one_by_one = on_cpu or (held is not None and request.memory is None)
-        self._most = request.jobs or (1 if one_by_one else len(planned))
-        self._reads = reads and not on_cpu
-        self._todo: deque[tuple[int, int]] = deque()
-        self._running: dict[tuple[int, int], _Running] = {}
-        self._shared: list[_Held] = []
-        self._halted = False
-        self._settled = 0.0
-        self._tie: int | None = None
+    experiment: Experiment
+    request: ExperimentRequest
+    planned: Sequence[Planned]
+    environ: Mapping[str, str]
+    job_environ: Mapping[str, str]
+    opened: Callable[[bool], AbstractContextManager[Source]]
+    listener: Listener
+    held: Allocation | None = None
+    reads: bool = True
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _source: Source | None = None
+    _todo: deque[tuple[int, int]] = field(default_factory=deque)
+    _running: dict[tuple[int, int], _Running] = field(default_factory=dict)
+    """By the index of the variant and the round."""
+    _halted: bool = False
+    _settled: float = 0.0
+    _tie: int | None = None
+
+    @property
+    def _most(self) -> int:
+        """The most runs at the same time. On the CPU, nothing else limits their number."""
+        one_by_one = self._on_cpu or (self.held is not None and self.request.memory is None)
+        return self.request.jobs or (1 if one_by_one else len(self.planned))
+
+    @property
+    def _on_cpu(self) -> bool:
+        no_device = self.held is not None and not self.held.devices
+        return no_device or any(each.prepared.request.cpu_only for each in self.planned)
 
     def run(self) -> Experiment:
         """Make every run that is not done. Each variant runs once before any variant runs again, so that a
@@ -244,7 +233,7 @@ class Runner:
         """
         trouble: Exception | None = None
         with self._stack:
-            if self._for_all is not None:
+            if self.held is not None:
                 self._tie = self._stack.enter_context(_tie())
             try:
                 self._adopt()
@@ -263,66 +252,59 @@ class Runner:
                 # After any other exception, `--resume` adopts the runs that are not tied to this process.
                 if self._tie is not None or (isinstance(error, EndedError) and not error.hangs_up):
                     self._stop_all()
-                self._over("stopped")
+                self._keep(replace(self.experiment, state="stopped", ended=time.time()))
                 raise
-        self._over("done" if not self._todo and trouble is None else "stopped")
+        done = not self._todo and trouble is None
+        self._keep(replace(self.experiment, state="done" if done else "stopped", ended=time.time()))
         if trouble is not None:
             raise trouble
         return self.experiment
 
     def _adopt(self) -> None:
-        jobs = stored(self._job_environ)
-        found, job_of = as_it_stands(self.experiment, jobs), _last_jobs(self.experiment, jobs)
-        running = {}
+        jobs = stored(self.job_environ)
+        found, by_id = as_it_stands(self.experiment, jobs), {job.id: job for job in jobs.jobs}
+        again = []
         for number in range(1, found.request.repeat + 1):
             for place, row in enumerate(found.rows):
                 run = row.run_of(number)
                 if run is not None and run.state == "running":
-                    job = job_of(place, run)
-                    if job is None or job.state == "elsewhere":
-                        where = repr(job.scope.host) if job is not None else "another place"
-                        raise RunsElsewhereError(
-                            f"task {place + 1} runs on {where}: resume the {found.request.kind} there"
-                        )
-                    running[place, number] = _Running(job, limit=self._request.timeout)
+                    job = by_id[run.job or ""]
+                    if job.state == "elsewhere":
+                        where = f"task {place + 1} runs on {job.scope.host!r}"
+                        raise RunsElsewhereError(f"{where}: resume the {found.request.kind} there")
+                    self._running[place, number] = _Running(job, limit=self.request.timeout)
                 elif run is None or run.state != "done":
                     self._todo.append((place, number))
-        found = found.with_changes(
-            found.change(place, Run(number, None, "waiting", attempts=0))
-            for place, number in self._todo
-            if found.rows[place].run_of(number) is not None
-        )
-        if self._request.warm_up and self._todo:
+                    if run is not None:
+                        again.append(found.change(place, Run(number, None, "waiting", attempts=0)))
+        if self.request.warm_up and self._todo:
             self._todo.appendleft((0, 0))
-        self._running = running
-        self.experiment = replace(found, state="running", ended=None)
-        self._listener.changed(self.experiment, None)
+        self._keep(replace(found.with_changes(again), state="running", ended=None))
 
     # Starting
 
     def _next(self) -> None:
         """Get devices for the next run and start it. Raises _AgainError, and the errors of `allocate`."""
-        place, number = self._todo[0]
-        planned = self._planned[place]
-        held = self._for_all
+        planned = self.planned[self._todo[0][0]]
+        held = self.held
         if held is None:
-            with self._opened(planned.prepared.request.cpu_only) as source:
+            with self.opened(planned.prepared.request.cpu_only) as source:
                 held = self._devices_of_its_own(planned.prepared, source)
-        elif held.runs and not self._room_for_another(held):
+        elif self._on(held) and not self._room_for_another(held):
             self._collect()
             return
         try:
-            self._start(place, number, held)
+            self._start(planned, held)
         finally:
-            if held is not self._for_all:
-                if self._request.memory is not None and held.runs:
-                    if held not in self._shared:
-                        self._shared.append(held)
-                else:
-                    # The job, if one has started, has inherited the lease.
-                    held.allocation.release()
+            if held is not self.held and not self._on(held):
+                # The job, if one has started, has inherited the lease.
+                held.release()
 
-    def _devices_of_its_own(self, planned: PreparedLaunch, source: Source) -> _Held:
+    def _on(self, held: Allocation | None) -> list[_Running]:
+        """The runs in progress that share these devices."""
+        return [each for each in self._running.values() if held is not None and each.held is held]
+
+    def _devices_of_its_own(self, planned: PreparedLaunch, source: Source) -> Allocation:
         held = self._at_once(planned, source) or self._beside(planned, source)
         while held is None and time.monotonic() < self._settled and not self._others(own=0):
             if not self._running:
@@ -332,7 +314,7 @@ class Runner:
             held = self._at_once(planned, source)
         return held or self._allocated(planned, source, float("inf"))
 
-    def _at_once(self, planned: PreparedLaunch, source: Source) -> _Held | None:
+    def _at_once(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
         """Allocate devices that are free now and that no other launch is waiting for; None if there are
         none."""
         if not planned.request.picks and not planned.request.cpu_only:
@@ -343,61 +325,71 @@ class Runner:
         except NotEnoughError:
             return None
 
-    def _allocated(self, planned: PreparedLaunch, source: Source, wait: float | None) -> _Held:
-        request, approve = replace(planned.request, wait=wait), planned.approve(self._environ)
-        return _Held(allocate(request, source, self._environ, self._listener, True, approve, self._sleep))
+    def _allocated(self, planned: PreparedLaunch, source: Source, wait: float | None) -> Allocation:
+        request, approve = replace(planned.request, wait=wait), planned.approve(self.environ)
+        return allocate(request, source, self.environ, self.listener, True, approve, self._sleep)
 
-    def _beside(self, planned: PreparedLaunch, source: Source) -> _Held | None:
+    def _beside(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
         """Return devices of runs in progress that have memory for another run; None if there are none, or if
         others are in the queue for them."""
-        need = self._request.memory
-        alike = [held for held in self._shared if held.allocation.request.size == planned.request.size]
+        need = self.request.memory
+        shared = [each.held for each in self._running.values() if each.held is not None]
+        alike = [held for held in shared if held.request.size == planned.request.size]
         if need is None or not alike or not planned.request.picks:
             return None
         now = source.read(Want.VERDICT | Want.HOST | Want.MODES)
-        found = max(alike, key=lambda held: _room(held, need, now))
-        keys = [device.key for device in found.allocation.devices]
-        if _room(found, need, now) < 1 or in_line_for(keys, self._environ, now):
+        found = max(alike, key=lambda held: self._room(held, need, now))
+        keys = [device.key for device in found.devices]
+        if self._room(found, need, now) < 1 or in_line_for(keys, self.environ, now):
             return None
-        planned.approve(self._environ)(found.allocation.devices, vendors_of(now.devices))
+        planned.approve(self.environ)(found.devices, vendors_of(now.devices))
         return found
 
-    def _room_for_another(self, held: _Held) -> bool:
+    def _room_for_another(self, held: Allocation) -> bool:
         """Whether another run fits on the devices that are held for all variants."""
-        if self._request.memory is None or not held.allocation.devices:
+        if self.request.memory is None or not held.devices:
             # On the CPU, only --jobs limits the number of runs at the same time.
-            return not held.allocation.devices
-        with self._opened(False) as source:
+            return not held.devices
+        with self.opened(False) as source:
             now = source.read(Want.VERDICT | Want.HOST | Want.MODES)
-        return _room(held, self._request.memory, now) > 0
+        return self._room(held, self.request.memory, now) > 0
 
-    def _start(self, place: int, number: int, held: _Held) -> None:
-        self._todo.popleft()
+    def _room(self, held: Allocation, need: int, now: Snapshot) -> int:
+        """The number of further runs that fit on shared devices."""
+        found = []
+        for device in held.devices:
+            there = now.by_key.get(device.key)
+            if there is None or there.fault is not None or there.compute_mode not in (None, "default"):
+                return 0
+            then = held.snapshot.memory_free(device)
+            found.append(tasks_that_fit(need, then, now.memory_free(there), len(self._on(held))))
+        return min(found, default=0)
+
+    def _start(self, planned: Planned, held: Allocation) -> None:
+        place, number = self._todo.popleft()
         before = self.experiment.rows[place].run_of(number)
         run = Run(number, None, "running", attempts=(before.attempts if before else 0) + 1)
         try:
-            launch, asked = self._made_ready(self._planned[place], held, place, number)
+            launch, asked = self._made_ready(planned, held, place, number)
             if number:
-                labels = tuple(map(held.allocation.snapshot.label, launch.devices))
+                labels = tuple(map(held.snapshot.label, launch.devices))
                 change = Change(place, run, labels, without_secrets_of(launch).line)
                 self.experiment = self.experiment.with_changes([change])
             with without_signals():
-                job = self._job(place, number, held, launch, asked)
-                shared = held if held is self._for_all or self._request.memory is not None else None
-                if shared is not None:
-                    shared.runs.add((place, number))
-                seen = launch.devices if self._reads else ()
-                self._running[place, number] = _Running(job, shared, seen, self._request.timeout)
+                shared = held if held is self.held or self.request.memory is not None else None
+                job = self._job(launch, job_name(self.experiment, place, number), held, shared, asked)
+                seen = launch.devices if self.reads and not self._on_cpu else ()
+                self._running[place, number] = _Running(job, shared, seen, self.request.timeout)
                 self._tell_whose(shared)
                 run = replace(run, job=job.id, started=job.started)
                 self._put(place, run)
         except StartError as error:
             self._ended(place, replace(run, state="failed", status=error.status, reason=str(error)))
             return
-        self._listener.begins(self.experiment, place, run)
+        self.listener.begins(self.experiment, place, run)
 
     def _made_ready(
-        self, planned: Planned, held: _Held, place: int, number: int
+        self, planned: Planned, held: Allocation, place: int, number: int
     ) -> tuple[Launch, LaunchRequest]:
         """Run the command of `--before`, and return the launch of a run and its request. Raises
         StartError."""
@@ -405,51 +397,48 @@ class Runner:
         folder = Path(self.experiment.directory or Path.cwd()) / self.experiment.id / name
         asked = planned.prepared.asked
         options = _in_folder(asked.options, str(folder))
-        before = self._request.before.replace(RUN_FOLDER, shlex.quote(str(folder)))
+        before = self.request.before.replace(RUN_FOLDER, shlex.quote(str(folder)))
         try:
-            if options != asked.options or before != self._request.before:
+            if options != asked.options or before != self.request.before:
                 folder.mkdir(parents=True, exist_ok=True)
-            on = own_devices(planned, held.allocation) if held is self._for_all else held.allocation
-            launch = launch_on(planned, on, self._environ, options)
+            own = own_devices(planned, held) if held is self.held else held
+            launch = launch_on(planned, own, self.environ, options)
             # For held devices, the user has been told before.
-            for text in notes_of(launch) if held is not self._for_all else ():
-                self._listener.remark(text)
+            for text in notes_of(launch) if held is not self.held else ():
+                self.listener.remark(text)
             if before:
-                environ, where = launch.environment(self._job_environ), launch.directory
+                environ, where = launch.environment(self.job_environ), launch.directory
                 shell, nothing = ("/bin/sh", "-c", before), subprocess.DEVNULL
                 done = subprocess.run(shell, env=environ, cwd=where, stdin=nothing, stdout=2, check=False)
                 if done.returncode:
                     # As in `rm -r out; python t.py`, the command starts nevertheless.
-                    self._listener.remark(f"warning: --before ended with status {done.returncode}")
+                    self.listener.remark(f"warning: --before ended with status {done.returncode}")
         except OSError as error:
             raise StartError(f"{folder}: {error.strerror}", 126) from None
         return launch, replace(asked, options=options)
 
-    def _job(self, place: int, number: int, held: _Held, launch: Launch, asked: LaunchRequest) -> Job:
+    def _job(
+        self, launch: Launch, name: str, held: Allocation, shared: Allocation | None, asked: LaunchRequest
+    ) -> Job:
         """Start the job of a run. Raises StartError, JobError."""
-        name, lease = job_name(self.experiment, place, number), held.allocation.lease
-        if self._request.memory is None and held is not self._for_all:
-            return start_leased_job(launch, self._job_environ, lease, name, asked)
+        lease = held.lease
+        if shared is None:
+            return start_leased_job(launch, self.job_environ, lease, name, asked)
+        descriptors, records = (lease.passed_on, lease.records) if lease else ((), ())
         return start_job(
-            launch,
-            self._job_environ,
-            name,
-            lease.passed_on if lease else (),
-            claims=lease.records if lease else (),
-            request=asked,
-            tie=self._tie,
+            launch, self.job_environ, name, descriptors, claims=records, request=asked, tie=self._tie
         )
 
-    def _tell_whose(self, held: _Held | None) -> None:
+    def _tell_whose(self, held: Allocation | None) -> None:
         """Record the run that began last as the owner of a shared claim."""
-        if held is None or held.allocation.lease is None or not held.runs:
+        jobs = [each.job for each in self._on(held)]
+        if held is None or held.lease is None or not jobs:
             return
-        jobs = [self._running[key].job for key in sorted(held.runs) if key in self._running]
         last = max(jobs, key=lambda job: job.created)
         others = [job.supervisor.pid for job in jobs if job.supervisor is not None and job is not last]
         if last.command is not None:
             supervisor = last.supervisor.pid if last.supervisor is not None else None
-            held.allocation.lease.belongs_to(last.command.pid, last.id, supervisor, others)
+            held.lease.belongs_to(last.command.pid, last.id, supervisor, others)
 
     # Going on
 
@@ -465,7 +454,7 @@ class Runner:
     def _others(self, own: int) -> bool:
         """Whether others are in the queue; `own` is the number of places in it that belong to this
         process."""
-        return sum(not waiter.silent for waiter in waiters(self._environ)) > own
+        return sum(not waiter.silent for waiter in waiters(self.environ)) > own
 
     def _collect(self, seconds: float = math.inf) -> bool:
         """Wait until a run ends, or until `seconds` have passed, and read the devices of the runs meanwhile.
@@ -488,7 +477,7 @@ class Runner:
         was stopped."""
         now = time.monotonic()
         due = [each for each in self._running.values() if each.next <= now]
-        snapshot = self._now() if due and self._reads else None
+        snapshot = self._now() if due and self.reads else None
         for each in due:
             each.see(snapshot)
         late = [key for key, each in self._running.items() if each.latest <= now]
@@ -500,11 +489,11 @@ class Runner:
         """Read the devices. If they cannot be read, return None and measure no more."""
         try:
             if self._source is None:
-                self._source = self._stack.enter_context(self._opened(False))
+                self._source = self._stack.enter_context(self.opened(False))
             return self._source.read(Want.LOAD | Want.HOST)
         except NoSourceError as error:
-            self._reads = False
-            self._listener.remark(f"warning: memory and utilization are not measured any more: {error}")
+            self.reads = False
+            self.listener.remark(f"warning: memory and utilization are not measured any more: {error}")
             return None
 
     # Ending
@@ -513,21 +502,16 @@ class Runner:
         with without_signals():
             running = self._running.pop(key)
             self._settled = time.monotonic() + _SETTLING
-            held = running.held
-            if held is not None:
-                held.runs.discard(key)
-                if held.runs:
-                    self._tell_whose(held)
-                elif held is not self._for_all:
-                    self._shared.remove(held)
-                    held.allocation.release()
+            if running.held is not None and running.held is not self.held and not self._on(running.held):
+                running.held.release()
+            self._tell_whose(running.held)
             self._ended(key[0], self._seen(key, running, job, late))
 
     def _seen(self, key: tuple[int, int], running: _Running, job: Job, late: bool = False) -> Run:
         """Return the run with the outcome of its job and the measurements of its devices."""
         place, number = key
         before = self.experiment.rows[place].run_of(number) or Run(number, job.id, "running")
-        run = came_to(before, job, self._metric)
+        run = came_to(before, job, self.experiment)
         known = [each for each in running.utilizations if each is not None]
         return replace(
             run,
@@ -539,40 +523,34 @@ class Runner:
 
     def _ended(self, place: int, run: Run) -> None:
         failed = run.state not in ("done", "running")
-        again = run.state == "failed" and run.attempts <= self._request.retry and not self._halted
+        again = run.state == "failed" and run.attempts <= self.request.retry and not self._halted
         if again:
             self._todo.append((place, run.round))
-        elif failed and self._request.stop_on_failure:
+        elif failed and self.request.stop_on_failure:
             self._halted = True
         self._put(place, replace(run, state="waiting") if again else run)
-        self._listener.ended(self.experiment, place, run)
+        self.listener.ended(self.experiment, place, run)
 
     def _stop_all(self) -> None:
         """Stop all runs in progress, in parallel."""
-        with without_signals():
-            running = dict(self._running)
-            # A job that cannot be stopped from here is one whose record is gone.
-            threads = [Thread(target=_stop, args=(each.job,)) for each in running.values()]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            for key, each in running.items():
-                try:
-                    run = self._seen(key, each, refreshed(each.job))
-                except JobError as error:
-                    run = Run(key[1], each.job.id, "failed", reason=str(error))
-                self._put(key[0], run)
+        from concurrent.futures import ThreadPoolExecutor
+
+        with without_signals(), ThreadPoolExecutor(len(self._running) or 1) as threads:
+            jobs = threads.map(_stopped, [each.job for each in self._running.values()])
+            for (key, each), job in zip(self._running.items(), jobs, strict=True):
+                if isinstance(job, JobError):
+                    self._put(key[0], Run(key[1], each.job.id, "failed", reason=str(job)))
+                else:
+                    self._put(key[0], self._seen(key, each, job))
 
     def _put(self, place: int, run: Run) -> None:
         if run.round:
             change = self.experiment.change(place, run)
-            self.experiment = self.experiment.with_changes([change])
-            self._listener.changed(self.experiment, change)
+            self._keep(self.experiment.with_changes([change]), change)
 
-    def _over(self, state: State) -> None:
-        self.experiment = replace(self.experiment, state=state, ended=time.time())
-        self._listener.changed(self.experiment, None)
+    def _keep(self, experiment: Experiment, change: Change | None = None) -> None:
+        self.experiment = experiment
+        self.listener.changed(experiment, change)
 
 
 def job_name(experiment: Experiment, place: int, number: int = 1) -> str:
@@ -585,26 +563,12 @@ def job_name(experiment: Experiment, place: int, number: int = 1) -> str:
     return f"{experiment.id}.{place + 1}" + (f".{number}" if number > 1 else "")
 
 
-def _last_jobs(experiment: Experiment, jobs: Stored) -> Callable[[int, Run], Job | None]:
-    """Return the function that finds the last job of a run of a variant, None if the record of no job exists.
-
-    The job of a task is also found by its name, as the process may have been killed before it wrote the id.
-    """
-    sweep = experiment.request.kind == "sweep"
-    by_id = {job.id: job for job in jobs.jobs}
-    by_name = {job.name: job for job in jobs.jobs if sweep and job.created >= experiment.created}
-
-    def last(place: int, run: Run) -> Job | None:
-        return by_name.get(job_name(experiment, place, run.round)) or by_id.get(run.job or "")
-
-    return last
-
-
-def came_to(run: Run, job: Job, metric: re.Pattern[str] | None) -> Run:
+def came_to(run: Run, job: Job, experiment: Experiment) -> Run:
     """Return the run with the outcome of its job, or as running if the job is not over."""
     if not job.over:
         return replace(run, state="running", job=job.id, started=job.started)
-    figures = read_figures(last_lines(job.log), metric)
+    metric = experiment.request.metric
+    figures = read_figures(last_lines(job.log), re.compile(metric) if metric is not None else None)
     return replace(
         run,
         state="done" if job.state == "done" else "stopped" if job.state == "stopped" else "failed",
@@ -623,25 +587,27 @@ def came_to(run: Run, job: Job, metric: re.Pattern[str] | None) -> Run:
 
 def as_it_stands(experiment: Experiment, jobs: Stored) -> Experiment:
     """Update an experiment that no process runs from the records of its jobs, which may have changed since
-    its record was written."""
-    changes, job_of = [], _last_jobs(experiment, jobs)
+    its record was written.
+
+    The job of a task is also found by its name, as the process may have been killed before it wrote the id.
+    """
+    named = experiment.request.kind == "sweep"
+    by_id = {job.id: job for job in jobs.jobs}
+    by_name = {job.name: job for job in jobs.jobs if named and job.created >= experiment.created}
+    changes = []
     for place, row in enumerate(experiment.rows):
         for number in range(1, experiment.request.repeat + 1):
             run = row.run_of(number) or Run(number, None, "waiting", attempts=0)
-            job = job_of(place, run) if run.state != "done" else None
+            if run.state == "done":
+                continue
+            job = by_name.get(job_name(experiment, place, number)) or by_id.get(run.job or "")
             if job is not None and (job.id != run.job or run.state == "running"):
-                run = came_to(replace(run, attempts=max(1, run.attempts)), job, _pattern(experiment))
+                run = came_to(replace(run, attempts=max(1, run.attempts)), job, experiment)
+                changes.append(experiment.change(place, run))
             elif job is None and run.state == "running":
                 run = replace(run, state="failed", reason="the record of its job is gone")
-            else:
-                continue
-            changes.append(experiment.change(place, run))
+                changes.append(experiment.change(place, run))
     return experiment.with_changes(changes)
-
-
-def _pattern(experiment: Experiment) -> re.Pattern[str] | None:
-    metric = experiment.request.metric
-    return re.compile(metric) if metric is not None else None
 
 
 def _in_folder(options: LaunchOptions, folder: str) -> LaunchOptions:
@@ -670,22 +636,12 @@ def _tie() -> Iterator[int]:
         os.close(reading)
 
 
-def _stop(job: Job) -> None:
-    # If its record has been removed, the reason in the row says so.
-    with contextlib.suppress(JobError):
-        stop(job)
-
-
-def _room(held: _Held, need: int, now: Snapshot) -> int:
-    """Return the number of further runs that fit on shared devices."""
-    found = []
-    for device in held.allocation.devices:
-        there = now.by_key.get(device.key)
-        if there is None or there.fault is not None or there.compute_mode not in (None, "default"):
-            return 0
-        then = held.allocation.snapshot.memory_free(device)
-        found.append(tasks_that_fit(need, then, now.memory_free(there), len(held.runs)))
-    return min(found, default=0)
+def _stopped(job: Job) -> Job | JobError:
+    """Stop a job; the error if that is impossible because its record is gone."""
+    try:
+        return stop(job).job
+    except JobError as error:
+        return error
 
 
 def last_lines(log: Path) -> list[str]:

@@ -17,7 +17,7 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.job import JobError
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.typed_json import DocumentError, loads
-from gputui.jobs.experiments.record import CHANGE, SCHEMA, STORED, Change, Experiment, Runner, read
+from gputui.jobs.experiments.record import CHANGE, SCHEMA, STORED, Change, Experiment, read
 from gputui.jobs.experiments.request import SUBCOMMANDS, Kind
 from gputui.jobs.record_folders import (
     RecordError,
@@ -31,7 +31,7 @@ from gputui.jobs.record_folders import (
     remove,
 )
 from gputui.jobs.store import jobs_folder
-from gputui.system.files import append_private, open_lock, open_own, write_private
+from gputui.system.files import alone, append_private, open_own, write_private
 
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_CHANGES = 4 * 1024 * 1024
@@ -67,11 +67,10 @@ def begin(experiment: Experiment, environ: Mapping[str, str]) -> Experiment:
 
 
 def keep(experiment: Experiment, environ: Mapping[str, str]) -> None:
-    """Write the whole record, with this process as the runner. Raises JobError."""
+    """Write the whole record. Raises JobError."""
     own = folder(experiment.request.kind, environ) / experiment.id
     try:
-        record = STORED.write(replace(experiment, runner=Runner.own()))
-        write_private(_record(own), json.dumps({"schema": SCHEMA, **record}))
+        write_private(_record(own), json.dumps({"schema": SCHEMA, **STORED.write(experiment)}))
         # If we are killed before this, the changes are applied once more, with the same result.
         (own / _CHANGES).unlink(missing_ok=True)
     except OSError as error:
@@ -96,12 +95,12 @@ def kept(environ: Mapping[str, str], before: Kept | None = None, *kinds: Kind) -
     Experiments of `before` whose files have not changed are not read again.
     """
     before, stamps = before or Kept(), dict[str, object]()
-    known = {each.id: each for each in before.records if each.state != "running" or each.is_run}
+    known = {each.id: each for each in before.records}
 
     def read_again(folder: Path) -> Experiment:
         stamp = stamps[folder.name] = _stamp(folder)
-        found = known.get(folder.name)
-        return found if found is not None and stamp == before.stamps[found.id] else _read(folder)
+        unchanged = stamp == before.stamps.get(folder.name) and folder.name in known
+        return _present(folder, known[folder.name] if unchanged else _read(folder))
 
     records, unreadable = list[Experiment](), list[Unreadable]()
     for kind in kinds or SUBCOMMANDS:
@@ -109,6 +108,15 @@ def kept(environ: Mapping[str, str], before: Kept | None = None, *kinds: Kind) -
         records += found
         unreadable += others
     return Kept(tuple(sorted(records, key=lambda each: (each.created, each.id))), tuple(unreadable), stamps)
+
+
+def _present(own: Path, found: Experiment) -> Experiment:
+    """The experiment, stopped if no process runs it any more. Raises RecordError."""
+    try:
+        over = found.state == "running" and not _is_run(own)
+    except OSError as error:
+        raise RecordError(f"its lock cannot be read: {error.strerror}") from None
+    return replace(found, state="stopped") if over else found
 
 
 def _stamp(folder: Path) -> object:
@@ -141,19 +149,30 @@ def forget(found: Experiment | Unreadable, environ: Mapping[str, str]) -> None:
 def running_alone(experiment: Experiment, environ: Mapping[str, str]) -> Iterator[None]:
     """Hold the lock of the experiment, so that no other process runs it. Raises JobError if another process
     does."""
-    what = f"{experiment.request.kind} {experiment.id}"
-    try:
-        handle = open_lock(folder(experiment.request.kind, environ) / experiment.id / _LOCK)
-    except OSError as error:
-        raise JobError(f"{what} cannot be locked: {error.strerror}") from None
-    try:
+    kind, id = experiment.request.kind, experiment.id
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            stack.enter_context(alone(folder(kind, environ) / id / _LOCK))
+        except TimeoutError:
             raise runs_already(experiment) from None
+        except OSError as error:
+            raise JobError(f"{kind} {id} cannot be locked: {error.strerror}") from None
         yield
+
+
+def _is_run(own: Path) -> bool:
+    """Whether a process holds the lock of the experiment in this folder. Raises OSError."""
+    try:
+        lock = open_own(own / _LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     finally:
-        os.close(handle)
+        os.close(lock)
+    return False
 
 
 def runs_already(experiment: Experiment) -> JobError:
