@@ -52,7 +52,6 @@ from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import jobs_folder, stored
 from gputui.launching import secrets
 from gputui.launching.launch import Launch
-from gputui.launching.start import StartError
 from gputui.sources.source import NoSourceError, Source
 from gputui.system.ending_signals import EndedError, until_a_signal
 from gputui.system.environment import given_environment
@@ -63,16 +62,13 @@ FAILED = 1
 
 def main(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser(kind).parse_args(words)
-    try:
-        if args.list or args.show is not None or args.forget is not None:
-            if command is not None or args.vary or args.from_file is not None:
-                raise WrongCallError("--list, --show and --forget start nothing: leave COMMAND out")
-            return _kept(kind, args)
-        if args.resume is not None:
-            return _resume(kind, args, words, command)
-        return _start(*parsed(kind, words, command), None)
-    except JobError as error:
-        raise WrongCallError(str(error)) from None
+    if args.list or args.show is not None or args.forget is not None:
+        if command is not None or args.vary or args.from_file is not None:
+            raise WrongCallError("--list, --show and --forget start nothing: leave COMMAND out")
+        return _kept(kind, args)
+    if args.resume is not None:
+        return _resume(kind, args, words, command)
+    return _start(*parsed(kind, words, command), None)
 
 
 # Recorded experiments
@@ -219,11 +215,7 @@ def _detached(found: Experiment, request: ExperimentRequest, args: argparse.Name
     environ = given_environment()
     environ.pop(FOLDER, None)
     forms = [f"--{name}" for name in ("json", "csv", "quiet") if getattr(args, name)]
-    try:
-        job = experiment_job(found.id, request, environ, forms)
-    except StartError as error:
-        say(str(error))
-        return error.status
+    job = experiment_job(found.id, request, environ, forms)
     print_line(job.id)
     if not args.quiet:
         show = f"gputui {SUBCOMMANDS[request.kind]} --show {found.id}"
@@ -344,11 +336,11 @@ def _run(
         say(f"{kind} {found.id} is kept: `{command} --show {found.id}`; its logs: `gputui jobs`")
     if number:
         return 128 + number
-    if isinstance(trouble, JobError):
+    if trouble is not None:
+        # Not raised: the call has answered already.
         say(str(trouble))
-    elif trouble is not None:
-        raise trouble
-    return DONE if found.went_well and trouble is None else FAILED
+        return FAILED if isinstance(trouble, JobError) else trouble.status
+    return DONE if found.went_well else FAILED
 
 
 class _Progress(AllocationListener):

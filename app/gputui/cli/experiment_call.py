@@ -15,7 +15,7 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import RequestError
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE, NamingError, entries_of
-from gputui.cli.common import Parser, WrongCallError, duration_type, number_type
+from gputui.cli.common import INTERNAL, Parser, WrongCallError, duration_type, number_type, parsed_by
 from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
@@ -28,7 +28,7 @@ from gputui.cli.launch_call import (
 from gputui.cli.request_options import add_wait_option, add_window_option, memory
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.typed_json import DocumentError
-from gputui.jobs.experiments.axes import NOTHING_VARIED, Axis, AxisError, check_number, read_axis
+from gputui.jobs.experiments.axes import NOTHING_VARIED, check_number, read_axis
 from gputui.jobs.experiments.log_figures import read_metric
 from gputui.jobs.experiments.request import (
     OPTIONS,
@@ -67,12 +67,12 @@ def parser(kind: Kind) -> Parser:
             "(launcher, processes, python, threads, numa-binding=on,off …), env:NAME, arg:--OPTION, arg:KEY\n"
             "or word:NAME of the command, n=1,2,4, or gpus=0+1,2+3. Braces such as {1,2} in the command\n"
             "vary it, too, as with `gputui each`.",
-            epilog="gputui compare -n 2 --vary launcher=python,torchrun --vary env:NCCL_P2P_DISABLE=0,1"
-            " -- t.py",
+            common="-n --gpus --vary --repeat --metric --resume",
+            example="gputui compare -n 2 --vary launcher=python,torchrun -- train.py\n"
+            "gputui compare -n 2 --vary env:NCCL_P2P_DISABLE=0,1 --repeat 3 -- train.py",
         )
         made.usage = (
-            "gputui compare [-n N | --gpus LIST] --vary NAME=A,B… [--repeat N] [--metric REGEX]"
-            " -- COMMAND…\n"
+            "gputui compare [-n N | --gpus LIST] --vary NAME=A,B… -- COMMAND…\n"
             "       gputui compare --resume ID | --list | --show ID | --forget ID"
         )
     else:
@@ -82,16 +82,17 @@ def parser(kind: Kind) -> Parser:
             "it, and waits in line like any other. In the words of COMMAND, {1..8} and {0.1,0.01} make a\n"
             "task for each value, several make every combination. Quote them: bash would expand them into\n"
             "one long command. --vary varies launch options and variables, as with `gputui compare`.",
-            epilog="gputui each -n 1 --jobs 4 -- python train.py --seed '{1..8}' '--lr={0.1,0.01}'",
+            common="-n --jobs --memory --from-file --resume",
+            example="gputui each -n 1 --jobs 4 -- python train.py --seed '{1..8}' '--lr={0.1,0.01}'",
         )
         made.usage = (
-            "gputui each [-n N] [--gpus LIST] [--jobs J] [--memory SIZE] -- COMMAND…\n"
+            "gputui each [-n N] [--gpus LIST] [OPTION…] -- COMMAND…\n"
             "       gputui each [-n N] … --from-file FILE\n"
             "       gputui each --resume ID | --list | --show ID | --forget ID"
         )
     _add_what_runs(made)
     _add_how(made, kind)
-    made.add_argument("--request", metavar="JSON", help=argparse.SUPPRESS)
+    made.add_argument("--request", metavar="JSON", help=INTERNAL)
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--csv", action="store_true", help="print a line per run as CSV")
@@ -107,7 +108,7 @@ def parser(kind: Kind) -> Parser:
 def _add_what_runs(made: Parser) -> None:
     made.add_argument(
         "--vary",
-        type=_axis,
+        type=parsed_by(lambda text: read_axis(text, axis_options())),
         action="append",
         default=[],
         metavar="NAME=A,B",
@@ -147,7 +148,7 @@ def _add_what_runs(made: Parser) -> None:
     )
     made.add_argument(
         "--metric",
-        type=_metric,
+        type=parsed_by(lambda text: read_metric(text).pattern),
         metavar="REGEX",
         help="compare by the last match of REGEX's one group in the log; more is better",
     )
@@ -196,20 +197,6 @@ def _add_how(made: Parser, kind: Kind) -> None:
     (add_wait_option if kind == "comparison" else add_window_option)(made)
     add_force(made)
     made.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
-
-
-def _metric(text: str) -> str:
-    try:
-        return read_metric(text).pattern
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _axis(text: str) -> Axis:
-    try:
-        return read_axis(text, axis_options())
-    except AxisError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 # The request

@@ -24,7 +24,7 @@ from gputui.cli.common import (
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
-from gputui.inventory.job import Job, JobError
+from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
@@ -51,7 +51,7 @@ class _ActionParser(Parser):
     """Our parser, with the signature that argparse uses for an action."""
 
     def __init__(self, *, prog: str, description: str = "", **more: object) -> None:
-        super().__init__(prog.removeprefix("gputui "), description, **more)
+        super().__init__(prog.removeprefix("gputui "), description, **more)  # type: ignore[arg-type]
 
 
 def parser() -> Parser:
@@ -59,7 +59,7 @@ def parser() -> Parser:
         "jobs",
         "List the jobs that were started with `gputui run --detach`, or act on them. ID is a job's id, the\n"
         "beginning of one, or a job's name.",
-        epilog="gputui jobs log -f k3f9",
+        example="gputui jobs log -f k3f9",
     )
     made.add_argument("--json", action="store_true", help="print the list as JSON")
     add_hosts_option(made)
@@ -124,7 +124,7 @@ def parser() -> Parser:
         description="Start a job's command again as a new job: in the same directory, with the same launch\n"
         "options, number of devices and constraints (--group, --order, --wait …), on the best devices\n"
         "that are free now.",
-        epilog="gputui jobs rerun k3f9 --wait",
+        example="gputui jobs rerun k3f9 --wait",
     )
     rerun.add_argument("id", metavar="ID")
     rerun.add_argument(
@@ -163,16 +163,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError(f"--hosts is for the list; name a job of another box as BOX:ID to {args.action}")
     if args.json and args.action not in (None, "list"):
         raise WrongCallError(f"--json is for the list, not for {args.action}")
-    try:
-        if args.hosts is not None:
-            from gputui.cli.boxes import call_on_boxes
+    if args.hosts is not None:
+        from gputui.cli.boxes import call_on_boxes
 
-            return call_on_boxes("jobs", args, words)
-        jobs = stored(os.environ)
-        there = _of_other_boxes(args, words, jobs)
-        return _ACTIONS[args.action](args, jobs) if there is None else there
-    except JobError as error:
-        raise WrongCallError(str(error)) from None
+        return call_on_boxes("jobs", args, words)
+    jobs = stored(os.environ)
+    there = _of_other_boxes(args, words, jobs)
+    return _ACTIONS[args.action](args, jobs) if there is None else there
 
 
 def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored) -> int | None:

@@ -37,7 +37,7 @@ _PREFIXES: tuple[Kind, ...] = ("env", "arg", "word")
 _WRITE = "write NAME=VALUE,VALUE"
 
 
-class AxisError(RequestError):
+class AxisError(RequestError, ValueError):
     """The typed text names nothing that can be varied; the message is one line with the reason."""
 
 
