@@ -30,7 +30,7 @@ from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.jobs.again import again
 from gputui.jobs.foreground import Foreground
-from gputui.jobs.queued import call_of
+from gputui.jobs.queued import experiment_of
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import Stored, find_job, forget, stored
 from gputui.jobs.typed_name import typed_name
@@ -306,15 +306,17 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
     from gputui.cli.launch_call import as_given
 
     job = _readable(args.id, jobs, newest=True)
-    call = call_of(job)
-    if call is not None:
-        if job.withheld:
+    own = experiment_of(job)
+    if own is not None:
+        if own.withheld:
             raise WrongCallError(f"job {job.id}: secrets are not saved: type its call again")
-        import importlib
+        from gputui.cli import experiment
+        from gputui.jobs.experiments.request import REQUEST
+        from gputui.requesting.launch_request import sent
 
-        called = importlib.import_module(f"gputui.cli.{call.subcommand}")
-        status: int = called.main(["--detach", *call.words, *args.options], call.command)
-        return status
+        experiment.enter(job.directory or ".")
+        words = ["--detach", "--request", sent(own.experiment, REQUEST), *args.options]
+        return experiment.main(own.experiment.kind, words, None)
     request, *_ = kept = again(job)
     given = as_given(request)
     given.n = given.gpus = None
@@ -331,7 +333,7 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
 def _show(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
     if args.command:
-        call = job.argv if call_of(job) is not None else ("gputui", "run", *again(job).request.words)
+        call = job.argv if experiment_of(job) is not None else ("gputui", "run", *again(job).request.words)
         print_line(" ".join(map(quote, call)))
         return DONE
     from gputui.cli.jobs_text import facts

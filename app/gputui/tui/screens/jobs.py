@@ -272,7 +272,7 @@ class JobsScreen(JobsPage):
         if job is None or self.view.app_state.label:
             self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
             return
-        why = self._controller.not_comparable(job)
+        why = self._controller.not_again(job)
         if why is not None:
             self.show_message(why)
             return
