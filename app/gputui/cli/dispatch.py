@@ -37,6 +37,9 @@ SUBCOMMANDS: dict[str, str] = {
     "launches": "saved and recent launches: list, name, forget",
     "metrics": "print OpenMetrics text, or serve it, for Prometheus",
     "record": "write a snapshot to a file, for a bug report or for --from",
+    "doctor": "find what is wrong here, with its remedy",
+    "config": "show the settings and where they come from, or write a file",
+    "docs": "list or read the pages of documentation",
     "completion": "print a completion script for bash, zsh, fish or tcsh",
 }
 """Every subcommand, with its line in `gputui --help`; each is in the module of its name."""
