@@ -26,6 +26,7 @@ from gputui.vendors.registry import (
     MixedVendorsError,
     inherited,
     inherits,
+    listed,
     order_to_read,
     vendor_named,
     vendor_of,
@@ -168,9 +169,7 @@ class Allocator:
         Raises RequestError where they are unknown, or where the list would not be read as it looks.
         """
         box = vendors_of(snapshot.devices)
-        vendor = next((v for v in box if v.visibility.variable in where.words), vendor_of((), box))
-        own = [device for device in snapshot.devices if device.vendor == vendor.name]
-        found = vendor.visibility.listed(text, where.environ, own, where.words)
+        vendor, found = listed(text, where.environ, where.words, snapshot.devices, box)
         problem = found.unknown or found.warning
         if problem is not None:
             raise RequestError(f"{problem}; name them with --gpus")
@@ -239,10 +238,12 @@ class Allocator:
                 if allocation is not None:
                     return self._noticed(allocation)
             if not self.request.picks:
-                raise NotEnoughError("; ".join(taken.values()))
+                raise NotEnoughError("; ".join(taken.values()), taken)
             avoid |= taken
             chosen = self.choose(avoid, only)
-        raise NotEnoughError("other launches claimed the devices first, several times in a row: try again")
+        raise NotEnoughError(
+            "other launches claimed the devices first, several times in a row: try again", avoid
+        )
 
     def _leased(self, chosen: Allocation, waited_for: bool) -> tuple[Allocation | None, dict[str, str]]:
         """The devices under a lease, read again; or None, and the reasons why some are taken or not free.
@@ -309,7 +310,7 @@ class Allocator:
                 forced, picked = self._forced(snapshot, replace(constraints, required=free))
                 constraints = replace(constraints, within={device.key for device in picked.devices})
             if not picked.enough(constraints):
-                raise NotEnoughError(_shortage(picked, constraints, snapshot, self._where(snapshot), avoid))
+                raise self._too_few(picked, constraints, snapshot, avoid)
             eligible = picked
         explain = self.request.explain
         a_choice = len(eligible.devices) > constraints.count or constraints.count > 2
@@ -323,7 +324,7 @@ class Allocator:
         picked = pick(snapshot, {**self.verdicts(snapshot), **forced}, constraints)
         if not picked.enough(constraints):
             # A device was lost while its links were read.
-            raise NotEnoughError(_shortage(picked, constraints, snapshot, self._where(snapshot), avoid))
+            raise self._too_few(picked, constraints, snapshot, avoid)
         if explain:
             self._explain(snapshot, picked.devices, picked.alternatives[0].reason)
         self._warn_of_order(snapshot, picked.devices)
@@ -347,6 +348,12 @@ class Allocator:
                 text = f"GPU {snapshot.label(device)} is {state_and_reason(verdict, snapshot.time)}"
                 self._notice(f"{text}; used because of --force")
         return forced, picked
+
+    def _too_few(
+        self, picked: PickResult, constraints: Constraints, snapshot: Snapshot, avoid: Mapping[str, str]
+    ) -> NotEnoughError:
+        why = _shortage(picked, constraints, snapshot, self._where(snapshot), avoid)
+        return NotEnoughError(why, (*(device.key for device, _ in picked.refused), *avoid))
 
     def _where(self, snapshot: Snapshot) -> str:
         """The limits on the devices, as part of a sentence; "" for none."""
@@ -401,7 +408,9 @@ class Allocator:
             keys = {device.key for device in devices}
             picked = pick(snapshot, as_free, Constraints(1, request.min_free, request.max_util, keys))
             if picked.refused:
-                raise NotEnoughError(_refusals(picked, snapshot))
+                raise NotEnoughError(
+                    _refusals(picked, snapshot), (device.key for device, _ in picked.refused)
+                )
         return tuple(snapshot.by_key[device.key] for device in devices)
 
     def _insist(
@@ -417,7 +426,7 @@ class Allocator:
             # The short reading was enough to see that; only a whole reading can give the reason.
             snapshot = self._look(Want.MONITOR | Want.MODES | (self.want & ~Want.VERDICT))
             judged = self.verdicts(snapshot)
-        found: list[tuple[Answer, str]] = []
+        found: dict[str, tuple[Answer, str]] = {}
         for device in devices:
             verdict, name = judged.get(device.key), f"GPU {(chosen_in or there).label(device)}"
             claim = None if self.holds and not self.request.if_free else snapshot.claimed.get(device.key)
@@ -433,25 +442,28 @@ class Allocator:
                 text = f"{name} is {state_and_reason(verdict, snapshot.time)}"
             if answer != "take" and self._told.get(device.key) != answer:
                 self._told[device.key] = answer
-                found.append((answer, text))
-        if any(answer in ("force", "never") for answer, _ in found):
+                found[device.key] = answer, text
+        if any(answer in ("force", "never") for answer, _ in found.values()):
             # A fault in the call is reported before a fault in the box.
             self.agree(devices, chosen_in or there)
         self._refuse_or_tell(found)
         return snapshot, judged
 
-    def _refuse_or_tell(self, found: Sequence[tuple[Answer, str]]) -> None:
-        """Refuse named devices, or report them, as `answer_to` has answered. Raises NotEnoughError."""
-        never = [text for answer, text in found if answer == "never"]
-        needing_force = [text for answer, text in found if answer == "force"]
+    def _refuse_or_tell(self, found: Mapping[str, tuple[Answer, str]]) -> None:
+        """Refuse named devices, by their keys, or report them, as `answer_to` has answered. Raises
+        NotEnoughError."""
+        never = {key: text for key, (answer, text) in found.items() if answer == "never"}
+        needing_force = {key: text for key, (answer, text) in found.items() if answer == "force"}
         if never:
-            raise NotEnoughError("; ".join(never))
+            raise NotEnoughError("; ".join(never.values()), never)
         if found and self.request.if_free:
-            raise NotEnoughError(f"{'; '.join(text for _, text in found)} (--if-free)")
+            raise NotEnoughError(f"{'; '.join(text for _, text in found.values())} (--if-free)", found)
         if needing_force and not self.request.force:
             which = "it" if len(needing_force) == 1 else "them"
-            raise NotEnoughError(f"{'; '.join(needing_force)}; --force uses {which} anyway")
-        for answer, text in found:
+            raise NotEnoughError(
+                f"{'; '.join(needing_force.values())}; --force uses {which} anyway", needing_force
+            )
+        for answer, text in found.values():
             self._notice(f"{text}; used because of --force" if answer == "force" else text)
 
     def _queued(self, chosen: Allocation) -> dict[str, str]:
@@ -491,7 +503,7 @@ class Allocator:
         texts = {each.key: each.text(allocation.snapshot) for each in allocation.conflicts}
         if self.request.picks and not self.request.force:
             return texts
-        self._refuse_or_tell([("force", text) for text in texts.values()])
+        self._refuse_or_tell({key: ("force", text) for key, text in texts.items()})
         return {}
 
     def _explain(self, snapshot: Snapshot, devices: Sequence[Device], reason: str) -> None:

@@ -70,6 +70,8 @@ DEFAULT_LOG_CAP = 1024**3
 class SettingsError(GputuiError):
     """A settings file is invalid; the message names the file and the place."""
 
+    code, status = "bad_settings", 2
+
 
 class ScreenSettings(NamedTuple):
     """The look of the screen; the user's changes on the screen are kept here.

@@ -14,7 +14,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, MIB, printable, short_name
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
-from gputui.inventory.typed_json import Command, Form, Record, as_text
+from gputui.inventory.typed_json import Form, Record, as_text
 
 SCHEMA = 1
 
@@ -72,7 +72,7 @@ def _as_chosen(device: Device | None) -> tuple[str, str, str, str]:
     return f"({device.uuid})" if device.uuid else "-", f"({device.pci_bus_id or '-'})", "-", "-"
 
 
-_VARIABLE = Record(Variable, "name launch seen equal", launch=Command | None, seen=Command | None, equal=bool)
+_VARIABLE = Record(Variable, "name launch seen equal", equal=bool)
 _TORCH = Record(Framework, "version cuda hip error")
 _DRIVER = Record(Driver, "version code error")
 _SEEN = Record(SeenDevice, "uuid pci_bus_id=bus name memory_total=memory")

@@ -36,6 +36,7 @@ from gputui.cli.ls_follow import INTERVAL, Lines
 from gputui.cli.ls_text import coloured, table
 from gputui.cli.rules import rules_of
 from gputui.inventory.document import SCHEMA, to_document
+from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.link import is_link, strength
@@ -45,19 +46,23 @@ from gputui.sources.hosts.calls import ask, of_each
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading, read, unreadable
 from gputui.sources.hosts.session import MOST_REASON, Answer
-from gputui.sources.source import NoSourceError
+from gputui.sources.source import UnreachableError
 
 _IDS = re.compile(r"[A-Za-z0-9:,._/-]*")
+_MOST_TEXT = 1024 * 1024
+"""The most bytes of an answer that is printed as it is; 512 claims take 60,000."""
 _LINE = 100
 """Most characters of the line that names the boxes that could not be asked."""
 
 
-def answers(boxes: Sequence[str], words: Sequence[str], views: bool = False) -> list[Answer]:
-    """The answer of each box to a call of gputui with these arguments. Raises WrongCallError for words that
-    cannot be sent."""
+def answers(
+    boxes: Sequence[str], words: Sequence[str], views: bool = False, most: int = MOST_BYTES
+) -> list[Answer]:
+    """The answer of each box, of at most `most` bytes, to a call of gputui with these arguments. Raises
+    WrongCallError for words that cannot be sent."""
     how, unwanted = way(), threading.Event()
     try:
-        return of_each(boxes, lambda box: ask(box, words, how, views, unwanted=unwanted), unwanted)
+        return of_each(boxes, lambda box: ask(box, words, how, views, unwanted=unwanted, most=most), unwanted)
     except ValueError as error:
         raise WrongCallError(str(error)) from None
 
@@ -99,8 +104,8 @@ def call_on_boxes(
 ) -> int:
     """Run a subcommand that prints a table, or a document with `--json`, on each box."""
     call = [name, *without_options(words, "--hosts"), *(("--", *command) if command else ())]
-    told = _document if args.json else _lines
-    found = answers(boxes_of(args), call)
+    told, most = (_document, MOST_BYTES) if args.json else (_lines, _MOST_TEXT)
+    found = answers(boxes_of(args), call, most=most)
     return _merged([_Told(each.alias, each.error) if each.error else told(each) for each in found], args.json)
 
 
@@ -251,7 +256,7 @@ def ranked(boxes: Sequence[str], words: Sequence[str], explain: bool = False) ->
         where = boxes[0] if alone else "no box"
         if len(unasked) < len(reasons):
             raise NotEnoughError(f"{where} has {'not ' if alone else ''}enough devices")
-        raise NoSourceError(f"{where} {'cannot be asked' if alone else 'can be asked'}")
+        raise UnreachableError(f"{where} {'cannot be asked' if alone else 'can be asked'}")
     return sorted(found, key=lambda picked: picked.rank, reverse=True)
 
 
@@ -288,7 +293,8 @@ def pick_from_boxes(args: argparse.Namespace, words: Sequence[str]) -> int:
         raise WrongCallError("--wait does not go with --hosts: each box has a queue of its own")
     if args.format == "env":
         raise WrongCallError("--format env does not go with --hosts: the variables are for another machine")
-    picked = ranked(boxes_of(args), without_options(words, "--hosts", "--format"), args.why)[0]
+    asked = [word for word in without_options(words, "--hosts", "--format") if word != "--json"]
+    picked = ranked(boxes_of(args), asked, args.why)[0]
     if args.format == "json":
         print(json.dumps({"host": None, **picked.document} | {"host": picked.box}))
     else:

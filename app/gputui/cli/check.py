@@ -15,7 +15,7 @@ from gputui.checking.report import Report
 from gputui.cli.common import CHECK_FAILED, DONE, Parser, duration_type, elsewhere, opened, print_line, say
 from gputui.cli.launch_call import add_launch_options, launch_of, launch_request
 from gputui.cli.request_options import device_request, memory
-from gputui.cli.rules import rules_of, settings_or_wrong_call
+from gputui.cli.rules import own_settings, rules_of
 from gputui.inventory.formatting import GIB, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
@@ -73,7 +73,7 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     asked = launch_request(args, command or ())
-    how = how_confined(asked.options, settings_or_wrong_call(), not elsewhere(args))
+    how = how_confined(asked.options, own_settings(), not elsewhere(args))
     # (Where it cannot be confined, the report says so.)
     launch = launch_of(asked, "never" if how == "never" else "auto")
     if elsewhere(args):

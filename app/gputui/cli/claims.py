@@ -29,12 +29,12 @@ from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import UNKNOWN, age, person, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.typed_json import Command, Record
+from gputui.inventory.typed_json import Record
 from gputui.sources.source import NoSourceError, Want
 
 SCHEMA = 1
 _CLAIM = Record(Claim, "uuid=key user since command pid job step")
-_KEEPER = Record(Keeper, name=Command)
+_KEEPER = Record(Keeper)
 Kept = Mapping[Claim, Sequence[Keeper]]
 _MOST_KEEPERS = 3
 """The most processes that are named on a line of the table."""

@@ -6,16 +6,19 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import printable, read_duration
 from gputui.sources.source import Source
 
 if TYPE_CHECKING:
     from gputui.allocating.device_request import DeviceRequest
+
+_Value = TypeVar("_Value")
 
 DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED, TOO_LONG = 0, 2, 3, 4, 5, 124
 """Exit statuses, which are part of the contract; `run` ends with its command's own status."""
@@ -25,8 +28,10 @@ INTERNAL = argparse.SUPPRESS
 """The help of an option that gputui passes to itself on another box or in a job; no help shows it."""
 
 
-class WrongCallError(Exception):
+class WrongCallError(GputuiError):
     """The call is wrong: one line on stderr, status 2."""
+
+    code, status = "wrong_call", WRONG_CALL
 
 
 _WIDEST = 100
@@ -153,16 +158,23 @@ def starting_nothing(
     return args
 
 
-def duration_type(least: float = 0.0, most: float = 366 * 86_400.0) -> Callable[[str], float]:
-    """The argparse type of a time in seconds ("90", "30m", "2h"), from `least` to `most`."""
+def parsed_by(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """The argparse type of the values that `parse` returns, with the message of the ValueError that it
+    raises."""
 
-    def seconds(text: str) -> float:
+    def value(text: str) -> _Value:
         try:
-            return read_duration(text, least, most)
+            return parse(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    return seconds
+    return value
+
+
+def duration_type(least: float = 0.0, most: float = 366 * 86_400.0) -> Callable[[str], float]:
+    """The argparse type of a time in seconds ("90", "30m", "2h"), from `least` to `most`."""
+
+    return parsed_by(lambda text: read_duration(text, least, most))
 
 
 def number_type(what: str, least: int = 0, most: int = 999_999_999) -> Callable[[str], int]:
@@ -230,6 +242,14 @@ def say(message: str) -> None:
     with contextlib.suppress(OSError):
         # A message that cannot be written does not change the outcome of a call.
         print(printable(f"gputui: {message}"), file=sys.stderr, flush=True)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print a document as one line on stdout."""
+    import json
+
+    # ASCII only: a lone surrogate from a process's command line must not break the output.
+    print(json.dumps(document))
 
 
 def output_width() -> int | None:

@@ -8,17 +8,8 @@ import os
 import sys
 from itertools import pairwise
 
-from gputui.allocating.errors import NotEnoughError, RequestError, WaitedTooLongError
-from gputui.cli.common import (
-    DONE,
-    NO_SOURCE,
-    NOT_ENOUGH,
-    TOO_LONG,
-    WRONG_CALL,
-    WrongCallError,
-    say,
-)
-from gputui.sources.source import NoSourceError
+from gputui.cli.common import DONE, WRONG_CALL, WrongCallError, print_json, say
+from gputui.inventory.errors import GputuiError
 
 SUBCOMMANDS: dict[str, str] = {
     "ls": "list the devices and their state, as a table or JSON",
@@ -49,9 +40,16 @@ SCREEN = "screen"
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO)
 _NO_THREAD = "can't start new thread"
 """Python's message then; the exception has no type of its own."""
-CANNOT_START = 126
 _TAKE_A_VALUE = ("--from", "--interval", "--root")
 _VALUES_WITHIN = ("--demo=", "--from=", "--interval=", "--root=")
+
+
+class _InterruptedError(GputuiError):
+    code, status = "interrupted", 130
+
+
+class _NoThreadError(GputuiError):
+    code, status = "no_threads", 126
 
 
 def dispatch(words: list[str]) -> int:
@@ -59,6 +57,8 @@ def dispatch(words: list[str]) -> int:
     name, status, rest = "", DONE, words
     _speak_plainly()
     before, command = _split(words)
+    # (With --follow, each line has a key for an error.)
+    as_json = "--json" in before and "--follow" not in before
     try:
         if _asks_for_demos(before):
             status = _print_demos()
@@ -70,39 +70,43 @@ def dispatch(words: list[str]) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
-    except (WrongCallError, RequestError) as error:
-        say(f"{error}{_remedy(rest, name, command)}")
-        return WRONG_CALL
-    except NotEnoughError as error:
-        say(str(error))
-        return NOT_ENOUGH
-    except WaitedTooLongError as error:
-        say(str(error))
-        return TOO_LONG
-    except NoSourceError as error:
-        say(str(error))
-        return NO_SOURCE
+    except GputuiError as error:
+        wrong = error.status == WRONG_CALL
+        return _failed(error, _meant(rest, name, command) if wrong else error.remedy, as_json)
     except KeyboardInterrupt:
-        return 130
+        return _failed(_InterruptedError(), None, as_json)
     except RuntimeError as error:
         if str(error) != _NO_THREAD:
             raise
-        say("the system gives us no more threads (`ulimit -u`)")
-        return CANNOT_START
+        return _failed(_NoThreadError("the system gives us no more threads (`ulimit -u`)"), None, as_json)
     except OSError as error:
         if error.errno not in _OUTPUT_LOST:
             raise
         return _output_lost(error)
 
 
-def _remedy(words: list[str], name: str, command: list[str] | None) -> str:
-    """The end of the message about a wrong call: the call that was probably meant, or where to read on."""
+def _meant(words: list[str], name: str, command: list[str] | None) -> str:
+    """The remedy of a wrong call: the call that was probably meant, or where to read on."""
     from gputui.cli.corrected import corrected
 
     unknown = not name and bool(words) and not words[0].startswith("-")
     demo = not name and any(word.startswith("--demo=") for word in words)
     meant = None if demo else corrected(words, None if unknown else name, command)
-    return f"; try: {meant}" if meant else f" (see `gputui {name + ' ' if name else ''}--help`)"
+    return f"try: {meant}" if meant else f"see `gputui {name + ' ' if name else ''}--help`"
+
+
+def _failed(error: GputuiError, remedy: str | None, as_json: bool) -> int:
+    """Print the failure of a call as a message, and as an object on stdout if the call answers in JSON.
+    Returns the exit status."""
+    message = str(error)
+    if message:
+        say(f"{message}; {remedy}" if error.status == WRONG_CALL else message)
+    if as_json:
+        from gputui.inventory.typed_json import SCHEMA
+
+        told = {"code": error.code, "message": message, "remedy": remedy, "devices": error.devices}
+        print_json({"schema": SCHEMA, "error": told})
+    return error.status
 
 
 def _speak_plainly() -> None:

@@ -57,7 +57,6 @@ from gputui.jobs.store import jobs_folder, stored
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import without_secrets
-from gputui.launching.start import StartError
 from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.sources.source import NoSourceError, Source
 from gputui.system.ending_signals import EndedError, until_a_signal
@@ -69,16 +68,13 @@ FAILED = 1
 
 def main(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser(kind).parse_args(words)
-    try:
-        if args.list or args.show is not None or args.forget is not None:
-            if command is not None or args.vary or args.from_file is not None:
-                raise WrongCallError("--list, --show and --forget start nothing: leave COMMAND out")
-            return _kept(kind, args)
-        if args.resume is not None:
-            return _resume(kind, args, words, command)
-        return _new(kind, words, command)
-    except JobError as error:
-        raise WrongCallError(str(error)) from None
+    if args.list or args.show is not None or args.forget is not None:
+        if command is not None or args.vary or args.from_file is not None:
+            raise WrongCallError("--list, --show and --forget start nothing: leave COMMAND out")
+        return _kept(kind, args)
+    if args.resume is not None:
+        return _resume(kind, args, words, command)
+    return _new(kind, words, command)
 
 
 # Recorded experiments
@@ -260,11 +256,7 @@ def _detached(
     environ = given_environment()
     environ.pop(FOLDER, None)
     words = [word for word in words if word != "--detach"]
-    try:
-        job = call_job(SUBCOMMANDS[kind], words, command, environ)
-    except StartError as error:
-        say(str(error))
-        return error.status
+    job = call_job(SUBCOMMANDS[kind], words, command, environ)
     print_line(job.id)
     if not args.quiet:
         say(f"job {job.id} {told}")
@@ -476,11 +468,11 @@ def _run(call: Prepared, experiment: Experiment, allocation: Allocation | None) 
         say(f"{kind} {found.id} is kept: `{command} --show {found.id}`; its logs: `gputui jobs`")
     if number:
         return 128 + number
-    if isinstance(trouble, JobError):
+    if trouble is not None:
+        # Not raised: the call has answered already.
         say(str(trouble))
-    elif trouble is not None:
-        raise trouble
-    return DONE if found.went_well and trouble is None else FAILED
+        return FAILED if isinstance(trouble, JobError) else trouble.status
+    return DONE if found.went_well else FAILED
 
 
 class _Progress(AllocationListener):

@@ -24,7 +24,7 @@ from gputui.cli.common import (
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
-from gputui.inventory.job import Job, JobError
+from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
@@ -163,16 +163,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError(f"--hosts is for the list; name a job of another box as BOX:ID to {args.action}")
     if args.json and args.action not in (None, "list"):
         raise WrongCallError(f"--json is for the list, not for {args.action}")
-    try:
-        if args.hosts is not None:
-            from gputui.cli.boxes import call_on_boxes
+    if args.hosts is not None:
+        from gputui.cli.boxes import call_on_boxes
 
-            return call_on_boxes("jobs", args, words)
-        jobs = stored(os.environ)
-        there = _of_other_boxes(args, words, jobs)
-        return _ACTIONS[args.action](args, jobs) if there is None else there
-    except JobError as error:
-        raise WrongCallError(str(error)) from None
+        return call_on_boxes("jobs", args, words)
+    jobs = stored(os.environ)
+    there = _of_other_boxes(args, words, jobs)
+    return _ACTIONS[args.action](args, jobs) if there is None else there
 
 
 def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored) -> int | None:

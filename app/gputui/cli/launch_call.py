@@ -14,14 +14,14 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import NotEnoughError
 from gputui.allocating.request import Request
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, say
+from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, parsed_by, say
 from gputui.cli.request_options import DESTINATIONS, add_request_options, count, device_request
-from gputui.cli.rules import settings_or_wrong_call
+from gputui.cli.rules import own_settings
 from gputui.inventory.light_dataclasses import fields, replace
 from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import THREADS, hints
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import VARIABLE, LaunchOptions, Option, OptionError, table
+from gputui.launching.launch_options import VARIABLE, LaunchOptions, Option, table
 from gputui.launching.shell_words import assignments
 from gputui.requesting.launch_request import LaunchRequest, ModelRequest
 from gputui.requesting.prepared_launch import PreparedLaunch, how_confined, prepare, read_command
@@ -75,17 +75,10 @@ def _add_option(group: argparse._ArgumentGroup, each: Option) -> None:
     if each.kind == "switch":
         group.add_argument(each.flag, dest=each.name, action="store_true", help=each.help)
         return
-
-    def typed(text: str) -> object:
-        try:
-            return each.typed(text)
-        except OptionError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
     argument = group.add_argument(
         each.flag,
         dest=each.name,
-        type=str if each.kind == "choice" else typed,
+        type=str if each.kind == "choice" else parsed_by(each.typed),
         choices=each.choices() or None,
         default=each.default,
         metavar=each.metavar,
@@ -222,7 +215,7 @@ def prepared_call(
     settings say, and never for devices that are not here. Raises RequestError where call and command
     contradict each other, unless the call has `--force`; WrongCallError, NotEnoughError for `-n auto`.
     """
-    settings = settings_or_wrong_call()
+    settings = own_settings()
     if confine is None:
         confine = how_confined(asked.options, settings, not elsewhere(asked.devices))
     read = read_command(asked, os.environ, confine)

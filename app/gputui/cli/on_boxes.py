@@ -44,7 +44,7 @@ from gputui.sources.hosts.remote_script import command as remote_command
 from gputui.sources.hosts.sent_core import digest
 from gputui.sources.hosts.session import Answer, Session
 from gputui.sources.hosts.ssh import LOST, Trouble, Way, ssh_argv
-from gputui.sources.source import NoSourceError
+from gputui.sources.source import NoSourceError, UnreachableError
 from gputui.system.trust import who_can_change
 
 _LONGEST_LINE = 64 * 1024
@@ -247,7 +247,7 @@ def _reached(box: str, how: Way, words: Sequence[str] = ("--version",)) -> bool:
     """
     answer = ask(box, words, how)
     if answer.trouble is not None:
-        raise NoSourceError(f"{box}: {answer.trouble.text}")
+        raise UnreachableError(f"{box}: {answer.trouble.text}")
     return answer.own
 
 
@@ -260,7 +260,7 @@ def _asked_to_start(box: str, call: Sequence[str], how: Way) -> Answer:
         say(f"{box}: interrupted; {_tells_whether_it_started(box)}")
         raise
     if answer.trouble is not None and answer.mode != "run":
-        raise NoSourceError(f"{box}: {answer.trouble.text}")
+        raise UnreachableError(f"{box}: {answer.trouble.text}")
     return answer
 
 
@@ -322,7 +322,7 @@ def _shown(box: str, call: Sequence[str], how: Way, own: bool, in_terminal: bool
     try:
         session = Session(box, call, how, tied=True, apart=True, own=own)
     except OSError as error:
-        raise NoSourceError(cannot_start(box, error).error) from None
+        raise UnreachableError(cannot_start(box, error).error or "") from None
     with _ctrl_c(session) if to_job else contextlib.nullcontext():
         try:
             write(_output(session))
@@ -393,7 +393,7 @@ def _status(session: Session, goes_on: str) -> int:
     session.finish()
     answer = session.answer()
     if answer.mode != "run" and answer.trouble is not None:
-        raise NoSourceError(f"{answer.alias}: {answer.trouble.text}")
+        raise UnreachableError(f"{answer.alias}: {answer.trouble.text}")
     _pass_on(answer.alias, session.new_messages())
     if answer.status is None:
         say(f"{answer.alias}: the connection is lost{goes_on}")

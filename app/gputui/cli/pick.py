@@ -10,7 +10,7 @@ from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import DONE, Parser, add_source_options, opened, starting_nothing
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.request_options import add_request_options, add_wait_option, device_request, memory, percent
-from gputui.cli.rules import settings_or_wrong_call
+from gputui.cli.rules import own_settings
 from gputui.sources.source import Want
 
 
@@ -39,8 +39,16 @@ def parser() -> Parser:
         action="store_true",
         help="print devices that somebody else uses or has claimed, too, if named or if too few are free",
     )
-    made.add_argument(
+    form = made.add_mutually_exclusive_group()
+    form.add_argument(
         "--format", choices=("ids", "env", "json"), default="ids", help="output format (default ids)"
+    )
+    form.add_argument(
+        "--json",
+        dest="format",
+        action="store_const",
+        const="json",
+        help="as --format json; on a failure the reason is on stdout too, as JSON",
     )
     add_hosts_option(made)
     add_source_options(made)
@@ -65,7 +73,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     facts = Want.LOAD | Want.PROCESSES | Want.NAMES if as_json else Want.VERDICT
     by_index = args.ids == "index" and not as_json
     request = asked.request(
-        settings_or_wrong_call().rules,
+        own_settings().rules,
         purpose="gputui pick",
         facts=facts,
         explain=as_json or args.why,

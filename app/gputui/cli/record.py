@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gputui.allocating.settings import SettingsError
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, say, starting_nothing
@@ -92,7 +93,7 @@ def _rules() -> Rules:
     report."""
     try:
         return rules_of(None)
-    except WrongCallError as error:
+    except SettingsError as error:
         say(f"warning: {error}; the default rules are used")
         return DEFAULT_RULES
 

@@ -6,10 +6,10 @@ import argparse
 import math
 
 from gputui.allocating.device_request import DeviceRequest
-from gputui.choosing.grouping import Grouping, GroupingError, parse
+from gputui.choosing.grouping import parse
 from gputui.choosing.named_devices import could_name
 from gputui.choosing.order import ORDERS
-from gputui.cli.common import duration_type, number_type
+from gputui.cli.common import duration_type, number_type, parsed_by
 from gputui.inventory.formatting import read_size
 from gputui.inventory.light_dataclasses import fields
 
@@ -28,11 +28,14 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
         "--gpus", metavar="LIST", help="these devices, in this order: indices or UUIDs; none for CPU only"
     )
     which.add_argument(
-        "--vendor", type=_vendor, metavar="NAME", help="devices of this vendor only, in a box of several"
+        "--vendor",
+        type=parsed_by(_vendor),
+        metavar="NAME",
+        help="devices of this vendor only, in a box of several",
     )
     which.add_argument(
         "--group",
-        type=grouping,
+        type=parsed_by(parse),
         metavar="SHAPE",
         help="how the devices communicate: tp=2,pp=2 (tensor-parallel groups, pipeline stages), all with all"
         " (all, default), none (separate processes)",
@@ -51,12 +54,9 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
 
 def _vendor(text: str) -> str:
     """Parse the name of an installed vendor."""
-    from gputui.vendors.registry import vendors
+    from gputui.vendors.registry import installed
 
-    names = [vendor.name for vendor in vendors()]
-    if text not in names:
-        raise argparse.ArgumentTypeError(f"no vendor is called {text!r}; there are: {', '.join(names)}")
-    return text
+    return installed(text)
 
 
 count = number_type("a number of devices (1 or more)", 1)
@@ -73,20 +73,8 @@ def count_or_auto(text: str) -> int | str:
     return AUTO if text == AUTO else count(text)
 
 
-def grouping(text: str) -> Grouping:
-    """Parse the shape in which the devices communicate."""
-    try:
-        return parse(text)
-    except GroupingError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def memory(text: str) -> int:
-    """Parse a SIZE into bytes."""
-    try:
-        return read_size(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+memory = parsed_by(read_size)
+"""The argparse type of a SIZE, in bytes."""
 
 
 def percent(text: str) -> int:

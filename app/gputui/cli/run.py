@@ -116,11 +116,11 @@ def start(args: argparse.Namespace, command: Sequence[str], asked: LaunchRequest
     if asked is None and not command and args.saved is None:
         raise WrongCallError("no command: put it after --, as in `gputui run -n 2 -- python train.py`")
     if args.name is not None:
-        from gputui.cli.run_as_job import check_job_name
+        from gputui.jobs.start import check_name
 
         if not (args.detach or args.attach or args.on):
             raise WrongCallError("--name is for a job: it goes with --detach")
-        check_job_name(args.name)
+        check_name(args.name)
     if args.slurm is not None and (args.on is not None or args.attach):
         raise WrongCallError("--slurm goes with neither --on nor --attach")
     if args.if_free and (args.force or args.wait is not None):
@@ -153,8 +153,10 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
     as_job = args.detach or foreground is not None
     directory = asked.options.directory
     if args.own_directory and directory and (reason := who_can_change(directory)):
-        say(f"{reason}, and may have made it for you to start in: --directory names the one that you mean")
-        return CANNOT_START
+        raise StartError(
+            f"{reason}, and may have made it for you to start in: --directory names the one that you mean",
+            CANNOT_START,
+        )
     check_machines(asked.options, args.held)
     prepared = prepared_call(asked, own_job())
     request = prepared.request
@@ -193,11 +195,7 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
         from gputui.cli.run_as_job import start_with
 
         return start_with(allocation, launch, args, prepared.asked, foreground)
-    try:
-        return allocation.start(lambda lease: become(launch, _environment(launch, lease), lease))
-    except StartError as error:
-        say(str(error))
-        return error.status
+    return allocation.start(lambda lease: become(launch, _environment(launch, lease), lease))
 
 
 def warn_elsewhere(asked: LaunchRequest) -> None:

@@ -16,7 +16,6 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.slurm import place_in, slurm_launch, submit
 from gputui.launching.launch import Launch
 from gputui.launching.slurm_launch import SlurmError
-from gputui.launching.start import StartError
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.slurm.read import Slurm
 from gputui.system.environment import given_environment
@@ -56,13 +55,9 @@ def run_in_slurm(args: argparse.Namespace, asked: LaunchRequest) -> int:
     if not args.quiet:
         say(launch.line)
     remember_typed(options, count)
-    try:
-        if args.detach:
-            return _submit(launch, args.quiet)
+    if not args.detach:
         become(launch, given_environment())
-    except StartError as error:
-        say(str(error))
-        return error.status
+    return _submit(launch, args.quiet)
 
 
 def _submit(launch: Launch, quiet: bool) -> int:

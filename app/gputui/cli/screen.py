@@ -25,8 +25,7 @@ from gputui.cli.common import (
     say,
 )
 from gputui.cli.dispatch import SUBCOMMANDS
-from gputui.cli.rules import rules_of, settings_or_wrong_call
-from gputui.launching.start import StartError
+from gputui.cli.rules import own_settings, rules_of
 from gputui.sources.source import INTERVALS, NoSourceError, Source
 from gputui.system.environment import given_environment
 
@@ -88,7 +87,7 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     source = named_source(args.demo, args.recording, args.root)
-    found = settings_or_wrong_call()
+    found = own_settings()
     reason = _no_screen()
     if reason:
         return _table_instead(source, reason, command)
@@ -129,9 +128,6 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         if outcome.allocation is None:
             become(launch, given_environment())
         return outcome.allocation.start(lambda lease: become(launch, given_environment(), lease))
-    except StartError as error:
-        say(str(error))
-        return error.status
     except UpdatedError as error:
         say(str(error))
         return 1

@@ -32,6 +32,14 @@ ENDED: frozenset[State] = frozenset(("done", "failed", "stopped", "ended"))
 class JobError(GputuiError):
     """An operation on jobs failed; the message is one line with the cause and the remedy."""
 
+    code, status = "bad_job", 2
+
+
+class NoSuchJobError(JobError):
+    """No job, or no experiment, has that id or name; or several have."""
+
+    code = "no_such_job"
+
 
 @dataclass(frozen=True, slots=True)
 class PidScope:
