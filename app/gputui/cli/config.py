@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gputui.allocating.settings import documents, own_file
+from gputui.allocating.settings import documents, own_file, settings
 from gputui.allocating.settings_tables import DESCRIBED
-from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say, starting_nothing
-from gputui.cli.rules import settings_or_wrong_call
+from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, say, starting_nothing
 from gputui.inventory.formatting import printable
 from gputui.inventory.text_table import aligned
 
@@ -67,10 +66,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     file = own_file(os.environ)
     if args.write:
         return _write(file)
-    settings_or_wrong_call()
+    settings(os.environ)
     rows = list(in_force(os.environ))
     if args.json:
-        print(json.dumps({"schema": SCHEMA, "file": file, "settings": [row._asdict() for row in rows]}))
+        print_json({"schema": SCHEMA, "file": file, "settings": [row._asdict() for row in rows]})
         return DONE
     table = [("SETTING", "VALUE", "FROM", "FOR ONE CALL")]
     table += [(row.name, printable(_shown(row)), printable(row.source), row.option or "") for row in rows]

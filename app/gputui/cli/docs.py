@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import gputui
-from gputui.cli.common import DONE, Parser, WrongCallError, print_line, starting_nothing
+from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, starting_nothing
 from gputui.inventory.text_table import aligned
 from gputui.system.terminal_abilities import is_terminal
 
@@ -33,7 +32,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         titles = {name: _title(file) for name, file in pages.items()}
         if args.json:
             rows = [{"page": name, "title": title} for name, title in titles.items()]
-            print(json.dumps({"schema": SCHEMA, "pages": rows}))
+            print_json({"schema": SCHEMA, "pages": rows})
         else:
             print_line("\n".join(aligned(list(titles.items()))))
         return DONE
@@ -43,7 +42,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError(f"no page is called {args.page!r}; {meant}")
     text = pages[args.page].read_text(encoding="utf-8")
     if args.json:
-        print(json.dumps({"schema": SCHEMA, "page": args.page, "text": text}))
+        print_json({"schema": SCHEMA, "page": args.page, "text": text})
     else:
         _show(text)
     return DONE
