@@ -8,6 +8,7 @@ import os
 import sys
 from itertools import pairwise
 
+from gputui.allocating.errors import NotEnoughError
 from gputui.cli.common import DONE, WRONG_CALL, WrongCallError, print_json, say
 from gputui.inventory.errors import GputuiError
 
@@ -99,7 +100,13 @@ def _failed(error: GputuiError, remedy: str | None, as_json: bool) -> int:
     """Print the failure of a call as a message, and as an object on stdout if the call answers in JSON.
     Returns the exit status."""
     message = str(error)
-    if message:
+    if isinstance(error, NotEnoughError) and len(error.reasons) > 1:
+        from gputui.inventory.text_table import aligned
+
+        say(f"{error.summary}:")
+        for line in aligned(error.reasons):
+            say(f"  {line.lstrip()}")
+    elif message:
         say(f"{message}; {remedy}" if error.status == WRONG_CALL else message)
     if as_json:
         from gputui.inventory.typed_json import SCHEMA
