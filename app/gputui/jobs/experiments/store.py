@@ -7,6 +7,7 @@ a second file, so that its cost does not grow with the number of variants.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
