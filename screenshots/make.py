@@ -88,8 +88,6 @@ _CHOSEN = ("4", "5", "@launcher")
 
 _SCREENS: dict[str, tuple[str, ...]] = {
     "main": (),
-    "boxes": ("@boxes", "down", "b", "b"),
-    "boxes-jobs": ("@boxes", "D"),
     "check": ("@check",),
     "experiments": ("D", "V"),
     "device": ("right",),
@@ -98,11 +96,13 @@ _SCREENS: dict[str, tuple[str, ...]] = {
     "jobs": ("D",),
     "launch": ("@launch_page", *["down"] * 11, "space"),
     "messages": ("b", "@order", "@messages"),
+    "nodes": ("@nodes", "down", "b", "b"),
+    "nodes-jobs": ("@nodes", "D"),
+    "nodes-slurm": ("@nodes", "end", "up", "up", "4"),
     "people": ("@people",),
     "processes": ("p", "tab"),
     "queue": ("@queue",),
     "settings": ("@settings",),
-    "slurm": ("@slurm", *["down"] * 5, "4"),
     "timelines": ("@timelines",),
     "topology": ("t",),
 }
@@ -281,7 +281,7 @@ async def take(picture: Picture) -> None:
     os.chdir(state)
     screen = ScreenSettings(theme=picture.theme)
     # (Of this machine the real Slurm and the real boxes would be asked.)
-    label = source.label if picture.name.startswith(("boxes", "slurm")) else ""
+    label = source.label if picture.name.startswith("nodes") else ""
     app_state = AppState(environ, LaunchOptions(picture.command), label, screen=screen)
     app = GputuiApp(app_state, sampler, mailbox, clock=clock)
     async with app.run_test(size=picture.size) as pilot:

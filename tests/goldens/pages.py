@@ -33,8 +33,8 @@ _PAGES: dict[str, tuple[str, ...]] = {
     "columns": ("@columns",),
     "help": ("question_mark",),
     "palette": ("ctrl+p",),
-    "boxes": ("@boxes",),
-    "slurm": ("@slurm",),
+    "nodes": ("@nodes",),
+    "nodes-slurm": ("@nodes", "end", "up", "up"),
     "confirm": ("home", "space", "enter"),
     "enter": ("enter",),
 }

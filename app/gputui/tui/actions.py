@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Literal, get_args
 
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.vendors.registry import default_vendor
 
-Group = Literal["Select", "Launch", "Wait", "Jobs", "Look", "Other boxes", "Settings"]
+Group = Literal["Select", "Launch", "Wait", "Jobs", "Look", "Other nodes", "Settings"]
 """The task that an action belongs to; help and palette are grouped by it, in this order."""
 
 GROUPS: tuple[Group, ...] = get_args(Group)
@@ -48,7 +48,7 @@ class Action:
         return self.word or self.id.replace("_", " ")
 
 
-_select, _launch, _wait, _jobs, _look, _boxes, _settings = (partial(Action, group) for group in GROUPS)
+_select, _launch, _wait, _jobs, _look, _nodes, _settings = (partial(Action, group) for group in GROUPS)
 
 _VENDOR = default_vendor()
 _FIRST, _SECOND = _VENDOR.device(0), _VENDOR.device(1)
@@ -287,19 +287,13 @@ ACTIONS: tuple[Action, ...] = (
         also="log notifications errors warnings",
         page=True,
     ),
-    _boxes(
-        "boxes",
+    _nodes(
+        "nodes",
         "",
-        "Show other boxes",
-        "those of the settings, over ssh: what is free where",
-        also="hosts machines servers remote",
-    ),
-    _boxes(
-        "slurm",
-        "",
-        "Show the Slurm cluster",
-        "its nodes and your jobs there; starts the command on one by srun or sbatch",
-        also="nodes partitions sbatch srun scheduler",
+        "Show other nodes",
+        "boxes over ssh and the nodes of Slurm: what is free there; starts the command on one",
+        hint="nodes",
+        also="hosts boxes machines servers cluster remote slurm partitions sbatch srun scheduler",
     ),
     _settings(
         "settings",
@@ -403,6 +397,7 @@ def by_key(keymap: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def in_groups() -> tuple[tuple[Group, tuple[Action, ...]], ...]:
-    """The actions by group."""
-    return tuple((group, tuple(a for a in ACTIONS if a.group == group)) for group in GROUPS)
+def in_groups(without: Collection[str] = ()) -> tuple[tuple[Group, tuple[Action, ...]], ...]:
+    """The actions by group, without those of these ids."""
+    kept = [action for action in ACTIONS if action.id not in without]
+    return tuple((group, tuple(a for a in kept if a.group == group)) for group in GROUPS)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from textual import events
 
 from gputui.tui.actions import ACTIONS, key_of
+from gputui.tui.controllers.pages import NO_NODES
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, Page, hidden, shown
 from gputui.tui.views.help import row
@@ -55,7 +56,7 @@ class PaletteScreen(ListPage):
             _Entry(
                 key_of(action.id, keymap) if action.keys or action.id in keymap else "",
                 action.title,
-                action.about,
+                action.about if action.id != "nodes" or view.app_state.has_nodes else NO_NODES,
                 (action.query, action.id.replace("_", " ")),
                 f"{action.also} {action.group}",
                 partial(view.choose, action.id),
