@@ -223,7 +223,9 @@ async def test_b_takes_one_more_of_the_best_and_says_why() -> None:
         assert running.selected == ["0", "1"]
         message = running.main.message
         assert (
-            message.startswith("1 of 3 (B): ") and "NUMA node 0" in message and "weakest link NV12" in message
+            message.startswith("1 of 3 (:next set): ")
+            and "NUMA node 0" in message
+            and "weakest link NV12" in message
         )
 
 

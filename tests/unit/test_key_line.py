@@ -87,7 +87,7 @@ def test_the_keys_are_those_of_the_users_keymap() -> None:
     assert text(replace(state(), screen=own)).startswith(" s/0-9 select")
 
 
-def test_the_demos_example_is_edited_and_not_run() -> None:
+def test_the_demos_example_is_copied_or_edited_and_not_run() -> None:
     example = replace(state(4), example=COMMAND.command)
     assert not {"launch", "return", "detach", "wait"} & {*next_actions(example)}
-    assert text(example).startswith(" e command  y copy  ")
+    assert text(example).startswith(" y copy  esc clear  ")

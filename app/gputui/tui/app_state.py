@@ -77,7 +77,11 @@ class Suggestion:
     @property
     def reason(self) -> str:
         """Why this set was chosen, and how many others there are."""
-        number = f"{self.index + 1} of {len(self.alternatives)} (B): " if len(self.alternatives) > 1 else ""
+        number = (
+            f"{self.index + 1} of {len(self.alternatives)} (:next set): "
+            if len(self.alternatives) > 1
+            else ""
+        )
         return f"{number}{self.alternatives[self.index].reason or 'no known difference'}"
 
 
@@ -202,6 +206,9 @@ class AppState:
         keys = [device.key for device in self.rows]
         if self.cursor in keys or self.cursor in self.selection:
             return self
+        if self.cursor is None and self.is_example:
+            # A demo begins with a device that the first key can take.
+            return replace(self, cursor=next((key for key in keys if self.verdicts[key].free), keys[0]))
         place = self.box.position.get(self.cursor or "", 0)
         following = (key for key in keys if self.box.position[key] >= place)
         return replace(self, cursor=next(following, keys[-1] if keys else None))

@@ -25,7 +25,7 @@ def next_actions(app_state: AppState) -> tuple[str, ...]:
 def _next_actions(app_state: AppState) -> Iterator[str]:
     decided, verdicts = app_state.selection.decided, app_state.verdicts
     starts = bool(app_state.options.command) and not app_state.is_example
-    if not starts:
+    if not starts and not app_state.is_example:
         yield "edit"
     if decided:
         if starts:
