@@ -42,8 +42,9 @@ class Ended:
         return json.loads(self.line)
 
     def refused(self, status: int) -> str:
-        """The only line, on stderr, of a call that failed with this status."""
-        assert (self.status, self.out) == (status, ""), self
+        """The only line, on stderr, of a call that failed with this status; --json puts it on stdout too."""
+        assert self.status == status, self
+        assert not self.out or json.loads(self.out)["error"]["message"] in self.err, self
         assert self.err.startswith("gputui: ") and self.err.endswith("\n"), self
         assert len(self.err.splitlines()) == 1, self
         assert self.err[:-1].isprintable(), self

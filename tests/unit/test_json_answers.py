@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,107 @@ import pytest
 
 from gputui.cli.dispatch import dispatch
 from gputui.inventory.errors import GputuiError
+from gputui.sources.simulated.boxes import BOXES
+from published_schemas import closed, published
 from unit.calling import Call, Ended
 
+jsonschema = pytest.importorskip("jsonschema")
+
 TRAIN = ("--", "python", "train.py")
+OF_A_BOX: dict[tuple[str, ...], str] = {
+    ("ls",): "ls",
+    ("topo",): "topo",
+    ("people",): "people",
+    ("pick", "-n", "2"): "pick",
+    ("plan", "8B"): "plan",
+    ("claims",): "claims",
+    ("queue",): "queue",
+}
+"""The calls that answer of any box, with the names of their schemas."""
+KEYS: dict[str, list[str]] = json.loads(
+    Path(__file__).parents[1].joinpath("data", "json_keys_0.1.0.json").read_text()
+)
+"""The keys of each document of version 0.1.0."""
+
+
+def check(document: Any, name: str) -> None:
+    """Check that a document agrees with its schema, and has no other keys."""
+    jsonschema.Draft202012Validator(closed(published(name))).validate(document)
+
+
+def keys(value: Any, path: str = "") -> Iterator[str]:
+    """The path of every key of a document; the names of variables are no keys."""
+    if isinstance(value, list):
+        for each in value:
+            yield from keys(each, f"{path}[]")
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield f"{path}.{key}" if path else key
+            if key != "environment":
+                yield from keys(each, f"{path}.{key}" if path else key)
+
+
+def no_keys_lost(name: str, *documents: Any) -> None:
+    """Check that these documents have together every key that that document of 0.1.0 has."""
+    assert set(KEYS[name]) <= {key for document in documents for key in keys(document)}
+
+
+@pytest.mark.parametrize("box", BOXES)
+@pytest.mark.parametrize("words", OF_A_BOX, ids=" ".join)
+def test_every_call_answers_of_every_box_as_its_schema_says(
+    words: tuple[str, ...], box: str, call: Call
+) -> None:
+    told = call(*words, "--json", f"--demo={box}")
+    check(json.loads(told.out), OF_A_BOX[words] if told.status == 0 else "error")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ls", ("ls", "--json")),
+        ("ls --details", ("ls", "--json", "--details")),
+        ("topo", ("topo", "--json")),
+        ("people", ("people", "--json")),
+        ("pick", ("pick", "--format", "json")),
+        ("plan", ("plan", "8B", "--json")),
+        ("export", ("export", "--as", "json", *TRAIN)),
+        ("claims", ("claims", "--json")),
+        ("queue", ("queue", "--json")),
+    ],
+)
+def test_a_document_of_a_box_has_every_key_of_the_first_version(
+    name: str, words: tuple[str, ...], call: Call
+) -> None:
+    told = (call(words[0], f"--demo={box}", *words[1:]) for box in BOXES)
+    no_keys_lost(name, *(json.loads(each.out) for each in told if each.status == 0))
+
+
+def test_experiments_answer_as_their_schemas_say(call: Call) -> None:
+    run = ("--gpus", "none", "--json", "-q", "--")
+    comparison = call("compare", "--vary", "env:X=0,1", *run, "true").json
+    sweep = call("each", *run, "/bin/sh", "-c", "exit 0", "{1..2}").json
+    kept = {"comparison": comparison, "sweep": sweep}
+    kept["comparisons"] = call("compare", "--list", "--json").json
+    kept["sweeps"] = call("each", "--list", "--json").json
+    for name, document in kept.items():
+        check(document, name)
+        no_keys_lost(name, document)
+    check(call("compare", "--show", comparison["id"], "--json").json, "comparison")
+
+
+def test_jobs_and_launches_answer_as_their_schemas_say(call: Call) -> None:
+    call("run", "--gpus", "none", "--detach", "-q", "--name", "x", "--", "/bin/sh", "-c", "exit 3")
+    call("jobs", "wait", "x")
+    jobs = call("jobs", "--json").json
+    check(jobs, "jobs")
+    no_keys_lost("jobs", jobs)
+    check(call("launches", "--json").json, "launches")
+
+
+def test_a_check_answers_as_its_schema_says(call: Call) -> None:
+    document = json.loads(call("check", "--gpus", "none", "--json").out)
+    check(document, "check")
+    no_keys_lost("check", document)
 
 
 def failure(told: Ended, status: int) -> dict[str, Any]:

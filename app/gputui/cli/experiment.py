@@ -23,6 +23,7 @@ from gputui.cli.common import (
     elsewhere,
     opened,
     output_width,
+    print_json,
     print_line,
     say,
 )
@@ -45,7 +46,7 @@ from gputui.inventory.text_table import cut
 from gputui.jobs import FOLDER
 from gputui.jobs.experiments import store
 from gputui.jobs.experiments.axes import JOIN
-from gputui.jobs.experiments.record import SCHEMA, Experiment, Kind, Row, Run, as_csv, document
+from gputui.jobs.experiments.record import LISTS, Experiment, Kind, Row, Run, as_csv, document
 from gputui.jobs.experiments.runner import Limits, Planned, Runner, RunsElsewhereError, as_it_stands
 from gputui.jobs.experiments.store import SUBCOMMANDS
 from gputui.jobs.experiments.table import Place, how, lines, list_rows, took
@@ -110,10 +111,8 @@ def _list(kind: Kind, args: argparse.Namespace) -> int:
         raise WrongCallError(f"--csv is for one {kind}: --show ID --csv")
     found = [_as_it_stands(each) for each in known.records]
     if args.json:
-        import json
-
         jobs = jobs_folder(os.environ)
-        print(json.dumps({"schema": SCHEMA, f"{kind}s": [document(each, jobs) for each in found]}))
+        print_json(LISTS[kind].write(**{f"{kind}s": [document(each, jobs) for each in found]}))
     elif not found:
         made = "compare -n 2 --vary launcher=python,torchrun -- train.py"
         made = made if kind == "comparison" else "each -n 1 -- python train.py --seed '{1..8}'"
@@ -126,9 +125,7 @@ def _list(kind: Kind, args: argparse.Namespace) -> int:
 def _print(found: Experiment, args: argparse.Namespace) -> None:
     jobs = jobs_folder(os.environ)
     if args.json:
-        import json
-
-        print(json.dumps(document(found, jobs)))
+        print_json(document(found, jobs))
     elif args.csv:
         sys.stdout.write(as_csv(found))
     else:

@@ -18,6 +18,7 @@ from gputui.cli.common import (
     duration_type,
     number_type,
     output_width,
+    print_json,
     print_line,
     say,
     starting_nothing,
@@ -190,11 +191,9 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
     box = _box(jobs.jobs)
     uses = _uses(box)
     if args.json:
-        import json
-
         from gputui.cli.jobs_text import document
 
-        print(json.dumps(document(jobs, uses)))
+        print_json(document(jobs, uses))
     elif jobs.jobs:
         from gputui.choosing.verdict_text import claimed_and_runs_on
         from gputui.inventory.columns import printed

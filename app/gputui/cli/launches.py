@@ -6,12 +6,15 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say, starting_nothing
+from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, say, starting_nothing
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import Document
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, found, named
-from gputui.launching.history_file import SCHEMA, change, load, row
+from gputui.launching.history_file import ROW, change, load, row
 from gputui.launching.shell_words import command_line
+
+LAUNCHES = Document("launches", launches=ROW.list)
 
 
 def parser() -> Parser:
@@ -69,9 +72,7 @@ def _list(as_json: bool) -> int:
     except KeepError as error:
         raise WrongCallError(str(error)) from None
     if as_json:
-        import json
-
-        print(json.dumps({"schema": SCHEMA, "launches": [row(each) for each in known]}))
+        print_json(LAUNCHES.write(launches=[row(each) for each in known]))
     elif not known:
         say("no launches are saved yet: gputui saves those started in a terminal")
     else:

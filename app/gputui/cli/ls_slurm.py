@@ -9,13 +9,14 @@ from typing import Any
 
 from gputui.choosing.verdict import State
 from gputui.cli.boxes import entry
-from gputui.cli.common import DONE
+from gputui.cli.common import DONE, print_json
 from gputui.inventory.columns import printed
 from gputui.inventory.device import Device
-from gputui.inventory.document import SCHEMA, to_document
+from gputui.inventory.document import to_document
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.text_table import cut
+from gputui.inventory.typed_json import SCHEMA
 from gputui.sources.simulated.boxes import simulated_cluster
 from gputui.sources.slurm.cluster import Cluster, Job, Node, free_of
 from gputui.sources.slurm.places import JOBS, NOTE, PARTITIONS, PLACE, PLACE_FACTS, places_of_nodes
@@ -26,9 +27,7 @@ def list_nodes(as_json: bool, width: int | None, demo: bool) -> int:
     """Print the cluster; in a demo, a simulated one. Raises NoSourceError where there is no Slurm."""
     cluster = simulated_cluster() if demo else Slurm().read()
     if as_json:
-        import json
-
-        print(json.dumps(document(cluster, time.time())))
+        print_json(document(cluster, time.time()))
     else:
         print(table(cluster, width), end="")
     return DONE

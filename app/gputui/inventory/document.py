@@ -19,22 +19,23 @@ from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.topology import Locality, Nic, Topology, from_ranges, ranges
 from gputui.inventory.typed_json import (
+    SCHEMA,
+    SCHEMA_KEY,
+    Document,
     DocumentError,
     Form,
     Moment,
     Positive,
     Record,
+    View,
     check,
     few,
     list_of,
     one_of,
-    schema,
     text,
     wrong,
 )
 from gputui.inventory.waiter import Waiter
-
-SCHEMA = 1
 
 MOST_NUMBERS = 262_144
 """The most CPUs and NUMA nodes of all devices together: 72 devices of a machine with 3,600."""
@@ -112,7 +113,6 @@ TOPOLOGY = Record(
     nic_links=_Links,
 )
 HOST_LOAD = Record(HostLoad)
-SCHEMA_KEY = schema(SCHEMA)
 TROUBLE = Record(Trouble, "device kind message since", later="kind since")
 BOX = Record(
     Snapshot,
@@ -132,6 +132,28 @@ BOX = Record(
     errors=tuple[Trouble, ...],
     host_load=HostLoad | None,
 )
+ERROR = Document(
+    "error",
+    error=View(
+        None, "code message remedy devices", code=str, message=str, remedy=str | None, devices=tuple[str, ...]
+    ).one,
+)
+"""What a call with `--json` prints where it fails."""
+_PICKED = View(Device, "index uuid name pci_bus_id parent memory_total memory_free", parent=str | None)
+PICK = Document(
+    "devices environment weakest_link reason ids",
+    devices=_PICKED.list,
+    environment=dict[str, str | None],
+    weakest_link=_Link | None,
+    reason=str | None,
+    ids=str,
+)
+"""What `pick --json` prints."""
+
+
+def picked(device: Device) -> dict[str, Any]:
+    """A device of `PICK`."""
+    return _PICKED.write(device, parent=device.parent or device.board)
 
 
 def to_document(

@@ -12,28 +12,28 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from statistics import median
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from gputui.inventory.job import PidScope
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Identity
 from gputui.inventory.typed_json import (
+    SCHEMA_KEY,
+    Document,
     DocumentError,
     Figure,
+    Form,
     Moment,
     Positive,
     Record,
+    View,
     Words,
     inside,
-    iso,
     list_of,
-    schema,
     within,
 )
 from gputui.jobs.experiments.axes import label
 from gputui.jobs.process_tree import alive, here, identity
-
-SCHEMA = 1
 
 Kind = Literal["comparison", "sweep"]
 State = Literal["running", "done", "stopped"]
@@ -276,15 +276,12 @@ def log_of(job: str | None, jobs: PurePath) -> PurePath | None:
 def document(experiment: Experiment, jobs: PurePath) -> dict[str, Any]:
     """Return the experiment as JSON: its fields, and the figures that follow from them. `jobs` is the folder
     of the jobs with their logs."""
+    rows = [
+        _row_document(experiment, number, summary, jobs)
+        for number, summary in enumerate(summaries(experiment), 1)
+    ]
     axes = tuple(_Axis(*axis) for axis in experiment.axes)
-    return {
-        **_EXPERIMENT.write(experiment, schema=SCHEMA, axes=axes),
-        "basis": experiment.basis,
-        _ROWS[experiment.kind]: [
-            _row_document(experiment, number, summary, jobs)
-            for number, summary in enumerate(summaries(experiment), 1)
-        ],
-    }
+    return DOCUMENTS[experiment.kind].write(experiment, axes=axes, **{_ROWS[experiment.kind]: rows})
 
 
 _ROWS: Mapping[Kind, str] = {"comparison": "variants", "sweep": "tasks"}
@@ -295,27 +292,20 @@ def _row_document(experiment: Experiment, number: int, summary: Summary, jobs: P
     one run only."""
     row, last = summary.row, summary.row.last or Run(1, None, "waiting", attempts=0)
     log = log_of(last.job, jobs)
-    return {
-        "task": number,
-        "label": experiment.label(row),
-        "command": list(row.words),
-        "state": experiment.state_of(row),
-        "devices": list(row.devices),
-        "job": last.job,
-        "attempts": last.attempts,
-        "status": last.status,
-        "signal": last.signal,
-        "reason": last.reason,
-        "started": _moment(last.started),
-        "ended": _moment(last.ended),
-        "seconds": None if last.wall is None else round(last.wall, 3),
-        "log": None if log is None else str(log),
-        "values": list(row.values),
-        "launch": row.line,
-        "difference": summary.difference,
-        "summary": {name: spread and spread._asdict() for name, spread in summary.spreads.items()},
-        "runs": [_RUN.write(run) for run in row.runs],
-    }
+    return _ROW_DOCUMENT.write(
+        last,
+        task=number,
+        label=experiment.label(row),
+        command=row.words,
+        state=experiment.state_of(row),
+        devices=row.devices,
+        log=None if log is None else str(log),
+        values=row.values,
+        launch=row.line,
+        difference=summary.difference,
+        summary=_SUMMARY.write(**summary.spreads),
+        runs=row.runs,
+    )
 
 
 def as_csv(experiment: Experiment) -> str:
@@ -391,26 +381,53 @@ _ROW = Record(
     words=tuple[Words, ...],
     label=Words,
 )
-_EXPERIMENT = Record(
-    Experiment,
-    "schema id state created ended directory call withheld command devices axes repeat metric"
-    " less_is_better=less",
-    "id command devices axes repeat metric less directory call withheld",
-    schema=schema(SCHEMA),
-    created=Moment,
-    ended=Moment | None,
-    directory=Words,
-    call=tuple[Words, ...],
-    withheld=tuple[Words, ...],
+_SPREAD = View(Spread, "median low high", **dict.fromkeys(Spread._fields, Figure))
+_SUMMARY = View(None, " ".join(FIGURES), **dict.fromkeys(FIGURES, _SPREAD.one | None))
+_ROW_DOCUMENT = View(
+    Run,
+    "task label command state devices job attempts status signal reason started ended seconds=wall log values"
+    " launch difference summary runs",
+    task=Positive,
+    label=Words,
     command=tuple[Words, ...],
     devices=tuple[Words, ...],
-    axes=tuple[_Axis, ...],
-    repeat=Positive,
+    job=Words | None,
+    reason=Words | None,
+    started=Moment | None,
+    ended=Moment | None,
+    wall=Annotated[float, Form(float, lambda seconds: round(seconds, 3))] | None,
+    log=Words | None,
+    values=tuple[Words, ...],
+    launch=Words,
+    difference=Figure | None,
+    summary=_SUMMARY.one,
+    runs=_RUN.list,
 )
-
-
-def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else iso(seconds)
+_KEYS = (
+    "id state created ended directory call withheld command devices axes repeat metric less_is_better=less"
+)
+_KINDS: dict[str, Any] = {
+    "created": Moment,
+    "ended": Moment | None,
+    "directory": Words,
+    **dict.fromkeys(("call", "withheld", "command", "devices"), tuple[Words, ...]),
+    "axes": Record(_Axis).list,
+    "repeat": Positive,
+}
+_EXPERIMENT = Record(
+    Experiment,
+    f"schema {_KEYS}",
+    "id command devices axes repeat metric less directory call withheld",
+    schema=SCHEMA_KEY,
+    **_KINDS,
+)
+DOCUMENTS: Mapping[Kind, Document] = {
+    kind: Document(f"{_KEYS} basis {rows}", Experiment, **_KINDS, **{rows: _ROW_DOCUMENT.list})
+    for kind, rows in _ROWS.items()
+}
+LISTS: Mapping[Kind, Document] = {
+    kind: Document(f"{kind}s", **{f"{kind}s": of_one.list}) for kind, of_one in DOCUMENTS.items()
+}
 
 
 def read(value: Any, name: str) -> Experiment:

@@ -1,27 +1,33 @@
-"""The launch as JSON, for programs."""
+"""The launch as JSON, for programs: what `export --as json` and `run --dry-run --json` print."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from gputui.inventory.device import Device
+from gputui.inventory.typed_json import Document, View, Words
 from gputui.launching.launch import Launch
+
+_DEVICE = View(Device, "index uuid name")
+LAUNCH = Document(
+    "argv environment directory devices launcher warnings remarks line",
+    Launch,
+    argv=tuple[Words, ...],
+    environment=dict[str, Words | None],
+    directory=Words | None,
+    devices=_DEVICE.list,
+    line=Words,
+)
+
+
+def launch_document(launch: Launch, **more: Any) -> dict[str, Any]:
+    """argv, environment changes (null: unset), directory, devices in order, launcher, warnings, remarks, and
+    the line to paste. Bytes that are no text are lone surrogates, as Python's `os.fsdecode` has them."""
+    return LAUNCH.write(launch, environment=dict(launch.changes), **more)
 
 
 def to_json(launch: Launch) -> str:
-    """argv, environment changes (null: unset), directory, devices in order, launcher, warnings, remarks.
-
-    One line. Bytes that are no text are lone surrogates, as Python's `os.fsdecode` has them.
-    """
+    """The document as one line."""
     import json
 
-    return json.dumps(
-        {
-            "argv": list(launch.argv),
-            "environment": dict(launch.changes),
-            "directory": launch.directory,
-            "devices": [
-                {"index": device.index, "uuid": device.uuid, "name": device.name} for device in launch.devices
-            ],
-            "launcher": launch.launcher,
-            "warnings": list(launch.warnings),
-            "remarks": list(launch.remarks),
-        },
-    )
+    return json.dumps(launch_document(launch))
