@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import os
 import sys
 import time
@@ -32,12 +33,14 @@ from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import Source, Want
+from gputui.tui.actions import BY_ID
 from gputui.tui.app import GputuiApp
 from gputui.tui.app_state import AppState
 from gputui.tui.outcome import Outcome
 from gputui.tui.readings import Mailbox
 from gputui.tui.screen_settings import checked
 from gputui.tui.screens.main import MainScreen
+from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.widgets.lines import Lines
 from unit.jobs_support import Desk
 
@@ -167,7 +170,24 @@ class Session:
         return [snapshot.label(device) for device in self.main.app_state.selected]
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        """Press keys. "@export" stands for the action of that id, which may have another key or none."""
+        for is_action, group in itertools.groupby(keys, lambda key: key.startswith("@")):
+            if not is_action:
+                await self.pilot.press(*group)
+                continue
+            for key in group:
+                await self.act(key.removeprefix("@"))
+        await self.settle()
+
+    async def act(self, action_id: str) -> None:
+        """Perform an action of the main screen as its key would: on the present page if that can do it."""
+        await self.settle()
+        self.main.key_pressed()
+        page = self.app.screen
+        if isinstance(page, TopologyScreen) and not BY_ID[action_id].page:
+            page.action_perform(action_id)
+        else:
+            self.main.replace_page(action_id)
         await self.settle()
 
     async def settle(self) -> None:
@@ -209,7 +229,7 @@ def started(s: Session, key: str, desk: Desk) -> bool:
     """Whether the key started the command, as far as this is possible in a terminal without a person."""
     if key == "enter":
         return not s.app.is_running and s.app.return_value is not None and bool(s.app.return_value.launch)
-    if key == "r":
+    if key == "@return":
         return "this terminal cannot be lent to a command" in s.main.message
     return len(all_jobs(desk.environ)) == 1
 

@@ -209,7 +209,7 @@ async def test_the_page_opens_over_the_boxes_and_closes_to_them() -> None:
 async def test_in_a_demo_the_jobs_are_simulated_and_nothing_is_done() -> None:
     async with session("idle") as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
-        await s.press("O", "D")
+        await s.press("@boxes", "D")
         found = rows(s)
         assert "gpu1:m6u5" in found and "refused" in found["gpu4"] and "no jobs" in found["gpu2"]
         for keys in (("enter",), ("S", "S")):

@@ -229,7 +229,7 @@ async def test_the_terminal_is_lent_to_the_line_that_is_shown(monkeypatch: pytes
 
 async def test_without_boxes_in_the_settings_it_says_so() -> None:
     async with session("idle") as s:
-        await s.press("O")
+        await s.press("@boxes")
         assert s.app.screen is s.main and s.main.message
 
 
@@ -253,7 +253,7 @@ async def test_in_a_demo_the_boxes_are_simulated_and_nothing_is_started(
         lent: list[object] = []
         monkeypatch.setattr(s.main.launch, "lend_terminal", lambda *given: lent.append(given))
         s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
-        await s.press("O")
+        await s.press("@boxes")
         page = s.app.screen
         assert isinstance(page, BoxesScreen)
         states = [line.split(" since ")[0].split()[-1] for line in texts(s)[1:] if " since " in line]
@@ -267,7 +267,7 @@ async def test_in_a_demo_the_boxes_are_simulated_and_nothing_is_started(
 async def test_a_recording_has_no_other_boxes(named: dict[str, str], tmp_path: Path) -> None:
     async with session("idle", environ=named) as s:
         s.main.set_app_state(replace(s.main.app_state, label="box.json"))
-        await s.press("O")
+        await s.press("@boxes")
         assert s.app.screen is s.main and "box.json" in s.main.message
         assert not (tmp_path / "called").exists()
 
@@ -286,7 +286,7 @@ async def test_the_boxes_of_the_settings_are_connected_to(
     (programs / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
     async with session("idle", environ={"XDG_CONFIG_HOME": str(tmp_path / "config")}) as s:
-        await s.press("O")
+        await s.press("@boxes")
         assert isinstance(s.app.screen, BoxesScreen)
         await s.until(lambda: "connection refused" in "".join(texts(s)))
 

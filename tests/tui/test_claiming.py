@@ -34,7 +34,7 @@ from unit.jobs_support import Desk, command, ended, until
 
 session = functools.partial(moving, interval=1000)
 
-WAYS = pytest.mark.parametrize("key", ["enter", "r", "d"])
+WAYS = pytest.mark.parametrize("key", ["enter", "@return", "@detach"])
 UUID = {device.index: device.uuid for device in box_at("shared").devices}
 
 _HOLDS = """
@@ -126,7 +126,7 @@ async def test_when_one_of_two_has_vanished_neither_stays_claimed(environ: dict[
         assert keys_claimed() == [] and s.app.is_running
 
 
-@pytest.mark.parametrize(("key", "screen"), [("n", LineScreen), ("t", TopologyScreen)])
+@pytest.mark.parametrize(("key", "screen"), [("@ask", LineScreen), ("t", TopologyScreen)])
 async def test_a_screen_that_opens_over_it_gives_it_back_too(
     key: str, screen: type, environ: dict[str, str]
 ) -> None:
@@ -156,7 +156,7 @@ async def test_enter_hands_the_lease_on(environ: dict[str, str]) -> None:
 
 async def test_after_r_it_is_given_back(environ: dict[str, str]) -> None:
     async with session(command=("true",), environ=environ) as s:
-        await s.press("4", "r")
+        await s.press("4", "@return")
         await s.until(lambda: "this terminal cannot be lent to a command" in s.main.message)
         assert not keys_claimed()
 
@@ -164,7 +164,7 @@ async def test_after_r_it_is_given_back(environ: dict[str, str]) -> None:
 async def test_after_d_the_job_has_it_and_the_claim_says_which(desk: Desk, environ: dict[str, str]) -> None:
     gate = desk.gate()
     async with session(command=("sh", "-c", gate.wait), environ=environ) as s:
-        await s.press("4", "d")
+        await s.press("4", "@detach")
         await s.until(lambda: "started on GPU 4: D shows it" in s.main.message)
         assert s.selected == [], "it is in use by that job now"
         (job,) = all_jobs(desk.environ)
@@ -203,7 +203,7 @@ async def test_what_another_job_holds_is_asked_about(key: str, desk: Desk, envir
                 assert outcome is not None and outcome.launch is not None and outcome.allocation is not None
                 assert outcome.allocation.lease.keys == (UUID[5],)
                 outcome.allocation.release()
-            elif key == "r":
+            elif key == "@return":
                 assert started(s, key, desk)
             else:
                 await s.until(lambda: all_jobs(desk.environ))
@@ -236,7 +236,7 @@ async def test_without_a_folder_for_claims_it_asks_before_it_starts(
     (tmp_path / "file").write_text("")
     bad = {**environ, "GPUTUI_CLAIMS": str(tmp_path / "file")}
     async with session(command=("true",), environ=bad) as s:
-        await s.press("4", "d")
+        await s.press("4", "@detach")
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
         assert isinstance(s.app.screen, ConfirmScreen)
         assert "GPUTUI_CLAIMS" in " ".join(s.app.screen.reasons) and all_jobs(desk.environ) == []
@@ -249,7 +249,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
     async with session(command=("true",), environ=environ) as s:
         delay(s)
         s.main.set_app_state(replace(s.main.app_state, label="demo: shared"))
-        await s.press("4", "d")
+        await s.press("4", "@detach")
         assert s.main.launch.pending is not None and s.main.launch.pending.allocation.lease is None
         await s.press("w", "enter")
         await s.until(lambda: "nothing is queued" in s.main.message)
@@ -274,7 +274,7 @@ async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[st
 
 async def test_n_for_more_than_are_free_leads_to_the_line_for_as_many(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
-        await s.press("n", *"abc", "enter")
+        await s.press("@ask", *"abc", "enter")
         assert prompted(s) == "type a number, or a number with tp=N, pp=N"
         await s.press("4", "enter")
         assert s.app.screen is s.main, "what is typed has taken the place of what was wrong"

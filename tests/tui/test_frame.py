@@ -51,7 +51,7 @@ async def test_a_message_has_a_line_of_its_own_and_nothing_moves_for_it() -> Non
 
 async def test_messages_can_be_read_again_with_their_times_the_newest_first() -> None:
     async with session(command=()) as s:
-        await s.press("9", "9", "0", "M")
+        await s.press("9", "9", "0", "@messages")
         assert isinstance(s.app.screen, MessagesScreen)
         _, first, *rest = body(s)
         assert ":" in first and "GPU 0 is busy" in first
@@ -60,19 +60,22 @@ async def test_messages_can_be_read_again_with_their_times_the_newest_first() ->
 
 async def test_a_message_on_a_page_leaves_its_keys_and_is_kept() -> None:
     async with session() as s:
-        await s.press("M")
+        await s.press("@messages")
         page = s.app.screen
         assert isinstance(page, Page)
         page.show_message("something was done")
         assert "something was done" in footer(s)[-2] and "esc back" in footer(s)[-1]
-        await s.press("escape", "M")
+        await s.press("escape", "@messages")
         assert "something was done" in body(s)[1]
 
 
 # Esc
 
 
-PAGES = ("t", "p", "P", "L", "m", "D", "Y", "v", "question_mark", "M", "H", "S", "e", "n", "ctrl+p")
+PAGES = (
+    *("t", "p", "D", "question_mark", "e", "ctrl+p", "@people", "@launch_page", "@plan", "@export", "@check"),
+    *("@messages", "@panels", "@slurm", "@ask"),
+)
 
 
 async def test_escape_closes_the_innermost_only_and_never_the_program() -> None:
@@ -129,12 +132,12 @@ async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_f
     [
         ("t", ("tab", "Show what hangs where")),
         ("p", ("s", "Next order: device")),
-        ("h", ("+ =", "A shorter span")),
+        ("@timelines", ("+ =", "A shorter span")),
         ("D", ("w", "Break long lines")),
-        ("L", ("x delete", "Back to the default")),
-        ("i", ("[ shift+tab", "Previous device")),
-        ("Q", ("S", "Leave the queue")),
-        ("m", ("C", "Activation checkpointing")),
+        ("@launch_page", ("x delete", "Back to the default")),
+        ("@device", ("[ shift+tab", "Previous device")),
+        ("@queue", ("S", "Leave the queue")),
+        ("@plan", ("C", "Activation checkpointing")),
     ],
 )
 async def test_the_help_of_a_page_begins_with_its_own_keys_and_ends_there(
@@ -182,7 +185,7 @@ async def test_the_help_of_the_main_screen_has_no_page_and_names_each_key_once()
 
 async def test_keys_and_titles_of_pages_are_left_out_whole_where_it_is_narrow() -> None:
     async with session(size=(40, 12)) as s:
-        for page in ("D", "p", "t", "L", "h", "m"):
+        for page in ("D", "p", "t", "@launch_page", "@timelines", "@plan"):
             await s.press(page)
             assert footer(s)[-1].endswith("  ? help") and "…" not in footer(s)[-1] + body(s)[0], page
             await s.press("escape")
@@ -251,7 +254,7 @@ async def test_the_timelines_of_a_very_wide_screen_end_where_the_selection_begin
 
 async def test_a_panel_is_hidden_and_shown_again_and_that_is_kept(home: Path) -> None:
     async with session(size=(130, 40)) as s:
-        await s.press("H", *["down"] * list(panels.PANELS_BY_NAME).index("processes"), "space")
+        await s.press("@panels", *["down"] * list(panels.PANELS_BY_NAME).index("processes"), "space")
         assert isinstance(s.app.screen, PanelsScreen)
         assert any("[ ] Processes" in line for line in body(s))
         assert not any("processes ─" in line for line in s.texts("#lists"))
@@ -278,7 +281,7 @@ async def test_a_click_on_a_panel_opens_its_page() -> None:
 async def test_the_theme_of_the_settings_is_used_and_a_change_is_kept(home: Path) -> None:
     async with session(screen=ScreenSettings(theme="light")) as s:
         assert s.app.theme == "light"
-        await s.press("T")
+        await s.press("@theme")
         await s.until(lambda: settings({"HOME": str(home)}).screen.theme == "ansi")
 
 
@@ -286,7 +289,7 @@ async def test_what_cannot_be_kept_is_one_message(home: Path) -> None:
     (home / ".config").mkdir()
     (home / ".config" / "gputui").write_text("a file, not a folder")
     async with session() as s:
-        await s.press("T")
+        await s.press("@theme")
         await s.until(lambda: "settings not saved" in s.main.message)
         assert s.app.theme == "light"
 
@@ -366,7 +369,7 @@ async def test_the_demos_command_is_marked_and_not_started_and_can_be_edited() -
         s.main.set_app_state(replace(s.main.app_state, example=("python", "train.py")))
         await s.press("4")
         assert "example" in s.texts("#launch")[0] and "python train.py" in s.texts("#launch")[1]
-        for key in ("enter", "r", "d"):
+        for key in ("enter", "@return", "@detach"):
             await s.press(key)
             assert "demo's example" in s.main.message and s.app.is_running
         await s.press("e")

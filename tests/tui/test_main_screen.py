@@ -132,27 +132,27 @@ async def test_a_lost_device_and_a_divided_one_cannot_be_chosen() -> None:
 
 async def test_cpu_only_is_a_decision_of_its_own() -> None:
     async with session() as s:
-        await s.press("c")
+        await s.press("@cpu")
         assert f"$ {VISIBLE}= python train.py" in s.texts("#launch")[1]
-        await s.press("c")
+        await s.press("@cpu")
         assert VISIBLE not in s.texts("#launch")[1]
 
 
 async def test_the_launcher_changes_and_the_line_with_it() -> None:
     async with session() as s:
-        await s.press("4", "5", "l")
+        await s.press("4", "5", "@launcher")
         assert "launch: torchrun" in s.texts("#launch")[0]
         assert "torchrun --standalone --nproc-per-node=2 train.py" in " ".join(
             line.strip() for line in s.texts("#launch")
         )
         for launcher in ("accelerate", "deepspeed", "mpirun", "python"):
-            await s.press("l")
+            await s.press("@launcher")
             assert f"launch: {launcher}" in s.texts("#launch")[0]
 
 
 async def test_devices_can_be_named_by_uuid() -> None:
     async with session() as s:
-        await s.press("4", "u")
+        await s.press("4", "@ids")
         assert s.main.app_state.launch.environment({})[VISIBLE].startswith("GPU-")
         assert ORDER not in s.main.app_state.launch.environment({})
 
@@ -160,9 +160,9 @@ async def test_devices_can_be_named_by_uuid() -> None:
 async def test_how_devices_are_named_is_said_where_no_launch_line_shows_it() -> None:
     async with session() as s:
         for words in ("UUID", "index"):
-            await s.press("u")
+            await s.press("@ids")
             assert words in s.main.messages[-1].text
-        await s.press("4", "u")
+        await s.press("4", "@ids")
         assert "UUID" not in s.main.messages[-1].text
 
 
@@ -236,7 +236,7 @@ async def test_a_device_that_was_taken_meanwhile_is_asked_about() -> None:
         assert s.app.return_value.launch is not None
 
 
-@pytest.mark.parametrize("key", ["enter", "r", "d"])
+@pytest.mark.parametrize("key", ["enter", "@return", "@detach"])
 async def test_a_device_that_was_lost_meanwhile_is_refused(key: str, desk: Desk) -> None:
     async with session(command=("true",), environ=desk.environ) as s:
         await s.press("4")
@@ -296,7 +296,7 @@ async def test_no_driver_is_told_on_the_screen_and_can_heal() -> None:
 async def test_a_box_without_devices_says_so_and_can_run_on_the_cpu() -> None:
     async with session(replace(box_at("idle"), devices=(), links=())) as s:
         assert "no devices" in " ".join(s.texts("#table"))
-        await s.press("b", "space", "0", "down", "J", "c", "enter")
+        await s.press("b", "space", "0", "down", "J", "@cpu", "enter")
         await s.until(lambda: not s.app.is_running)
         assert s.app.return_value is not None
         assert s.app.return_value.launch is not None
@@ -347,7 +347,7 @@ async def test_the_themes_follow_each_other() -> None:
 
         seen = [look()]
         for _ in range(3):
-            await s.press("T")
+            await s.press("@theme")
             await s.until(lambda: look()[1:] != seen[-1][1:])
             seen.append(look())
         assert [theme for theme, *_ in seen] == ["dark", "light", "ansi", "dark"]
@@ -409,7 +409,7 @@ async def test_the_environment_of_this_process_never_changes(tmp_path: Path) -> 
     (tmp_path / "accelerate").chmod(0o755)
     before = dict(os.environ)
     async with session(environ={"PATH": str(tmp_path)}) as s:
-        await s.press("4", "5", "l", "l", "enter")
+        await s.press("4", "5", "@launcher", "@launcher", "enter")
         await s.until(lambda: not s.app.is_running)
     assert dict(os.environ) == before
 
@@ -500,7 +500,7 @@ async def test_what_holds_a_device_without_a_process_is_listed_too() -> None:
 
 async def test_foreign_variables_do_not_reach_the_terminal() -> None:
     async with session(environ={VISIBLE: "4,5,\x1b]0;pwn\x07", "PET_X": "a\x1b[2J"}) as s:
-        await s.press("l", "4")
+        await s.press("@launcher", "4")
         assert s.selected == ["4"]
         for widget in s.main.query(Lines):
             for y in range(widget.size.height):
@@ -552,7 +552,7 @@ async def test_a_message_too_long_for_its_line_leaves_the_keys_and_names_the_key
 
 async def test_what_is_seen_anyway_is_no_message_to_keep() -> None:
     async with session("idle", command=("true",), interval=1000) as running:
-        await running.press("s", "T", "0", "d")
+        await running.press("@sort", "@theme", "0", "@detach")
         await running.until(lambda: "started" in running.main.message)
         assert [each.text for each in running.main.messages] == [running.main.message]
 
@@ -595,7 +595,7 @@ async def test_a_busy_device_is_told_once_beside_its_state() -> None:
 async def test_a_refused_launch_leaves_the_line_of_keys(size: tuple[int, int]) -> None:
     command = ("sh", "-c", "CUDA_VISIBLE_DEVICES=1 python train.py --and " + "many words " * 30)
     async with session("idle", command=command, interval=1000, size=size) as s:
-        await s.press("x", "0")
+        await s.press("@clear", "0")
         (keys,) = s.texts("#keys")
         await s.press("enter")
         assert s.app.is_running and "CUDA_VISIBLE_DEVICES=1" in s.main.message

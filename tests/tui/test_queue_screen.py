@@ -63,7 +63,7 @@ def waiting_job(desk: Desk) -> Job:
 
 async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it() -> None:
     async with session("shared") as s:
-        await s.press("Q")
+        await s.press("@queue")
         lines = texts(s)
         assert "2 in line" in lines[0]
         assert lines[1].split()[:4] == ["1", "ana", "4", "devices"]
@@ -78,7 +78,7 @@ async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it()
 
 async def test_the_page_fits_every_size_and_says_so_where_nobody_waits() -> None:
     async with session("shared") as s:
-        await s.press("Q")
+        await s.press("@queue")
         for width, height in ((60, 15), (80, 24), (200, 60)):
             await s.resize(width, height)
             assert any("ana" in line for line in texts(s))
@@ -110,7 +110,7 @@ async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
 
 async def test_who_has_lost_the_place_in_line_is_told_apart_from_who_waits() -> None:
     async with session(IDLE) as s:
-        await s.press("Q")
+        await s.press("@queue")
         show(s, waiter(1, "bo"), waiter(2, "ana", silent=True))
         await s.until(lambda: any("has lost its place" in text for text in texts(s)))
         assert sum("has lost its place" in text for text in texts(s)) == 1
@@ -123,7 +123,7 @@ async def test_two_processes_are_in_line_and_ones_own_job_leaves_it_when_asked_t
         job = waiting_job(desk)
         async with session("idle", environ=environ) as s:
             show(s, *waiters(os.environ))
-            await s.press("Q")
+            await s.press("@queue")
             assert "2 in line, all yours" in texts(s)[0] and job.id in texts(s)[3]
             await s.press("S")
             assert "Ctrl-C" in texts(s, "#page-footer")[0], "the other one is no job"
@@ -143,7 +143,7 @@ async def test_a_job_that_does_not_wait_any_more_is_not_stopped(desk: Desk, envi
     job = desk.sh(gate.wait)
     async with session("idle", environ=environ) as s:
         show(s, waiter(1, ours=True, job=job.id), waiter(2, ours=True, job="gone"))
-        await s.press("Q", "S", "S")
+        await s.press("@queue", "S", "S")
         await s.until(lambda: "no longer waits" in texts(s, "#page-footer")[0])
         await s.press("down", "S", "S")
         await s.until(lambda: "not one of this machine" in texts(s, "#page-footer")[0])
@@ -158,7 +158,7 @@ async def test_a_job_that_does_not_wait_any_more_is_not_stopped(desk: Desk, envi
 async def test_a_hostile_name_in_line_is_neutralised() -> None:
     async with session("idle") as s:
         show(s, waiter(1, "mi\x1b[2Jra\n"), waiter(2, "\u202eoxo", job="\x07"))
-        await s.press("Q")
+        await s.press("@queue")
         assert all(text.isprintable() for text in texts(s))
 
 
@@ -170,7 +170,7 @@ async def test_every_row_of_the_page_can_be_reached_and_the_title_counts_the_hid
                 replace(box_at("shared"), waiters=(*waiters, replace(waiters[0], place=(9, ""))))
             )
         )
-        await s.press("Q")
+        await s.press("@queue")
         assert "3 in line" in texts(s)[0] and "▼" in texts(s)[0] and "▲" not in texts(s)[0]
         await s.press("G")
         body = "\n".join(texts(s))
@@ -212,9 +212,9 @@ def test_what_the_next_one_waits_for_and_who_holds_what_is_wrapped_and_not_cut()
 
 async def test_a_column_of_commands_without_room_is_left_out() -> None:
     async with session("shared", size=(60, 15)) as s:
-        await s.press("Q")
+        await s.press("@queue")
         rows = [line for line in texts(s) if line.startswith(" GPU ")]
         assert rows and not any("…" in row for row in rows)
     async with session("shared", size=(80, 24)) as s:
-        await s.press("Q")
+        await s.press("@queue")
         assert any("serve.py" in line for line in texts(s) if line.startswith(" GPU "))

@@ -29,7 +29,7 @@ async def opened(
     """The session with the page open, once the cluster has been read."""
     environ = {"PATH": str(folder), "XDG_STATE_HOME": str(folder / "state")}
     async with session("idle", command=command, environ=environ, size=size) as s:
-        await s.press("S")
+        await s.press("@slurm")
         page = s.app.screen
         assert isinstance(page, SlurmScreen)
         await s.until(lambda: page.key is not None)
@@ -134,7 +134,7 @@ async def test_what_is_short_is_said_of_a_partition_too(tmp_path: Path) -> None:
 
 async def test_the_command_of_the_page_leaves_the_selection_of_this_machine_alone(tmp_path: Path) -> None:
     async with opened(tmp_path) as s:
-        await s.press("escape", "1", "0", "S")
+        await s.press("escape", "1", "0", "@slurm")
         await s.until(lambda: "--gpus-per-node" in "\n".join(footer(s)))
         assert s.selected == ["1", "0"]
         # The line asks for as many devices as are selected on this machine.
@@ -143,7 +143,7 @@ async def test_the_command_of_the_page_leaves_the_selection_of_this_machine_alon
         assert launch_line(s).endswith("python t.py") and "CUDA_VISIBLE_DEVICES" in s.main.message
         await s.press("escape")
         assert s.selected == ["1", "0"] and s.main.app_state.options.command == ("python", "train.py")
-        await s.press("S")
+        await s.press("@slurm")
         await s.until(lambda: "$ srun" in "\n".join(footer(s)))
         assert launch_line(s).endswith("python t.py")
 
@@ -206,7 +206,7 @@ async def test_where_there_is_no_slurm_the_page_says_so(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     async with session("idle") as s:
-        await s.press("S")
+        await s.press("@slurm")
         await s.until(lambda: "not on PATH" in "\n".join(texts(s)))
         await s.press("enter", "d", "y", "4", "escape")
         assert s.app.screen is s.main

@@ -76,6 +76,39 @@ def test_colours_pass_and_can_be_left_out() -> None:
     assert sanitized(coloured, colours=False) == "loss x"
 
 
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ("8", "28"),
+        ("1;08;31", "1;28;31"),
+        ("31;8", "31;28"),
+        ("8:1", "28"),
+        ("38;5;8", "38;5;8"),
+        ("38;5;8;8", "38;5;8;28"),
+        ("48;2;8;8;8", "48;2;8;8;8"),
+        ("1;58;5;8;8;4", "1;58;5;8;28;4"),
+        ("38;8", "38;28"),
+        ("38;2;1;8", "38;2;1;28"),
+        ("8;8", "28;28"),
+        ("18;80;88", "18;80;88"),
+    ],
+)
+def test_no_text_is_hidden(numbers: str, shown: str) -> None:
+    """Who copies a line would copy what he does not see."""
+    assert sanitized(f"a\x1b[{numbers}mb".encode()) == f"a\x1b[{shown}mb"
+
+
+@pytest.mark.parametrize(
+    "between", ["", "\x1b[m", "\x1b[?25l", "\x1b]0;x\x07", "\x07", "\x1b[C\x1b[D", "x\b", "\u1161"]
+)
+def test_no_pile_of_marks_reaches_a_terminal(between: str) -> None:
+    """They would be drawn over the lines above and below, also over those that are not the log's."""
+    feed = AnsiSanitizer()
+    pieces = ["e", *[f"\u0301{between}"] * 20, "é e\u0301\n", "\u0301"]
+    shown = "".join(feed.feed(piece.encode()) for piece in pieces)
+    assert shown.count("\u0301") <= 4 and shown.endswith("é e\u0301\n·")
+
+
 def test_what_progress_bars_do_passes() -> None:
     bars = "\r 45%|███▊   |\n\x1b[2K\x1b[A\r\x1b[K100%\b\b\x1b[3G\x1b[4C\x1b[J\t"
     assert sanitized(bars.encode()) == bars.replace("\x1b[A", "\x1b[1A")
@@ -167,7 +200,7 @@ def test_text_is_what_it_was() -> None:
 def test_the_short_way_for_plain_text_shows_what_pyte_shows(text: str) -> None:
     screen = pyte.Screen(12, 400)
     screen.set_mode(pyte.modes.LNM)
-    pyte.Stream(screen).feed(text)
+    pyte.Stream(screen).feed(sanitized(text.encode()))
     expected = ["".join(screen.buffer[row][place].data for place in range(12)).rstrip() for row in range(400)]
     while expected and not expected[-1]:
         expected.pop()

@@ -26,6 +26,7 @@ from gputui.vendors.registry import (
     MixedVendorsError,
     inherited,
     inherits,
+    listed,
     order_to_read,
     vendor_named,
     vendor_of,
@@ -168,9 +169,7 @@ class Allocator:
         Raises RequestError where they are unknown, or where the list would not be read as it looks.
         """
         box = vendors_of(snapshot.devices)
-        vendor = next((v for v in box if v.visibility.variable in where.words), vendor_of((), box))
-        own = [device for device in snapshot.devices if device.vendor == vendor.name]
-        found = vendor.visibility.listed(text, where.environ, own, where.words)
+        vendor, found = listed(text, where.environ, where.words, snapshot.devices, box)
         problem = found.unknown or found.warning
         if problem is not None:
             raise RequestError(f"{problem}; name them with --gpus")

@@ -14,7 +14,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, MIB, printable, short_name
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
-from gputui.inventory.typed_json import Command, Document, Form, OrNull, View
+from gputui.inventory.typed_json import Document, Form, OrNull, View
 
 
 def lines(report: Report) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def _as_chosen(device: Device | None) -> tuple[str, str, str, str]:
     return f"({device.uuid})" if device.uuid else "-", f"({device.pci_bus_id or '-'})", "-", "-"
 
 
-_VARIABLE = View(Variable, "name launch seen equal", launch=Command | None, seen=Command | None)
+_VARIABLE = View(Variable, "name launch seen equal")
 _TORCH = View(Framework, "version cuda hip error")
 _FRAMEWORK = View(
     Framework, "name version error devices told_by", devices=int, told_by=Literal["driver", "framework"]
@@ -90,7 +90,7 @@ _COMPARISON = View(
 _INTERPRETER = View(
     Report,
     "argv executable=seen.executable python=seen.python doubt processes",
-    argv=tuple[Command, ...],
+    argv=tuple[str, ...],
     processes=int | None,
 )
 _Speed = Annotated[float, Form(float, lambda speed: round(speed, 3))]

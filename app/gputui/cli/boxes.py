@@ -37,6 +37,7 @@ from gputui.cli.ls_follow import INTERVAL, Lines
 from gputui.cli.ls_text import coloured, table
 from gputui.cli.rules import rules_of
 from gputui.inventory.document import to_document
+from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.link import is_link, strength
@@ -49,16 +50,20 @@ from gputui.sources.hosts.session import MOST_REASON, Answer
 from gputui.sources.source import UnreachableError
 
 _IDS = re.compile(r"[A-Za-z0-9:,._/-]*")
+_MOST_TEXT = 1024 * 1024
+"""The most bytes of an answer that is printed as it is; 512 claims take 60,000."""
 _LINE = 100
 """Most characters of the line that names the boxes that could not be asked."""
 
 
-def answers(boxes: Sequence[str], words: Sequence[str], views: bool = False) -> list[Answer]:
-    """The answer of each box to a call of gputui with these arguments. Raises WrongCallError for words that
-    cannot be sent."""
+def answers(
+    boxes: Sequence[str], words: Sequence[str], views: bool = False, most: int = MOST_BYTES
+) -> list[Answer]:
+    """The answer of each box, of at most `most` bytes, to a call of gputui with these arguments. Raises
+    WrongCallError for words that cannot be sent."""
     how, unwanted = way(), threading.Event()
     try:
-        return of_each(boxes, lambda box: ask(box, words, how, views, unwanted=unwanted), unwanted)
+        return of_each(boxes, lambda box: ask(box, words, how, views, unwanted=unwanted, most=most), unwanted)
     except ValueError as error:
         raise WrongCallError(str(error)) from None
 
@@ -100,8 +105,8 @@ def call_on_boxes(
 ) -> int:
     """Run a subcommand that prints a table, or a document with `--json`, on each box."""
     call = [name, *without_options(words, "--hosts"), *(("--", *command) if command else ())]
-    told = _document if args.json else _lines
-    found = answers(boxes_of(args), call)
+    told, most = (_document, MOST_BYTES) if args.json else (_lines, _MOST_TEXT)
+    found = answers(boxes_of(args), call, most=most)
     return _merged([_Told(each.alias, each.error) if each.error else told(each) for each in found], args.json)
 
 

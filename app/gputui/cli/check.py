@@ -52,11 +52,10 @@ def parser() -> Parser:
         f" and so on. Status 5 if"
         " not. The command\n"
         "itself is not started; without a command, the Python on PATH is used.",
-        epilog="gputui check --gpus 5,4 --bandwidth -- torchrun train.py",
+        common="-n --gpus --python --bandwidth --json",
+        example="gputui check --gpus 5,4 --bandwidth -- torchrun train.py",
     )
-    made.usage = (
-        "gputui check [-n N | --gpus LIST] [--launcher NAME] [--python PY] [--bandwidth] [-- COMMAND…]"
-    )
+    made.usage = "gputui check [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
     made.add_argument("--json", action="store_true", help="print the result as JSON")
     made.add_argument(
         "--timeout",

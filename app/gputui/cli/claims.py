@@ -30,10 +30,10 @@ from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import UNKNOWN, age, person, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.typed_json import Command, Document, View
+from gputui.inventory.typed_json import Document, View
 from gputui.sources.source import NoSourceError, Want
 
-_KEEPER = View(Keeper, "pid name", name=Command)
+_KEEPER = View(Keeper, "pid name")
 _CLAIM = View(
     Claim,
     f"uuid=key user since command pid job step index kept_by {USE_KEYS}",
@@ -53,6 +53,7 @@ def parser() -> Parser:
         "List the devices that jobs hold through gputui: who holds them, since when, and for which command.\n"
         "A claim ends with its job. Steps inside a claim are listed below it. A job that runs on devices it\n"
         "has not claimed is marked. `gputui ls` shows what runs without gputui.",
+        example="gputui claims --hosts gpu1,gpu2",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument(

@@ -17,7 +17,7 @@ def parser() -> Parser:
     made = Parser(
         "completion",
         "Print a completion script for a shell.",
-        epilog="gputui completion bash > ~/.local/share/bash-completion/completions/gputui",
+        example="gputui completion bash > ~/.local/share/bash-completion/completions/gputui",
     )
     made.add_argument("shell", choices=SHELLS)
     return made

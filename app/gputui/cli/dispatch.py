@@ -32,7 +32,8 @@ SUBCOMMANDS: dict[str, str] = {
 }
 """Every subcommand, with its line in `gputui --help`; each is in the module of its name."""
 
-_SCREEN = "screen"
+SCREEN = "screen"
+"""The module of a call without a subcommand."""
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO)
 _NO_THREAD = "can't start new thread"
 """Python's message then; the exception has no type of its own."""
@@ -50,7 +51,7 @@ class _NoThreadError(GputuiError):
 
 def dispatch(words: list[str]) -> int:
     """Run one call and return its exit status."""
-    name, status = "", DONE
+    name, status, rest = "", DONE, words
     _speak_plainly()
     before, command = _split(words)
     # (With --follow, each line has a key for an error.)
@@ -59,36 +60,44 @@ def dispatch(words: list[str]) -> int:
         if _asks_for_demos(before):
             status = _print_demos()
         else:
-            before = _settle_demo(before)
+            rest = before = _settle_demo(before)
             name, rest = _subcommand(before)
-            module = importlib.import_module(f"gputui.cli.{name or _SCREEN}")
+            module = importlib.import_module(f"gputui.cli.{name or SCREEN}")
             status = module.main(rest, command)
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
     except GputuiError as error:
-        return _failed(error, name, as_json)
+        wrong = error.status == WRONG_CALL
+        return _failed(error, _meant(rest, name, command) if wrong else error.remedy, as_json)
     except KeyboardInterrupt:
-        return _failed(_InterruptedError(), name, as_json)
+        return _failed(_InterruptedError(), None, as_json)
     except RuntimeError as error:
         if str(error) != _NO_THREAD:
             raise
-        return _failed(_NoThreadError("the system gives us no more threads (`ulimit -u`)"), name, as_json)
+        return _failed(_NoThreadError("the system gives us no more threads (`ulimit -u`)"), None, as_json)
     except OSError as error:
         if error.errno not in _OUTPUT_LOST:
             raise
         return _output_lost(error)
 
 
-def _failed(error: GputuiError, name: str, as_json: bool) -> int:
+def _meant(words: list[str], name: str, command: list[str] | None) -> str:
+    """The remedy of a wrong call: the call that was probably meant, or where to read on."""
+    from gputui.cli.corrected import corrected
+
+    unknown = not name and bool(words) and not words[0].startswith("-")
+    demo = not name and any(word.startswith("--demo=") for word in words)
+    meant = None if demo else corrected(words, None if unknown else name, command)
+    return f"try: {meant}" if meant else f"see `gputui {name + ' ' if name else ''}--help`"
+
+
+def _failed(error: GputuiError, remedy: str | None, as_json: bool) -> int:
     """Print the failure of a call as a message, and as an object on stdout if the call answers in JSON.
     Returns the exit status."""
-    message, remedy = str(error), error.remedy
-    if error.status == WRONG_CALL:
-        remedy = f"see `gputui {name + ' ' if name else ''}--help`"
-        say(f"{message} ({remedy})")
-    elif message:
-        say(message)
+    message = str(error)
+    if message:
+        say(f"{message}; {remedy}" if error.status == WRONG_CALL else message)
     if as_json:
         from gputui.inventory.document import ERROR
 
@@ -171,10 +180,4 @@ def _subcommand(words: list[str]) -> tuple[str, list[str]]:
         from gputui.sources.simulated.boxes import BOXES
 
         raise WrongCallError(f"no demo box is called {name!r}; there are: {', '.join(BOXES)}")
-    import difflib
-
-    close = difflib.get_close_matches(name, SUBCOMMANDS, 1)
-    meant = f"; did you mean {close[0]}? A" if close else "; a"
-    raise WrongCallError(
-        f"no subcommand is called {name!r}{meant} command to start goes after --: gputui -- {name} …"
-    )
+    raise WrongCallError(f"no subcommand is called {name!r}")

@@ -79,12 +79,12 @@ def parser(kind: Kind) -> Parser:
             "(launcher, processes, python, threads, numa-binding=on,off …), env:NAME, arg:--OPTION, arg:KEY\n"
             "or word:NAME of the command, n=1,2,4, or gpus=0+1,2+3. Braces such as {1,2} in the command\n"
             "vary it, too, as with `gputui each`.",
-            epilog="gputui compare -n 2 --vary launcher=python,torchrun --vary env:NCCL_P2P_DISABLE=0,1"
-            " -- t.py",
+            common="-n --gpus --vary --repeat --metric --resume",
+            example="gputui compare -n 2 --vary launcher=python,torchrun -- train.py\n"
+            "gputui compare -n 2 --vary env:NCCL_P2P_DISABLE=0,1 --repeat 3 -- train.py",
         )
         made.usage = (
-            "gputui compare [-n N | --gpus LIST] --vary NAME=A,B… [--repeat N] [--metric REGEX]"
-            " -- COMMAND…\n"
+            "gputui compare [-n N | --gpus LIST] --vary NAME=A,B… -- COMMAND…\n"
             "       gputui compare --resume ID | --list | --show ID | --forget ID"
         )
     else:
@@ -94,10 +94,11 @@ def parser(kind: Kind) -> Parser:
             "it, and waits in line like any other. In the words of COMMAND, {1..8} and {0.1,0.01} make a\n"
             "task for each value, several make every combination. Quote them: bash would expand them into\n"
             "one long command. --vary varies launch options and variables, as with `gputui compare`.",
-            epilog="gputui each -n 1 --jobs 4 -- python train.py --seed '{1..8}' '--lr={0.1,0.01}'",
+            common="-n --jobs --memory --from-file --resume",
+            example="gputui each -n 1 --jobs 4 -- python train.py --seed '{1..8}' '--lr={0.1,0.01}'",
         )
         made.usage = (
-            "gputui each [-n N] [--gpus LIST] [--jobs J] [--memory SIZE] -- COMMAND…\n"
+            "gputui each [-n N] [--gpus LIST] [OPTION…] -- COMMAND…\n"
             "       gputui each [-n N] … --from-file FILE\n"
             "       gputui each --resume ID | --list | --show ID | --forget ID"
         )

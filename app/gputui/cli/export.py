@@ -26,12 +26,10 @@ def parser() -> Parser:
     made = Parser(
         "export",
         _ABOUT,
-        epilog="gputui export -n 2 --as sbatch -o job.sh -- torchrun train.py",
+        common="--as -n --gpus --copy -o",
+        example="gputui export -n 2 --as sbatch -o job.sh -- torchrun train.py",
     )
-    made.usage = (
-        "gputui export [-n N | --gpus LIST] [--launcher NAME] --as FORM [--copy | -o FILE] [--image NAME]"
-        " [--name NAME] [-- COMMAND…]"
-    )
+    made.usage = "gputui export --as FORM [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
     made.add_argument("--as", dest="form", choices=tuple(FORMS), required=True, help="the format")
     where = made.add_mutually_exclusive_group()
     where.add_argument("--copy", action="store_true", help="copy to the clipboard instead of printing")

@@ -52,7 +52,7 @@ class _ActionParser(Parser):
     """Our parser, with the signature that argparse uses for an action."""
 
     def __init__(self, *, prog: str, description: str = "", **more: object) -> None:
-        super().__init__(prog.removeprefix("gputui "), description, **more)
+        super().__init__(prog.removeprefix("gputui "), description, **more)  # type: ignore[arg-type]
 
 
 def parser() -> Parser:
@@ -60,7 +60,7 @@ def parser() -> Parser:
         "jobs",
         "List the jobs that were started with `gputui run --detach`, or act on them. ID is a job's id, the\n"
         "beginning of one, or a job's name.",
-        epilog="gputui jobs log -f k3f9",
+        example="gputui jobs log -f k3f9",
     )
     made.add_argument("--json", action="store_true", help="print the list as JSON")
     add_hosts_option(made)
@@ -125,7 +125,7 @@ def parser() -> Parser:
         description="Start a job's command again as a new job: in the same directory, with the same launch\n"
         "options, number of devices and constraints (--group, --order, --wait …), on the best devices\n"
         "that are free now.",
-        epilog="gputui jobs rerun k3f9 --wait",
+        example="gputui jobs rerun k3f9 --wait",
     )
     rerun.add_argument("id", metavar="ID")
     rerun.add_argument(

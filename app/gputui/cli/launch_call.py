@@ -14,15 +14,14 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import NotEnoughError
 from gputui.allocating.request import Request
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, say
+from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, parsed_by, say
 from gputui.cli.request_options import DESTINATIONS, add_request_options, count, device_request
 from gputui.cli.rules import own_settings
 from gputui.inventory.light_dataclasses import fields, replace
-from gputui.inventory.text_table import aligned
 from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import THREADS, hints
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import VARIABLE, LaunchOptions, Option, OptionError, table
+from gputui.launching.launch_options import VARIABLE, LaunchOptions, Option, table
 from gputui.launching.shell_words import assignments
 from gputui.requesting.launch_request import LaunchRequest, ModelRequest
 from gputui.requesting.prepared_launch import PreparedLaunch, how_confined, prepare, read_command
@@ -55,7 +54,7 @@ def add_launch_options(parser: argparse.ArgumentParser, exclusive: bool = True) 
         metavar="N|near",
         help=f"set {THREADS}; near: the CPUs near each device, divided among the GPUs there",
     )
-    offered = aligned([(f"{hint.name}={hint.value}", hint.about) for hint in hints(None, ())])
+    offered = [f"  {f'{hint.name}={hint.value}':<32}  {hint.about}" for hint in hints(None, ())]
     parser.add_argument_group("variables to try with --env", "\n".join(offered))
     add_source_options(parser)
 
@@ -76,17 +75,10 @@ def _add_option(group: argparse._ArgumentGroup, each: Option) -> None:
     if each.kind == "switch":
         group.add_argument(each.flag, dest=each.name, action="store_true", help=each.help)
         return
-
-    def typed(text: str) -> object:
-        try:
-            return each.typed(text)
-        except OptionError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
     argument = group.add_argument(
         each.flag,
         dest=each.name,
-        type=str if each.kind == "choice" else typed,
+        type=str if each.kind == "choice" else parsed_by(each.typed),
         choices=each.choices() or None,
         default=each.default,
         metavar=each.metavar,

@@ -22,7 +22,7 @@ def parser() -> Parser:
         "launches",
         "List recent launches, the latest first, and launches that have a name. `gputui run --saved NAME`\n"
         "(or its number) starts one again on the best devices that are free now.",
-        epilog="gputui launches name 1 nightly\ngputui run --saved nightly",
+        example="gputui launches name 1 nightly\ngputui run --saved nightly",
     )
     made.add_argument("what", nargs="?", choices=("list", "name", "forget"), default="list")
     made.add_argument("which", nargs="?", metavar="NAME|N", help="name or number of a launch")

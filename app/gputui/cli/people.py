@@ -51,6 +51,7 @@ def parser() -> Parser:
         "people",
         "List users: which devices they use, how much memory, for how long, and the command. Devices whose\n"
         "memory is in use with no visible process come last.",
+        example="gputui people",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     add_source_options(made)

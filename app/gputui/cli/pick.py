@@ -18,10 +18,11 @@ def parser() -> Parser:
     made = Parser(
         "pick",
         "Print the best free devices, in order, on one line. If there are too few: nothing on stdout, the\n"
-        "reason on stderr, status 4.",
-        epilog="E=$(gputui pick -n 2 --format env) && env $E python train.py\n"
-        "(without &&, the command would start on every GPU if too few are free; `gputui run`"
-        " has no such risk)",
+        "reason on stderr, status 4. Without && in the example, the command would then start on every GPU;\n"
+        "`gputui run` has no such risk.",
+        common="-n --gpus --min-free --wait --format",
+        usage="gputui pick [-n N] [--gpus LIST] [OPTION…]",
+        example="E=$(gputui pick -n 2 --format env) && env $E python train.py",
     )
     add_request_options(made, exclusive=False)
     made.add_argument(

@@ -49,6 +49,7 @@ def parser() -> Parser:
         "List who waits for devices, first come first served (`gputui run --wait`, `pick --wait`, w on the\n"
         "screen), then who is next, what they wait for, and who uses the devices that are not free.\n"
         "`gputui jobs stop ID` removes your own job from the queue.",
+        example="gputui queue",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     add_hosts_option(made)

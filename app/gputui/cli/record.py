@@ -19,7 +19,11 @@ from gputui.sources.source import Want
 
 
 def parser() -> Parser:
-    made = Parser("record", "Write a snapshot of the box to FILE (- for stdout); --from FILE replays it.")
+    made = Parser(
+        "record",
+        "Write a snapshot of the box to FILE (- for stdout); --from FILE replays it.",
+        example="gputui record --anonymous box.json && gputui --from box.json",
+    )
     made.add_argument("file", metavar="FILE", help="file to write (- for stdout)")
     made.add_argument(
         "--anonymous", action="store_true", help="leave out the host name, user names and command lines"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.cli.become import become
-from gputui.cli.common import DONE, Parser, WrongCallError, elsewhere, print_line, say
+from gputui.cli.common import DONE, INTERNAL, Parser, WrongCallError, elsewhere, print_line, say
 from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
@@ -46,12 +46,10 @@ def parser() -> Parser:
         "run",
         "Select the best N free devices (or the named ones), claim them, and start the command on exactly\n"
         "those. gputui becomes the command: same process, the command's own exit status.",
-        epilog="gputui run -n 2 --launcher torchrun -- python train.py --lr 3e-4",
+        common="-n --gpus --wait --detach --on --dry-run",
+        example="gputui run -n 2 --launcher torchrun -- python train.py --lr 3e-4",
     )
-    made.usage = (
-        "gputui run [-n N | --gpus LIST] [--launcher NAME] [--wait [TIME]] [--detach [--name NAME]]"
-        " [--dry-run] -- COMMAND…"
-    )
+    made.usage = "gputui run [-n N | --gpus LIST] [OPTION…] -- COMMAND…"
     made.add_argument(
         *("--on", "--hosts"),
         metavar="BOX|A,B|all|anywhere",
@@ -65,17 +63,11 @@ def parser() -> Parser:
         action="store_true",
         help="start as a job and show its output here; it outlives this terminal (`gputui jobs attach`)",
     )
-    made.add_argument(
-        "--held",
-        action="store_true",
-        help="what `run --on A,B` calls on each box: claim the devices, and start once standard input says"
-        " where the machines meet",
-    )
-    made.add_argument(
-        "--own-directory",
-        action="store_true",
-        help="what `run --on` calls where it names the directory: refuse one that others can change",
-    )
+    # `run --on A,B` calls this on each box: claim the devices, and start once standard input says where the
+    # machines meet.
+    made.add_argument("--held", action="store_true", help=INTERNAL)
+    # `run --on` calls this where it names the directory: refuse one that others can change.
+    made.add_argument("--own-directory", action="store_true", help=INTERNAL)
     made.add_argument("--name", help="name of the job (`gputui jobs`)")
     made.add_argument(
         "--slurm",
@@ -84,11 +76,8 @@ def parser() -> Parser:
         metavar="PLACE",
         help="through Slurm: on any node, or on PLACE, a NODE or PARTITION (with :TYPE of the devices)",
     )
-    made.add_argument(
-        "--request",
-        metavar="JSON",
-        help="what another gputui asks for, instead of a command and options (`run --on`, jobs in line)",
-    )
+    # What another gputui asks for, instead of a command and options (`run --on`, jobs in line).
+    made.add_argument("--request", metavar="JSON", help=INTERNAL)
     add_wait_option(made)
     add_force(made)
     made.add_argument(

@@ -58,7 +58,7 @@ def parser() -> Parser:
         "topo",
         "Show the links between devices: the matrix and legend of `nvidia-smi topo -m`, computed from NVML\n"
         "and the kernel.",
-        epilog="gputui topo --json | jq '.links[] | select(.kind == \"NVLink\")'",
+        example="gputui topo --json | jq '.links[] | select(.kind == \"NVLink\")'",
     )
     form = made.add_mutually_exclusive_group()
     form.add_argument(

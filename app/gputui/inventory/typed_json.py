@@ -195,7 +195,7 @@ def text(value: Any) -> str:
 
 
 def as_text(words: str | None) -> str | None:
-    """Escape undecodable bytes of a command line, because JSON can only have valid text."""
+    """Escape undecodable bytes, as in a command line or the name of a file: JSON can only have valid text."""
     return words if words is None or words.isascii() else words.encode(errors="backslashreplace").decode()
 
 
@@ -250,13 +250,11 @@ Large = Annotated[float, number(most=MOST_NUMBER)]
 Positive = Annotated[int, whole(1)]
 SignalNumber = Annotated[int, whole(1, 64)]
 """signal(7): Linux has 64 signals, other systems fewer."""
-Command = Annotated[str, Form(text, as_text)]
-"""A command line; its undecodable bytes are written as escapes."""
 Words = Annotated[str, Form(_words)]
 """A text that gputui wrote; command lines (2 MiB at most, execve(2)) and paths may have undecodable bytes."""
 
 
-OrNull = Annotated[str | None, Form(text, lambda value: value or None, nullable=True)]
+OrNull = Annotated[str | None, Form(text, lambda value: as_text(value) or None, nullable=True)]
 """A text; "" is written as null."""
 SCHEMA = 1
 """The version of the documents that `--json` prints."""
@@ -270,7 +268,7 @@ def schema(version: int) -> Any:
 _SIMPLE = {
     int: whole(),
     float: number(),
-    str: Form(text),
+    str: Form(text, as_text),
     bool: Form(_yes),
     object: Form(lambda value: value),
 }

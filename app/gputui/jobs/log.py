@@ -35,8 +35,6 @@ _MOST_AGAIN = 16 * 1024
 fast, and each key press would wait for more."""
 _AT_ONCE = 2048
 """Characters between two checks of the time."""
-_MOST_MARKS = 8
-"""Most combining marks on one letter. A log may have thousands, and each takes longer than the last."""
 
 
 class Tail:
@@ -146,8 +144,7 @@ class _Screen(pyte.Screen):
                     place += width
                     continue
             self.cursor.x = place
-            if known is not None or not self._too_many_marks(character):
-                super().draw(character)
+            super().draw(character)
             place, row = self.cursor.x, self.buffer[self.cursor.y]
         self.cursor.x = place
 
@@ -172,11 +169,6 @@ class _Screen(pyte.Screen):
         while found and not found[-1]:
             found.pop()
         return found
-
-    def _too_many_marks(self, character: str) -> bool:
-        if not unicodedata.combining(character) or not self.cursor.x:
-            return False
-        return len(self.buffer[self.cursor.y][self.cursor.x - 1].data) > _MOST_MARKS
 
 
 _REST_OF_WIDE = Char("")

@@ -61,7 +61,7 @@ class Case(NamedTuple):
 
 
 def confined(
-    launch: Launch,
+    devices: tuple[Device, ...],
     made: Callable[[tuple[Device, ...], Intent], Launch],
     intent: Intent,
     snapshot: Snapshot,
@@ -71,15 +71,16 @@ def confined(
     again: bool = False,
     asking: Callable[[], object] | None = None,
 ) -> Launch:
-    """Return the launch, with `inside` set where it is to be confined.
+    """Return the launch on the devices, with `inside` set where it is to be confined.
 
-    `made` composes the launch for the renumbered devices and the intent of a confined command. Warnings that
-    do not hold for a confined launch are removed.
+    `made` composes the launch; where it is confined, a second time: for the renumbered devices and the intent
+    of a confined command. Warnings that do not hold for a confined launch are removed.
 
     Without `prove` no driver is asked, and a launch is confined only where an earlier proof is kept; `again`
     repeats the proof; `asking` is called before a driver is asked, which can take seconds. Raises
     CannotConfineError where `how` is "always" and the launch cannot be confined.
     """
+    launch = made(devices, intent)
     if how == "never" or not launch.devices:
         return launch
     others = left_out(launch.devices, snapshot, HERE)

@@ -134,12 +134,7 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
     # The text of `bash -c` needs no location: the user sees it in the command.
     place = script if script.endswith(" -c") else f"{script}:{command.line}"
     behind = "" if script.endswith(" -c") else f" ({place})"
-    context = context.with_variables(command.variables)
-    if command.directory is None:
-        # The directory is not known, so its files cannot be read.
-        context = replace(context, host_environment=HostEnvironment())
-    elif command.directory:
-        context = replace(context, directory=os.path.join(context.directory or "", command.directory))  # noqa: PTH118
+    context = context_of(command, context)
     inner = read(command.words, context).as_it_stands(behind)
     for visibility in context.visibilities:
         name = visibility.variable
@@ -167,6 +162,16 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
             )
             inner = replace(inner, warnings=(*inner.warnings, text))
     return inner
+
+
+def context_of(command: StartedCommand, context: CommandContext) -> CommandContext:
+    """Return the context of a command that a script with this context starts."""
+    context = context.with_variables(command.variables)
+    if command.directory is None:
+        # The directory is not known, so its files cannot be read.
+        return replace(context, host_environment=HostEnvironment())
+    directory = os.path.join(context.directory or "", command.directory)  # noqa: PTH118 - as text
+    return replace(context, directory=directory) if command.directory else context
 
 
 def _unknown_of_launcher(command: StartedCommand, context: CommandContext) -> str | None:

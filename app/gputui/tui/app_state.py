@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ from gputui.vendors.registry import (
     vendors_here,
     vendors_of,
 )
+from gputui.vendors.registry import listed as listed_in_command
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Inherited
 
@@ -537,15 +538,15 @@ class AppState:
         """Select the devices that the command names."""
         if not devices.listed:
             return self._select(Selection(cpu_only=True)), None
-        own = [device for device in self.box.devices if device.vendor == self.vendor.name]
-        listed = self.vendor.visibility.listed(devices.listed, devices.environ, own, devices.words)
-        problem = listed.unknown or listed.warning
+        box = (self.vendor, *self.vendors)
+        _, found = listed_in_command(devices.listed, devices.environ, devices.words, self.box.devices, box)
+        problem = found.unknown or found.warning
         if problem is not None:
             return self, problem
-        refusal = next(filter(None, map(self._refusal, listed.devices)), None)
+        refusal = next(filter(None, map(self.clear()._refusal, found.devices)), None)
         if refusal is not None:
             return self, f"{devices.words}: {refusal}"
-        return self._select(Selection(tuple(device.key for device in listed.devices))), None
+        return self._select(Selection(tuple(device.key for device in found.devices))), None
 
     @property
     def unclaimed(self) -> str | None:
@@ -635,13 +636,17 @@ class AppState:
     def _composed(self) -> Launch:
         if not self.selection.decided:
             return Launch(self.options.command, tuple(self.options.additions), self.options.directory)
+        return self.composed(self.selected)
+
+    def composed(self, devices: Sequence[Device], intent: Intent | None = None) -> Launch:
+        """The launch on these devices; `intent` is that of the command, None where it has not been read."""
         # The first frame usually needs no launch, and launchers take 15 ms to import.
         from gputui.choosing.links import weakest
         from gputui.launching.compose import compose
 
         link = weakest(self.box, self.selected)
         options, host = self.options, self.host_environment
-        return compose(self.selected, options, self.environ, host, self.vendors, link=link)
+        return compose(devices, options, self.environ, host, self.vendors, intent, link=link)
 
     @property
     def is_example(self) -> bool:

@@ -14,13 +14,11 @@ from gputui.allocating.request import Request
 from gputui.allocating.settings import settings
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.named_devices import NONE
-from gputui.inventory.device import Device
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import duration, gpus, printable
 from gputui.inventory.job import signal_name
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
@@ -113,26 +111,14 @@ _PROVING = (
 
 def _confined(app_state: AppState, environ: Mapping[str, str], asking: Callable[[], object]) -> Launch:
     """The launch of the app state, confined where requested. Raises CannotConfineError, SettingsError."""
-    from gputui.launching.compose import compose
     from gputui.launching.confine import confined
     from gputui.requesting.prepared_launch import how_confined
 
-    launch, snapshot = app_state.launch, app_state.snapshot
-    if snapshot is None or app_state.label or not launch.devices:
-        return launch
-
-    def made(devices: tuple[Device, ...], intent: Intent) -> Launch:
-        return compose(
-            devices,
-            app_state.options,
-            app_state.environ,
-            app_state.host_environment,
-            app_state.vendors,
-            intent,
-        )
-
-    how = how_confined(app_state.options, settings(environ))
-    return confined(launch, made, app_state.intent, snapshot, environ, how, asking=asking)
+    snapshot = app_state.snapshot
+    if snapshot is None or app_state.label or not app_state.selected:
+        return app_state.launch
+    how, intent = how_confined(app_state.options, settings(environ)), app_state.intent
+    return confined(app_state.selected, app_state.composed, intent, snapshot, environ, how, asking=asking)
 
 
 def run_and_return(

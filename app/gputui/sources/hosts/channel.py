@@ -221,7 +221,7 @@ class Channel(Asker):
         Return whether any reading arrived, and the error, unless it is the connection's. `interval` is the
         pace that the box has been given.
         """
-        buffer = b""
+        buffer = bytearray()
         deadline = time.monotonic() + self._way.timeout + FIRST_WITHIN
         came = False
         while not self._stopped.is_set():
@@ -236,14 +236,20 @@ class Channel(Asker):
                 return came, "gputui there does not answer in time"
             if not data:
                 continue
-            buffer += data
             ends = b"\n\n" if session.mode == "nvidia-smi" else b"\n"
-            *whole, buffer = buffer.split(ends)
+            # Only the new data is searched: a box may send a long line in many pieces.
+            known = max(0, len(buffer) - len(ends) + 1)
+            buffer += data
+            end = buffer.rfind(ends, known)
+            whole = bytes(buffer[: max(0, end)])
+            if end >= 0:
+                del buffer[: end + len(ends)]
             if len(buffer) > MOST_BYTES:
                 return came, "it prints more than an answer"
-            if whole:
+            if end >= 0:
                 # Of several lines that arrive before anybody looks, only the last one counts.
-                self._heard, line = time.monotonic(), _Line(whole[-1], session.mode, time.time())
+                text = whole.rpartition(ends)[2]
+                self._heard, line = time.monotonic(), _Line(text, session.mode, time.time())
                 if came and len(line.text) <= _SOON_READ:
                     self._unread = line
                     continue

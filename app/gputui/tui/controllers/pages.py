@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gputui.sources.hosts.channel import Channels
     from gputui.tui.controllers.slurm import SlurmController
     from gputui.tui.controllers.timelines import TimelineController
+    from gputui.tui.process_rows import Form
     from gputui.tui.screens.page import PageKeys
 
 
@@ -61,15 +62,10 @@ class PageController:
 
         self._view.open(DeviceScreen(self._view))
 
-    def open_processes(self, filter_text: str = "") -> None:
+    def open_processes(self, form: Form = "list") -> None:
         from gputui.tui.screens.processes import ProcessesScreen
 
-        self._view.open(ProcessesScreen(self._view, self.open_people, filter_text))
-
-    def open_people(self) -> None:
-        from gputui.tui.screens.people import PeopleScreen
-
-        self._view.open(PeopleScreen(self._view, self.open_processes))
+        self._view.open(ProcessesScreen(self._view, form))
 
     def open_boxes(self, clock: Callable[[], float]) -> None:
         from gputui.allocating.settings import SettingsError

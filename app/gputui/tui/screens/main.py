@@ -200,7 +200,7 @@ class MainScreen(Screen[None]):
             "wait": launch.wait_in_line,
             "topology": pages.open_topology,
             "processes": pages.open_processes,
-            "people": pages.open_people,
+            "people": lambda: pages.open_processes("people"),
             "boxes": partial(pages.open_boxes, self._clock),
             "slurm": partial(pages.open_slurm, self._clock),
             "timelines": partial(pages.open_timelines, self.timelines),

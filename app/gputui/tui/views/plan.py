@@ -9,10 +9,11 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from gputui.inventory.formatting import printable, short_name, size
+from gputui.planning.devices import PlannedDevices
 from gputui.planning.memory import Bytes
 from gputui.planning.plan import Plan, Row, what_would_do
 from gputui.tui.app_state import AppState
-from gputui.tui.plan_request import PlannedDevices, PlanRequest
+from gputui.tui.plan_request import PlanRequest
 from gputui.tui.views.selection import runs
 from gputui.tui.views.text import Line, Span, clip, fit, flow, hanging, title, told_lines
 

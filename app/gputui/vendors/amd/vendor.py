@@ -94,7 +94,7 @@ class Amd(Vendor):
     containers = AmdContainers()
     environment_hints = (
         ("AMD_SERIALIZE_KERNEL", "3", "errors name their line; slow"),
-        ("PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragmentation"),
+        ("PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True", "less fragmentation"),
     )
     remedies = {
         "held": "`sudo fuser -v /dev/kfd` may show it",

@@ -90,7 +90,7 @@ class Nvidia(Vendor):
     containers = NvidiaContainers()
     environment_hints = (
         ("CUDA_LAUNCH_BLOCKING", "1", "errors name their line; slow"),
-        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragmentation"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less fragmentation"),
     )
     remedies = {
         "held": "`sudo fuser -v /dev/nvidia*` may show it",
