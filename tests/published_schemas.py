@@ -11,35 +11,56 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from gputui.allocating import settings  # noqa: F401 - its errors
 from gputui.checking import render
-from gputui.cli import claims, jobs_text, launches, people, queue, topo
+from gputui.cli import (
+    claims,
+    dispatch,  # noqa: F401 - its errors
+    jobs_text,
+    launches,
+    people,
+    queue,
+    topo,
+)
 from gputui.inventory import document, typed_json
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.typed_json import Record
 from gputui.jobs.experiments import record as experiments
+from gputui.launching import confine  # noqa: F401 - its errors
 from gputui.launching.exports import json_document
 from gputui.planning import document as plans
 
 FOLDER = Path(document.__file__).parent
-DOCUMENTS: dict[str, tuple[Record[Any], str]] = {
-    "ls": (document.BOX, "gputui ls --json"),
-    "error": (document.ERROR, "a failure of any call with --json"),
-    "topo": (topo.TOPO, "gputui topo --json"),
-    "people": (people.PEOPLE, "gputui people --json"),
-    "pick": (document.PICK, "gputui pick --json"),
-    "plan": (plans.PLAN, "gputui plan --json"),
-    "launch": (json_document.LAUNCH, "gputui run --dry-run --json and gputui export --as json"),
-    "check": (render.CHECK, "gputui check --json"),
-    "comparison": (experiments.DOCUMENTS["comparison"], "gputui compare --json"),
-    "comparisons": (experiments.LISTS["comparison"], "gputui compare --list --json"),
-    "sweep": (experiments.DOCUMENTS["sweep"], "gputui each --json"),
-    "sweeps": (experiments.LISTS["sweep"], "gputui each --list --json"),
-    "jobs": (jobs_text.JOBS, "gputui jobs --json"),
-    "claims": (claims.CLAIMS, "gputui claims --json"),
-    "queue": (queue.QUEUE, "gputui queue --json"),
-    "launches": (launches.LAUNCHES, "gputui launches --json"),
+DOCUMENTS: dict[str, tuple[Record[Any], tuple[str, ...]]] = {
+    "ls": (document.BOX, ("ls --json", "record -")),
+    "topo": (topo.TOPO, ("topo --json",)),
+    "people": (people.PEOPLE, ("people --json",)),
+    "pick": (document.PICK, ("pick --json", "pick --format json")),
+    "plan": (plans.PLAN, ("plan --json",)),
+    "launch": (json_document.LAUNCH, ("run --dry-run --json", "export --json", "export --as json")),
+    "dry-run": (json_document.DRY_RUN, ("compare --dry-run --json", "each --dry-run --json")),
+    "job": (
+        jobs_text.JOB,
+        (
+            *("run --detach --json", "compare --detach --json", "each --detach --json"),
+            *("jobs show --json", "jobs wait --json", "jobs rerun --json"),
+        ),
+    ),
+    "jobs": (jobs_text.JOBS, ("jobs --json", "jobs stop --json", "jobs forget --json")),
+    "log": (jobs_text.LOG, ("jobs log --json",)),
+    "call": (jobs_text.CALL, ("jobs show --command --json",)),
+    "check": (render.CHECK, ("check --json",)),
+    "comparison": (experiments.DOCUMENTS["comparison"], ("compare --json", "compare --show ID --json")),
+    "comparisons": (experiments.LISTS["comparison"], ("compare --list --json",)),
+    "sweep": (experiments.DOCUMENTS["sweep"], ("each --json", "each --show ID --json")),
+    "sweeps": (experiments.LISTS["sweep"], ("each --list --json",)),
+    "claims": (claims.CLAIMS, ("claims --json",)),
+    "queue": (queue.QUEUE, ("queue --json",)),
+    "launches": (launches.LAUNCHES, ("launches --json",)),
+    "error": (document.ERROR, ()),
 }
-"""By the name of a schema: what it describes, and the call that prints it. That of several boxes,
-boxes.schema.json, is written by hand."""
+"""By the name of a schema: what it describes, and the calls that print it ("error": any that fails). That of
+several boxes, boxes.schema.json, is written by hand."""
 _DEFINED = {
     "device": document.DEVICE,
     "claim": document.CLAIM,
@@ -76,17 +97,31 @@ def published(name: str) -> dict[str, Any]:
     if file_of(name).exists():
         found: dict[str, Any] = json.loads(file_of(name).read_text())
         return found
+    calls = " and ".join(f"gputui {call}" for call in DOCUMENTS[name][1])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"{DOCUMENTS[name][1]}, schema 1",
+        "title": f"{calls or 'a call with --json that fails'}, schema 1",
         "description": "What is unknown is null. Keys may be added within schema 1.",
         "type": "object",
     }
 
 
+def errors() -> list[type[GputuiError]]:
+    """Every class of errors."""
+    found: list[type[GputuiError]] = [GputuiError]
+    for each in found:
+        found += each.__subclasses__()
+    return found
+
+
 def made(name: str) -> dict[str, Any]:
     """A schema, made from the records."""
     schema, record = published(name), DOCUMENTS[name][0]
+    if name == "error":
+        schema = _object(record, schema, {})
+        code = schema["properties"]["error"]["properties"]["code"]
+        code["enum"] = sorted({each.code for each in errors()})
+        return schema
     if name != "ls":
         return _object(record, schema, {})
     names = {id(record): name for name, record in _DEFINED.items()}
@@ -158,6 +193,16 @@ def _record(record: Record[Any], before: dict[str, Any], names: dict[int, str]) 
     if id(record) in names:
         return {"$ref": f"#/$defs/{names[id(record)]}"}
     return {"type": "object", **_object(record, before, names)}
+
+
+def table() -> str:
+    """The table of docs/json.md: every document with its calls."""
+    rows = ["| calls | schema |", "|---|---|"]
+    for name, (_, calls) in DOCUMENTS.items():
+        told = ", ".join(f"`{call}`" for call in calls) or "any of these that fails"
+        link = f"[{name}.schema.json](../app/gputui/inventory/{name}.schema.json)"
+        rows.append(f"| {told} | {link} |")
+    return "\n".join(rows)
 
 
 def closed(schema: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 
 from gputui.cli.dispatch import dispatch
-from gputui.inventory.errors import GputuiError
+from gputui.launching.history import with_launch
+from gputui.launching.history_file import change
+from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
-from published_schemas import closed, published
+from published_schemas import closed, errors, published, table
 from unit.calling import Call, Ended
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -26,6 +29,8 @@ OF_A_BOX: dict[tuple[str, ...], str] = {
     ("plan", "8B"): "plan",
     ("claims",): "claims",
     ("queue",): "queue",
+    ("run", "-n", "2", "--dry-run", *TRAIN): "launch",
+    ("export", "-n", "2", *TRAIN): "launch",
 }
 """The calls that answer of any box, with the names of their schemas."""
 KEYS: dict[str, list[str]] = json.loads(
@@ -61,7 +66,7 @@ def no_keys_lost(name: str, *documents: Any) -> None:
 def test_every_call_answers_of_every_box_as_its_schema_says(
     words: tuple[str, ...], box: str, call: Call
 ) -> None:
-    told = call(*words, "--json", f"--demo={box}")
+    told = call(words[0], "--json", f"--demo={box}", *words[1:])
     check(json.loads(told.out), OF_A_BOX[words] if told.status == 0 else "error")
 
 
@@ -99,13 +104,92 @@ def test_experiments_answer_as_their_schemas_say(call: Call) -> None:
     check(call("compare", "--show", comparison["id"], "--json").json, "comparison")
 
 
-def test_jobs_and_launches_answer_as_their_schemas_say(call: Call) -> None:
-    call("run", "--gpus", "none", "--detach", "-q", "--name", "x", "--", "/bin/sh", "-c", "exit 3")
-    call("jobs", "wait", "x")
+DETACHED = ("run", "--gpus", "none", "--detach", "--json", "-q", "--")
+
+
+def test_jobs_answer_as_their_schemas_say(call: Call) -> None:
+    started = call(*DETACHED, "/bin/sh", "-c", "echo one; echo two; exit 3").json
+    check(started, "job")
+    id = started["job"]["id"]
+    waited = call("jobs", "wait", id, "--json")
+    assert waited.status == 3
+    check(json.loads(waited.out), "job")
+    shown = call("jobs", "show", id, "--json").json
+    check(shown, "job")
+    assert (shown["job"]["id"], shown["job"]["state"], shown["job"]["status"]) == (id, "failed", 3)
+    assert json.loads(waited.out) == shown
+    log = call("jobs", "log", id, "--json", "-n", "1").json
+    check(log, "log")
+    assert (log["id"], log["state"], log["lines"]) == (id, "failed", ["two"])
+    again = call("jobs", "show", id, "--command", "--json").json
+    check(again, "call")
+    assert again["call"][:2] == ["gputui", "run"]
     jobs = call("jobs", "--json").json
     check(jobs, "jobs")
     no_keys_lost("jobs", jobs)
-    check(call("launches", "--json").json, "launches")
+    rerun = call("jobs", "rerun", id, "--json", "-q").json
+    check(rerun, "job")
+    assert rerun["job"]["id"] != id
+    call("jobs", "wait", rerun["job"]["id"])
+    gone = json.loads(call("jobs", "forget", id, "--json").out)
+    check(gone, "jobs")
+    assert [each["id"] for each in gone["jobs"]] == [id]
+    assert failure(call("jobs", "show", id, "--json"), 2)["code"] == "no_such_job"
+
+
+def test_a_job_that_is_stopped_is_told_as_it_has_ended(call: Call) -> None:
+    id = call(*DETACHED, "sleep", "600").json["job"]["id"]
+    told = json.loads(call("jobs", "stop", id, "--json").out)
+    check(told, "jobs")
+    assert [(each["id"], each["state"]) for each in told["jobs"]] == [(id, "stopped")]
+
+
+def test_a_command_that_cannot_start_is_a_failure_with_its_status(call: Call) -> None:
+    assert failure(call(*DETACHED, "/no/such/program"), 127)["code"] == "cannot_start"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--gpus", "none", "--json", "--", "true"),
+        ("run", "--gpus", "none", "--attach", "--json", "--", "true"),
+        ("run", "--on", "gpu1", "--detach", "--json", "--", "true"),
+        ("run", "--slurm", "--detach", "--json", "--", "true"),
+        ("jobs", "--json", "attach", "x"),
+        ("claims", "--setup", "--json"),
+    ],
+)
+def test_json_is_refused_where_stdout_is_for_something_else(call: Call, words: tuple[str, ...]) -> None:
+    assert failure(call(*words), 2)["code"] == "wrong_call"
+
+
+def test_the_log_that_is_followed_is_no_document(call: Call) -> None:
+    id = call(*DETACHED, "true").json["job"]["id"]
+    call("jobs", "wait", id)
+    assert failure(call("jobs", "log", id, "-f", "--json"), 2)["code"] == "wrong_call"
+
+
+def test_an_experiment_answers_before_it_starts_as_its_schema_says(call: Call) -> None:
+    words = ("--gpus", "none", "--dry-run", "--json", "--", "true")
+    told = call("compare", "--vary", "env:X=0,1", *words).json
+    check(told, "dry-run")
+    assert [each["environment"]["X"] for each in told["launches"]] == ["0", "1"]
+    check(call("each", *words, "{1..2}").json, "dry-run")
+    started = call("each", "--gpus", "none", "--detach", "--json", "-q", "--", "true", "{1..2}").json
+    check(started, "job")
+    call("jobs", "wait", started["job"]["id"])
+
+
+def test_launches_answer_as_their_schema_says(call: Call) -> None:
+    kept = with_launch((), LaunchOptions(("python", "t.py")), 2, 1.0, "/")
+    change(os.environ, lambda _: kept)
+    document = call("launches", "--json").json
+    check(document, "launches")
+    no_keys_lost("launches", document)
+    named = call("launches", "name", "1", "nightly", "--json").json
+    check(named, "launches")
+    assert [each["name"] for each in named["launches"]] == ["nightly"]
+    assert call("launches", "forget", "nightly", "--json").json["launches"] == []
 
 
 def test_a_check_answers_as_its_schema_says(call: Call) -> None:
@@ -187,25 +271,20 @@ def test_an_interrupted_call_is_a_failure_too(
     assert failure(Ended(status, told.out, told.err), 130)["code"] == "interrupted"
 
 
-def errors() -> list[type[GputuiError]]:
-    """Every class of errors, of all modules."""
-    import gputui.allocating.settings
-    import gputui.cli.dispatch
-    import gputui.jobs.experiments.runner
-    import gputui.launching.confine
-    import gputui.sources.source
-    import gputui.vendors.driver_process  # noqa: F401 - their classes
+def page() -> str:
+    """The page of the documentation on JSON."""
+    return Path(__file__).parents[2].joinpath("docs", "json.md").read_text()
 
-    found: list[type[GputuiError]] = [GputuiError]
-    for each in found:
-        found += each.__subclasses__()
-    return found
+
+def test_the_documentation_lists_every_call_with_its_schema() -> None:
+    assert table() in page()
 
 
 def test_the_documentation_lists_every_code_with_its_status() -> None:
-    page = Path(__file__).parents[2].joinpath("docs", "json.md").read_text()
     documented = dict(
-        line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `") and line.count("|") == 4
+        line.split("|")[1:3]
+        for line in page().splitlines()
+        if line.startswith("| `") and line.count("|") == 4
     )
     told = {code.strip(" `"): status.strip() for code, status in documented.items()}
     for each in errors():

@@ -76,6 +76,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.cli.boxes import call_on_boxes
 
         return call_on_boxes("claims", args, words)
+    if args.setup is not None and args.json:
+        raise WrongCallError("--setup prints lines for /etc/fstab: it does not go with --json")
     if args.setup is not None:
         from gputui.cli.claims_setup import set_up
 

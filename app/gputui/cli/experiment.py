@@ -38,6 +38,7 @@ from gputui.cli.experiment_call import (
 )
 from gputui.cli.hosts_options import without_options
 from gputui.cli.launch_call import allocated, allocated_for
+from gputui.cli.run_as_job import print_job
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.job import JobError
@@ -254,7 +255,7 @@ def _detached(
     environ.pop(FOLDER, None)
     words = [word for word in words if word != "--detach"]
     job = call_job(SUBCOMMANDS[kind], words, command, environ)
-    print_line(job.id)
+    print_job(job, args.json)
     if not args.quiet:
         say(f"job {job.id} {told}")
     return DONE
@@ -397,7 +398,13 @@ def _dry_run(call: Prepared, held: Allocation | None) -> int:
             known[key] = allocated(variant.prepared, holds=False)
         return known[key]._replace(request=request)
 
-    for variant, launch in zip(call.every, _launches(call, on), strict=True):
+    launches = [*zip(call.every, _launches(call, on), strict=True)]
+    if call.args.json:
+        from gputui.launching.exports.json_document import dry_run_document
+
+        print_json(dry_run_document((variant.label, launch) for variant, launch in launches))
+        return DONE
+    for variant, launch in launches:
         if held is not None:
             say(printable(variant.label))
         print_line(launch.line)

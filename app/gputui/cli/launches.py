@@ -43,15 +43,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError(f"{args.what} needs a launch: its name or its number")
     if args.what == "forget" and args.name is not None:
         raise WrongCallError("forget needs one launch")
-    if args.json:
-        raise WrongCallError("--json is for the list")
     try:
         if args.what == "name" and args.name:
             check_name(args.name)
         change(os.environ, _changed(args.what, args.which, args.name or None))
     except KeepError as error:
         raise WrongCallError(str(error)) from None
-    return DONE
+    return _list(True) if args.json else DONE
 
 
 def _changed(what: str, which: str, name: str | None) -> Callable[[Launches], Launches]:

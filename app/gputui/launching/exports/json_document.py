@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from gputui.inventory.device import Device
@@ -9,21 +10,30 @@ from gputui.inventory.typed_json import Document, View, Words
 from gputui.launching.launch import Launch
 
 _DEVICE = View(Device, "index uuid name")
-LAUNCH = Document(
-    "argv environment directory devices launcher warnings remarks line",
-    Launch,
-    argv=tuple[Words, ...],
-    environment=dict[str, Words | None],
-    directory=Words | None,
-    devices=_DEVICE.list,
-    line=Words,
-)
+_KEYS = "argv environment directory devices launcher warnings remarks line"
+_KINDS: dict[str, Any] = {
+    "argv": tuple[Words, ...],
+    "environment": dict[str, Words | None],
+    "directory": Words | None,
+    "devices": _DEVICE.list,
+    "line": Words,
+}
+LAUNCH = Document(_KEYS, Launch, **_KINDS)
+_LABELLED = View(Launch, f"label {_KEYS}", label=str, **_KINDS)
+DRY_RUN = Document("launches", launches=_LABELLED.list)
+"""What `compare` and `each` print with `--dry-run --json`."""
 
 
-def launch_document(launch: Launch, **more: Any) -> dict[str, Any]:
+def dry_run_document(launches: Iterable[tuple[str, Launch]]) -> dict[str, Any]:
+    """The launch of each variant, by its label."""
+    found = [_LABELLED.write(each, label=label, environment=dict(each.changes)) for label, each in launches]
+    return DRY_RUN.write(launches=found)
+
+
+def launch_document(launch: Launch) -> dict[str, Any]:
     """argv, environment changes (null: unset), directory, devices in order, launcher, warnings, remarks, and
     the line to paste. Bytes that are no text are lone surrogates, as Python's `os.fsdecode` has them."""
-    return LAUNCH.write(launch, environment=dict(launch.changes), **more)
+    return LAUNCH.write(launch, environment=dict(launch.changes))
 
 
 def to_json(launch: Launch) -> str:
