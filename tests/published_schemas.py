@@ -18,6 +18,8 @@ from gputui.cli import (
     dispatch,  # noqa: F401 - its errors
     jobs_text,
     launches,
+    ls_ray,
+    ls_slurm,
     people,
     queue,
     topo,
@@ -60,7 +62,8 @@ DOCUMENTS: dict[str, tuple[Record[Any], tuple[str, ...]]] = {
     "error": (document.ERROR, ()),
 }
 """By the name of a schema: what it describes, and the calls that print it ("error": any that fails). That of
-several boxes, boxes.schema.json, is written by hand."""
+several boxes, boxes.schema.json, is written by hand but for what Slurm says."""
+SCHEMAS = (*DOCUMENTS, "boxes")
 _DEFINED = {
     "device": document.DEVICE,
     "claim": document.CLAIM,
@@ -116,7 +119,12 @@ def errors() -> list[type[GputuiError]]:
 
 def made(name: str) -> dict[str, Any]:
     """A schema, made from the records."""
-    schema, record = published(name), DOCUMENTS[name][0]
+    schema = published(name)
+    if name == "boxes":
+        defined = {"node": ls_slurm.NODE, "slurm": ls_slurm.CLUSTER}
+        described = {key: _object(each, schema["$defs"][key], {}) for key, each in defined.items()}
+        return {**schema, "$defs": {**schema["$defs"], **described}}
+    record = DOCUMENTS[name][0]
     if name == "error":
         schema = _object(record, schema, {})
         code = schema["properties"]["error"]["properties"]["code"]
@@ -124,6 +132,7 @@ def made(name: str) -> dict[str, Any]:
         return schema
     if name != "ls":
         return _object(record, schema, {})
+    schema["properties"]["ray"] = _object(ls_ray.RAY, schema["properties"]["ray"], {})
     names = {id(record): name for name, record in _DEFINED.items()}
     described = {name: _object(record, schema["$defs"][name], names) for name, record in _DEFINED.items()}
     return {**_object(record, schema, names), "$defs": {**schema["$defs"], **described}}
@@ -216,5 +225,5 @@ def closed(schema: Any) -> Any:
 
 
 if __name__ == "__main__":
-    for each in DOCUMENTS:
+    for each in SCHEMAS:
         file_of(each).write_text(json.dumps(made(each), indent=1, ensure_ascii=False) + "\n")

@@ -26,7 +26,7 @@ from gputui.sources.hosts.reading import read as read_answer
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.slurm.cluster import Cluster, Gpus, Job, Node, Partition
-from published_schemas import DOCUMENTS, closed, made
+from published_schemas import SCHEMAS, closed, made
 from unit.builders import NOW, box, document, gpu
 from unit.calling import Call
 
@@ -58,12 +58,12 @@ def boxes_document(readings: list[Reading]) -> dict[str, Any]:
     return {"schema": 1, "boxes": [entry(each.alias, each.error, own(each, Rules())) for each in readings]}
 
 
-@pytest.mark.parametrize("name", [*DOCUMENTS, "boxes"])
+@pytest.mark.parametrize("name", SCHEMAS)
 def test_the_schema_is_one(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(installed(name))
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("name", SCHEMAS)
 def test_the_schema_is_what_the_records_read_and_write(name: str) -> None:
     assert made(name) == installed(name)
 

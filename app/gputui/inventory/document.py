@@ -7,7 +7,7 @@ null. Keys that recordings of older versions lack are `later`; `details` are wri
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from gputui.inventory.claim import Claim
@@ -173,7 +173,7 @@ def to_document(
         driver=snapshot.host.driver,
         cuda=snapshot.host.cuda,
         devices=[_device(snapshot, device, verdicts[device.key], details) for device in snapshot.devices],
-        waiters=waiters_document(snapshot.waiters),
+        waiters=[WAITER.write(waiter, place=place) for place, waiter in enumerate(snapshot.waiters, 1)],
         errors=troubles,
         host_load=snapshot.host.load,
     )
@@ -192,8 +192,3 @@ def _device(snapshot: Snapshot, device: Device, verdict: tuple[str, str], detail
     if details and device.processes:
         facts["processes"] = [PROCESS.write(process, details) for process in device.processes]
     return facts
-
-
-def waiters_document(line: Sequence[Waiter]) -> list[dict[str, Any]]:
-    """The waiters, the first in line first, as JSON-ready values. `devices` null means any."""
-    return [WAITER.write(waiter, place=place) for place, waiter in enumerate(line, 1)]
