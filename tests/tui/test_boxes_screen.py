@@ -72,7 +72,7 @@ async def test_boxes_fold_and_say_what_is_free_and_what_is_wrong() -> None:
         assert "1 of 2 free" in lines[1]
         # A box that is not live shows since when and why, in columns.
         assert f"dead since {clock(DEAD)}" in lines[2] and "connection refused" in lines[2]
-        assert f"? of 2 free  stale since {clock(stale)}" in lines[3] and not any(lines[4:])
+        assert f"– of 2 free  stale since {clock(stale)}" in lines[3] and not any(lines[4:])
         assert lines[2].index("dead") == lines[3].index("stale") == lines[1].index("2×")
         assert lines[2].index("connection") == lines[3].index("no news")
         await s.press("enter")

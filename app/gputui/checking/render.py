@@ -11,7 +11,7 @@ from gputui.checking.measurement import AllReduce, Copy, Measured, Point
 from gputui.checking.report import Comparison, Report, Variable
 from gputui.choosing.bandwidth import bandwidth
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, MIB, printable, short_name
+from gputui.inventory.formatting import GIB, MIB, UNKNOWN, printable, short_name
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, Form, OrNull, View
@@ -202,7 +202,7 @@ def _modelled(snapshot: Snapshot, source: str, target: str) -> float | None:
 
 
 def _number(speed: float | None) -> str:
-    return "?" if speed is None else f"{speed:.0f}" if speed >= 100 else f"{speed:.1f}"
+    return UNKNOWN if speed is None else f"{speed:.0f}" if speed >= 100 else f"{speed:.1f}"
 
 
 def _latency(measured: Measured) -> Iterator[str]:

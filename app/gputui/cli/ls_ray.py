@@ -11,7 +11,7 @@ from gputui.choosing.verdict import Verdict
 from gputui.cli.common import WrongCallError
 from gputui.cli.status_line import Figures
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import UNKNOWN, printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import View
@@ -136,9 +136,9 @@ def ray_text(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> list[str
     """Return a line with both counts, and one for each difference."""
     found = counts(ray, box, judged)
     if found is None:
-        names = [printable(node.host or "?") for node in ray.nodes]
+        names = [printable(node.host or UNKNOWN) for node in ray.nodes]
         known = f"{', '.join(names[:8])}{', …' if len(names) > 8 else ''}" or "none"
-        name = printable(box.host.name or "?")
+        name = printable(box.host.name or UNKNOWN)
         return [f"Ray ({printable(ray.address)}): none of its nodes ({known}) is this machine ({name})"]
     by = f", {found.by_ray} of them by Ray" if found.in_use else ""
     head = (

@@ -83,7 +83,7 @@ def _lines(
         labels = [snapshot.label(holding.device) for holding in person.holdings]
         labels += [f"{snapshot.label(device)} (claimed)" for device in person.claims]
         main = max((each.main for each in person.holdings), key=lambda p: p.memory or 0, default=None)
-        command = (main.command or main.note or "?") if main else UNKNOWN
+        command = (main.command or main.note or UNKNOWN) if main else UNKNOWN
         memory = size(person.memory) if person.memory else UNKNOWN
         # Jobs that run on unclaimed devices are shown before the command.
         uses = "".join(f"({job_claimed_and_runs_on(use, snapshot)}) " for use in person.unclaimed_uses)

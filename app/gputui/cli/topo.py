@@ -20,7 +20,7 @@ from gputui.cli.common import (
 )
 from gputui.inventory.device import Device
 from gputui.inventory.document import TOPOLOGY
-from gputui.inventory.formatting import printable, short_name
+from gputui.inventory.formatting import UNKNOWN, printable, short_name
 from gputui.inventory.link import direct_links, family, is_counted
 from gputui.inventory.matrix_text import write, write_peers
 from gputui.inventory.snapshot import Snapshot
@@ -91,7 +91,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 def _tree(snapshot: Snapshot) -> Iterator[str]:
     for before, thing in lines(snapshot):
         if isinstance(thing, Device):
-            yield f"{before}GPU {snapshot.label(thing)}  {short_name(thing.name or '?')}"
+            yield f"{before}GPU {snapshot.label(thing)}  {short_name(thing.name or UNKNOWN)}"
         else:
             yield before + (f"network {printable(thing.name)}" if thing else "")
     for name, told in links_in_words(snapshot):

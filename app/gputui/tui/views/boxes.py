@@ -12,7 +12,7 @@ from gputui.choosing.verdict import Verdict
 from gputui.choosing.verdict_text import brief
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import UNKNOWN, printable
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.channel import BoxState
@@ -207,5 +207,5 @@ def _free(box: ShownBox) -> str:
     """How many devices are free; unknown for a box that is not live."""
     if box.snapshot is None:
         return ""
-    free = f"{box.free}" if box.live else "?"
+    free = f"{box.free}" if box.live else UNKNOWN
     return f"{free} of {len(box.verdicts)} free"
