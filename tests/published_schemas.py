@@ -15,7 +15,10 @@ from gputui.allocating import settings  # noqa: F401 - its errors
 from gputui.checking import render
 from gputui.cli import (
     claims,
+    config,
     dispatch,  # noqa: F401 - its errors
+    docs,
+    doctor,
     jobs_text,
     launches,
     ls_ray,
@@ -59,6 +62,10 @@ DOCUMENTS: dict[str, tuple[Record[Any], tuple[str, ...]]] = {
     "claims": (claims.CLAIMS, ("claims --json",)),
     "queue": (queue.QUEUE, ("queue --json",)),
     "launches": (launches.LAUNCHES, ("launches --json",)),
+    "doctor": (doctor.DOCTOR, ("doctor --json",)),
+    "config": (config.CONFIG, ("config --json",)),
+    "pages": (docs.PAGES, ("docs --json",)),
+    "page": (docs.PAGE, ("docs PAGE --json",)),
     "error": (document.ERROR, ()),
 }
 """By the name of a schema: what it describes, and the calls that print it ("error": any that fails). That of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Iterator
@@ -10,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from gputui.cli.dispatch import dispatch
+from gputui.cli.dispatch import SUBCOMMANDS, dispatch
 from gputui.launching.history import with_launch
 from gputui.launching.history_file import change
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
-from published_schemas import closed, errors, published, table
+from published_schemas import DOCUMENTS, closed, errors, published, table
 from unit.calling import Call, Ended
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -180,6 +181,21 @@ def test_an_experiment_answers_before_it_starts_as_its_schema_says(call: Call) -
     call("jobs", "wait", started["job"]["id"])
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("doctor", ("doctor", "--json")),
+        ("config", ("config", "--json")),
+        ("pages", ("docs", "--json")),
+        ("page", ("docs", "json", "--json")),
+    ],
+)
+def test_a_call_about_gputui_itself_answers_as_its_schema_says(
+    name: str, words: tuple[str, ...], call: Call
+) -> None:
+    check(json.loads(call(*words).out), name)
+
+
 def test_launches_answer_as_their_schema_says(call: Call) -> None:
     kept = with_launch((), LaunchOptions(("python", "t.py")), 2, 1.0, "/")
     change(os.environ, lambda _: kept)
@@ -270,6 +286,22 @@ def test_an_interrupted_call_is_a_failure_too(
     status = dispatch(["ls", "--json"])
     told = capsys.readouterr()
     assert failure(Ended(status, told.out, told.err), 130)["code"] == "interrupted"
+
+
+NO_JSON = {
+    "metrics": "its answer is OpenMetrics text",
+    "record": "its answer is a document already",
+    "completion": "its answer is a shell's script",
+}
+
+
+def test_every_subcommand_answers_in_json() -> None:
+    """A new subcommand has --json and a schema, or stands in the list with its reason."""
+    described = {call.split()[0] for _, calls in DOCUMENTS.values() for call in calls}
+    for name in SUBCOMMANDS:
+        options = importlib.import_module(f"gputui.cli.{name}").parser()._option_string_actions
+        assert ("--json" in options) == (name not in NO_JSON), name
+        assert name in described or name in NO_JSON, name
 
 
 def page() -> str:
