@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from gputui.allocating.errors import NotEnoughError
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.slurm import Submitted, place_in, slurm_launch, submit
+from gputui.jobs.slurm import place_in, slurm_launch, submit
 from gputui.launching.history_file import remember
 from gputui.launching.launch import Launch
 from gputui.launching.slurm_launch import SlurmError
@@ -288,9 +288,11 @@ class SlurmNodes(Nodes):
 
         def call() -> tuple[str, bool]:
             try:
-                return _outcome(submit(launch, self._environ))
+                ended = submit(launch, self._environ)
             except StartError as error:
                 return printable(str(error)), False
+            told = ended.advice or ": ".join(filter(None, (ended.text, *ended.errors)))
+            return told or f"sbatch ended with status {ended.status}", ended.status == 0
 
         def done(_: bool) -> None:
             self._submitting, self._due = False, 0.0
@@ -299,12 +301,3 @@ class SlurmNodes(Nodes):
 
     def _remembered(self) -> str | None:
         return remember(self._environ, self.view.app_state.options, self._devices, self._clock())
-
-
-def _outcome(submitted: Submitted) -> tuple[str, bool]:
-    """The outcome of a submission in a sentence, and whether it succeeded."""
-    said = " ".join(submitted.errors)
-    if submitted.status == 0:
-        return submitted.advice or submitted.text or said, True
-    words = ": ".join(each for each in (submitted.text, said) if each)
-    return words or f"sbatch ended with status {submitted.status}", False
