@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -27,13 +28,7 @@ from gputui.tui.app_state import AppState
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.main_view import MainView
-from gputui.tui.views.nodes import (
-    Node,
-    box_node,
-    broken,
-    launch_lines,
-    trouble_lines,
-)
+from gputui.tui.views.nodes import Node, box_node, broken, launch_lines, trouble_lines
 from gputui.tui.views.selection import strip
 from gputui.tui.views.text import Line
 
@@ -108,7 +103,8 @@ class BoxNodes(Nodes):
         self._channels.start()
 
     def end(self) -> None:
-        self._channels.stop()
+        # This call waits a little for each connection.
+        threading.Thread(target=self._channels.stop, daemon=True).start()
 
     # The boxes
 
