@@ -26,6 +26,7 @@ from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.system.users import own_name
 from gputui.tui.app_state import AppState
 from gputui.tui.controllers.launch import LaunchController
+from gputui.tui.controllers.nodes import NO_COMMAND, Nodes
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.main_view import MainView
 from gputui.tui.views.nodes import Node, box_node, broken, launch_lines, trouble_lines
@@ -34,8 +35,6 @@ from gputui.tui.views.text import Line
 
 if TYPE_CHECKING:
     from gputui.jobs.box_jobs import JobsOfBoxes
-
-from gputui.tui.controllers.nodes import NO_COMMAND, Nodes
 
 Result = TypeVar("Result")
 
