@@ -226,8 +226,8 @@ def test_on_a_box_without_devices_there_is_none(call: Call, record: Record) -> N
     assert "none of 0" in call("pick", "--from", record(box())).refused(4)
 
 
-def test_what_is_true_of_several_devices_is_said_of_them_once(call: Call) -> None:
-    said = call("pick", "-n", "3", "--demo", "gaudi").refused(4)
+def test_what_is_true_of_several_devices_is_said_of_them_once_in_one_sentence(call: Call) -> None:
+    said = json.loads(call("pick", "-n", "3", "--demo", "gaudi", "--json").out)["error"]["message"]
     assert said.count("work together") == 1 and "GPU 0-3,6-7 free" in said
 
 
