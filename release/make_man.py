@@ -77,7 +77,12 @@ def _options(parser: Parser) -> Iterator[str]:
         if group.title not in ("options", "arguments"):
             yield from (".P", f".I {_text(group.title or '')}")
         for action in shown:
-            yield from (".TP", f".B {_text(form._format_action_invocation(action))}")
+            # (Python 3.13 has changed how argparse itself writes this.)
+            value = "" if action.nargs == 0 else form._format_args(action, action.dest.upper())
+            yield from (
+                ".TP",
+                f".B {_text(' '.join(filter(None, (', '.join(action.option_strings), value))))}",
+            )
             yield _text(form._expand_help(action) if action.help else "")
 
 

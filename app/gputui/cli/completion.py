@@ -104,15 +104,22 @@ def _launches() -> list[str]:
     return [each.name for each in load(os.environ) if each.name]
 
 
+def _pages() -> list[str]:
+    from gputui.cli.docs import pages
+
+    return list(pages())
+
+
 LISTS: dict[str, Callable[[], list[str]]] = {
     "jobs": _jobs,
     "boxes": _boxes,
     "compare": lambda: _experiments("comparison"),
     "each": lambda: _experiments("sweep"),
     "launches": _launches,
+    "pages": _pages,
 }
 """What a script asks for while a person types, by the word of `--list`."""
-_KINDS = {"on": "boxes", "hosts": "boxes", "saved": "launches"}
+_KINDS = {"on": "boxes", "hosts": "boxes", "saved": "launches", "page": "pages"}
 
 
 def _listed(kind: str) -> dict[str, Any]:
