@@ -148,7 +148,8 @@ class Report:
         own, driver = self.seen.framework, self.seen.driver
         there = compare(self.devices, driver.devices, self.snapshot)
         shown = all(each.state == "equal" for each in there)
-        besides = f". ({_capital(self.vendor.driver)} itself shows the selected devices, in their order)"
+        driver_itself = self.vendor.driver[:1].upper() + self.vendor.driver[1:]
+        besides = f". ({driver_itself} itself shows the selected devices, in their order)"
         if own is not None and own.cpu_build:
             text = (
                 f"this {own.name} ({own.version}) is a CPU build: it sees no device of {self.vendor.title}; "
@@ -169,10 +170,6 @@ class Report:
         chosen, seen = len(self.devices), len(self.seen.devices) if self.seen else 0
         more = f"; {chosen} selected, {seen} seen" if chosen != seen else ""
         return f"{self.vendor.device(number)} {each.why}{more}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _changed(variable: Variable) -> str:

@@ -1,4 +1,4 @@
-"""The columns of tables of devices: `gputui ls`, and the page of other boxes. The main table has bars."""
+"""The columns of tables of devices: `gputui ls`, and the page of nodes. The main table has bars."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from gputui.choosing.most_ever import can_never_start
+from gputui.choosing.most_ever import can_never_start, would_do
 from gputui.choosing.people import IDLE_AFTER
 from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy, Verdict
 from gputui.inventory.claim import Claim
@@ -106,12 +106,7 @@ def outlook(
         if waiter.step:
             turns.append(Turn(waiter, place, ahead))
             continue
-        # No MIG instance is one of several devices, unless it is named: a process can use one instance only.
-        could = tuple(
-            device
-            for device in usable
-            if (waiter.wants_of([device.key]) and (waiter.devices or waiter.count == 1 or not device.parent))
-        )
+        could = tuple(device for device in usable if would_do(waiter, device))
         free = tuple(device for device in could if judged[device.key].free)
         turns.append(Turn(waiter, place, ahead, could, free))
     occupied = [

@@ -30,7 +30,7 @@ from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.jobs.again import again
 from gputui.jobs.foreground import Foreground
-from gputui.jobs.queued import call_of
+from gputui.jobs.queued import experiment_of
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import Stored, find_job, forget, stored
 from gputui.jobs.typed_name import typed_name
@@ -243,7 +243,7 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
         if args.follow:
             raise WrongCallError("--plain shows a log as it is now; it does not go with --follow")
         try:
-            from gputui.jobs.log import Tail
+            from gputui.jobs.log_screen import Tail
         except ImportError as error:
             # The package is missing on a box to which gputui was copied.
             raise WrongCallError(f"--plain needs an installed gputui: {error}") from None
@@ -253,11 +253,11 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
         for line in tail.lines(args.lines):
             print(line)
         return DONE
-    from gputui.jobs.wait import follow, last_lines
+    from gputui.jobs.wait import follow, start_of_last_lines
 
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
     lines = args.lines if args.lines is not None else _LINES if args.follow and on_a_terminal else None
-    start = 0 if lines is None else last_lines(job.log, lines)
+    start = 0 if lines is None else start_of_last_lines(job.log, lines)
     write(follow(job, start, args.follow))
     return DONE
 
@@ -306,15 +306,17 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
     from gputui.cli.launch_call import as_given
 
     job = _readable(args.id, jobs, newest=True)
-    call = call_of(job)
-    if call is not None:
-        if job.withheld:
+    own = experiment_of(job)
+    if own is not None:
+        if own.withheld:
             raise WrongCallError(f"job {job.id}: secrets are not saved: type its call again")
-        import importlib
+        from gputui.cli import experiment
+        from gputui.jobs.experiments.request import REQUEST
+        from gputui.requesting.launch_request import sent
 
-        called = importlib.import_module(f"gputui.cli.{call.subcommand}")
-        status: int = called.main(["--detach", *call.words, *args.options], call.command)
-        return status
+        experiment.enter(job.directory or ".")
+        words = ["--detach", "--request", sent(own.experiment, REQUEST), *args.options]
+        return experiment.main(own.experiment.kind, words, None)
     request, *_ = kept = again(job)
     given = as_given(request)
     given.n = given.gpus = None
@@ -331,7 +333,7 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
 def _show(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
     if args.command:
-        call = job.argv if call_of(job) is not None else ("gputui", "run", *again(job).request.words)
+        call = job.argv if experiment_of(job) is not None else ("gputui", "run", *again(job).request.words)
         print_line(" ".join(map(quote, call)))
         return DONE
     from gputui.cli.jobs_text import facts

@@ -15,7 +15,7 @@ from gputui.allocating.errors import NotEnoughError
 from gputui.allocating.request import Request
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, parsed_by, say
-from gputui.cli.request_options import DESTINATIONS, add_request_options, count, device_request
+from gputui.cli.request_options import AUTO, DESTINATIONS, add_request_options, count, device_request
 from gputui.cli.rules import own_settings
 from gputui.inventory.light_dataclasses import fields, replace
 from gputui.launching.compose import launcher_of
@@ -23,7 +23,7 @@ from gputui.launching.environment_hints import THREADS, hints
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import VARIABLE, LaunchOptions, Option, table
 from gputui.launching.shell_words import assignments
-from gputui.requesting.launch_request import LaunchRequest, ModelRequest
+from gputui.requesting.launch_request import LaunchRequest, ModelRequest, from_here
 from gputui.requesting.prepared_launch import PreparedLaunch, how_confined, prepare, read_command
 from gputui.vendors.visibility import Confine
 
@@ -116,7 +116,7 @@ def launch_request(args: argparse.Namespace, command: Sequence[str]) -> LaunchRe
         additions = (*additions, (THREADS, str(args.threads)))
     given = {name: getattr(args, name) for name in table()}
     if getattr(args, "on", None) is None:
-        given["python"] = _from_here(args.python, args.directory)
+        given["python"] = from_here(args.python, args.directory)
     given = {name: value for name, value in given.items() if value != table()[name].default}
     options = replace(saved, additions=tuple(dict(additions).items()), **given)
     placed = getattr(args, "form", "") == "sbatch" or getattr(args, "on", None) is not None
@@ -144,17 +144,11 @@ def as_given(request: LaunchRequest) -> argparse.Namespace:
     options["python"] = request.python_from_here
     devices = {each.name: getattr(request.devices, each.name) for each in fields(DeviceRequest)}
     devices |= {DESTINATIONS.get(name, name): value for name, value in devices.items()}
+    devices |= {"n": AUTO, "auto": False} if request.devices.auto else {}
+    model = {each.name: getattr(request.model, each.name) for each in fields(ModelRequest)}
     devices["ignore_user"] = list(request.devices.ignore_user)
     env, near = list(request.options.additions), NEAR if request.near else None
-    return argparse.Namespace(**devices, **options, env=env, threads=near)
-
-
-def _from_here(python: str | None, directory: str | None) -> str | None:
-    """The interpreter's path, relative to our working directory, for a launch in another directory."""
-    if python is None or directory is None or "/" not in python:
-        return python
-    # Not resolved: the interpreter of a virtual environment is a link that leads out of it.
-    return os.path.abspath(python)  # noqa: PTH100
+    return argparse.Namespace(**devices, **options, **model, env=env, threads=near)
 
 
 def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> LaunchOptions:

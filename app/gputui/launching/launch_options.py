@@ -72,7 +72,7 @@ class Option(NamedTuple):
     def typed(self, text: str) -> Any:
         """Parse the text that a person has typed. Raises OptionError."""
         if self.kind == "number":
-            return _number(text)
+            return number_of(text)
         if self.kind == "choice" and text not in self.choices():
             raise OptionError(f"{text!r} is not one of {', '.join(self.choices())}")
         return self.read(text)
@@ -145,7 +145,8 @@ def option(
     return field(default=default, metadata={"option": facts})
 
 
-def _number(text: str) -> int:
+def number_of(text: str) -> int:
+    """Parse a number of processes, machines, threads or devices. Raises OptionError."""
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST):
         raise OptionError(f"{text!r} is not a number from 1 to {MOST}")
     return int(text)

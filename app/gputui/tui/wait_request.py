@@ -12,8 +12,6 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.queue import names_in_line, nth, wanting
 from gputui.choosing.grouping import ALL_REDUCE, GroupingError, parse_request
 from gputui.choosing.most_ever import most_ever, waits_for_ever
-from gputui.choosing.named_devices import keys_named
-from gputui.choosing.pick import Constraints, of_own_lease
 from gputui.inventory.formatting import devices_text, gpus
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -59,9 +57,7 @@ def _in_vain(request: DeviceRequest, app_state: AppState) -> str | None:
     limits = app_state.limits
     if limits and limits.unknown:
         return f"it is unknown which devices {limits.words} means: select them, then wait for these"
-    within = of_own_lease(app_state.snapshot, limits.keys if limits else None)
-    never = keys_named(app_state.rules.never, app_state.snapshot)
-    can = most_ever(app_state.snapshot, Constraints(request.count, within=within, never=never))
+    can = most_ever(app_state.snapshot, app_state.constraints(app_state.snapshot, request.count))
     return waits_for_ever(request.count, can) if request.count > can else None
 
 

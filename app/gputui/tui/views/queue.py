@@ -49,14 +49,14 @@ def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
     assert snapshot is not None
     rows = _in_line(found, snapshot)
     lines = [len(hanging(row, width)) for row in rows]
-    heads = 1 + bool(found.turns and told) + _lines_of_told(told, snapshot, width)
+    heads = (
+        1
+        + bool(found.turns and told)
+        + sum(len(hanging(row, width)) for row in _rows_of_told(told, snapshot))
+    )
     # The panel exists for the next waiter's reason and for the holders: their lines are never cut.
     least = len(found.turns) + sum(lines[len(found.turns) :])
     return heads + least, heads + sum(lines)
-
-
-def _lines_of_told(told: Sequence[Occupied], snapshot: Snapshot, width: int) -> int:
-    return sum(len(hanging(row, width)) for row in _rows_of_told(told, snapshot))
 
 
 def _rows_of_told(told: Sequence[Occupied], snapshot: Snapshot) -> list[Line]:
