@@ -14,7 +14,7 @@ from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.inventory.errors import GputuiError
 
 if TYPE_CHECKING:
-    from gputui.jobs.experiments.record import Kind
+    from gputui.jobs.experiments.request import Kind
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
