@@ -122,7 +122,7 @@ def _say_confinement(launch: Launch) -> None:
     if launch.unconfined is not None:
         say(f"not confined: {printable(launch.unconfined)}")
     elif launch.inside is not None:
-        say(f"confined: {len(launch.left_out)} device files cannot be opened, which is proved here")
+        say(f"confined: {len(launch.left_out)} device files cannot be opened, as this check proves")
 
 
 def _confinement(launch: Launch) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def _state(index: int, node: Node, used: Collection[int] | None, jobs: Sequence[
     if mine is not None:
         return "busy", f"your Slurm job {mine.id} ({printable(mine.name)})"
     if used is None:
-        return "unknown", "Slurm tells how many are in use here, and not which"
+        return "unknown", "Slurm reports how many are in use here, but not which"
     if index in used:
         return "busy", "a Slurm job has it"
     if not node.usable:

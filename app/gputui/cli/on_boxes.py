@@ -267,7 +267,7 @@ def _asked_to_start(box: str, call: Sequence[str], how: Way) -> Answer:
 
 
 def _tells_whether_it_started(box: str) -> str:
-    return f"`gputui jobs --hosts {box}` tells whether the job has started"
+    return f"`gputui jobs --hosts {box}` shows whether the job has started"
 
 
 def _tell_started(answer: Answer, quiet: bool = False) -> int:
@@ -311,7 +311,7 @@ def _say_how_to_come_back(jobs: Sequence[str]) -> None:
     one = len(jobs) == 1
     if jobs:
         say(
-            f"{' and '.join(jobs)}: {'it outlives' if one else 'they outlive'} this terminal;"
+            f"{' and '.join(jobs)}: {'it keeps' if one else 'they keep'} running without this terminal;"
             f" `gputui jobs attach {jobs[0] if one else 'BOX:ID'}` comes back to {'it' if one else 'one'}"
         )
 
@@ -541,7 +541,7 @@ def _place(boxes: Sequence[_Box]) -> str:
     if loops[0] and not all(loops[1:]):
         names = ", ".join(box.name for box in others)
         raise WrongCallError(
-            f"{first.name} is reached as {first.address}, which is no address for {names}:"
+            f"{first.name} is reached as {first.address}, which is not an address for {names}:"
             " --rendezvous HOST[:PORT] says one"
         )
     return f"[{first.address}]:{first.port}" if ":" in first.address else f"{first.address}:{first.port}"

@@ -132,7 +132,7 @@ def _check_options(args: argparse.Namespace) -> None:
             " --processes"
         )
     if args.threads == NEAR:
-        raise WrongCallError("--threads near is not planned with: give it to `gputui run`")
+        raise WrongCallError("a plan does not use --threads near: give it to `gputui run`")
 
 
 def _notices(found: PlannedDevices) -> list[str]:
@@ -212,7 +212,7 @@ def _row(made: Plan, name: str) -> Row:
     rows = {row.name: row for row in made.rows}
     row = rows.get(name) or rows.get(f"{name}-fsdp2")
     if row is None:
-        raise WrongCallError(f"{name!r} is no strategy of these devices: {', '.join(rows)}")
+        raise WrongCallError(f"{name!r} is not a strategy for these devices: {', '.join(rows)}")
     return row
 
 

@@ -90,7 +90,7 @@ def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
     if not snapshot.devices:
         return lines
     lines.append("")
-    lines += [f"next: {waiter_name(turn.waiter)}: {blocking_reason(turn, snapshot)}" for turn in found.next]
+    lines += [f"next: {waiter_name(turn.waiter)} · {blocking_reason(turn, snapshot)}" for turn in found.next]
     if found.occupied:
         _, *held = printed(occupied_columns(snapshot), found.occupied)
         lines += ["", "not free:", *held, "", expectation(found.occupied)]

@@ -67,7 +67,7 @@ def parser() -> Parser:
     made.add_argument(
         "--attach",
         action="store_true",
-        help="start as a job and show its output here; it outlives this terminal (`gputui jobs attach`)",
+        help="start as a job and show its output; it does not need this terminal (`gputui jobs attach`)",
     )
     # `run --on A,B` calls this on each box: claim the devices, and start once standard input says where the
     # machines meet.
@@ -128,7 +128,7 @@ def start(args: argparse.Namespace, command: Sequence[str], asked: LaunchRequest
             raise WrongCallError("--name is for a job: it goes with --detach")
         check_name(args.name)
     if args.slurm is not None and (args.on is not None or args.attach):
-        raise WrongCallError("--slurm goes with neither --on nor --attach")
+        raise WrongCallError("--slurm does not go with --on or --attach")
     if args.if_free and (args.force or args.wait is not None):
         raise WrongCallError("--if-free excludes --force and --wait")
     if args.attach and args.detach:

@@ -95,7 +95,9 @@ def _started(
         obey_input()
     if not quiet:
         name = typed_name(job.id)
-        say(f"job {job.id}: it outlives this terminal; `gputui jobs attach {name}` comes back to it")
+        say(
+            f"job {job.id}: it keeps running without this terminal; `gputui jobs attach {name}` returns to it"
+        )
     return attached(job, foreground)
 
 

@@ -77,7 +77,9 @@ def _check(args: argparse.Namespace) -> None:
         raise WrongCallError("--slurm does not go with --demo, --from and --root")
     for name in _OF_THIS_BOX:
         if getattr(args, name) not in (None, False):
-            raise WrongCallError(f"--{name.replace('_', '-')} does not go with --slurm, whose queue it is")
+            raise WrongCallError(
+                f"--{name.replace('_', '-')} does not go with --slurm: Slurm selects the devices"
+            )
     if args.n == AUTO or args.threads == NEAR:
         raise WrongCallError("-n auto and --threads near need the node's own devices: not with --slurm")
     if args.name is not None and not _NAME.fullmatch(args.name):
@@ -87,7 +89,7 @@ def _check(args: argparse.Namespace) -> None:
 def _count_and_order(request: Request) -> tuple[int, tuple[int, ...]]:
     """The number of devices, and their order among the devices that Slurm gives; () for Slurm's own order."""
     if request.cpu_only:
-        raise WrongCallError("a job without devices needs no gputui: srun starts it")
+        raise WrongCallError("a job without devices does not need gputui: use srun")
     if request.names is None:
         return request.size, ()
     entries = entries_of(request.names)

@@ -241,7 +241,7 @@ def nothing_fits(plan: Plan, width: int) -> list[Line]:
         return []
     helps = tuple(what_would_do(plan.model, plan.workload, plan.rows))
     short = "nothing fits" if plan.best is None else f"only {plan.best.name} fits"
-    words = f"{short}; would do: {'; '.join(helps)}" if helps else plan.shortage
+    words = f"{short}; enough would be: {'; '.join(helps)}" if helps else plan.shortage
     return told_lines(words, "warn", width)[:2]
 
 
