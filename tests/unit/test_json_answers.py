@@ -16,8 +16,8 @@ TRAIN = ("--", "python", "train.py")
 
 
 def failure(told: Ended, status: int) -> dict[str, Any]:
-    """The failure that a call with --json has printed on stdout; stderr has its message too, where the reasons
-    of several devices have a line each."""
+    """The failure that a call with --json has printed on stdout; stderr has its message too, where the
+    reasons of several devices have a line each."""
     assert told.status == status, told
     document = json.loads(told.out)
     assert list(document) == ["schema", "error"] and document["schema"] == 1
