@@ -37,7 +37,6 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.jobs.experiments.axes import JOIN
 from gputui.jobs.experiments.log_figures import read_figures
 from gputui.jobs.experiments.record import Change, Experiment, Run
 from gputui.jobs.experiments.request import ExperimentRequest, Variant
@@ -93,21 +92,28 @@ def launch_on(
     return detached(launch, environ)
 
 
+def varies_names(variant: Variant) -> bool:
+    """Whether a variant names its devices among those that are held for all."""
+    return any(axis.kind == "gpus" for axis, _ in variant.settings)
+
+
+def most_devices(planned: Planned) -> int | None:
+    """The number of devices of a variant that gets the first of those that are held; None for all of them."""
+    request = planned.prepared.request
+    return request.size if request.names is None else None
+
+
 def own_devices(planned: Planned, held: Allocation) -> Allocation:
     """The devices of a variant among those that are held for all. Raises RequestError."""
-    devices = held.devices
-    for axis, value in planned.variant.settings:
-        if axis.kind == "n":
-            devices = devices[: int(value)]
-        elif axis.kind == "gpus":
-            try:
-                names = value.replace(JOIN, ",")
-                named = devices_named(names, held.snapshot, held.request.vendor)
-            except NamingError as error:
-                raise RequestError(f"{planned.variant.label}: {error}") from None
-            keys = {device.key for device in devices}
-            devices = tuple(device for device in named if device.key in keys)
-    return held._replace(devices=devices)
+    names = planned.prepared.request.names
+    if names is None or not varies_names(planned.variant):
+        return held._replace(devices=held.devices[: most_devices(planned)])
+    try:
+        named = devices_named(names, held.snapshot, held.request.vendor)
+    except NamingError as error:
+        raise RequestError(f"{planned.variant.label}: {error}") from None
+    keys = {device.key for device in held.devices}
+    return held._replace(devices=tuple(device for device in named if device.key in keys))
 
 
 def notes_of(launch: Launch) -> list[str]:
