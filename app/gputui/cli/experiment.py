@@ -23,6 +23,7 @@ from gputui.cli.common import (
     elsewhere,
     opened,
     output_width,
+    print_json,
     print_line,
     say,
 )
@@ -107,9 +108,7 @@ def _list(kind: Kind, args: argparse.Namespace) -> int:
         raise WrongCallError(f"--csv is for one {kind}: --show ID --csv")
     found = [_as_it_stands(each) for each in known.records]
     if args.json:
-        import json
-
-        print(json.dumps({"schema": SCHEMA, f"{kind}s": [document(each) for each in found]}))
+        print_json({"schema": SCHEMA, f"{kind}s": [document(each) for each in found]})
     elif not found:
         made = "compare -n 2 --vary launcher=python,torchrun -- train.py"
         made = made if kind == "comparison" else "each -n 1 -- python train.py --seed '{1..8}'"
@@ -121,9 +120,7 @@ def _list(kind: Kind, args: argparse.Namespace) -> int:
 
 def _print(found: Experiment, args: argparse.Namespace) -> None:
     if args.json:
-        import json
-
-        print(json.dumps(document(found)))
+        print_json(document(found))
     elif args.csv:
         sys.stdout.write(as_csv(found))
     else:

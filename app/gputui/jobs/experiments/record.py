@@ -369,8 +369,9 @@ def _facts_of_earlier(value: dict[str, Any]) -> dict[str, Any]:
     kind: Kind = "sweep" if "tasks" in value else "comparison"
     command = inside("command", _COMMAND.read, value.get("command", [])) if kind == "comparison" else ()
     request = ExperimentRequest(kind, LaunchRequest(LaunchOptions(command)), **_EARLIER_REQUEST.facts(value))
-    names = list_of(lambda axis: (within(axis, "name"), within(axis, "heading")), value.get("axes", []))
-    axes = tuple((text(name), text(heading)) for name, heading in names)
+    names = ("name", "heading")
+    pairs = list_of(lambda axis: [text(within(axis, name)) for name in names], value.get("axes", []))
+    axes = tuple((name, heading) for name, heading in pairs)
     rows = inside(_ROWS[kind], lambda found: list_of(_row_of_earlier, found), within(value, _ROWS[kind]))
     named = [label([(axis[1], each) for axis, each in zip(axes, row.values, strict=False)]) for row in rows]
     rows = tuple(replace(row, label=row.label or name) for row, name in zip(rows, named, strict=True))
