@@ -88,8 +88,6 @@ _CHOSEN = ("4", "5", "l")
 
 _SCREENS: dict[str, tuple[str, ...]] = {
     "main": (),
-    "boxes": ("O", "down", "b", "b"),
-    "boxes-jobs": ("O", "D"),
     "check": ("v",),
     "columns": ("f", "down", "down"),
     "experiments": ("D", "V"),
@@ -99,11 +97,13 @@ _SCREENS: dict[str, tuple[str, ...]] = {
     "jobs": ("D",),
     "launch": ("L", *["down"] * 11, "space"),
     "messages": ("b", "o", "M"),
+    "nodes": ("O", "down", "b", "b"),
+    "nodes-jobs": ("O", "D"),
+    "nodes-slurm": ("O", "end", "up", "up", "4"),
     "panels": ("H",),
     "people": ("P",),
     "processes": ("p", "tab"),
     "queue": ("Q",),
-    "slurm": ("S", *["down"] * 5, "4"),
     "timelines": ("h",),
     "topology": ("t",),
 }
@@ -280,7 +280,7 @@ async def take(picture: Picture) -> None:
     os.chdir(state)
     screen = ScreenSettings(theme=picture.theme)
     # (Of this machine the real Slurm and the real boxes would be asked.)
-    label = source.label if picture.name.startswith(("boxes", "slurm")) else ""
+    label = source.label if picture.name.startswith("nodes") else ""
     app_state = AppState(environ, LaunchOptions(picture.command), label, screen=screen)
     app = GputuiApp(app_state, sampler, mailbox, clock=clock)
     async with app.run_test(size=picture.size) as pilot:

@@ -33,8 +33,8 @@ _PAGES: dict[str, tuple[str, ...]] = {
     "panels": ("H",),
     "help": ("question_mark",),
     "palette": ("ctrl+p",),
-    "boxes": ("O",),
-    "slurm": ("S",),
+    "nodes": ("O",),
+    "nodes-slurm": ("O", "end", "up", "up"),
     "confirm": ("home", "space", "enter"),
     "enter": ("enter",),
 }

@@ -12,10 +12,11 @@ from gputui.allocating.settings import DEFAULT_SCREEN
 from gputui.sources.hosts.channel import Channels
 from gputui.sources.hosts.ssh import Way
 from gputui.tui.actions import ACTIONS
+from gputui.tui.controllers.box_nodes import BoxNodes
 from gputui.tui.screens.box_jobs import BoxJobsScreen
-from gputui.tui.screens.boxes import BoxesScreen
 from gputui.tui.screens.check import CheckScreen
 from gputui.tui.screens.jobs import JobsScreen
+from gputui.tui.screens.nodes import NodesScreen
 from gputui.tui.screens.page import Page
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.screens.queue import QueueScreen
@@ -145,9 +146,9 @@ async def test_a_page_repaints_itself_by_one_timer(monkeypatch: pytest.MonkeyPat
             await s.press(*["escape"] * len(pages(s)))
         s.main.perform("check")
         await s.press("escape")
-        boxes = BoxesScreen(s.main, Channels((), Way(1), 1.0), s.main.launch, {})
-        s.main.open(boxes)
-        await s.until(lambda: boxes in started)
+        nodes = NodesScreen(s.main, [BoxNodes(s.main, s.main.launch, {}, Channels((), Way(1), 1.0))])
+        s.main.open(nodes)
+        await s.until(lambda: nodes in started)
         await s.press("D")
         await s.until(lambda: BoxJobsScreen in map(type, started))
     assert CheckScreen in map(type, started)

@@ -1,4 +1,4 @@
-"""The page of other boxes over a real ssh: a selection there starts there, and nowhere else."""
+"""Boxes on the page of nodes, over a real ssh: a selection there starts there, and nowhere else."""
 
 from __future__ import annotations
 

@@ -226,8 +226,8 @@ def test_on_a_box_without_devices_there_is_none(call: Call, record: Record) -> N
     assert "none of 0" in call("pick", "--from", record(box())).refused(4)
 
 
-def test_what_is_true_of_several_devices_is_said_of_them_once(call: Call) -> None:
-    said = call("pick", "-n", "3", "--demo", "gaudi").refused(4)
+def test_what_is_true_of_several_devices_is_said_of_them_once_in_one_sentence(call: Call) -> None:
+    said = json.loads(call("pick", "-n", "3", "--demo", "gaudi", "--json").out)["error"]["message"]
     assert said.count("work together") == 1 and "GPU 0-3,6-7 free" in said
 
 
@@ -822,6 +822,16 @@ def test_bash_completes_subcommands_and_boxes(call: Call, tmp_path: Path) -> Non
     )
     done = subprocess.run(["bash", "--norc", "-c", ask], text=True, capture_output=True, check=False)
     assert done.stdout.splitlines() == ["pick", "rtx3090 rtx4090"], done
+
+
+def test_a_completion_asks_for_jobs_boxes_and_launches(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "config" / "gputui" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[hosts]\nboxes = ["gpu1", "gpu2"]\n')
+    assert call("completion", "--list", "boxes").text.split() == ["gpu1", "gpu2", "all"]
+    for kind in ("jobs", "compare", "each", "launches"):
+        assert call("completion", "--list", kind).text.split() == []
+        assert f"_gputui_{kind}" in call("completion", "bash").out
 
 
 # A stdout that fails.

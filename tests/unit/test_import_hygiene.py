@@ -55,6 +55,8 @@ CALLS = {
     "ls --format": ["ls", "--demo", "--format", "{free}"],
     "each --dry-run": ["each", "--demo", "--dry-run", "--", "python", "t.py", "--seed", "{1..2}"],
     "record": ["record", "--demo", "-"],
+    "config": ["config"],
+    "docs": ["docs"],
 }
 
 

@@ -151,7 +151,7 @@ class Allocator:
         if limits and outside:
             raise RequestError(
                 f"{words}: {gpus(outside)} {'is' if len(outside) == 1 else 'are'} not in {limits.words},"
-                f" which was given to you; `{limits.unset} gputui …` sees all"
+                f" which was given to you; `{limits.unset} gputui …` shows all"
             )
         return devices
 
@@ -352,8 +352,16 @@ class Allocator:
     def _too_few(
         self, picked: PickResult, constraints: Constraints, snapshot: Snapshot, avoid: Mapping[str, str]
     ) -> NotEnoughError:
-        why = _shortage(picked, constraints, snapshot, self._where(snapshot), avoid)
-        return NotEnoughError(why, (*(device.key for device, _ in picked.refused), *avoid))
+        summary, why = _shortage(picked, constraints, snapshot, self._where(snapshot), avoid)
+        reasons = [(snapshot.label(device), refusal(each, snapshot.time)) for device, each in picked.refused]
+        named = {key: snapshot.label(snapshot.by_key[key]) for key in avoid if key in snapshot.by_key}
+        reasons += [(label, _without_name(avoid[key], label)) for key, label in named.items()]
+        return NotEnoughError(
+            f"{summary}: {why}" if why else summary,
+            (*(device.key for device, _ in picked.refused), *avoid),
+            summary,
+            [(f"GPU {label}", reason) for label, reason in reasons] if why else (),
+        )
 
     def _where(self, snapshot: Snapshot) -> str:
         """The limits on the devices, as part of a sentence; "" for none."""
@@ -455,13 +463,19 @@ class Allocator:
         never = {key: text for key, (answer, text) in found.items() if answer == "never"}
         needing_force = {key: text for key, (answer, text) in found.items() if answer == "force"}
         if never:
-            raise NotEnoughError("; ".join(never.values()), never)
+            summary = f"{len(never)} named devices cannot be used"
+            raise NotEnoughError(
+                "; ".join(never.values()), never, summary, [("", each) for each in never.values()]
+            )
         if found and self.request.if_free:
             raise NotEnoughError(f"{'; '.join(text for _, text in found.values())} (--if-free)", found)
         if needing_force and not self.request.force:
             which = "it" if len(needing_force) == 1 else "them"
             raise NotEnoughError(
-                f"{'; '.join(needing_force.values())}; --force uses {which} anyway", needing_force
+                f"{'; '.join(needing_force.values())}; --force uses {which} anyway",
+                needing_force,
+                f"{len(needing_force)} named devices are not free (--force uses them anyway)",
+                [("", text) for text in needing_force.values()],
             )
         for answer, text in found.values():
             self._notice(f"{text}; used because of --force" if answer == "force" else text)
@@ -543,8 +557,8 @@ def _shortage(
     snapshot: Snapshot,
     where: str,
     avoid: Mapping[str, str],
-) -> str:
-    """The text why there are too few devices.
+) -> tuple[str, str]:
+    """The text that there are too few devices, and the reasons; "" for none.
 
     `avoid` has the devices that turned out to be unavailable, and the reasons; `where` is the limit on the
     devices.
@@ -555,18 +569,23 @@ def _shortage(
     if box and constraints.vendor is not None and constraints.vendor not in {each.name for each in box}:
         titles = " and ".join(each.title for each in box)
         missing = vendor_named(constraints.vendor).title
-        return f"{asked}, but this box has no device of {missing}; it has devices of {titles}"
+        return f"{asked}, but this box has no device of {missing}; it has devices of {titles}", ""
     total = have + len(picked.refused) + len(avoid)
     there = f"{have if have else 'none'} of {total} available"
     why = _refusals(picked, snapshot) if total else _apart(snapshot, constraints.vendor)
     if 0 < total < constraints.count:
-        return f"{asked}, but there {'is' if total == 1 else 'are'} only {total}{where}"
-    reasons = "; ".join(filter(None, (why, *avoid.values())))
+        return f"{asked}, but there {'is' if total == 1 else 'are'} only {total}{where}", ""
+    summary = f"{asked}, {there}{where}"
     if snapshot.host.driver is None and not snapshot.time:
         # The reading that `--from` makes of a printed matrix.
         simulated = "--demo FILE simulates its box with all devices idle"
-        reasons = f"a matrix does not say which devices are in use; {simulated}"
-    return f"{asked}, {there}{where}{': ' + reasons if reasons else ''}"
+        return f"{summary}: a matrix does not say which devices are in use; {simulated}", ""
+    return summary, "; ".join(filter(None, (why, *avoid.values())))
+
+
+def _without_name(text: str, label: str) -> str:
+    """A sentence about a device, for a line that begins with the name of the device."""
+    return text.removeprefix(f"GPU {label}").lstrip(": ").removeprefix("is ")
 
 
 def _refusals(picked: PickResult, snapshot: Snapshot) -> str:

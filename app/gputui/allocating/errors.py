@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gputui.inventory.errors import GputuiError
 
 
@@ -12,10 +14,24 @@ class RequestError(GputuiError):
 
 
 class NotEnoughError(GputuiError):
-    """There are too few devices. The message is one line that says why the others are unavailable."""
+    """There are too few devices. The message is one line that says why the others are unavailable.
+
+    summary  the message without the reasons
+    reasons  (device, reason) for each device, for a display with a line for each; () where there are none
+    """
 
     code, status = "not_enough", 4
     remedy: str | None = "wait for devices (--wait), or ask for fewer (-n) or others (--gpus)"
+
+    def __init__(
+        self,
+        message: str = "",
+        devices: Iterable[str] = (),
+        summary: str = "",
+        reasons: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        super().__init__(message, devices)
+        self.summary, self.reasons = summary, tuple(reasons)
 
 
 class UnsafeError(NotEnoughError):

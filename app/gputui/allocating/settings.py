@@ -39,7 +39,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -126,6 +126,14 @@ class Settings(NamedTuple):
 def settings(environ: Mapping[str, str]) -> Settings:
     """The administrator's settings, overridden by the user's. Raises SettingsError."""
     found = Settings()
+    for file, document in documents(environ):
+        found = _with(found, document, file)
+    return found
+
+
+def documents(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the settings files that there are, the administrator's first, with their parsed TOML. Raises
+    SettingsError."""
     for file in (SYSTEM, own_file(environ)):
         if file is None:
             continue
@@ -141,8 +149,7 @@ def settings(environ: Mapping[str, str]) -> Settings:
         if len(data) > _MOST:
             raise SettingsError(f"{file}: longer than {_MOST} bytes")
         refuse_of_others(file)
-        found = _with(found, _parsed(file, data), file)
-    return found
+        yield file, _parsed(file, data)
 
 
 def refuse_of_others(file: str) -> None:

@@ -8,6 +8,7 @@ import os
 import sys
 from itertools import pairwise
 
+from gputui.allocating.errors import NotEnoughError
 from gputui.cli.common import DONE, WRONG_CALL, WrongCallError, print_json, say
 from gputui.inventory.errors import GputuiError
 
@@ -28,6 +29,9 @@ SUBCOMMANDS: dict[str, str] = {
     "launches": "saved and recent launches: list, name, forget",
     "metrics": "print OpenMetrics text, or serve it, for Prometheus",
     "record": "write a snapshot to a file, for a bug report or for --from",
+    "doctor": "find what is wrong here, with its remedy",
+    "config": "show the settings and where they come from, or write a file",
+    "docs": "list or read the pages of documentation",
     "completion": "print a completion script for bash, zsh, fish or tcsh",
 }
 """Every subcommand, with its line in `gputui --help`; each is in the module of its name."""
@@ -96,13 +100,19 @@ def _failed(error: GputuiError, remedy: str | None, as_json: bool) -> int:
     """Print the failure of a call as a message, and as an object on stdout if the call answers in JSON.
     Returns the exit status."""
     message = str(error)
-    if message:
+    if isinstance(error, NotEnoughError) and len(error.reasons) > 1:
+        from gputui.inventory.text_table import aligned
+
+        say(f"{error.summary}:")
+        for line in aligned(error.reasons):
+            say(f"  {line.lstrip()}")
+    elif message:
         say(f"{message}; {remedy}" if error.status == WRONG_CALL else message)
     if as_json:
-        from gputui.inventory.typed_json import SCHEMA
+        from gputui.inventory.document import ERROR
 
         told = {"code": error.code, "message": message, "remedy": remedy, "devices": error.devices}
-        print_json({"schema": SCHEMA, "error": told})
+        print_json(ERROR.write(error=told))
     return error.status
 
 

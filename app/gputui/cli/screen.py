@@ -104,6 +104,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             found.screen,
             args.interval,
             example,
+            found.hosts.boxes,
         )
     except SettingsError as error:
         raise WrongCallError(str(error)) from None

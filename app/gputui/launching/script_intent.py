@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from gputui.inventory.light_dataclasses import replace
@@ -77,11 +78,7 @@ def shell_intent(script: StartedScript, context: CommandContext, read: ReadComma
     intent = beside_each_other(
         replace(each, devices=None) if each.devices and not each.devices.listed else each for each in intents
     )
-    return _with_doubt(intent, script, lists, _without_shell_comments, *_SHELL)
-
-
-def _without_shell_comments(text: str) -> str:
-    return _SHELL_COMMENT.sub("", text)
+    return _with_doubt(intent, script, lists, partial(_SHELL_COMMENT.sub, ""), *_SHELL)
 
 
 def _with_doubt(

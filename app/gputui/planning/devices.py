@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from gputui.choosing.as_if_empty import IN_USE, as_if_empty
 from gputui.choosing.best import best
 from gputui.choosing.grouping import Grouping
 from gputui.choosing.pick import Constraints, available, pick
@@ -16,6 +15,9 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.planning.fewest import Fewest, fewest
 from gputui.planning.model import Model
 from gputui.planning.workload import Workload
+
+_IN_USE: tuple[State, ...] = ("busy", "held", "claimed", "cooling")
+"""States that end by themselves. A device that is unknown or lost may never become free."""
 
 Origin = Literal["selected", "free", "as if empty", "perhaps in use"]
 
@@ -64,10 +66,18 @@ class Candidates:
         return available(self.snapshot, self.verdicts, self.constraints).devices
 
     def emptied(self, *also: State) -> Candidates:
-        """The candidates as if each device in use were empty and free; devices in the states `also` become
-        free too."""
-        snapshot, verdicts = as_if_empty(self.snapshot, self.verdicts, also)
-        return replace(self, snapshot=snapshot, verdicts=verdicts)
+        """The candidates as if each device in use were empty and free. Devices in the states `also` become
+        free too; their memory stays as it is."""
+        verdicts = self.verdicts
+        used = {d.key for d in self.snapshot.devices if verdicts[d.key].state in _IN_USE and not d.mig}
+        devices = tuple(_emptied(d) if d.key in used else d for d in self.snapshot.devices)
+        free: dict[str, Verdict] = {
+            key: replace(verdict, state="free")
+            for key, verdict in verdicts.items()
+            if key in used or verdict.state in also
+        }
+        snapshot = replace(self.snapshot, devices=devices)
+        return replace(self, snapshot=snapshot, verdicts={**verdicts, **free})
 
     @property
     def together(self) -> tuple[Device, ...]:
@@ -117,9 +127,7 @@ class Candidates:
 
     def _picked(self, box: Candidates, count: int, kept: Iterable[str]) -> PlannedDevices | None:
         """The best `count` devices of the box (itself, or emptied) with all of `kept`; None without such."""
-        within, selected = self.constraints.within, [device.key for device in self.selected]
-        # A device that may not be picked must not be required, either.
-        required = {key for key in kept if within is None or key in within}
+        required, selected = set(kept), [device.key for device in self.selected]
         if len(required) > count:
             return None
         found = pick(box.snapshot, box.verdicts, replace(self.constraints, count=count, required=required))
@@ -132,7 +140,7 @@ class Candidates:
         in_use: tuple[Device, ...] = ()
         if box is not self:
             states = [self.verdicts[key].state for key in ordered]
-            in_use = tuple(d for d, state in zip(devices, states, strict=True) if state in IN_USE)
+            in_use = tuple(d for d, state in zip(devices, states, strict=True) if state in _IN_USE)
             how = "as if empty" if in_use else "perhaps in use" if "unknown" in states else "free"
         return PlannedDevices(box.snapshot, devices, how, in_use, found.alternatives[0].reason)
 
@@ -153,3 +161,11 @@ class Candidates:
             if found is not None:
                 return found
         return None
+
+
+def _emptied(device: Device) -> Device:
+    """The device with the memory use of an idle one. Where its total is unknown, its use stays as it was."""
+    if device.memory_total is None:
+        return replace(device, processes=())
+    idle = device.memory_idle or 0
+    return replace(device, processes=(), memory_used=idle, memory_free=device.memory_total - idle)

@@ -160,6 +160,22 @@ def open_lock(file: Path) -> int:
     return _checked(os.open(file, os.O_RDWR | os.O_CREAT | _OLD, 0o600))
 
 
+def take_lock(file: Path) -> int | None:
+    """Return a descriptor that holds the lock of this file, which is created if missing; None where another
+    process holds it. Raise OSError."""
+    import fcntl
+
+    handle = open_lock(file)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return handle
+
+
 @contextlib.contextmanager
 def alone(file: Path) -> Iterator[None]:
     """Hold the lock of this file against other processes of our user; the file is created if missing.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Literal, get_args
 
@@ -138,7 +138,7 @@ ACTIONS: tuple[Action, ...] = (
         "wait",
         "w",
         "Wait in line for devices",
-        "first come, first served; the command starts as a job when they are free",
+        "first come, first served; when they are free, the command runs in the background",
         hint="wait in line",
     ),
     _box(
@@ -231,18 +231,12 @@ ACTIONS: tuple[Action, ...] = (
         page=True,
     ),
     _box(
-        "boxes",
+        "nodes",
         "O",
-        "Show other boxes",
-        "those of the settings, over ssh: what is free where",
-        also="hosts machines servers cluster remote",
-    ),
-    _box(
-        "slurm",
-        "S",
-        "Show the Slurm cluster",
-        "its nodes and your jobs there; starts the command on one by srun or sbatch",
-        also="nodes partitions sbatch srun scheduler",
+        "Show other nodes",
+        "boxes over ssh and the nodes of Slurm: what is free there; starts the command on one",
+        hint="nodes",
+        also="hosts boxes machines servers cluster remote slurm partitions sbatch srun scheduler",
     ),
     _look(
         "messages",
@@ -325,6 +319,7 @@ def in_palette(action: Action) -> str:
     return f"{action.group}: {action.title.removeprefix(f'{action.group} ')}"
 
 
-def in_groups() -> tuple[tuple[Group, tuple[Action, ...]], ...]:
-    """The actions by group."""
-    return tuple((group, tuple(a for a in ACTIONS if a.group == group)) for group in GROUPS)
+def in_groups(without: Collection[str] = ()) -> tuple[tuple[Group, tuple[Action, ...]], ...]:
+    """The actions by group, without those of these ids."""
+    kept = [action for action in ACTIONS if action.id not in without]
+    return tuple((group, tuple(a for a in kept if a.group == group)) for group in GROUPS)

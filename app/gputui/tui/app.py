@@ -28,6 +28,7 @@ from gputui.sources.sampler import Sampler
 from gputui.tui.actions import in_groups, in_palette, key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
+from gputui.tui.controllers.pages import NO_NODES
 from gputui.tui.early_signals import EarlySignals
 from gputui.tui.messages import NewReading
 from gputui.tui.outcome import Outcome
@@ -258,14 +259,13 @@ class GputuiApp(App[Outcome]):
             self.push_screen(Palette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        keymap = self.main.app_state.screen.keymap
-        for _, actions in in_groups():
+        app_state = self.main.app_state
+        for _, actions in in_groups(without=("palette", "up", "down")):
             for action in actions:
-                if action.id in ("palette", "up", "down"):
-                    continue
+                about = action.about if action.id != "nodes" or app_state.has_nodes else NO_NODES
                 yield SystemCommand(
                     in_palette(action),
-                    f"{key_of(action.id, keymap)}   {action.about}",
+                    f"{key_of(action.id, app_state.screen.keymap)}   {about}",
                     lambda id=action.id: self.main.call_later(self.main.perform, id),
                 )
         for each in THEMES:

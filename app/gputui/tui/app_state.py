@@ -118,6 +118,7 @@ class AppState:
     timelines               how the devices were used over the last hours, None before the first reading
     measured                GB/s from one device to another, by their keys, where `v` has measured it
     always_warns            whether `warnings` are also shown without a command
+    has_nodes               whether there are other nodes to show: boxes in the settings, Slurm, or a demo's
     """
 
     environ: Mapping[str, str]
@@ -143,6 +144,7 @@ class AppState:
     short_of: int | None = None
     listed_before: tuple[str, ...] = ()
     always_warns: bool = False
+    has_nodes: bool = False
 
     # A new reading
 

@@ -9,7 +9,7 @@ from textual import events
 
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.log import Tail
+from gputui.jobs.log_screen import Tail
 from gputui.jobs.source import of_this_program, place
 from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.store import Stored, forget, stored

@@ -61,7 +61,7 @@ class TopologyScreen(ListPage):
         shown("tab", "show_tree", "tree", about="Show what hangs where"),
         shown("tab", "show_matrix", "matrix", about="Show the matrix again"),
         *map(_main_binding, _SHOWN),
-        shown("right", "column(1)", "pair", "←→", "Next column: the pair is told below"),
+        shown("right", "column(1)", "pair", "←→", "Next column: the pair is described below"),
         hidden("left", "column(-1)", "Previous column"),
         *(replace(binding, show=False) for binding in cursor_bindings("device")),
         *(_main_binding(a.id) for a in ACTIONS if not a.page and a.id not in (*_NO_PLACE, *_SHOWN)),
@@ -136,7 +136,7 @@ class TopologyScreen(ListPage):
         least = 0 if not any(keys[:place]) else place
         self.top = min(max(self.top, place - room + 1), least, max(0, len(drawn) - room))
         top = self.top
-        if _last_device(keys) == place:
+        if not any(keys[place + 1 :]):
             # Network devices and the NVLinks may follow the last device.
             self._past = min(self._past, max(0, len(drawn) - room - top))
             top += self._past
@@ -230,11 +230,6 @@ class TopologyScreen(ListPage):
     def clicked(self, place: int) -> None:
         self.go_to(place)
         self.action_perform("select")
-
-
-def _last_device(keys: list[str | None]) -> int:
-    """The place of the last device among drawn lines."""
-    return max((place for place, key in enumerate(keys) if key is not None), default=0)
 
 
 def _link_facts(app_state: AppState, one: Device, other: Device) -> str:

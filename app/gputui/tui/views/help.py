@@ -43,8 +43,10 @@ def help_lines(
     width: int,
     of_page: Sequence[tuple[str, str]] = (),
     there: Collection[str] | None = None,
+    without: Collection[str] = (),
 ) -> list[Line]:
-    """The sections with a row that contains all of `words`, in two columns where they fit.
+    """The sections with a row that contains all of `words`, in two columns where they fit; `without` are the
+    ids of actions that have nothing to act on here.
 
     of_page  the keys of a page and their effects: the first section
     there    the actions of the main screen (ids) that are possible on that page; the others follow in grey,
@@ -54,7 +56,7 @@ def help_lines(
     room = width // columns - (columns - 1)
     wanted = words.lower().split()
     sections: list[list[Line]] = []
-    for name, rows in _sections(keymap, of_page, there):
+    for name, rows in _sections(keymap, of_page, there, without):
         found = [row for row in rows if _has(row, name, wanted)]
         if found:
             sections.append([title(name, room), *(line for row in found for line in _whole(row, room)), ()])
@@ -71,17 +73,20 @@ def help_lines(
 
 
 def _sections(
-    keymap: Mapping[str, str], of_page: Sequence[tuple[str, str]], there: Collection[str] | None
+    keymap: Mapping[str, str],
+    of_page: Sequence[tuple[str, str]],
+    there: Collection[str] | None,
+    without: Collection[str],
 ) -> Iterator[tuple[str, list[Line]]]:
     yield "This page", [((f"  {fit(keys, _KEYS)}", "key"), (meaning, "strong")) for keys, meaning in of_page]
     if there is None:
-        for group, actions in in_groups():
+        for group, actions in in_groups(without):
             yield group, [_row(action, keymap) for action in actions]
     else:
         taken = {key for keys, _ in of_page for key in keys.split()}
-        in_order = [action for _, actions in in_groups() for action in actions]
+        in_order = [action for _, actions in in_groups(without) for action in actions]
         yield "As on the main screen", [_row(a, keymap, taken) for a in in_order if a.id in there]
-        for group, actions in in_groups():
+        for group, actions in in_groups(without):
             rows = [_row(action, keymap) for action in actions if action.id not in there]
             yield f"On the main screen: {group}", [tuple((text, "dim") for text, _ in row) for row in rows]
     signs = [

@@ -54,6 +54,8 @@ def _next_actions(app_state: AppState) -> Iterator[str]:
         yield from ("best", "launcher", "plan", "check") if selected else ("launcher",)
     elif app_state.rows:
         yield from ("device", "ask", "plan", "edit", "launcher", "topology")
+    if app_state.has_nodes:
+        yield "nodes"
     yield from ("edit", "device", "topology", "processes", "people", "panels")
 
 
