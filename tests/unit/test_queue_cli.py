@@ -48,7 +48,7 @@ def test_two_who_wait_are_listed_with_what_is_in_the_way(box: Box) -> None:
     first_row, second_row = (" ".join(row.split()) for row in rows[:2])
     assert re.fullmatch(r"1 you 7 devices \d+s k3f9 torchrun pretrain.py", first_row)
     assert re.fullmatch(r"2 you GPU 1 \d+s – python eval.py", second_row)
-    assert "next: your job k3f9: GPUs 2, 3, 4, 5, 6 and 7 are free, 1 more is needed" in rows
+    assert "next: your job k3f9 · GPUs 2, 3, 4, 5, 6 and 7 free, needs 1 more" in rows
     assert [row.split()[:3] for row in rows if row.startswith("GPU ")] == [
         ["GPU", "0", "you"],
         ["GPU", "1", "you"],

@@ -26,6 +26,7 @@ from gputui.cli.common import (
     WRONG_CALL,
     WrongCallError,
     output_width,
+    print_json,
     print_line,
     say,
 )
@@ -34,13 +35,13 @@ from gputui.cli.hosts_options import boxes_of, way, without_options
 from gputui.cli.ls_follow import INTERVAL, Lines
 from gputui.cli.ls_text import coloured, table
 from gputui.cli.rules import rules_of
-from gputui.inventory.document import SCHEMA, to_document
+from gputui.inventory.document import to_document
 from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.link import is_link, strength
 from gputui.inventory.text_table import cut
-from gputui.inventory.typed_json import Record, check, iso, loads_of_others, whole, within
+from gputui.inventory.typed_json import SCHEMA, Record, check, iso, loads_of_others, whole, within
 from gputui.sources.hosts.calls import ask, of_each
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading, read, unreadable
@@ -85,7 +86,7 @@ def _merged(found: Sequence[_Told], as_json: bool) -> int:
     where no box can be reached."""
     if as_json:
         boxes = [entry(host, error, told if isinstance(told, Mapping) else {}) for host, error, told in found]
-        print(json.dumps({"schema": SCHEMA, "boxes": boxes}))
+        print_json({"schema": SCHEMA, "boxes": boxes})
     else:
         texts = (each.told or f"{each.host}  cannot be shown: {each.error}\n" for each in found)
         print_line("\n".join(map(str, texts))[:-1])
@@ -289,7 +290,7 @@ def pick_from_boxes(args: argparse.Namespace, words: Sequence[str]) -> int:
     asked = [word for word in without_options(words, "--hosts", "--format") if word != "--json"]
     picked = ranked(boxes_of(args), asked, args.why)[0]
     if args.format == "json":
-        print(json.dumps({"host": None, **picked.document} | {"host": picked.box}))
+        print_json({"host": None, **picked.document} | {"host": picked.box})
     else:
         print(f"{picked.box} {picked.ids}")
     return DONE

@@ -112,7 +112,7 @@ def _add_what_runs(made: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME=A,B",
-        help="what is varied; several make every combination",
+        help="what to vary; with several --vary, every combination is run",
     )
     made.add_argument(
         "--except",

@@ -64,7 +64,7 @@ def _in_vain(request: DeviceRequest, app_state: AppState) -> str | None:
 def wait_prompt(app_state: AppState) -> str:
     """What waiting does, before anything is typed."""
     return (
-        "Wait in line: the command starts as a job when it is your turn and enough devices are free."
+        "Wait in line: when it is your turn and enough devices are free, the command runs in the background."
         f" How many devices?{_or_these(app_state)}"
     )
 
@@ -75,7 +75,7 @@ def what_it_does(line: str, app_state: AppState) -> str:
     waiters = app_state.snapshot.waiters if app_state.snapshot else ()
     other = _or_these(app_state) if request.names is None else ""
     return (
-        f"⏎ waits for {_wanted(request.count, app_state)}; the command starts as a job then."
+        f"⏎ waits for {_wanted(request.count, app_state)}; it then runs in the background."
         f" You would be {place_in_line(request, waiters, app_state.snapshot)}.{other}"
     )
 

@@ -160,7 +160,7 @@ def left_out(
         for word in split(text):
             name, place = next((each for each in beginnings if word.startswith(each[0])), ("", -1))
             if not name:
-                raise AxisError(f"--except {text!r}: {word!r} is no NAME=VALUE of what is varied")
+                raise AxisError(f"--except {text!r}: {word!r} is not NAME=VALUE of what is varied")
             if place in wanted:
                 raise AxisError(f"--except {text!r} names {axes[place][1]} twice")
             wanted[place] = word.removeprefix(name)

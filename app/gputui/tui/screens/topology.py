@@ -61,7 +61,7 @@ class TopologyScreen(ListPage):
         shown("tab", "show_tree", "tree", about="Show what hangs where"),
         shown("tab", "show_matrix", "matrix", about="Show the matrix again"),
         *map(_main_binding, _SHOWN),
-        shown("right", "column(1)", "pair", "←→", "Next column: the pair is told below"),
+        shown("right", "column(1)", "pair", "←→", "Next column: the pair is described below"),
         hidden("left", "column(-1)", "Previous column"),
         *(replace(binding, show=False) for binding in cursor_bindings("device")),
         *(_main_binding(a.id) for a in ACTIONS if not a.page and a.id not in (*_NO_PLACE, *_SHOWN)),
