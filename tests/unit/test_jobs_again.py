@@ -44,6 +44,7 @@ NOT_KEPT = {
     "why": "says something once",
     "quiet": "says nothing, once",
     "dry_run": "starts no job",
+    "json": "says how an answer is printed, once",
     "detach": "a rerun is a job always",
     "attach": "it is followed once, by whoever started it",
     "on": "a rerun is on the box that has the job",

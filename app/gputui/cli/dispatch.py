@@ -109,10 +109,10 @@ def _failed(error: GputuiError, remedy: str | None, as_json: bool) -> int:
     elif message:
         say(f"{message}; {remedy}" if error.status == WRONG_CALL else message)
     if as_json:
-        from gputui.inventory.typed_json import SCHEMA
+        from gputui.inventory.document import ERROR
 
         told = {"code": error.code, "message": message, "remedy": remedy, "devices": error.devices}
-        print_json({"schema": SCHEMA, "error": told})
+        print_json(ERROR.write(error=told))
     return error.status
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import gputui
 from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, starting_nothing
 from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import Document, View
 from gputui.system.terminal_abilities import is_terminal
 
-SCHEMA = 1
+PAGES = Document("pages", pages=View(None, "page title", page=str, title=str).list)
+PAGE = Document("page text", page=str, text=str)
 
 
 def parser() -> Parser:
@@ -33,8 +35,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.page is None:
         titles = {name: _title(file) for name, file in found.items()}
         if args.json:
-            rows = [{"page": name, "title": title} for name, title in titles.items()]
-            print_json({"schema": SCHEMA, "pages": rows})
+            print_json(PAGES.write(pages=[{"page": name, "title": title} for name, title in titles.items()]))
         else:
             print_line("\n".join(aligned(list(titles.items()))))
         return DONE
@@ -44,7 +45,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError(f"no page is called {args.page!r}; {meant}")
     text = found[args.page].read_text(encoding="utf-8")
     if args.json:
-        print_json({"schema": SCHEMA, "page": args.page, "text": text})
+        print_json(PAGE.write(page=args.page, text=text))
     else:
         _show(text)
     return DONE

@@ -23,11 +23,13 @@ from gputui.cli.common import (
     elsewhere,
     opened,
     output_width,
+    print_json,
     print_line,
     say,
 )
 from gputui.cli.experiment_call import Prepared, parsed, parser, prepared
 from gputui.cli.launch_call import allocated, allocated_for
+from gputui.cli.run_as_job import print_job
 from gputui.inventory.columns import printed
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
@@ -36,7 +38,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import cut
 from gputui.jobs import FOLDER
 from gputui.jobs.experiments import store
-from gputui.jobs.experiments.record import SCHEMA, Change, Experiment, Row, Run, as_csv, document
+from gputui.jobs.experiments.record import LISTS, Change, Experiment, Row, Run, as_csv, document
 from gputui.jobs.experiments.request import SUBCOMMANDS, ExperimentRequest, Kind, without_secrets
 from gputui.jobs.experiments.runner import (
     Runner,
@@ -104,10 +106,8 @@ def _list(kind: Kind, args: argparse.Namespace) -> int:
         raise WrongCallError(f"--csv is for one {kind}: --show ID --csv")
     found = [_as_it_stands(each) for each in known.records]
     if args.json:
-        import json
-
         jobs = jobs_folder(os.environ)
-        print(json.dumps({"schema": SCHEMA, f"{kind}s": [document(each, jobs) for each in found]}))
+        print_json(LISTS[kind].write(**{f"{kind}s": [document(each, jobs) for each in found]}))
     elif not found:
         made = "compare -n 2 --vary launcher=python,torchrun -- train.py"
         made = made if kind == "comparison" else "each -n 1 -- python train.py --seed '{1..8}'"
@@ -120,9 +120,7 @@ def _list(kind: Kind, args: argparse.Namespace) -> int:
 def _print(found: Experiment, args: argparse.Namespace) -> None:
     jobs = jobs_folder(os.environ)
     if args.json:
-        import json
-
-        print(json.dumps(document(found, jobs)))
+        print_json(document(found, jobs))
     elif args.csv:
         sys.stdout.write(as_csv(found))
     else:
@@ -182,9 +180,15 @@ def _start(args: argparse.Namespace, request: ExperimentRequest, found: Experime
             launches = _launches(call, allocation, args.dry_run)
         if not args.dry_run:
             return _run(call, request, found or store.begin(made, os.environ), allocation, args, tell)
-        for (variant, _), launch in zip(call.planned, launches, strict=True):
+        labels = [variant.label for variant, _ in call.planned]
+        if args.json:
+            from gputui.launching.exports.json_document import dry_run_document
+
+            print_json(dry_run_document(zip(labels, launches, strict=True)))
+            return DONE
+        for label, launch in zip(labels, launches, strict=True):
             if allocation is not None:
-                say(printable(variant.label))
+                say(printable(label))
             print_line(launch.line)
         return DONE
     finally:
@@ -216,7 +220,7 @@ def _detached(found: Experiment, request: ExperimentRequest, args: argparse.Name
     environ.pop(FOLDER, None)
     forms = [f"--{name}" for name in ("json", "csv", "quiet") if getattr(args, name)]
     job = experiment_job(found.id, request, environ, forms)
-    print_line(job.id)
+    print_job(job, args.json)
     if not args.quiet:
         show = f"gputui {SUBCOMMANDS[request.kind]} --show {found.id}"
         say(f"job {job.id} runs {request.kind} {found.id}: `{show}` shows how far it is")

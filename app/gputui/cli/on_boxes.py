@@ -66,6 +66,8 @@ def run_on(args: argparse.Namespace, asked: LaunchRequest) -> int:
     devices = asked.devices
     said = devices.auto or devices.count is not None or devices.names is not None
     if len(counts) > 1:
+        if args.json:
+            raise WrongCallError("--json goes with one box: each of several has a launch of its own")
         _check(asked, counts, said)
         asked = replace(asked, options=replace(asked.options, nodes=len(counts)))
     elif any(counts.values()) and said:
@@ -99,7 +101,7 @@ class _Call:
 
     def words(self, *how: str) -> tuple[str, ...]:
         """The arguments of gputui there; the options `how` say how the job is followed from here."""
-        flags = {"--dry-run": self.args.dry_run, "--quiet": self.args.quiet}
+        flags = {"--dry-run": self.args.dry_run, "--json": self.args.json, "--quiet": self.args.quiet}
         flags |= {"--own-directory": self.own_directory or self.args.own_directory}
         name = () if self.args.name is None else (f"--name={self.args.name}",)
         given = (flag for flag, on in flags.items() if on)
@@ -216,7 +218,7 @@ def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> 
     for box in boxes:
         others = {":".join((other, job)) for other, _, job in there if other != box}
         call = ["jobs", *(w.removeprefix(f"{box}:") if w in ids else w for w in words if w not in others)]
-        if action == "rerun":
+        if action == "rerun" and "--json" not in call:
             status = _tell_started(_asked_to_start(box, call, how))
         else:
             follows = action == "attach"

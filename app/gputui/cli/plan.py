@@ -15,6 +15,7 @@ from gputui.cli.common import (
     WrongCallError,
     elsewhere,
     output_width,
+    print_json,
     print_line,
     say,
 )
@@ -115,9 +116,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         return _use(args, options, made, found)
     made = replace(made, notices=(*_notices(found), *made.notices))
     if args.json:
-        import json
-
-        print(json.dumps(to_document(made)))
+        print_json(to_document(made))
         return DONE
     _show(made, found)
     if args.prove:

@@ -10,7 +10,7 @@ from gputui.allocating.request import Request
 from gputui.choosing.named_devices import entries_of
 from gputui.cli.become import become
 from gputui.cli.common import DONE, WrongCallError, elsewhere, print_line, say
-from gputui.cli.launch_call import NEAR, noted, prepared_call, remember_typed
+from gputui.cli.launch_call import NEAR, noted, prepared_call, print_launch, remember_typed
 from gputui.cli.request_options import AUTO
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.slurm import place_in, slurm_launch, submit
@@ -50,7 +50,7 @@ def run_in_slurm(args: argparse.Namespace, asked: LaunchRequest) -> int:
     if "SLURM_JOB_ID" in os.environ and not args.detach:
         say(f"note: srun starts this as a step of job {os.environ['SLURM_JOB_ID']}, in which we are")
     if args.dry_run:
-        print_line(launch.line)
+        print_launch(launch, args.json)
         return DONE
     if not args.quiet:
         say(launch.line)

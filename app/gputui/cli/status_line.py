@@ -8,11 +8,8 @@ from typing import NoReturn
 
 from gputui.choosing.verdict import State, Verdict
 from gputui.cli.common import WrongCallError
-from gputui.inventory.formatting import GIB, printable
+from gputui.inventory.formatting import GIB, UNKNOWN, printable
 from gputui.inventory.snapshot import Snapshot
-
-UNKNOWN = "?"
-"""The text for an unknown figure."""
 
 
 class Figures:

@@ -11,17 +11,23 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.typed_json import (
+    SCHEMA_KEY,
+    Document,
     DocumentError,
+    Figure,
+    Form,
+    Moment,
+    Positive,
     Record,
+    View,
     Words,
     form_of,
     inside,
     list_of,
-    schema,
     text,
     within,
 )
@@ -29,11 +35,6 @@ from gputui.jobs.experiments.axes import label
 from gputui.jobs.experiments.request import ExperimentRequest, Kind
 from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
-
-if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Figure, Moment, Positive
-
-SCHEMA = 1
 
 State = Literal["running", "done", "stopped"]
 """running: a process starts its runs; done: every run was made; stopped: `--resume` continues it."""
@@ -277,31 +278,53 @@ def log_of(job: str | None, jobs: PurePath) -> PurePath | None:
 
 STORED, CHANGE = Record(Experiment), Record(Change)
 """The forms of the record's files."""
-_SCHEMA = form_of(schema(SCHEMA))
-_FACTS = Record(Experiment, "id state created ended directory")
+_SCHEMA = form_of(SCHEMA_KEY)
 _RUN = Record(Run)
-_LAST = Record(Run, "job attempts status signal reason started ended")
-_ROWS = {"comparison": "variants", "sweep": "tasks"}
+_ROWS: Mapping[Kind, str] = {"comparison": "variants", "sweep": "tasks"}
+_SPREAD = View(Spread, "median low high", median=Figure, low=Figure, high=Figure)
+_SUMMARY = View(None, " ".join(FIGURES), **dict.fromkeys(FIGURES, _SPREAD.one | None))
+_AXIS = View(None, "name heading", name=str, heading=str)
+_ROW = View(
+    Run,
+    "task label command state devices job attempts status signal reason started ended seconds=wall log values"
+    " launch difference summary runs",
+    task=Positive,
+    label=Words,
+    command=tuple[Words, ...],
+    devices=tuple[Words, ...],
+    wall=Annotated[float, Form(float, lambda seconds: round(seconds, 3))] | None,
+    log=Words | None,
+    values=tuple[Words, ...],
+    launch=Words,
+    difference=Figure | None,
+    summary=_SUMMARY.one,
+    runs=_RUN.list,
+)
+DOCUMENTS: Mapping[Kind, Document] = {
+    kind: Document(
+        "id state created ended directory call=request.options withheld"
+        " command=request.launch.options.command devices axes repeat=request.repeat metric=request.metric"
+        f" less_is_better=request.less basis {rows}",
+        Experiment,
+        call=tuple[Words, ...],
+        command=tuple[Words, ...],
+        axes=_AXIS.list,
+        **{rows: _ROW.list},
+    )
+    for kind, rows in _ROWS.items()
+}
+LISTS: Mapping[Kind, Document] = {
+    kind: Document(f"{kind}s", **{f"{kind}s": of_one.list}) for kind, of_one in DOCUMENTS.items()
+}
 
 
 def document(experiment: Experiment, jobs: PurePath) -> dict[str, Any]:
     """Return the experiment as JSON, with the figures that follow from its runs. `jobs` is the folder of the
     jobs with their logs."""
-    request = experiment.request
-    return {
-        "schema": SCHEMA,
-        **_FACTS.write(experiment),
-        "call": request.options,
-        "withheld": list(experiment.withheld),
-        "command": list(request.launch.options.command),
-        "devices": list(experiment.devices),
-        "axes": [{"name": name, "heading": heading} for name, heading in experiment.axes],
-        "repeat": request.repeat,
-        "metric": request.metric,
-        "less_is_better": request.less,
-        "basis": experiment.basis,
-        _ROWS[request.kind]: [_row_document(experiment, each, jobs) for each in summaries(experiment)],
-    }
+    kind = experiment.request.kind
+    rows = [_row_document(experiment, each, jobs) for each in summaries(experiment)]
+    axes = [_AXIS.write(name=name, heading=heading) for name, heading in experiment.axes]
+    return DOCUMENTS[kind].write(experiment, axes=axes, **{_ROWS[kind]: rows})
 
 
 def _row_document(experiment: Experiment, summary: Summary, jobs: PurePath) -> dict[str, Any]:
@@ -309,21 +332,20 @@ def _row_document(experiment: Experiment, summary: Summary, jobs: PurePath) -> d
     one run only."""
     row, last = summary.row, summary.row.last or Run(1, None, "waiting", attempts=0)
     log = log_of(last.job, jobs)
-    return {
-        "task": summary.number,
-        "label": row.label,
-        "command": list(row.words),
-        "state": experiment.state_of(row),
-        "devices": list(row.devices),
-        **_LAST.write(last),
-        "seconds": None if last.wall is None else round(last.wall, 3),
-        "log": None if log is None else str(log),
-        "values": list(row.values),
-        "launch": row.line,
-        "difference": summary.difference,
-        "summary": {name: spread and spread._asdict() for name, spread in summary.spreads.items()},
-        "runs": [_RUN.write(run) for run in row.runs],
-    }
+    return _ROW.write(
+        last,
+        task=summary.number,
+        label=row.label,
+        command=row.words,
+        state=experiment.state_of(row),
+        devices=row.devices,
+        log=None if log is None else str(log),
+        values=row.values,
+        launch=row.line,
+        difference=summary.difference,
+        summary=_SUMMARY.write(**summary.spreads),
+        runs=row.runs,
+    )
 
 
 def as_csv(experiment: Experiment) -> str:

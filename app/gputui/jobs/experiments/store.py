@@ -16,8 +16,8 @@ from pathlib import Path
 from gputui.inventory.formatting import printable
 from gputui.inventory.job import JobError
 from gputui.inventory.light_dataclasses import dataclass, field, replace
-from gputui.inventory.typed_json import DocumentError, loads
-from gputui.jobs.experiments.record import CHANGE, SCHEMA, STORED, Change, Experiment, read
+from gputui.inventory.typed_json import SCHEMA, DocumentError, loads
+from gputui.jobs.experiments.record import CHANGE, STORED, Change, Experiment, read
 from gputui.jobs.experiments.request import SUBCOMMANDS, Kind
 from gputui.jobs.record_folders import (
     RecordError,

@@ -12,7 +12,7 @@ from gputui.choosing.verdict import Verdict
 from gputui.choosing.verdict_text import brief
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import UNKNOWN, printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.channel import BoxState
@@ -114,7 +114,7 @@ def box_node(
     return replace(
         node,
         free=free,
-        free_of=f"{free if live else '?'} of {len(judged)} free",
+        free_of=f"{free if live else UNKNOWN} of {len(judged)} free",
         # The devices of an unfolded box have marks of their own.
         selected=0 if unfolded else len(ranks) - ranks.count(None),
         mine=mine,
