@@ -262,7 +262,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
 async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("python", "train.py"), environ=environ) as s:
         await s.press("4", "5", "w")
-        assert isinstance(s.app.screen, LineScreen) and "starts as a job" in s.app.screen.prompt
+        assert isinstance(s.app.screen, LineScreen) and "in the background" in s.app.screen.prompt
         assert "How many devices" in s.app.screen.prompt
         await s.press("ctrl+u", "4", "space", *"tp=2", "enter")
         await s.until(lambda: "first in line" in s.main.message)

@@ -301,6 +301,4 @@ def expectation(occupied: Sequence[Occupied]) -> str:
     known = sum(each.free_in is not None for each in occupied)
     if known == len(occupied):
         return ""
-    return (
-        f"It is not known when {'the others' if known else 'these'} will be free: no job says when it ends."
-    )
+    return f"No job says when {'the others' if known else 'these'} will be free."
