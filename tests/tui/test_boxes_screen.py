@@ -83,7 +83,7 @@ async def test_boxes_fold_and_say_what_is_free_and_what_is_wrong() -> None:
         assert "1 of 2 free" in lines[1]
         # A box that is not live shows since when and why, in columns.
         assert f"since {clock(DEAD)}  connection refused" in lines[2] and "dead" in lines[2]
-        assert "? of 2 free" in lines[3] and f"since {clock(stale)}" in lines[3] and not any(lines[4:])
+        assert "– of 2 free" in lines[3] and f"since {clock(stale)}" in lines[3] and not any(lines[4:])
         assert lines[2].index("dead") == lines[3].index("stale") == lines[1].index("live")
         assert lines[2].index("since") == lines[3].index("since") == lines[1].index("2×")
         await s.press("enter")

@@ -262,7 +262,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
 async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("python", "train.py"), environ=environ) as s:
         await s.press("4", "5", "w")
-        assert isinstance(s.app.screen, LineScreen) and "starts as a job" in s.app.screen.prompt
+        assert isinstance(s.app.screen, LineScreen) and "in the background" in s.app.screen.prompt
         assert "How many devices" in s.app.screen.prompt
         await s.press("ctrl+u", "4", "space", *"tp=2", "enter")
         await s.until(lambda: "first in line" in s.main.message)
@@ -315,7 +315,7 @@ async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> Non
 @pytest.mark.parametrize(
     ("typed", "why"),
     [
-        ("9", "only 8 devices here would do"),
+        ("9", "only 8 devices here can be used"),
         ("8", "never"),
         ("3 tp=2", "groups of tp=2"),
         ("these", "no devices are selected"),
@@ -326,7 +326,7 @@ async def test_w_queues_nothing_that_can_never_be_had(
     typed: str, why: str, desk: Desk, environ: dict[str, str]
 ) -> None:
     rules = Rules(never=("7",) if why == "never" else ())
-    why = "only 7 devices here would do" if why == "never" else why
+    why = "only 7 devices here can be used" if why == "never" else why
     async with session(command=("python", "train.py"), environ=environ, rules=rules) as s:
         await s.press("w", "ctrl+u", *("space" if sign == " " else sign for sign in typed), "enter")
         assert isinstance(s.app.screen, LineScreen) and why in prompted(s)

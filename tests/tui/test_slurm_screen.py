@@ -22,6 +22,12 @@ __all__ = ["programs"]
 pytestmark = pytest.mark.usefixtures("programs")
 
 
+async def cluster_is_read(s: Session) -> None:
+    page = s.app.screen
+    assert isinstance(page, NodesScreen)
+    await s.until(lambda: page.key is not None and "asking" not in "\n".join(texts(s)))
+
+
 @asynccontextmanager
 async def opened(
     folder: Path, command: tuple[str, ...] = ("python", "train.py"), size: tuple[int, int] = (110, 30)
@@ -30,9 +36,7 @@ async def opened(
     environ = {"PATH": str(folder), "XDG_STATE_HOME": str(folder / "state")}
     async with session("idle", command=command, environ=environ, size=size) as s:
         await s.press("@nodes")
-        page = s.app.screen
-        assert isinstance(page, NodesScreen)
-        await s.until(lambda: page.key is not None)
+        await cluster_is_read(s)
         yield s
 
 

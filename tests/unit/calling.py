@@ -43,8 +43,9 @@ class Ended:
 
     def refused(self, status: int) -> str:
         """The only line, on stderr, of a call that failed with this status. The lines of devices that are not
-        available, which are indented, are joined to it."""
-        assert (self.status, self.out) == (status, ""), self
+        available, which are indented, are joined to it. --json puts the failure on stdout too."""
+        assert self.status == status, self
+        assert not self.out or json.loads(self.out)["error"]["message"] in self.err, self
         first, *reasons = self.err.splitlines()
         assert first.startswith("gputui: ") and self.err.endswith("\n"), self
         assert all(line.startswith("gputui:   ") and status == 4 for line in reasons), self

@@ -824,6 +824,16 @@ def test_bash_completes_subcommands_and_boxes(call: Call, tmp_path: Path) -> Non
     assert done.stdout.splitlines() == ["pick", "rtx3090 rtx4090"], done
 
 
+def test_a_completion_asks_for_jobs_boxes_and_launches(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "config" / "gputui" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[hosts]\nboxes = ["gpu1", "gpu2"]\n')
+    assert call("completion", "--list", "boxes").text.split() == ["gpu1", "gpu2", "all"]
+    for kind in ("jobs", "compare", "each", "launches"):
+        assert call("completion", "--list", kind).text.split() == []
+        assert f"_gputui_{kind}" in call("completion", "bash").out
+
+
 # A stdout that fails.
 
 

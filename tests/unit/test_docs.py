@@ -15,7 +15,7 @@ import pytest
 from gputui.allocating.settings import ScreenSettings, settings
 from gputui.choosing.verdict import GLYPHS
 from gputui.cli.completion import whole_parser
-from gputui.cli.dispatch import SUBCOMMANDS
+from gputui.cli.subcommands import SUBCOMMANDS
 from gputui.launching.exports import FORMS
 from gputui.sources.simulated.boxes import BOXES
 from gputui.tui.actions import ACTIONS, by_key

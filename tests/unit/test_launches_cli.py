@@ -111,7 +111,6 @@ def test_a_launch_is_forgotten_by_its_name_or_its_number(
         (("forget", "7"), "no launch is saved as '7'"),
         (("name", "1", "2"), "not a valid launch name: '2'"),
         (("name", "1", "a\nb"), "not a valid launch name"),
-        (("forget", "1", "--json"), "--json is for the list"),
         (("steal",), "invalid choice: 'steal'"),
         (("list", "--", "python"), "launches does not start commands"),
     ],

@@ -183,6 +183,19 @@ def test_the_largest_that_is_held_idle_says_whom_to_ask() -> None:
     assert "└ idle for 1h" in shown(watched(box(one, two), {one.key: 3600.0, two.key: 1800.0}))
 
 
+def test_who_is_idle_stands_out_and_nobody_else() -> None:
+    one, two = (replace(busy(gpu(n), job(n + 1, user="bo")), utilization=0) for n in (0, 1))
+    idle = rows(watched(box(one, two), {one.key: 3600.0, two.key: 60.0}), form="people")
+    assert [(row.tone, "idle" in row.what) for row in idle[1:]] == [("warn", True), ("", False)]
+
+
+def test_a_filter_that_names_a_person_leaves_all_that_they_have() -> None:
+    unknown = busy(gpu(0), job(1, user=None, command="python x.py"))
+    app_state = AppState({}).with_snapshot(box(unknown, busy(gpu(1), job(2, user="bo"))))
+    found = rows(app_state, filter_text="no visible owner", form="people")
+    assert [row.pid for row in found] == ["", "1"]
+
+
 def test_memory_that_nobody_tells_is_not_called_nothing(call: Call, tmp_path: Path) -> None:
     device = replace(busy(gpu(0), job(memory=None)), utilization=0)
     found = people(box(device), {device.key: 3600})

@@ -244,6 +244,25 @@ def test_a_device_that_the_rules_exclude_is_not_used_with_those_in_use() -> None
     assert Candidates(snapshot, verdicts(snapshot), limits).planned(4) is None
 
 
+def test_selected_devices_are_planned_with_wherever_the_others_are_picked() -> None:
+    snapshot = box_of_devices(gpu(0), gpu(1), busy(gpu(2)))
+    within = Constraints(within=[snapshot.devices[1].key, snapshot.devices[2].key])
+    for count, used in ((2, 0), (3, 1)):
+        candidates = Candidates(snapshot, verdicts(snapshot), within, snapshot.devices[:1])
+        found = candidates.planned(count)
+        assert found is not None and found.devices[0].key == snapshot.devices[0].key
+        assert len(found.devices) == count and len(found.in_use) == used
+
+
+def test_only_one_of_several_instances_can_be_planned_with() -> None:
+    parent = gpu(0, mig=True)
+    snapshot = box_of_devices(parent, instance(parent, 1), instance(parent, 2))
+    candidates = Candidates(snapshot, verdicts(snapshot), Constraints())
+    assert candidates.most == 1 and candidates.planned(2) is None
+    found = candidates.planned()
+    assert found is not None and len(found.devices) == 1
+
+
 def test_why_says_why_these(call: Call) -> None:
     plain = call("plan", "gpt2", "--demo", "rtx3090", "-n", "2", "--json")
     ended = call("plan", "gpt2", "--demo", "rtx3090", "-n", "2", "--json", "--why")
@@ -455,7 +474,6 @@ def test_a_group_that_cannot_be_is_refused_with_both_numbers(
         ["gpt2", "-o", "x"],
         ["gpt2", "--overwrite"],
         ["gpt2", "--use", "ddp"],
-        ["gpt2", "--use", "ddp", "--json", "--", "t.py"],
         ["--use", "ddp", "--", "t.py"],
         ["--", "t.py", "--model", "nothing"],
         ["8B", "--prove"],
@@ -471,6 +489,10 @@ def test_a_group_that_cannot_be_is_refused_with_both_numbers(
 )
 def test_a_wrong_call_is_one_line_and_status_2(call: Call, words: list[str]) -> None:
     call("plan", "--demo", *words).refused(2)
+
+
+def test_the_files_of_a_strategy_are_not_told_as_json(call: Call) -> None:
+    assert call("plan", "--demo", "gpt2", "--use", "ddp", "--json", "--", "t.py").status == 2
 
 
 def test_a_truncated_header_and_a_huge_file_are_refused(call: Call, models: Path) -> None:

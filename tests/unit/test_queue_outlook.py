@@ -50,16 +50,16 @@ TWO_BUSY = box(busy(FOUR[0]), busy(FOUR[1]), FOUR[2], FOUR[3])
 
 def test_the_first_in_line_is_told_what_is_missing_and_the_others_whom_they_are_behind() -> None:
     assert reasons(TWO_BUSY, waiter(1, "ana", 4), waiter(2, "bo"), waiter(3, "kim", 2)) == [
-        "GPUs 2 and 3 are free, 2 more are needed",
+        "GPUs 2 and 3 free, needs 2 more",
         "after ana",
         "after ana and 1 more",
     ]
-    assert reasons(TWO_BUSY, waiter(1, "ana", 3)) == ["GPUs 2 and 3 are free, 1 more is needed"]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 3)) == ["GPUs 2 and 3 free, needs 1 more"]
     assert reasons(TWO_BUSY, waiter(1, "ana", 1, 0)) == ["GPU 0 is not free"]
     assert reasons(TWO_BUSY, waiter(1, "ana", 2, 0, 1)) == ["GPUs 0 and 1 are not free"], "others are free"
     assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2, 0, 1, 2)) == ["GPUs 0, 1 and 2 are not free"]
-    assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no device is free, 2 are needed"]
-    assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPUs 2 and 3 are free: it starts soon"]
+    assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no device is free, needs 2"]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPUs 2 and 3 free, starts soon"]
 
 
 def test_who_waits_for_other_devices_is_next_too() -> None:
@@ -78,7 +78,7 @@ def test_devices_that_never_do_are_not_counted() -> None:
     divided = gpu(0, mig=True)
     parts = box(divided, instance(divided, 0), instance(divided, 1), FOUR[1])
     assert reasons(parts, waiter(1, count=2)) == ["only 1 of the devices here matches: it can never start"]
-    assert reasons(parts, waiter(1, count=1)) == ["GPUs 0:0, 0:1 and 1 are free: it starts soon"]
+    assert reasons(parts, waiter(1, count=1)) == ["GPUs 0:0, 0:1 and 1 free, starts soon"]
 
 
 def test_what_is_waited_for_in_words() -> None:

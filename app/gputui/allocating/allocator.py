@@ -151,7 +151,7 @@ class Allocator:
         if limits and outside:
             raise RequestError(
                 f"{words}: {gpus(outside)} {'is' if len(outside) == 1 else 'are'} not in {limits.words},"
-                f" which was given to you; `{limits.unset} gputui …` sees all"
+                f" which was given to you; `{limits.unset} gputui …` shows all"
             )
         return devices
 

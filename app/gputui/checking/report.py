@@ -124,8 +124,8 @@ class Report:
             return f"not equal: {_changed(wrong[0])}"
         if self._only_unsure:
             count = len(self.devices)
-            number = "one device, as was selected" if count == 1 else f"{count} devices, as many as selected"
-            return f"not proved: {self._who} sees {number}, and tells nothing by which to know them"
+            number = "one device, as selected" if count == 1 else f"{count} devices, as many as selected"
+            return f"not proved: {self._who} sees {number}, and reports nothing that identifies them"
         if bad:
             return f"not equal: {self._nothing_seen or self._first_difference}"
         if wrong:

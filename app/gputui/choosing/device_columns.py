@@ -35,7 +35,7 @@ def device_columns(
 
     return (
         Column("#", snapshot.label, tone, right=True, least=3),
-        Column("NAME", lambda device: short_name(device.name or "?"), tone, least=4),
+        Column("NAME", lambda device: short_name(device.name or UNKNOWN), tone, least=4),
         Column("UTIL", lambda device: number(device.utilization, "%"), tone, right=True, least=4),
         Column("MEMORY", memory, tone, right=True, least=12),
         Column("°C", lambda device: number(device.temperature), tone, right=True, least=3),

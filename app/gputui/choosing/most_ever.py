@@ -53,6 +53,4 @@ def would_do(waiter: Waiter, device: Device) -> bool:
 def waits_for_ever(count: int, can: int) -> str:
     """The text that waiting for `count` devices does not help where at most `can` could be had."""
     would = f"only {devices_text(can)} here" if can else "no device here"
-    return (
-        f"{devices_text(count)} asked for, but {would} would do, even if all were free: waiting does not help"
-    )
+    return f"{devices_text(count)} asked for, but {would} can be used, even if all are free: do not wait"

@@ -29,6 +29,11 @@ class Holding:
     idle: float | None
 
     @property
+    def pids(self) -> tuple[int, ...]:
+        """Its processes, by their pids."""
+        return tuple(process.pid for process in self.processes)
+
+    @property
     def main(self) -> Process:
         """The process that has the most memory there."""
         return max(self.processes, key=lambda process: process.memory or 0)

@@ -222,7 +222,7 @@ def waiter_name(waiter: Waiter) -> str:
 
 
 def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
-    """Why a request has no devices yet, as a clause: "GPUs 4 and 5 are free, 2 more are needed"."""
+    """Why a request has no devices yet, as a clause: "GPUs 4 and 5 free, needs 2 more"."""
     waiter, could = turn.waiter, len(turn.could or ())
     never = f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
     if waiter.silent:
@@ -238,15 +238,15 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
     if could < waiter.count:
         return never
     missing = waiter.count - len(turn.free)
-    free = f"{gpus([*map(snapshot.label, turn.free)])} {'is' if len(turn.free) == 1 else 'are'} free"
+    free = f"{gpus([*map(snapshot.label, turn.free)])} free"
     if missing <= 0:
-        return f"{free}: it starts soon"
+        return f"{free}, starts soon"
     if turn.free:
-        return f"{free}, {missing} more {'is' if missing == 1 else 'are'} needed"
+        return f"{free}, needs {missing} more"
     if waiter.devices is not None and could <= _MOST_LABELS:
         # Other devices may be free, and are shown; the request waits for these.
         return f"{gpus([*map(snapshot.label, turn.could)])} {'is' if could == 1 else 'are'} not free"
-    return "no such device is free" if waiter.count == 1 else f"no device is free, {missing} are needed"
+    return "no such device is free" if waiter.count == 1 else f"no device is free, needs {missing}"
 
 
 def _user(each: Occupied) -> str:
@@ -302,4 +302,4 @@ def expectation(occupied: Sequence[Occupied]) -> str:
     known = sum(each.free_in is not None for each in occupied)
     if known == len(occupied):
         return ""
-    return f"When {'the others' if known else 'these'} become free is not known: no job says when it ends."
+    return f"No job says when {'the others' if known else 'these'} will be free."

@@ -13,8 +13,8 @@ from gputui.allocating.settings_tables import DESCRIBED
 from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, say, starting_nothing
 from gputui.inventory.formatting import printable
 from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import Document, View
 
-SCHEMA = 1
 DEFAULT, VARIABLE = "default", "variable"
 _OPTIONS = {
     "rules.memory": "--busy-memory",
@@ -47,6 +47,10 @@ class Row(NamedTuple):
     option: str | None
 
 
+_ROW = View(Row, "name value source option", name=str, value=object, source=str, option=str | None)
+CONFIG = Document("file settings", file=str | None, settings=_ROW.list)
+
+
 def parser() -> Parser:
     made = Parser(
         "config",
@@ -69,7 +73,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     settings(os.environ)
     rows = list(in_force(os.environ))
     if args.json:
-        print_json({"schema": SCHEMA, "file": file, "settings": [row._asdict() for row in rows]})
+        print_json(CONFIG.write(file=file, settings=rows))
         return DONE
     table = [("SETTING", "VALUE", "FROM", "FOR ONE CALL")]
     table += [(row.name, printable(_shown(row)), printable(row.source), row.option or "") for row in rows]

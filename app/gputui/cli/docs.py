@@ -9,9 +9,11 @@ from pathlib import Path
 import gputui
 from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, starting_nothing
 from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import Document, View
 from gputui.system.terminal_abilities import is_terminal
 
-SCHEMA = 1
+PAGES = Document("pages", pages=View(None, "page title", page=str, title=str).list)
+PAGE = Document("page text", page=str, text=str)
 
 
 def parser() -> Parser:
@@ -27,34 +29,35 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
-    pages = {file.stem: file for file in sorted(_folder().glob("*.md")) if file.stem != "README"}
+    found = pages()
+    if not found:
+        raise WrongCallError("this copy of gputui has no pages: an installed one does")
     if args.page is None:
-        titles = {name: _title(file) for name, file in pages.items()}
+        titles = {name: _title(file) for name, file in found.items()}
         if args.json:
-            rows = [{"page": name, "title": title} for name, title in titles.items()]
-            print_json({"schema": SCHEMA, "pages": rows})
+            print_json(PAGES.write(pages=[{"page": name, "title": title} for name, title in titles.items()]))
         else:
             print_line("\n".join(aligned(list(titles.items()))))
         return DONE
-    if args.page not in pages:
-        close = difflib.get_close_matches(args.page, pages, 1)
-        meant = f"try: gputui docs {close[0]}" if close else f"there are: {', '.join(pages)}"
+    if args.page not in found:
+        close = difflib.get_close_matches(args.page, found, 1)
+        meant = f"did you mean {close[0]}?" if close else f"there are: {', '.join(found)}"
         raise WrongCallError(f"no page is called {args.page!r}; {meant}")
-    text = pages[args.page].read_text(encoding="utf-8")
+    text = found[args.page].read_text(encoding="utf-8")
     if args.json:
-        print_json({"schema": SCHEMA, "page": args.page, "text": text})
+        print_json(PAGE.write(page=args.page, text=text))
     else:
         _show(text)
     return DONE
 
 
-def _folder() -> Path:
-    """The folder of the pages: in the package, or beside it in a working copy. Raises WrongCallError."""
+def pages() -> dict[str, Path]:
+    """The pages by name: in the package, or beside it in a working copy."""
     package = Path(gputui.__file__).parent
     for folder in (package / "docs", package.parents[1] / "docs"):
         if (folder / "command-line.md").is_file():
-            return folder
-    raise WrongCallError("this copy of gputui has no pages: an installed one does")
+            return {file.stem: file for file in sorted(folder.glob("*.md")) if file.stem != "README"}
+    return {}
 
 
 def _title(file: Path) -> str:

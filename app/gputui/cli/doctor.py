@@ -17,6 +17,7 @@ from gputui.cli.common import CHECK_FAILED, DONE, Parser, print_json, print_line
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import Document, View
 from gputui.launching.clipboard import tools
 from gputui.launching.confine import against_here, no_landlock
 from gputui.launching.confine_proof import NOT_YET
@@ -27,7 +28,6 @@ from gputui.system.terminal_abilities import ascii_only, can_draw, coloured, is_
 from gputui.system.users import own_name
 from gputui.vendors.registry import vendor_of
 
-SCHEMA = 1
 _PATIENCE = 1.2
 """Seconds in which the driver must answer, so that the call ends within two."""
 
@@ -46,6 +46,18 @@ class Finding(NamedTuple):
     needed: bool = False
 
 
+_FINDING = View(
+    Finding,
+    "name good detail remedy needed",
+    name=str,
+    good=bool,
+    detail=str,
+    remedy=str | None,
+    needed=bool,
+)
+DOCTOR = Document("good checks", good=bool, checks=_FINDING.list)
+
+
 def parser() -> Parser:
     made = Parser(
         "doctor",
@@ -62,8 +74,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
     found = list(findings(os.environ))
     if args.json:
-        checks = [each._asdict() for each in found]
-        print_json({"schema": SCHEMA, "good": not _failed(found), "checks": checks})
+        print_json(DOCTOR.write(good=not _failed(found), checks=found))
     else:
         print_line("\n".join(_lines(found)))
     return CHECK_FAILED if _failed(found) else DONE

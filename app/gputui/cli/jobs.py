@@ -18,6 +18,7 @@ from gputui.cli.common import (
     duration_type,
     number_type,
     output_width,
+    print_json,
     print_line,
     say,
     starting_nothing,
@@ -61,15 +62,10 @@ def parser() -> Parser:
         "beginning of one, or a job's name.",
         example="gputui jobs log -f k3f9",
     )
-    made.add_argument("--json", action="store_true", help="print the list as JSON")
+    made.add_argument("--json", action="store_true", help="print JSON")
     add_hosts_option(made)
     actions = made.add_subparsers(dest="action", metavar="ACTION", parser_class=_ActionParser)
-    listing = actions.add_parser(
-        "list", help="list the jobs, as without an action", description="List the jobs."
-    )
-    listing.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="print the list as JSON"
-    )
+    actions.add_parser("list", help="list the jobs, as without an action", description="List the jobs.")
     log = actions.add_parser("log", help="print a job's output", description="Print a job's output.")
     log.add_argument("id", metavar="ID")
     log.add_argument("-f", "--follow", action="store_true", help="follow until the job ends")
@@ -154,6 +150,9 @@ def parser() -> Parser:
     gone.add_argument(
         "--force", action="store_true", help="also remove one that belongs to another machine or container"
     )
+    for name, action in actions.choices.items():
+        if name != "attach":
+            action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     return made
 
 
@@ -161,8 +160,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command, "`gputui run --detach -- …` does")
     if args.hosts is not None and args.action not in (None, "list"):
         raise WrongCallError(f"--hosts is for the list; name a job of another box as BOX:ID to {args.action}")
-    if args.json and args.action not in (None, "list"):
-        raise WrongCallError(f"--json is for the list, not for {args.action}")
+    if args.json and args.action == "attach":
+        raise WrongCallError("attach shows the job's own output: --json goes with log, wait and show")
     if args.hosts is not None:
         from gputui.cli.boxes import call_on_boxes
 
@@ -190,11 +189,9 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
     box = _box(jobs.jobs)
     uses = _uses(box)
     if args.json:
-        import json
-
         from gputui.cli.jobs_text import document
 
-        print(json.dumps(document(jobs, uses)))
+        print_json(document(jobs.jobs, jobs.unreadable, uses))
     elif jobs.jobs:
         from gputui.choosing.verdict_text import claimed_and_runs_on
         from gputui.inventory.columns import printed
@@ -239,9 +236,10 @@ def _uses(box: Snapshot) -> dict[str, ClaimedUse]:
 
 def _log(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
-    if args.plain:
+    if args.plain or args.json:
         if args.follow:
-            raise WrongCallError("--plain shows a log as it is now; it does not go with --follow")
+            option = "--json" if args.json else "--plain"
+            raise WrongCallError(f"{option} shows a log as it is now; it does not go with --follow")
         try:
             from gputui.jobs.log_screen import Tail
         except ImportError as error:
@@ -250,14 +248,20 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
 
         tail = Tail(job.log, most=1024 * 1024)
         tail.feed()
-        for line in tail.lines(args.lines):
-            print(line)
+        lines = tail.lines(args.lines)
+        if args.json:
+            from gputui.cli.jobs_text import LOG
+
+            print_json(LOG.write(job, log=str(job.log), lines=lines))
+        else:
+            for line in lines:
+                print(line)
         return DONE
     from gputui.jobs.wait import follow, start_of_last_lines
 
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
-    lines = args.lines if args.lines is not None else _LINES if args.follow and on_a_terminal else None
-    start = 0 if lines is None else start_of_last_lines(job.log, lines)
+    most = args.lines if args.lines is not None else _LINES if args.follow and on_a_terminal else None
+    start = 0 if most is None else start_of_last_lines(job.log, most)
     write(follow(job, start, args.follow))
     return DONE
 
@@ -268,7 +272,17 @@ def _attach(args: argparse.Namespace, jobs: Stored) -> int:
 
 
 def _wait(args: argparse.Namespace, jobs: Stored) -> int:
-    return status_of(_readable(args.id, jobs, newest=True))
+    job = _readable(args.id, jobs, newest=True)
+    status = status_of(job)
+    if args.json:
+        _print_job(_readable(job.id, stored(os.environ)))
+    return status
+
+
+def _print_job(job: Job) -> None:
+    from gputui.cli.jobs_text import job_document
+
+    print_json(job_document(job, _uses(_box([job])).get(job.id)))
 
 
 def _stop(args: argparse.Namespace, jobs: Stored) -> int:
@@ -276,7 +290,7 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
 
     from gputui.jobs.stop import GRACE, stop
 
-    status, asked = DONE, [_readable(word, jobs) for word in args.ids]
+    status, asked, ended = DONE, [_readable(word, jobs) for word in args.ids], list[Job]()
     why = _stray(jobs) if args.if_stray else {}
     for job in asked:
         if args.if_stray and job.id not in why:
@@ -288,9 +302,20 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
             why.get(job.id, ""),
         )
         say(stopped.message)
+        ended.append(stopped.job)
         if not stopped.job.over:
             status = NOT_KNOWN
+    _print_jobs(args, ended)
     return status
+
+
+def _print_jobs(args: argparse.Namespace, about: Sequence[Job | Unreadable]) -> None:
+    """Print the jobs that an action was about, with `--json`."""
+    if args.json:
+        from gputui.cli.jobs_text import document
+
+        broken = [each for each in about if isinstance(each, Unreadable)]
+        print_json(document([each for each in about if isinstance(each, Job)], broken))
 
 
 def _stray(jobs: Stored) -> dict[str, str]:
@@ -310,16 +335,15 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
     if own is not None:
         if own.withheld:
             raise WrongCallError(f"job {job.id}: secrets are not saved: type its call again")
-        from gputui.cli import experiment
-        from gputui.jobs.experiments.request import REQUEST
-        from gputui.requesting.launch_request import sent
+        from gputui.cli.experiment import enter, start
+        from gputui.cli.experiment_call import parsed
 
-        experiment.enter(job.directory or ".")
-        words = ["--detach", "--request", sent(own.experiment, REQUEST), *args.options]
-        return experiment.main(own.experiment.kind, words, None)
+        enter(job.directory or ".")
+        options = ["--detach", *args.options, *(["--json"] if args.json else [])]
+        return start(*parsed(own.experiment.kind, options, None, own.experiment))
     request, *_ = kept = again(job)
     given = as_given(request)
-    given.n = given.gpus = None
+    given.n, given.gpus, given.json = None, None, args.json
     args = run.parser().parse_args(args.options, given)
     lacks = kept.lacks({*os.environ, *(name for name, _ in args.env)})
     if lacks is not None:
@@ -334,7 +358,15 @@ def _show(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
     if args.command:
         call = job.argv if experiment_of(job) is not None else ("gputui", "run", *again(job).request.words)
-        print_line(" ".join(map(quote, call)))
+        if args.json:
+            from gputui.cli.jobs_text import CALL
+
+            print_json(CALL.write(id=job.id, call=call))
+        else:
+            print_line(" ".join(map(quote, call)))
+        return DONE
+    if args.json:
+        _print_job(job)
         return DONE
     from gputui.cli.jobs_text import facts
 
@@ -350,6 +382,7 @@ def _forget(args: argparse.Namespace, jobs: Stored) -> int:
     for job in chosen:
         forget(job, args.force)
     say(f"removed {len(chosen)} {'job' if len(chosen) == 1 else 'jobs'}")
+    _print_jobs(args, chosen)
     return DONE
 
 

@@ -14,7 +14,16 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import NotEnoughError
 from gputui.allocating.request import Request
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, parsed_by, say
+from gputui.cli.common import (
+    WrongCallError,
+    add_source_options,
+    elsewhere,
+    opened,
+    parsed_by,
+    print_json,
+    print_line,
+    say,
+)
 from gputui.cli.request_options import AUTO, DESTINATIONS, add_request_options, count, device_request
 from gputui.cli.rules import own_settings
 from gputui.inventory.light_dataclasses import fields, replace
@@ -250,6 +259,16 @@ def allocated_for(devices: DeviceRequest, request: Request, holds: bool, approve
             # An error in the call takes precedence over a shortage on the box.
             approve(request.size, ())
         raise
+
+
+def print_launch(launch: Launch, as_json: bool) -> None:
+    """Print a launch that is not started: its line, or its document."""
+    if as_json:
+        from gputui.launching.exports.json_document import launch_document
+
+        print_json(launch_document(launch))
+    else:
+        print_line(launch.line)
 
 
 def noted(launch: Launch) -> Launch:

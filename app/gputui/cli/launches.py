@@ -6,12 +6,15 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say, starting_nothing
+from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, say, starting_nothing
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import Document
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, found, named
-from gputui.launching.history_file import SCHEMA, change, load, row
+from gputui.launching.history_file import ROW, change, load, row
 from gputui.launching.shell_words import command_line
+
+LAUNCHES = Document("launches", launches=ROW.list)
 
 
 def parser() -> Parser:
@@ -40,15 +43,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError(f"{args.what} needs a launch: its name or its number")
     if args.what == "forget" and args.name is not None:
         raise WrongCallError("forget needs one launch")
-    if args.json:
-        raise WrongCallError("--json is for the list")
     try:
         if args.what == "name" and args.name:
             check_name(args.name)
         change(os.environ, _changed(args.what, args.which, args.name or None))
     except KeepError as error:
         raise WrongCallError(str(error)) from None
-    return DONE
+    return _list(True) if args.json else DONE
 
 
 def _changed(what: str, which: str, name: str | None) -> Callable[[Launches], Launches]:
@@ -69,9 +70,7 @@ def _list(as_json: bool) -> int:
     except KeepError as error:
         raise WrongCallError(str(error)) from None
     if as_json:
-        import json
-
-        print(json.dumps({"schema": SCHEMA, "launches": [row(each) for each in known]}))
+        print_json(LAUNCHES.write(launches=[row(each) for each in known]))
     elif not known:
         say("no launches are saved yet: gputui saves those started in a terminal")
     else:

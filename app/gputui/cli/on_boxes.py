@@ -66,6 +66,8 @@ def run_on(args: argparse.Namespace, asked: LaunchRequest) -> int:
     devices = asked.devices
     said = devices.auto or devices.count is not None or devices.names is not None
     if len(counts) > 1:
+        if args.json:
+            raise WrongCallError("--json goes with one box: each of several has a launch of its own")
         _check(asked, counts, said)
         asked = replace(asked, options=replace(asked.options, nodes=len(counts)))
     elif any(counts.values()) and said:
@@ -99,7 +101,7 @@ class _Call:
 
     def words(self, *how: str) -> tuple[str, ...]:
         """The arguments of gputui there; the options `how` say how the job is followed from here."""
-        flags = {"--dry-run": self.args.dry_run, "--quiet": self.args.quiet}
+        flags = {"--dry-run": self.args.dry_run, "--json": self.args.json, "--quiet": self.args.quiet}
         flags |= {"--own-directory": self.own_directory or self.args.own_directory}
         name = () if self.args.name is None else (f"--name={self.args.name}",)
         given = (flag for flag, on in flags.items() if on)
@@ -216,7 +218,7 @@ def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> 
     for box in boxes:
         others = {":".join((other, job)) for other, _, job in there if other != box}
         call = ["jobs", *(w.removeprefix(f"{box}:") if w in ids else w for w in words if w not in others)]
-        if action == "rerun":
+        if action == "rerun" and "--json" not in call:
             status = _tell_started(_asked_to_start(box, call, how))
         else:
             follows = action == "attach"
@@ -265,7 +267,7 @@ def _asked_to_start(box: str, call: Sequence[str], how: Way) -> Answer:
 
 
 def _tells_whether_it_started(box: str) -> str:
-    return f"`gputui jobs --hosts {box}` tells whether the job has started"
+    return f"`gputui jobs --hosts {box}` shows whether the job has started"
 
 
 def _tell_started(answer: Answer, quiet: bool = False) -> int:
@@ -309,7 +311,7 @@ def _say_how_to_come_back(jobs: Sequence[str]) -> None:
     one = len(jobs) == 1
     if jobs:
         say(
-            f"{' and '.join(jobs)}: {'it outlives' if one else 'they outlive'} this terminal;"
+            f"{' and '.join(jobs)}: {'it keeps' if one else 'they keep'} running without this terminal;"
             f" `gputui jobs attach {jobs[0] if one else 'BOX:ID'}` comes back to {'it' if one else 'one'}"
         )
 
@@ -539,7 +541,7 @@ def _place(boxes: Sequence[_Box]) -> str:
     if loops[0] and not all(loops[1:]):
         names = ", ".join(box.name for box in others)
         raise WrongCallError(
-            f"{first.name} is reached as {first.address}, which is no address for {names}:"
+            f"{first.name} is reached as {first.address}, which is not an address for {names}:"
             " --rendezvous HOST[:PORT] says one"
         )
     return f"[{first.address}]:{first.port}" if ":" in first.address else f"{first.address}:{first.port}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gputui.allocating.allocate import allocate
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import DONE, Parser, add_source_options, opened, starting_nothing
+from gputui.cli.common import DONE, Parser, add_source_options, opened, print_json, starting_nothing
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.request_options import add_request_options, add_wait_option, device_request, memory, percent
 from gputui.cli.rules import own_settings
@@ -89,22 +89,14 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         print(Launch((), allocation.changes(os.environ, args.ids)).line)
     else:
-        import json
+        from gputui.inventory.document import PICK, picked
 
-        shown = ("index", "uuid", "name", "pci_bus_id", "parent", "memory_total", "memory_free")
-        print(
-            json.dumps(
-                {
-                    "devices": [
-                        {fact: getattr(device, fact) for fact in shown}
-                        | {"parent": device.parent or device.board}
-                        for device in devices
-                    ],
-                    "environment": dict(allocation.visibility.changes(devices, args.ids)),
-                    "weakest_link": allocation.weakest_link,
-                    "reason": allocation.reason,
-                    "ids": allocation.visibility.identifiers(devices, args.ids),
-                }
-            )
+        document = PICK.write(
+            devices=[*map(picked, devices)],
+            environment=dict(allocation.visibility.changes(devices, args.ids)),
+            weakest_link=allocation.weakest_link,
+            reason=allocation.reason,
+            ids=allocation.visibility.identifiers(devices, args.ids),
         )
+        print_json(document)
     return DONE

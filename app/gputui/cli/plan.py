@@ -15,6 +15,7 @@ from gputui.cli.common import (
     WrongCallError,
     elsewhere,
     output_width,
+    print_json,
     print_line,
     say,
 )
@@ -115,9 +116,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         return _use(args, options, made, found)
     made = replace(made, notices=(*_notices(found), *made.notices))
     if args.json:
-        import json
-
-        print(json.dumps(to_document(made)))
+        print_json(to_document(made))
         return DONE
     _show(made, found)
     if args.prove:
@@ -133,7 +132,7 @@ def _check_options(args: argparse.Namespace) -> None:
             " --processes"
         )
     if args.threads == NEAR:
-        raise WrongCallError("--threads near is not planned with: give it to `gputui run`")
+        raise WrongCallError("a plan does not use --threads near: give it to `gputui run`")
 
 
 def _notices(found: PlannedDevices) -> list[str]:
@@ -213,7 +212,7 @@ def _row(made: Plan, name: str) -> Row:
     rows = {row.name: row for row in made.rows}
     row = rows.get(name) or rows.get(f"{name}-fsdp2")
     if row is None:
-        raise WrongCallError(f"{name!r} is no strategy of these devices: {', '.join(rows)}")
+        raise WrongCallError(f"{name!r} is not a strategy for these devices: {', '.join(rows)}")
     return row
 
 

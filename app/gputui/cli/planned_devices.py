@@ -122,4 +122,4 @@ def _why_not(subject: Subject, candidates: Candidates) -> str:
     except PlanningError as error:
         raise WrongCallError(str(error)) from None
     would = "; ".join(what_would_do(made.model, made.workload, made.rows))
-    return f"{what}; would do: {would}" if would else what
+    return f"{what}; enough would be: {would}" if would else what

@@ -31,7 +31,7 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
         "--vendor",
         type=parsed_by(_vendor),
         metavar="NAME",
-        help="devices of this vendor only, in a box of several",
+        help="only devices of this vendor, in a box that has several",
     )
     which.add_argument(
         "--group",

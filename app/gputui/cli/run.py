@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.cli.become import become
-from gputui.cli.common import DONE, INTERNAL, Parser, WrongCallError, elsewhere, print_line, say
+from gputui.cli.common import DONE, INTERNAL, Parser, WrongCallError, elsewhere, say
 from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
@@ -23,6 +23,7 @@ from gputui.cli.launch_call import (
     noted,
     own_job,
     prepared_call,
+    print_launch,
     remember_typed,
 )
 from gputui.cli.request_options import add_wait_option
@@ -59,9 +60,14 @@ def parser() -> Parser:
     made.add_argument("--dry-run", action="store_true", help="print the launch line and start nothing")
     made.add_argument("--detach", action="store_true", help="start as a background job and print its id")
     made.add_argument(
+        "--json",
+        action="store_true",
+        help="with --dry-run and --detach: print the launch, or the job, as JSON",
+    )
+    made.add_argument(
         "--attach",
         action="store_true",
-        help="start as a job and show its output here; it outlives this terminal (`gputui jobs attach`)",
+        help="start as a job and show its output; it does not need this terminal (`gputui jobs attach`)",
     )
     # `run --on A,B` calls this on each box: claim the devices, and start once standard input says where the
     # machines meet.
@@ -122,11 +128,15 @@ def start(args: argparse.Namespace, command: Sequence[str], asked: LaunchRequest
             raise WrongCallError("--name is for a job: it goes with --detach")
         check_name(args.name)
     if args.slurm is not None and (args.on is not None or args.attach):
-        raise WrongCallError("--slurm goes with neither --on nor --attach")
+        raise WrongCallError("--slurm does not go with --on or --attach")
     if args.if_free and (args.force or args.wait is not None):
         raise WrongCallError("--if-free excludes --force and --wait")
     if args.attach and args.detach:
         raise WrongCallError("--attach and --detach exclude each other")
+    if args.json and not (args.dry_run or (args.detach and args.on is None and args.slurm is None)):
+        raise WrongCallError(
+            "--json goes with --dry-run, and with --detach on this machine: else stdout is the command's"
+        )
     if args.on is not None and args.saved is not None:
         raise WrongCallError("--saved does not go with --on: saved launches are those of this machine")
     asked = asked or launch_request(args, command)
@@ -185,7 +195,7 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
 
         launch = detached(launch, os.environ)
     if args.dry_run:
-        print_line(launch.line)
+        print_launch(launch, args.json)
         return DONE
     warn_elsewhere(asked)
     if not args.quiet:

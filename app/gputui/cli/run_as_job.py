@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Allocator
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import DONE, opened, print_line, say
+from gputui.cli.common import DONE, opened, print_json, print_line, say
 from gputui.cli.job_output import attached
 from gputui.cli.run_held import obey_input
 from gputui.inventory.formatting import devices_text
@@ -85,7 +85,7 @@ def _started(
         raise StartError(str(error), CANNOT_START) from None
     quiet = args.quiet or args.held
     if foreground is None:
-        print_line(job.id)
+        print_job(job, args.json)
         if not quiet:
             say(told.format(job.id))
         return DONE
@@ -95,8 +95,20 @@ def _started(
         obey_input()
     if not quiet:
         name = typed_name(job.id)
-        say(f"job {job.id}: it outlives this terminal; `gputui jobs attach {name}` comes back to it")
+        say(
+            f"job {job.id}: it keeps running without this terminal; `gputui jobs attach {name}` returns to it"
+        )
     return attached(job, foreground)
+
+
+def print_job(job: Job, as_json: bool) -> None:
+    """Print a job that has been started: its id, or its document."""
+    if as_json:
+        from gputui.cli.jobs_text import job_document
+
+        print_json(job_document(job))
+    else:
+        print_line(job.id)
 
 
 def write_devices(folder: str, launch: Launch, lease: Lease | None) -> None:

@@ -243,6 +243,8 @@ Epoch = Annotated[float, number(most=LAST_MOMENT)]
 Celsius = Annotated[int, whole(-273)]
 Figure = Annotated[float, number(-1e30, 1e30)]
 """A number that may be below zero."""
+Signed = Annotated[int, whole(-MOST_NUMBER)]
+"""A whole number that may be below zero."""
 Large = Annotated[float, number(most=MOST_NUMBER)]
 """A large number, of bytes or joules."""
 Positive = Annotated[int, whole(1)]
@@ -252,7 +254,7 @@ Words = Annotated[str, Form(_words)]
 """A text that gputui wrote; command lines (2 MiB at most, execve(2)) and paths may have undecodable bytes."""
 
 
-OrNull = Annotated[str | None, Form(text, lambda value: value or None, nullable=True)]
+OrNull = Annotated[str | None, Form(text, lambda value: as_text(value) or None, nullable=True)]
 """A text; "" is written as null."""
 SCHEMA = 1
 """The version of the documents that `--json` prints."""
@@ -281,8 +283,11 @@ def form_of(kind: Any) -> Form:
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     if origin is Annotated:
-        found: Form = parts[1]
-        return Form(found.read) if isinstance(found, Record) else found
+        found: Form | Record[Any] = parts[1]
+        if isinstance(found, Form):
+            return found
+        form = Form(found.read, found.written)
+        return _list(form, tuple) if get_origin(parts[0]) is tuple else form
     if origin in (Union, UnionType):
         (one,) = (part for part in parts if part is not NoneType)
         form = form_of(one)
@@ -387,14 +392,12 @@ def _value_of(subject: Any, path: str) -> Any:
 class Record(Generic[T]):
     """How a class is represented in JSON.
 
-    cls      None where all values are given to `write`
     keys     its fields that have a key, separated by spaces, in the order in which they are written; "" for
-             all. "launch=line" is the field `line` with the key "launch". What is only written may also be a
-             property, a path ("pid=command.pid"), or a value that is given to `write`
+             all. "launch=line" is the field `line` with the key "launch"
     later    fields whose keys may be missing, because older versions do not write them; None: all fields
              with a default; "*": all
     details  fields whose keys may be missing, because they are written on demand only
-    kinds    types by field, where the JSON has another type than the class
+    kinds    types by field, or by key, where the JSON has another type than the class
     """
 
     def __init__(
@@ -403,7 +406,7 @@ class Record(Generic[T]):
         self.cls, self._said, self._later, self._kinds = cls, keys.split(), later, kinds
         self._details = details.split()
         self._rows: list[tuple[str, str, Form, bool]] = []
-        if cls is not None:
+        if cls is not None and not isinstance(self, View):
             _RECORDS.setdefault(cls, self)
             _KNOWN.setdefault(cls.__name__, cls)
 
@@ -424,21 +427,24 @@ class Record(Generic[T]):
             rows = []
             for said in (*names, *self._details):
                 key, _, name = said.rpartition("=")
-                kind = self._kinds.get(name) or (own[name].type if name in own else name)
+                kind = self._given(name, key) or (own[name].type if name in own else name)
                 if kind not in forms:
-                    forms[kind] = form_of(self.kind(name))
+                    forms[kind] = form_of(self.kind(name, key))
                 rows.append((name, key or name, forms[kind], not {name, "*"} & optional))
             # Assigned at once, because another thread may use them as soon as they exist.
             self._rows = rows
         return self._rows
 
-    def kind(self, name: str) -> Any:
+    def kind(self, name: str, key: str) -> Any:
         """The type of a field."""
-        return self._kinds.get(name) or _kind_of(self.cls, name)
+        return self._given(name, key) or _kind_of(self.cls, name)
+
+    def _given(self, name: str, key: str) -> Any:
+        return self._kinds.get(name, self._kinds.get(key))
 
     @property
     def one(self) -> Any:
-        """The type of a value of this record in another one, to which it is given as it is written."""
+        """The type of a value of this record in another one, which also takes it as it is written."""
         return Annotated[self.cls, self]
 
     @property
@@ -474,7 +480,11 @@ class Record(Generic[T]):
         made: Any = self.cls
         return made(**self.facts(value))  # type: ignore[no-any-return]
 
-    def write(self, subject: object, details: bool = False, **given: Any) -> dict[str, Any]:
+    def written(self, value: Any) -> Any:
+        """A value as JSON-ready values, also one that is so already."""
+        return value if isinstance(value, dict) else self.write(value)
+
+    def write(self, subject: object = None, details: bool = False, /, **given: Any) -> dict[str, Any]:
         """An object as JSON-ready values; a value in `given` replaces that of the field."""
         found: dict[str, Any] = {}
         for name, key, form, _ in self.rows:
@@ -487,12 +497,22 @@ class Record(Generic[T]):
 SCHEMA_KEY = schema(SCHEMA)
 
 
-class Document(Record[Any]):
-    """A document that a call prints: the version of its schema, and its keys. `cls` is as in `Record`."""
+class View(Record[Any]):
+    """How values are written in a document, which is never read as such: with all of its keys.
 
-    def __init__(self, keys: str, cls: type | None = None, later: str = "", **kinds: Any) -> None:
-        super().__init__(None, f"schema {keys}", later, schema=SCHEMA_KEY, **kinds)
-        self.cls = cls
+    A key may also be a property of the class, or a path in it ("pid=command.pid"); or it has a type in
+    `kinds`, and its value is given to `write`. `cls` is None where all values are given.
+    """
 
-    def write(self, subject: object = None, details: bool = False, **given: Any) -> dict[str, Any]:
+    def __init__(self, cls: type | None, keys: str, **kinds: Any) -> None:
+        super().__init__(cls, keys, "", **kinds)
+
+
+class Document(View):
+    """A document that `--json` prints: the version of its schema, and its keys."""
+
+    def __init__(self, keys: str, cls: type | None = None, **kinds: Any) -> None:
+        super().__init__(cls, f"schema {keys}", schema=SCHEMA_KEY, **kinds)
+
+    def write(self, subject: object = None, details: bool = False, /, **given: Any) -> dict[str, Any]:
         return super().write(subject, details, schema=SCHEMA, **given)

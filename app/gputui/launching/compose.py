@@ -149,7 +149,7 @@ def _device_variables(
     ]
     if taken_away:
         remarks.append(
-            f"{' '.join(taken_away)} unset: beside it, the selected indices would mean other devices"
+            f"{' '.join(taken_away)} unset: with it, the selected indices would mean other devices"
         )
     remarks += [
         f"{words} replaced by the selected devices"

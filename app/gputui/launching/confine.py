@@ -146,10 +146,10 @@ def _not_confined(launch: Launch, how: Confine, why: str, said: bool) -> Launch:
 
 
 _NO_FILES = "the device files are not known"
-_SETUID = "{} gets no other user's rights in a confined process"
+_SETUID = "{} cannot become another user in a confined process"
 _MOUNTS = "{} changes mounts, which the kernel refuses a confined process"
 _SERVER = "{} may hand the command to a server that runs already, and is not confined"
-_DAEMON = "{} has the command started by another process, which is not confined"
+_DAEMON = "{} lets another process start the command, which is not confined"
 _OWN_LIST = "{} gives its containers devices of its own: the selected ones"
 
 _PROGRAMS: dict[str, str] = {
@@ -221,7 +221,7 @@ def explained(lines: Sequence[str]) -> str | None:
     for line in reversed(lines):
         for what, how, why in _EXPLAINED:
             if re.search(what, line) and re.search(how, line):
-                return f"{why} (--no-confine starts it otherwise): {printable(line)}"
+                return f"{why} (--no-confine starts it without confinement): {printable(line)}"
     return None
 
 

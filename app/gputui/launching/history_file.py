@@ -133,9 +133,13 @@ _PAST = Record(
 )
 
 
+_OPTIONS = " ".join(f"{key}=options.{name}" for name, key, _, _ in OPTIONS.rows)
+ROW = Record(PastLaunch, f"name count when where withheld {_OPTIONS}", "*", when=Epoch, where=Words | None)
+
+
 def row(each: PastLaunch) -> dict[str, Any]:
-    """Return a launch as a row of the file, ready for JSON."""
-    facts = _PAST.write(each, withheld=each.withheld or None) | OPTIONS.write(each.options)
+    """Return a launch as a row of the file, ready for JSON; what is not known is left out."""
+    facts = ROW.write(each, withheld=each.withheld or None)
     return {key: value for key, value in facts.items() if value is not None}
 
 

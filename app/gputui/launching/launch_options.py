@@ -157,7 +157,7 @@ def with_home(text: str) -> str:
     try:
         return str(Path(text).expanduser()) if text.startswith("~") else text
     except RuntimeError:
-        raise OptionError(f"there is no user {text.partition('/')[0][1:]!r}") from None
+        raise OptionError(f"there is of no user {text.partition('/')[0][1:]!r}") from None
 
 
 def _rendezvous(text: str) -> str:

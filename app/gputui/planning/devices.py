@@ -127,9 +127,7 @@ class Candidates:
 
     def _picked(self, box: Candidates, count: int, kept: Iterable[str]) -> PlannedDevices | None:
         """The best `count` devices of the box (itself, or emptied) with all of `kept`; None without such."""
-        within, selected = self.constraints.within, [device.key for device in self.selected]
-        # A device that may not be picked must not be required, either.
-        required = {key for key in kept if within is None or key in within}
+        required, selected = set(kept), [device.key for device in self.selected]
         if len(required) > count:
             return None
         found = pick(box.snapshot, box.verdicts, replace(self.constraints, count=count, required=required))

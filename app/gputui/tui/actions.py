@@ -205,7 +205,7 @@ ACTIONS: tuple[Action, ...] = (
         "wait",
         "w",
         "Wait in line for devices",
-        "first come, first served; the command starts as a job when they are free",
+        "first come, first served; when they are free, the command runs in the background",
         hint="wait in line",
         also="queue",
     ),

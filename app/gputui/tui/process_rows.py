@@ -73,7 +73,7 @@ class Row:
     def same_user(self) -> str:
         """The filter that leaves the processes of this row's user; "" where the row has no user."""
         owner = self.person or self.process
-        return f"user {printable('?' if owner.user is None else owner.user)}" if owner else ""
+        return f"user {printable(UNKNOWN if owner.user is None else owner.user)}" if owner else ""
 
 
 def rows(
@@ -241,12 +241,12 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
         return Row(
             label,
             str(process.pid),
-            person(process.user or "?", process.own),
+            person(process.user or UNKNOWN, process.own),
             size(process.memory),
             age(process.started, snapshot.time),
             printable(process.container or ""),
-            printable(process.command or process.note or "?"),
-            without_path(printable(process.command or process.note or "?")),
+            printable(process.command or process.note or UNKNOWN),
+            without_path(printable(process.command or process.note or UNKNOWN)),
             process,
             device.key,
             amount=process.memory or 0,
@@ -310,7 +310,7 @@ def _trees(found: Sequence[Row]) -> Iterator[Row]:
         ancestors = row.process.ancestors
         chain = (row.process.pid, *(each.pid for each in ancestors))
         parents.update(pairwise(chain))
-        commands.update((each.pid, printable(each.command or "?")) for each in ancestors)
+        commands.update((each.pid, printable(each.command or UNKNOWN)) for each in ancestors)
         shown.update(chain[: _MOST_ABOVE + 1])
     trunk: dict[int, _Branch] = {}
     for place, row in enumerate(found):

@@ -64,7 +64,7 @@ def _in_vain(request: DeviceRequest, app_state: AppState) -> str | None:
 def wait_prompt(app_state: AppState) -> str:
     """What waiting does, before anything is typed."""
     return (
-        "Wait in line: the command starts as a job when it is your turn and enough devices are free."
+        "Wait in line: when it is your turn and enough devices are free, the command runs in the background."
         f" How many devices?{_or_these(app_state)}"
     )
 

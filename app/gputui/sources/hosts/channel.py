@@ -251,7 +251,7 @@ class Channel(Asker):
             if end >= 0:
                 del buffer[: end + len(ends)]
             if len(buffer) > MOST_BYTES:
-                return came, "it prints more than an answer"
+                return came, "its output is too long"
             if end >= 0:
                 # Of several lines that arrive before anybody looks, only the last one counts.
                 text = whole.rpartition(ends)[2]

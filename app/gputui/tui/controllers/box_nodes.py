@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -25,22 +26,15 @@ from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.system.users import own_name
 from gputui.tui.app_state import AppState
 from gputui.tui.controllers.launch import LaunchController
+from gputui.tui.controllers.nodes import NO_COMMAND, Nodes
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.main_view import MainView
-from gputui.tui.views.nodes import (
-    Node,
-    box_node,
-    broken,
-    launch_lines,
-    trouble_lines,
-)
+from gputui.tui.views.nodes import Node, box_node, broken, launch_lines, trouble_lines
 from gputui.tui.views.selection import strip
 from gputui.tui.views.text import Line
 
 if TYPE_CHECKING:
     from gputui.jobs.box_jobs import JobsOfBoxes
-
-from gputui.tui.controllers.nodes import NO_COMMAND, Nodes
 
 Result = TypeVar("Result")
 
@@ -108,7 +102,8 @@ class BoxNodes(Nodes):
         self._channels.start()
 
     def end(self) -> None:
-        self._channels.stop()
+        # This call waits a little for each connection.
+        threading.Thread(target=self._channels.stop, daemon=True).start()
 
     # The boxes
 

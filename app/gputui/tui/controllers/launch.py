@@ -386,7 +386,7 @@ class LaunchController:
 
         app, allocation = self._view.app, pending.allocation
         if self._confining is not pending:
-            self._view.show_message("nothing is started: the launch was left before it could be", "warn")
+            self._view.show_message("nothing was started: the launch was cancelled first", "warn")
             return
         self._confining = None
         if isinstance(launch, GputuiError):

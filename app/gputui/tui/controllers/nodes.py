@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from gputui.launching.launch import Launch
 from gputui.tui.background import in_background
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
-from gputui.tui.views.nodes import (
-    Node,
-)
+from gputui.tui.views.nodes import Node
 from gputui.tui.views.text import Line
-
-if TYPE_CHECKING:
-    pass
 
 NO_COMMAND = "no command yet: e types it"
 
@@ -41,9 +35,9 @@ class Nodes(ABC):
     def begin(self) -> None:
         """Begin to read: the page opens."""
 
+    @abstractmethod
     def end(self) -> None:
-        """End what `begin` has begun: the page has closed. It may take a moment."""
-        self.key = None
+        """End what `begin` has begun: the page has closed."""
 
     @abstractmethod
     def nodes(self, only_free: bool) -> list[Node]:

@@ -140,7 +140,7 @@ class PlanController:
         if found is None:
             several = f"the {free} free devices are" if free != 1 else "the one free device is"
             words = f"{several} not enough" if free else "no device is free"
-            self._view.show_message(f"{words}: {self._key} shows what would do", "warn")
+            self._view.show_message(f"{words}: {self._key} shows what is enough", "warn")
         elif any(device.key not in there for device in found.devices):
             self._view.show_message("a device is no longer present: ask again", "warn")
         else:

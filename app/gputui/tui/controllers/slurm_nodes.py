@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.slurm import Submitted, place_in, slurm_launch, submit
+from gputui.jobs.slurm import request_at, slurm_launch, submit
 from gputui.launching.history_file import remember
 from gputui.launching.launch import Launch
 from gputui.launching.slurm_launch import SlurmError
@@ -22,24 +22,13 @@ from gputui.sources.slurm.read import Slurm
 from gputui.sources.source import NoSourceError
 from gputui.tui.background import in_background
 from gputui.tui.controllers.launch import LaunchController
+from gputui.tui.controllers.nodes import NO_COMMAND, Nodes
 from gputui.tui.main_view import MainView
 from gputui.tui.outcome import Outcome
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.views.nodes import (
-    Node,
-    Row,
-    broken,
-    job_lines,
-    launch_lines,
-    place_node,
-)
+from gputui.tui.views.nodes import Node, Row, broken, job_lines, launch_lines, place_node
 from gputui.tui.views.text import Line
 from gputui.vendors.registry import default_vendor
-
-if TYPE_CHECKING:
-    pass
-
-from gputui.tui.controllers.nodes import NO_COMMAND, Nodes
 
 _EVERY = 10.0
 """Seconds between two readings: each queries the cluster's controller, which all users share."""
@@ -101,6 +90,9 @@ class SlurmNodes(Nodes):
         if selected != self._of_main:
             self._of_main, self._devices, self._order = selected, max(1, selected), ()
 
+    def end(self) -> None:
+        """End nothing: a reading ends by itself."""
+
     def nodes(self, only_free: bool) -> list[Node]:
         if not self._reading and time.monotonic() >= self._due:
             self._reading = True
@@ -115,7 +107,7 @@ class SlurmNodes(Nodes):
         rows = [place_node(each) for each in self._places]
         if cluster is None:
             state = ("unknown", "lost") if self._error else ("asking", "dim")
-            return [Node(_SLURM, "  Slurm", state=state, note=(self._error, "lost"))]
+            return [Node(_SLURM, "  Slurm", state=state, note=(printable(self._error), "lost"))]
         if not any(each.most for each in every):
             errors.append("no node has devices")
         if errors:
@@ -220,7 +212,8 @@ class SlurmNodes(Nodes):
         dropped = [name for name, _ in options.additions if name in own]
         notes = [f"{', '.join(dropped)} is left out: Slurm selects the devices"] if dropped else []
         try:
-            request, found = place_in(cluster, place.text, self._devices, place.partition is not None)
+            kind = place.gpus.type if place.gpus is not None else ""
+            request, found = request_at(cluster, place.node, place.partition, kind, self._devices)
             request = replace(request, order=self._order, detach=form == "sbatch")
             options = replace(options, additions=kept)
             made = slurm_launch(options, self._devices, request, self._environ, default_vendor())
@@ -288,9 +281,11 @@ class SlurmNodes(Nodes):
 
         def call() -> tuple[str, bool]:
             try:
-                return _outcome(submit(launch, self._environ))
+                ended = submit(launch, self._environ)
             except StartError as error:
                 return printable(str(error)), False
+            told = ended.advice or ": ".join(filter(None, (ended.text, *ended.errors)))
+            return told or f"sbatch ended with status {ended.status}", ended.status == 0
 
         def done(_: bool) -> None:
             self._submitting, self._due = False, 0.0
@@ -299,12 +294,3 @@ class SlurmNodes(Nodes):
 
     def _remembered(self) -> str | None:
         return remember(self._environ, self.view.app_state.options, self._devices, self._clock())
-
-
-def _outcome(submitted: Submitted) -> tuple[str, bool]:
-    """The outcome of a submission in a sentence, and whether it succeeded."""
-    said = " ".join(submitted.errors)
-    if submitted.status == 0:
-        return submitted.advice or submitted.text or said, True
-    words = ": ".join(each for each in (submitted.text, said) if each)
-    return words or f"sbatch ended with status {submitted.status}", False

@@ -128,7 +128,7 @@ def written(name: str, text: str, private: bool = False) -> str:
             return f"{file} already exists; nothing was written"
         write_result(file, text.encode(errors="surrogateescape") + b"\n", private)
     except RuntimeError:
-        return f"there is no user {name.partition('/')[0][1:]!r}; nothing was written"
+        return f"there is of no user {name.partition('/')[0][1:]!r}; nothing was written"
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         return f"cannot write {name}: {reason}"

@@ -5,7 +5,6 @@ It starts the command on one of them. What a row can do is asked of its kind (`c
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable, Sequence
 from itertools import count
 
@@ -20,7 +19,7 @@ from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.nodes import Row, headline, node_rows
 from gputui.tui.views.text import Line, clip
 
-_ENTER = "Box: show or fold its devices, or connect. Device: as r. Slurm: become srun, or submit by sbatch"
+_ENTER = "Box: its devices, or connect. Device: as r. Slurm: srun or sbatch"
 _SPACE = "Box: show or fold its devices. Device: select or deselect"
 _NUMBER = "Box: select its GPU of that number. Slurm: so many devices"
 _RUN = "Run the command there, followed in this terminal, and come back"
@@ -30,7 +29,7 @@ _OTHER_LINES = 3
 """The rule at the top, the message and the keys."""
 
 
-def _does(keys: str, action: str, hint: str, key_display: str = "", about: str = "") -> Binding:
+def _of_kind(keys: str, action: str, about: str, hint: str = "", key_display: str = "") -> Binding:
     """A binding for an action that some kinds of nodes have; the last line names it where `hint` is given."""
     name, _, argument = action.partition(" ")
     call = f"do('{name}'{f', {argument}' if argument else ''})"
@@ -43,32 +42,33 @@ class NodesScreen(ListPage):
     BINDINGS = [
         shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("row"),
-        _does("enter", "unfold", "devices", "⏎", _ENTER),
-        _does("enter", "connect", "connect", "⏎", _ENTER),
-        _does("enter", "run", "run", "⏎", _ENTER),
-        _does("space", "select", "select", "", _SPACE),
-        _does("space", "fold", "", "", _SPACE),
-        _does("right", "right", "", "", "Box: show its devices. Slurm: one device more"),
-        _does("left", "left", "", "", "Box: fold its devices. Slurm: one device fewer"),
-        *(_does(str(n), f"number {n}", "devices" if n == 1 else "", "1-9 + -", _NUMBER) for n in range(10)),
-        _does("plus,equals_sign", "more", "", "", "Slurm: one device more"),
-        _does("minus", "fewer", "", "", "Slurm: one device fewer"),
-        _does("tab", "form", "srun/sbatch", "", "Slurm: the line for srun, or for sbatch"),
-        _does("b", "best", "best", "", "Select the best devices of the box, one more each time"),
-        _does("r", "return", "run & return", "", _RUN),
-        _does(
-            "d", "detach", "detach", "", "Run the command there as a job that nobody follows (Slurm: sbatch)"
+        _of_kind("enter", "unfold", _ENTER, "devices", "⏎"),
+        _of_kind("enter", "connect", _ENTER, "connect", "⏎"),
+        _of_kind("enter", "run", _ENTER, "run", "⏎"),
+        _of_kind("space", "select", _SPACE, "select"),
+        _of_kind("space", "fold", _SPACE),
+        _of_kind("right", "right", "Box: show its devices. Slurm: one device more"),
+        _of_kind("left", "left", "Box: fold its devices. Slurm: one device fewer"),
+        *(
+            _of_kind(str(n), f"number {n}", _NUMBER, "devices" if n == 1 else "", "1-9 + -")
+            for n in range(10)
         ),
-        _does("y", "copy", "copy", "", "Copy the line that r or d starts"),
-        _does("c", "ssh", "ssh", "", "Let ssh ask for a password or host key here, and connect"),
+        _of_kind("plus,equals_sign", "more", "Slurm: one device more"),
+        _of_kind("minus", "fewer", "Slurm: one device fewer"),
+        _of_kind("tab", "form", "Slurm: the line for srun, or for sbatch", "srun/sbatch"),
+        _of_kind("b", "best", "Select the best devices of the box, one more each time", "best"),
+        _of_kind("r", "return", _RUN, "run & return"),
+        _of_kind("d", "detach", "Run the command there as a job, in Slurm by sbatch", "detach"),
+        _of_kind("y", "copy", "Copy the line that r or d starts", "copy"),
+        _of_kind("c", "ssh", "Let ssh ask for a password or host key here, and connect", "ssh"),
         shown("D", "jobs", "jobs", about="The jobs of these boxes: their logs; stop one"),
         shown("f", "only_free", "with free", about="Only nodes with free devices, or all"),
-        _does("o", "order", "order", "", "Order the devices; Slurm's by their places among those it selects"),
-        _does("B", "other", "", "", "Select the next best set of the box"),
-        _does("n", "ask", "", "", "Select the best N devices of the box"),
-        _does("J", "later", "", "", "The selected device later in the order"),
-        _does("K", "earlier", "", "", "The selected device earlier in the order"),
-        _does("x", "clear", "", "", "Clear the selection"),
+        _of_kind("o", "order", "Order the devices; Slurm's by their places among those it selects", "order"),
+        _of_kind("B", "other", "Select the next best set of the box"),
+        _of_kind("n", "ask", "Select the best N devices of the box"),
+        _of_kind("J", "later", "The selected device later in the order"),
+        _of_kind("K", "earlier", "The selected device earlier in the order"),
+        _of_kind("x", "clear", "Clear the selection"),
         shown("e", "perform('edit')", "command", about="Edit the command"),
         hidden("l", "perform('launcher')", "Change the launcher"),
     ]
@@ -92,9 +92,8 @@ class NodesScreen(ListPage):
             self._awaiting.stop()
 
     def on_unmount(self) -> None:
-        # This call waits a little for each connection.
         for kind in self.kinds:
-            threading.Thread(target=kind.end, daemon=True).start()
+            kind.end()
 
     # Painting
 

@@ -275,7 +275,7 @@ class PlanScreen(ListPage):
         """Plan for the fewest devices that hold the model; show a message where no number is enough."""
         count = fewest_for(self._request, self.view.app_state)
         if count is None:
-            self.show_message("no number of the devices here is enough")
+            self.show_message("the devices here are not enough")
         else:
             self._set(replace(self._request, count=count))
 

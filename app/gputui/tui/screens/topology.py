@@ -51,7 +51,7 @@ class TopologyScreen(ListPage):
         _main_binding("select"),
         _main_binding("later", "J/K"),
         _main_binding("best"),
-        shown("right", "column(1)", "pair", "←→", "Next column: the pair is told below"),
+        shown("right", "column(1)", "pair", "←→", "Next column: the pair is described below"),
         hidden("left", "column(-1)", "Previous column"),
         *(replace(binding, show=False) for binding in cursor_bindings("device")),
         *map(_main_binding, _KEYS),

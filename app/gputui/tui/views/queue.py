@@ -118,7 +118,7 @@ def _told(told: Sequence[Occupied], found: Outlook, app_state: AppState, room: i
 def _in_line(found: Outlook, snapshot: Snapshot) -> list[Line]:
     """The rows of the panel about the waiters, and the row with the next waiter's reason."""
     reasons: list[Line] = [
-        ((f" next {waiter_name(turn.waiter)}: ", "strong"), (blocking_reason(turn, snapshot), ""))
+        ((f" next: {waiter_name(turn.waiter)} · ", "strong"), (blocking_reason(turn, snapshot), ""))
         for turn in found.next[:1]
     ]
     return [*table_lines(turn_columns(snapshot), found.turns), *reasons]
