@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gputui.inventory.columns import Column
+from gputui.inventory.formatting import duration, printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import is_secret, secret_word
+from gputui.launching.shell_words import command_line
 from gputui.vendors.registry import vendors
 
 MOST = 40
@@ -40,6 +43,19 @@ class PastLaunch:
 
 Launches = tuple[PastLaunch, ...]
 """The history, the last launch first."""
+
+
+def launch_columns(now: float) -> tuple[Column[PastLaunch], Column[PastLaunch], Column[PastLaunch]]:
+    """The columns of every list of launches: devices, age, command. `now` is seconds since the epoch."""
+
+    def devices(each: PastLaunch) -> str:
+        return f"{each.count} GPU{'s' if each.count > 1 else ''}" if each.count else "CPU only"
+
+    return (
+        Column("", devices, "dim"),
+        Column("", lambda each: f"{duration(max(0.0, now - each.when))} ago", "dim", right=True),
+        Column("", lambda each: printable(command_line(each.options.additions, each.options.command))),
+    )
 
 
 class KeepError(ValueError):

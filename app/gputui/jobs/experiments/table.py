@@ -121,25 +121,26 @@ def _columns(
     experiment: Experiment, found: Sequence[Summary], other_time: bool, spread: bool, place: Place | None
 ) -> list[Column[Summary]]:
     sweep, basis = experiment.request.kind == "sweep", experiment.basis
-    first = [
-        Column("TASK", lambda each: str(each.number), right=True),
-        Column("WHAT", lambda each: cut(printable(each.row.label), _MOST_WHAT)),
-        Column("GPU", _devices),
-    ]
-    if not sweep:
-        first = [_value(number, heading) for number, (_, heading) in enumerate(experiment.axes)]
-    columns: list[Column[Summary]] = []
-    for figure in _FIGURES:
+    first = [_value(number, heading) for number, (_, heading) in enumerate(experiment.axes)]
+    if sweep:
+        first = [
+            Column("TASK", lambda each: str(each.number), right=True),
+            Column("WHAT", lambda each: cut(printable(each.row.label), _MOST_WHAT)),
+            Column("GPU", _devices),
+            Column("TIME", lambda each: _took(each, place), right=True),
+        ]
+
+    def is_shown(figure: Figure) -> bool:
         known = any(each.spreads[figure.name] is not None for each in found)
-        if figure.name == "wall" and sweep:
-            columns.insert(0, Column(figure.heading, lambda each: _took(each, place), right=True))
-        elif figure.name == basis and (known or not sweep):
-            compared = [Column("VS BEST", _difference, right=True)] if experiment.compares else []
-            columns[:0] = [_figure(figure, spread), *compared]
-        elif figure.name in ("metric", "runtime", "wall"):
-            columns += [_figure(figure, spread)] if other_time and known else []
-        elif known or not sweep:
-            columns.append(_figure(figure, figure.name == "steps_per_second" and spread))
+        if figure.name == basis or figure.name not in ("metric", "runtime", "wall"):
+            return known or not sweep
+        return known and other_time
+
+    figures = [each for each in _FIGURES if is_shown(each) and not (sweep and each.name == "wall")]
+    figures.sort(key=lambda figure: figure.name != basis)
+    columns = [_figure(each, spread and each.name in (basis, "steps_per_second")) for each in figures]
+    if experiment.compares and figures and figures[0].name == basis:
+        columns.insert(1, Column("VS BEST", _difference, right=True))
     columns = [*first, *columns, Column("RESULT", lambda each: how_it_went(experiment, each))]
     return [*columns, _log_column(experiment, place)] if place is not None and sweep else columns
 
