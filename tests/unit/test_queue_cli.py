@@ -121,7 +121,7 @@ def test_without_a_driver_the_line_is_told_all_the_same(box: Box) -> None:
 def test_the_demo_box_has_a_line_in_motion(call: Call) -> None:
     rows = call("queue", "--demo").text.splitlines()
     assert rows[1].split()[:2] == ["1", "ana"] and rows[2].split()[:2] == ["2", "lee"]
-    assert any(row.startswith("next: ana: ") for row in rows) and "is not known" in rows[-1]
+    assert any(row.startswith("next: ana · ") for row in rows) and "No job says" in rows[-1]
     film = [at(BOXES["shared"], elapsed, NOW) for elapsed in (0, 5, 20, 45, 50)]
     users = [[each.user for each in snapshot.waiters] for snapshot in film]
     claimed, snapshot = [len(snapshot.claims) for snapshot in film], film[-1]

@@ -57,11 +57,12 @@ _ALIASES = form_of(tuple[Annotated[str, parsed(alias)], ...])
 _TABLES: dict[str, Record[Any]] = {
     "rules": Record(
         dict,
-        "memory utilization window ignore_users=ignore mine_is_free=mine",
+        "memory utilization window idle_after=idle ignore_users=ignore mine_is_free=mine",
         "*",
         memory=Annotated[int, parsed(read_size, 'a size ("20G", "512M")')],
         utilization=Annotated[int, whole(0, 100, "a percentage (0 to 100)")],
         window=Annotated[float, number(0, 86_400, "a number of seconds")],
+        idle=Annotated[float, number(0, 86_400, "a number of seconds")],
         ignore=frozenset[_Word],
         mine=bool,
     ),
