@@ -221,8 +221,8 @@ def _prove(
 ) -> int:
     """Show the model as the training's own Python reports it; status 5 where it counts other parameters."""
     from gputui.checking.check import SECONDS
-    from gputui.checking.plan_proof import ClosedForms, differences, prove
-    from gputui.inventory.text_table import aligned
+    from gputui.checking.plan_proof import ClosedForms, Difference, differences, prove
+    from gputui.inventory.columns import Column, printed
     from gputui.launching.compose import compose
     from gputui.planning.memory import needed
     from gputui.planning.strategies import Strategy
@@ -249,18 +249,18 @@ def _prove(
     compared = differences(proof, closed)
     print()
     if compared:
-        rows = [
-            (
-                each.what,
-                f"{each.closed:,}",
-                f"{each.proved:,}",
-                "equal" if each.closed == each.proved else f"{each.share:+.1%}",
-            )
-            for each in compared
-        ]
+        columns: tuple[Column[Difference], ...] = (
+            Column("", lambda each: each.what),
+            Column("CLOSED FORM", lambda each: f"{each.closed:,}", right=True),
+            Column("THAT PYTHON", lambda each: f"{each.proved:,}", right=True),
+            Column(
+                "DIFFERENCE",
+                lambda each: "equal" if each.closed == each.proved else f"{each.share:+.1%}",
+                right=True,
+            ),
+        )
         versions = ", ".join(f"{name} {version}" for name, version in proof.versions)
-        heads = ("", "CLOSED FORM", "THAT PYTHON", "DIFFERENCE")
-        print("\n".join(aligned([heads, *rows], right=(1, 2, 3))))
+        print("\n".join(printed(columns, compared)))
         print_line(
             printable(f"  {proof.name}, by {versions}; peak: one device with AdamW, without its context")
         )
