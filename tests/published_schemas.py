@@ -42,7 +42,10 @@ DOCUMENTS: dict[str, tuple[Record[Any], tuple[str, ...]]] = {
     "people": (people.PEOPLE, ("people --json",)),
     "pick": (document.PICK, ("pick --json", "pick --format json")),
     "plan": (plans.PLAN, ("plan --json",)),
-    "launch": (json_document.LAUNCH, ("run --dry-run --json", "export --json", "export --as json")),
+    "launch": (
+        json_document.LAUNCH,
+        ("run --dry-run --json", "plan --use STRATEGY --json", "export --json", "export --as json"),
+    ),
     "dry-run": (json_document.DRY_RUN, ("compare --dry-run --json", "each --dry-run --json")),
     "job": (
         jobs_text.JOB,

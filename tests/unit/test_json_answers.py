@@ -159,6 +159,7 @@ def test_a_command_that_cannot_start_is_a_failure_with_its_status(call: Call) ->
         ("run", "--slurm", "--detach", "--json", "--", "true"),
         ("jobs", "--json", "attach", "x"),
         ("claims", "--setup", "--json"),
+        ("plan", "--demo", "8B", "--prove", "--json", "--", "t.py"),
     ],
 )
 def test_json_is_refused_where_stdout_is_for_something_else(call: Call, words: tuple[str, ...]) -> None:
@@ -260,6 +261,18 @@ def test_a_failure_names_the_devices_that_are_the_reason(call: Call) -> None:
 
 def test_a_wrong_call_is_told_where_its_help_is(call: Call) -> None:
     assert "gputui pick --help" in failure(call("pick", "--json", "--nope"), 2)["remedy"]
+
+
+def test_a_failure_with_bytes_that_are_no_text_is_one_object_too(call: Call) -> None:
+    told = call("pick", "--demo", "--json", "--gpus", "\udce9\x1b[2J")
+    assert told.status == 2 and told.out.isascii()
+    check(json.loads(told.out), "error")
+
+
+def test_the_launch_of_a_plan_answers_as_its_schema_says(call: Call) -> None:
+    told = call("plan", "--demo=idle", "1B", "-n", "2", "--use", "ddp", "--json", "--", "python", "t.py")
+    assert told.status == 0, told
+    check(json.loads(told.out), "launch")
 
 
 def test_a_failure_without_json_leaves_stdout_alone(call: Call) -> None:
