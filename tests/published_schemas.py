@@ -263,8 +263,8 @@ def _value(schema: dict[str, Any]) -> str:
 
 _WORDS = {"string": "text", "boolean": "true or false", "array": "list"}
 _ELSEWHERE = ("ls", "job", "dry-run", "comparisons", "sweep", "sweeps")
-"""The documents whose keys docs/json.md has not: docs/command-line.md has those of `ls`, and the others consist
-of documents that it has."""
+"""The documents whose keys docs/json.md leaves out: docs/command-line.md has those of `ls`, and the others
+consist of documents that it has."""
 PAGE = Path(__file__).parents[1] / "docs" / "json.md"
 
 
