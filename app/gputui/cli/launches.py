@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, say, starting_nothing
+from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_lines, say, starting_nothing
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document
@@ -74,7 +74,7 @@ def _list(as_json: bool) -> int:
     elif not known:
         say("no launches are saved yet: gputui saves those started in a terminal")
     else:
-        print_line("\n".join(_lines(known)))
+        print_lines(_lines(known))
     return DONE
 
 
