@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gputui.cli.common import INTERNAL, Parser
-from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.cli.screen import parser as screen_parser
+from gputui.cli.subcommands import SUBCOMMANDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "gputui.1"
 _OF_THE_MACHINE = "variables to try with --env"

@@ -71,7 +71,7 @@ def measured(environ: Mapping[str, str], seconds: float, unfold: bool = False) -
         let_run(terminal, 2.0)
         before = _percent(terminal, seconds / 2, [pid])[0]
         used, began = cpu_seconds(pid), time.perf_counter()
-        terminal.send("O")
+        terminal.send(":nodes\r")
         terminal.until(lambda t: sum(" free" in line for line in t.lines[1:]) >= len(NAMES), patience=60)
         painted, until_then = time.perf_counter() - began, cpu_seconds(pid) - used
         if unfold:

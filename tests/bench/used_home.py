@@ -99,10 +99,10 @@ def fill(environ: Mapping[str, str], box: str) -> None:
         variants = tuple(Row((size,), size, command, runs, ("0",), " ".join(command)) for size in sizes)
         request = ExperimentRequest("comparison", launch, repeat=3)
         axes = (("batch", "batch"),)
-        store.begin(Experiment("", "done", when, request, axes, variants, ("0",)), environ)
+        store.begin(Experiment(Path(), "done", when, request, axes, variants, ("0",)), environ)
         run = Run(1, None, "done", 0, started=when, ended=when + 60)
         tasks = tuple(Row((), str(number), command, (run,), ("0",)) for number in range(1, 21))
-        store.begin(Experiment("", "done", when, ExperimentRequest("sweep", launch), (), tasks), environ)
+        store.begin(Experiment(Path(), "done", when, ExperimentRequest("sweep", launch), (), tasks), environ)
     devices = at(BOXES[box], 0.0, now).devices
     keep(environ, {(one.key, other.key): 200.0 for one in devices for other in devices if one is not other})
     _fill_timelines(environ, box, now)

@@ -148,7 +148,7 @@ def of_a_box() -> Iterator[tuple[str, ...]]:
 
 def of_words() -> Iterator[tuple[str, ...]]:
     """Help, wrong calls, and saved records."""
-    from gputui.cli.dispatch import SUBCOMMANDS
+    from gputui.cli.subcommands import SUBCOMMANDS
 
     yield from (
         ("--help",),

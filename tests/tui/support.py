@@ -33,14 +33,12 @@ from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import Source, Want
-from gputui.tui.actions import BY_ID
 from gputui.tui.app import GputuiApp
 from gputui.tui.app_state import AppState
 from gputui.tui.outcome import Outcome
 from gputui.tui.readings import Mailbox
 from gputui.tui.screen_settings import checked
 from gputui.tui.screens.main import MainScreen
-from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.widgets.lines import Lines
 from unit.jobs_support import Desk
 
@@ -180,14 +178,10 @@ class Session:
         await self.settle()
 
     async def act(self, action_id: str) -> None:
-        """Perform an action of the main screen as its key would: on the present page if that can do it."""
+        """Perform an action of the main screen as the palette does."""
         await self.settle()
         self.main.key_pressed()
-        page = self.app.screen
-        if isinstance(page, TopologyScreen) and not BY_ID[action_id].page:
-            page.action_perform(action_id)
-        else:
-            self.main.replace_page(action_id)
+        self.main.choose(action_id)
         await self.settle()
 
     async def settle(self) -> None:

@@ -219,7 +219,7 @@ async def test_in_a_demo_the_jobs_are_simulated_and_nothing_is_done() -> None:
 
 
 async def test_the_help_lists_each_key_of_the_page_once() -> None:
-    keys = [key for row, _ in page_keys(BoxJobsScreen.BINDINGS).rows for key in row.split()]
+    keys = [key for row, _ in page_keys(BoxJobsScreen.BINDINGS) for key in row.split()]
     assert sorted(keys) == sorted(set(keys))
 
 

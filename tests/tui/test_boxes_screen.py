@@ -92,7 +92,7 @@ async def test_boxes_fold_and_say_what_is_free_and_what_is_wrong() -> None:
         assert lit(s).startswith("+ gone")
         await s.press("f")
         assert [line for line in texts(s)[1:] if line] == [texts(s)[1]] and "gpu1" in texts(s)[1]
-        await s.press("O")
+        await s.press("q")
         assert s.app.screen is s.main
 
 
@@ -439,7 +439,7 @@ async def test_enter_connects_to_a_dead_box_and_lends_the_terminal_only_where_ss
 
 
 async def test_the_help_lists_each_key_of_the_page_once() -> None:
-    rows = page_keys(NodesScreen.BINDINGS).rows
+    rows = page_keys(NodesScreen.BINDINGS)
     keys = [key for row, _ in rows for key in row.split()]
     assert sorted(keys) == sorted(set(keys))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -39,7 +40,7 @@ def compared(*times: float, **more: object) -> Experiment:
         for n, time in enumerate(times)
     )
     request = ExperimentRequest("comparison", LaunchRequest(LaunchOptions(("t.py",))))
-    made = Experiment("", "done", NOW, request, (("env:X", "X"),), rows, ("0",))
+    made = Experiment(Path(), "done", NOW, request, (("env:X", "X"),), rows, ("0",))
     return replace(made, **more)  # type: ignore[arg-type]
 
 
@@ -117,7 +118,7 @@ async def test_x_twice_removes_one_and_y_copies_it(desk: Desk, environ: dict[str
 
 async def test_a_comparison_that_runs_is_not_removed(desk: Desk, environ: dict[str, str]) -> None:
     made = store(desk, compared(1.0, state="running"))
-    with running_alone(made, desk.environ):
+    with running_alone(made):
         async with session(environ=environ) as s:
             await s.press("D", "V", "x", "x")
             assert kept(desk.environ).records and "1 of 1 running" in texts(s)[0]
@@ -191,7 +192,7 @@ async def test_sweeps_are_beside_comparisons(desk: Desk, environ: dict[str, str]
     store(desk, compared(20.0, 10.0))
     task = Row((), "--seed 1", ("t.py",), (Run(1, "k3f9", "failed", 3, wall=1.0, started=NOW),), ("0",))
     request = ExperimentRequest("sweep", LaunchRequest(LaunchOptions(("t.py",))))
-    sweep = store(desk, Experiment("", "done", NOW + 1, request, (), (task,)))
+    sweep = store(desk, Experiment(Path(), "done", NOW + 1, request, (), (task,)))
     async with session(environ=environ) as s:
         await s.press("D", "V")
         lines = texts(s)

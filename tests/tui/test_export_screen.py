@@ -149,7 +149,7 @@ async def test_without_a_choice_it_says_how_to_make_one_and_its_keys_close_it() 
         await s.press("@export")
         assert "select devices first" in s.main.message
         await s.press("@cpu")
-        for key in ("escape", "q", "Y"):
+        for key in ("escape", "q"):
             await s.press("@export")
             assert isinstance(s.app.screen, ExportScreen)
             await s.press(key)

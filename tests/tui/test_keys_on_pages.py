@@ -26,8 +26,9 @@ from gputui.tui.widgets.lines import Lines
 from tui.support import Session, session
 
 # Without a command, the plan asks for a model, and takes the next keys as its name. The people are the
-# processes by person.
-OPENERS = [f"@{action.id}" for action in ACTIONS if action.page and action.id not in ("plan", "people")]
+# processes by person, the columns and panels are among the settings.
+_ALIKE = ("plan", "people", "columns", "panels")
+OPENERS = [f"@{action.id}" for action in ACTIONS if action.page and action.id not in _ALIKE]
 
 
 def pages(s: Session) -> list[Screen[object]]:
@@ -70,8 +71,8 @@ async def test_a_page_is_replaced_from_its_help_too_and_the_help_lists_the_keys(
         await s.press("D", "question_mark")
         text = "\n".join(s.app.screen.query_one("#page-body", Lines).texts)
         here = text.split("As on the main screen")[1].split("On the main screen:")[0]
-        assert "Show the queue" in here and "Show the timelines" in here
-        assert "Change the columns" not in here, "f follows the log there"
+        assert "Show the topology" in here and "Show the processes" in here
+        assert "Run the command" not in here
         await s.press("@queue")
         assert [type(each) for each in pages(s)] == [QueueScreen]
 

@@ -13,7 +13,7 @@ from tui.support import Session, box_at, session
 
 PAGES = (
     *("right", "t", "p", "D", "question_mark", "ctrl+p"),
-    *(f"@{name}" for name in ("timelines", "plan", "slurm", "queue", "people", "launch_page", "export")),
+    *(f"@{name}" for name in ("timelines", "plan", "queue", "people", "launch_page", "export")),
     *("@messages", "@panels", "@columns"),
 )
 """The keys that open each page, and the palette."""

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual.widgets import Input
+from textual.containers import Vertical
+from textual.widgets import Input, Static
 
 from gputui.inventory.device import Fault
 from gputui.inventory.process import Process
@@ -29,7 +30,7 @@ from gputui.tui.widgets.lines import Lines
 from gputui.vendors.nvidia.source import NvmlSource
 from gputui.vendors.nvidia.vendor import VENDOR
 from simnvml import SimulatedNvml
-from tui.support import box_at, session, started
+from tui.support import Session, box_at, session, started
 from unit.jobs_support import Desk
 
 VISIBLE, ORDER = VENDOR.visibility.names
@@ -198,11 +199,57 @@ async def test_enter_without_a_command_asks_for_one() -> None:
         assert isinstance(s.app.screen, LineScreen)
 
 
-async def test_enter_without_devices_says_how_to_choose_them() -> None:
-    async with session() as s:
+async def offered(s: Session) -> ConfirmScreen:
+    """The question that Enter asks while nothing is selected."""
+    await s.press("enter")
+    assert isinstance(s.app.screen, ConfirmScreen)
+    return s.app.screen
+
+
+async def test_enter_twice_runs_on_the_best_free_device(environ: dict[str, str]) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        question = (await offered(s)).query_one(Vertical).border_title
+        (label,) = s.selected
+        assert question is not None and f"GPU {label} (the best free)" in question
         await s.press("enter")
-        assert s.app.is_running
-        assert "select devices first" in s.main.message
+        await s.until(lambda: not s.app.is_running)
+        outcome = s.app.return_value
+        assert outcome is not None and outcome.launch is not None
+        assert [device.index for device in outcome.launch.devices] == [int(label)]
+
+
+async def test_enter_offers_as_many_devices_as_the_command_asks_for(environ: dict[str, str]) -> None:
+    async with session(
+        command=("python", "-m", "torch.distributed.run", "--nproc-per-node=2", "train.py"), environ=environ
+    ) as s:
+        await s.press("escape")
+        assert not s.selected
+        title = (await offered(s)).query_one(Vertical).border_title
+        assert len(s.selected) == 2 and "the best two free" in str(title)
+
+
+async def test_no_leaves_nothing_selected_and_another_key_starts_a_job(desk: Desk) -> None:
+    async with session(command=("true",), environ=desk.environ) as s:
+        await offered(s)
+        await s.press("escape")
+        assert s.app.screen is s.main and not s.selected
+        await offered(s)
+        await s.press("d")
+        await s.until(lambda: started(s, "@detach", desk))
+
+
+async def test_enter_on_a_full_box_offers_the_line() -> None:
+    whole = box_at("shared")
+    full = replace(
+        whole, devices=tuple(replace(d, processes=whole.devices[0].processes) for d in whole.devices)
+    )
+    async with session(full, command=("true",)) as s:
+        await s.press("enter")
+        assert isinstance(s.app.screen, LineScreen)
+        said = str(s.app.screen.query_one("#what", Static).render())
+        assert said.startswith("All busy.") and "⏎ yes" in said
+        await s.press("escape")
+        assert s.texts("#keys")[0].startswith(" w wait in line")
 
 
 async def test_enter_reads_again_and_ends_with_the_launch_that_is_shown() -> None:
@@ -330,10 +377,7 @@ async def test_the_keys_that_a_page_names_are_those_that_do_something_now() -> N
 async def test_the_palette_lists_the_actions_and_does_them() -> None:
     async with session() as s:
         await s.press("ctrl+p")
-        await s.press(*"cpu only")
-        await s.until(lambda: s.app.screen.query("OptionList").first().option_count >= 1)  # type: ignore[attr-defined]
-        await s.press("enter")
-        await s.until(lambda: s.main.app_state.selection.cpu_only)
+        await s.press(*"cpu only", "enter")
         assert s.main.app_state.selection.cpu_only
 
 
@@ -360,7 +404,7 @@ async def test_a_click_on_a_row_chooses_it_and_a_click_on_a_key_does_it() -> Non
             await s.pilot.click("#table", offset=(10, 6))
             await s.settle()
             assert s.selected == selected
-        place = s.main.query_one("#keys", expect_type=None).texts[0].index("x clear")  # type: ignore[union-attr]
+        place = s.main.query_one("#keys", expect_type=None).texts[0].index("esc clear")  # type: ignore[union-attr]
         await s.pilot.click("#keys", offset=(place, 0))
         await s.until(lambda: s.selected == [])
 
@@ -547,7 +591,7 @@ async def test_a_message_too_long_for_its_line_leaves_the_keys_and_names_the_key
         await running.pilot.pause()
         assert running.texts("#keys") == before
         (line,) = running.texts("#message")
-        assert line.rstrip().endswith("M: all")
+        assert line.rstrip().endswith(":messages for all")
 
 
 async def test_what_is_seen_anyway_is_no_message_to_keep() -> None:

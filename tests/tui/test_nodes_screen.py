@@ -11,7 +11,6 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.tui.run import has_nodes
 from gputui.tui.screens.box_jobs import BoxJobsScreen
 from gputui.tui.screens.nodes import NodesScreen
-from gputui.tui.views.keys import next_actions
 from tui.support import Session, session
 from tui.test_boxes_screen import boxes_of
 from tui.test_frame import footer
@@ -96,12 +95,13 @@ def test_the_page_is_offered_where_there_are_nodes(
 
 
 @pytest.mark.parametrize("offered", [True, False])
-async def test_help_key_line_and_palette_offer_it_only_there(offered: bool) -> None:
+async def test_help_and_palette_offer_it_only_there(offered: bool) -> None:
     async with session("idle", size=(200, 60)) as s:
         s.main.set_app_state(replace(s.main.app_state, has_nodes=offered))
-        (command,) = (each for each in s.app.get_system_commands(s.main) if "other nodes" in each.title)
+        await s.press("colon", *"nodes")
+        (line,) = (each for each in texts(s) if "Show other nodes" in each)
         # Where there are none, the palette says how to name some.
-        assert ("[hosts]" in command.help) != offered
-        assert ("nodes" in next_actions(s.main.app_state)) == offered
+        assert ("[hosts]" in line) != offered
+        await s.press("escape", "escape")
         await s.press("question_mark")
         assert any("Show other nodes" in line for line in texts(s)) == offered

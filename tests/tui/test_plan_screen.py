@@ -491,7 +491,7 @@ async def test_escape_changes_nothing() -> None:
 
 async def test_auto_selects_the_fewest_devices_that_hold_the_model() -> None:
     async with session("dgx-h100", (*TRAIN, "--bf16")) as s:
-        await typed(s, "n", "auto")
+        await typed(s, "@ask", "auto")
         await s.until(lambda: s.selected)
         assert len(s.selected) == 2
         assert s.app.screen is s.main
@@ -499,11 +499,11 @@ async def test_auto_selects_the_fewest_devices_that_hold_the_model() -> None:
 
 async def test_auto_without_a_model_or_enough_devices_selects_nothing() -> None:
     async with session("dgx-h100", ("python", "train.py")) as s:
-        await typed(s, "n", "auto")
+        await typed(s, "@ask", "auto")
         await s.until(lambda: s.main.message_shown and s.main.message_shown.style == "warn")
         assert not s.selected
     async with session("rtx4090", ("python", "train.py", "--model", "400B")) as s:
-        await typed(s, "n", "auto")
+        await typed(s, "@ask", "auto")
         await s.until(lambda: s.main.message_shown and s.main.message_shown.style == "warn")
         assert not s.selected
 

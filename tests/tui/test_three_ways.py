@@ -73,12 +73,10 @@ async def test_a_key_after_it_takes_it_back(key: str, desk: Desk, environ: dict[
 
 
 @WAYS
-async def test_without_a_choice_or_a_program_it_says_so(
-    key: str, desk: Desk, environ: dict[str, str]
-) -> None:
+async def test_without_a_program_it_says_so_at_once(key: str, desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("no-such-program",), environ=environ, interval=1000) as s:
         await s.press(key)
-        assert "select devices first" in s.main.message
+        assert "'no-such-program'" in s.main.message and s.app.screen is s.main
         await s.press("4", key)
         assert "'no-such-program'" in s.main.message
     assert all_jobs(desk.environ) == []

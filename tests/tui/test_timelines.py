@@ -112,7 +112,7 @@ def test_the_axis_counts_back_from_now_and_shows_the_clock_for_hours() -> None:
 
 def test_more_devices_than_lines_are_counted() -> None:
     head = _texts(timelines_pane(_seen(*map(gpu, range(16))), 80, 10))[0]
-    assert "9 more: h" in head and "last 5m" in head
+    assert "9 more :timelines" in head and "last 5m" in head
 
 
 @pytest.mark.parametrize(("width", "charts"), [(70, 1), (80, 2), (200, 3)])

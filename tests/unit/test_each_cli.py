@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gputui.allocating import waiting_loop
 from gputui.inventory.job import Job
 from gputui.jobs.experiments import runner
 from gputui.jobs.experiments.store import kept
@@ -220,6 +221,20 @@ def test_devices_of_a_task_that_has_just_ended_are_tried_again_before_the_line(
     assert client.end() == 0
 
 
+def test_a_task_in_line_takes_the_devices_of_one_that_took_too_long(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_SETTLING", 0.0)
+    # Whoever waits in line looks again after an hour only.
+    monkeypatch.setattr(waiting_loop, "_SHORTEST", 3600.0)
+    monkeypatch.setattr(waiting_loop, "_LONGEST", 3600.0)
+    box.hold(1, 2, 3, 4, 5, 6, 7)
+    words = ("--gpus", "0", "-n", "1", "--timeout", "0.5", "--window", "0")
+    client = box.start("each", "-q", "--json", *words, "--", "sleep", "100{0..1}")
+    assert client.end() == 1, client.err
+    assert states(json.loads(client.out)) == ["timeout", "timeout"]
+
+
 def _line(box: Box) -> Any:
     return json.loads(box.call("queue", "--json")[1])["waiters"]
 
@@ -369,6 +384,37 @@ def test_a_sweep_is_resumed_where_it_was_called(box: Box, tmp_path: Path) -> Non
     (tmp_path / "fixed").touch()
     again = each(box, "--resume", json.loads(client.out)["id"])
     assert outputs(again) == [str(tmp_path)] * 2
+
+
+def test_lines_of_a_file_with_varied_options_are_resumed(box: Box, tmp_path: Path) -> None:
+    file = tmp_path / "tasks"
+    file.write_text(f"sh -c 'test -e {tmp_path}/fixed && echo $X one'\nsh -c 'echo $X two'\n")
+    found = each(box, "-n", "1", "--vary", "env:X=a,b", "--from-file", str(file), status=1)
+    assert states(found) == ["failed", "done"] * 2
+    file.unlink()
+    (tmp_path / "fixed").touch()
+    again = each(box, "--resume", found["id"])
+    assert outputs(again) == ["a one", "a two", "b one", "b two"]
+
+
+def test_a_detached_sweep_is_rerun_where_it_was_started(box: Box, tmp_path: Path) -> None:
+    words = ["each", "--detach", "-n", "1", *sh("pwd", "{1..2}")]
+
+    def there() -> int:
+        from gputui.cli.main import main
+
+        os.chdir(tmp_path)
+        return main(words)
+
+    client = box.fork(there)
+    assert client.end() == 0, client.err
+    (job,) = (job for job in all_jobs(box.environ) if job.id == client.out.strip())
+    assert ended(job).exit_status == 0
+    again = box.call("jobs", "rerun", job.id)[1].strip()
+    (second,) = (job for job in all_jobs(box.environ) if job.id == again)
+    assert ended(second).exit_status == 0
+    sweeps = json.loads(box.call("each", "--list", "--json")[1])["sweeps"]
+    assert [outputs(found) for found in sweeps] == [[str(tmp_path)] * 2] * 2
 
 
 def test_only_one_runs_a_sweep(box: Box, gates: Gates) -> None:

@@ -23,7 +23,6 @@ def run(number: int = 1, **more: object) -> Run:
     return replace(Run(number, "k3f9", "done", 0, wall=10.0), **more)  # type: ignore[arg-type]
 
 
-JOBS = Path("/jobs")
 FAILED = Run(1, "m4x2", "failed", 3, wall=1.0)
 
 
@@ -37,7 +36,9 @@ def compared(*runs: tuple[Run, ...], **more: object) -> Experiment:
         Row((str(place),), f"X={place}", ("t.py",), each, ("0", "1"), f"X={place} t.py")
         for place, each in enumerate(runs)
     )
-    made = Experiment("c3c3", "done", NOW, asked(), (("env:X", "X"),), rows, ("0", "1"))
+    made = Experiment(
+        Path("/state/comparisons/c3c3"), "done", NOW, asked(), (("env:X", "X"),), rows, ("0", "1")
+    )
     asked_for = {name: more.pop(name) for name in ("metric", "less") if name in more}
     request = replace(asked(), repeat=max(map(len, runs)), **asked_for)  # type: ignore[arg-type]
     return replace(made, request=request, **more)  # type: ignore[arg-type]
@@ -137,7 +138,7 @@ def test_hostile_values_do_nothing_to_the_screen() -> None:
 
 
 def test_json_has_the_runs_and_what_they_come_to() -> None:
-    found = json.loads(json.dumps(document(compared((run(runtime=5.0, peak_memory=GIB),), (FAILED,)), JOBS)))
+    found = json.loads(json.dumps(document(compared((run(runtime=5.0, peak_memory=GIB),), (FAILED,)))))
     assert (found["schema"], found["basis"], found["metric"]) == (1, "runtime", None)
     first, second = found["variants"]
     assert first["difference"] == 0 and first["summary"]["runtime"] == {
@@ -163,10 +164,10 @@ def test_the_time_for_many_tasks_grows_with_their_number() -> None:
 
     def seconds(number: int) -> float:
         rows = tuple(Row((), str(place), ("t.py",), (run(),), ("0",)) for place in range(number))
-        made = Experiment("c3c3", "done", NOW, asked("sweep"), (), rows)
+        made = Experiment(Path("/state/comparisons/c3c3"), "done", NOW, asked("sweep"), (), rows)
         began = time.process_time()
         lines(made, 80)
-        document(made, JOBS)
+        document(made)
         return time.process_time() - began
 
     seconds(10)

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from gputui.cli.common import INTERNAL, Parser
-from gputui.cli.dispatch import SUBCOMMANDS
+from gputui.cli.subcommands import SUBCOMMANDS
 from unit.calling import Call
 from unit.test_docs import PARSERS, options_in
 

@@ -36,6 +36,7 @@ KEPT = {
 
 NOT_KEPT = {
     "help": "prints the help",
+    "help_all": "prints the help",
     "n": "the number of devices that it had counts",
     "gpus": "a rerun is on as many of the best free devices",
     "if_free": "of devices that are named, and a rerun names none",

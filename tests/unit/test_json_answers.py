@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gputui.cli.dispatch import SUBCOMMANDS, dispatch
+from gputui.cli.dispatch import dispatch
+from gputui.cli.subcommands import SUBCOMMANDS
 from gputui.launching.history import with_launch
 from gputui.launching.history_file import change
 from gputui.launching.launch_options import LaunchOptions

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gputui.choosing.people import IDLE_AFTER, Person, idle_seconds, people
+from gputui.choosing.people import Person, idle_seconds, people
+from gputui.choosing.rules import DEFAULT_RULES
 from gputui.choosing.state_times import Watch
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.claim import Claim
@@ -125,7 +126,7 @@ def test_somebody_is_idle_only_after_ten_minutes_at_nothing() -> None:
     quiet = replace(busy(gpu(0)), utilization=0)
     assert not seen(quiet, 599)[0].idle
     (idle,) = seen(quiet, 600)[0].idle
-    assert idle.idle == IDLE_AFTER == 600
+    assert idle.idle == DEFAULT_RULES.idle == 600
 
 
 def test_who_has_just_come_to_a_device_that_was_long_quiet_is_not_idle() -> None:

@@ -4,6 +4,7 @@
 memory = "512M"            # a device without a process is free up to this memory in use
 utilization = 10           # and up to this utilization, in percent
 window = 10                # seconds that it must have been free, where it is watched
+idle_after = 600           # seconds at 0 % after which the holder of memory counts as idle
 ignore_users = ["dcgm"]    # users whose processes do not count
 mine_is_free = false       # whether the user's own processes do not count either
 
@@ -63,6 +64,9 @@ BOM = "\ufeff"
 
 CONNECT_TIMEOUT = 10
 """Seconds until another box that does not answer is given up."""
+
+DEFAULT_INTERVAL = 1.0
+"""Seconds between two readings of the screen."""
 
 DEFAULT_LOG_CAP = 1024**3
 

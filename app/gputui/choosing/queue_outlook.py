@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from gputui.choosing.most_ever import can_never_start, would_do
-from gputui.choosing.people import IDLE_AFTER
+from gputui.choosing.rules import DEFAULT_RULES
 from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy, Verdict
 from gputui.inventory.claim import Claim
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.formatting import UNKNOWN, age, devices_text, duration, gpus, person, printable, size
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 
@@ -57,6 +57,7 @@ class Occupied:
     unused  seconds for which it has been seen at 0 %, or claimed with nothing running on it; None where that
             is not known, or not the case
     free_in seconds until it counts as free, where that is known
+    after   seconds without use after which a device counts as hoarded
     """
 
     device: Device
@@ -67,11 +68,12 @@ class Occupied:
     since: float | None = None
     unused: float | None = None
     free_in: float | None = None
+    after: float = DEFAULT_RULES.idle
 
     @property
     def hoarded(self) -> bool:
         """Whether somebody has held the device for long without using it."""
-        return self.unused is not None and self.unused >= IDLE_AFTER
+        return self.unused is not None and self.unused >= self.after
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,10 @@ def outlook(
     snapshot: Snapshot,
     judged: Mapping[str, Verdict],
     idle: Mapping[str, float] | None = None,
+    after: float = DEFAULT_RULES.idle,
 ) -> Outlook:
-    """The outlook; `judged` holds the verdicts, `idle` is from `people.idle_seconds`, or None."""
+    """The outlook; `judged` holds the verdicts, `idle` is from `people.idle_seconds`, or None; `after` is the
+    rule for idleness."""
     usable = [device for device in snapshot.devices if not _never(judged[device.key])]
     turns = []
     in_vain = {waiter: can_never_start(waiter, snapshot) for waiter in snapshot.waiters}
@@ -110,7 +114,7 @@ def outlook(
         free = tuple(device for device in could if judged[device.key].free)
         turns.append(Turn(waiter, place, ahead, could, free))
     occupied = [
-        _occupied(device, judged[device.key], snapshot, (idle or {}).get(device.key))
+        replace(_occupied(device, judged[device.key], snapshot, (idle or {}).get(device.key)), after=after)
         for device in usable
         if not judged[device.key].free
     ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gputui.cli.common import DONE, INTERNAL, Parser, WrongCallError, starting_nothing
-from gputui.cli.dispatch import SUBCOMMANDS
+from gputui.cli.subcommands import SUBCOMMANDS
 from gputui.inventory.errors import GputuiError
 
 if TYPE_CHECKING:

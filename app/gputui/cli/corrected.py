@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 
 from gputui.cli.common import Parser, WrongCallError
-from gputui.cli.dispatch import SCREEN, SUBCOMMANDS
+from gputui.cli.subcommands import SCREEN, SUBCOMMANDS
 from gputui.launching.quoting import quote
 
 _START = ("run", "export", "check", "compare", "each", "plan")

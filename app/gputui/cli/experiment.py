@@ -46,19 +46,22 @@ from gputui.jobs.experiments.runner import (
     RunsElsewhereError,
     as_it_stands,
     launch_on,
+    most_devices,
     notes_of,
     own_devices,
+    varies_names,
 )
 from gputui.jobs.experiments.table import Place, experiment_columns, how, lines, took
 from gputui.jobs.queued import experiment_job
 from gputui.jobs.record_folders import Unreadable
-from gputui.jobs.store import jobs_folder, stored
+from gputui.jobs.store import stored
 from gputui.launching import secrets
 from gputui.launching.launch import Launch
 from gputui.sources.source import NoSourceError, Source
 from gputui.system.ending_signals import EndedError, until_a_signal
 from gputui.system.environment import given_environment
 from gputui.system.terminal_abilities import ascii_only
+from gputui.vendors.vendor import Vendor
 
 FAILED = 1
 """The exit status if a task is not done, if no run of a comparison is done, or after an error."""
@@ -72,7 +75,7 @@ def main(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int
         return _kept(kind, args)
     if args.resume is not None:
         return _resume(kind, args, words, command)
-    return _start(*parsed(kind, words, command), None)
+    return start(*parsed(kind, words, command))
 
 
 # Recorded experiments
@@ -83,7 +86,7 @@ def _kept(kind: Kind, args: argparse.Namespace) -> int:
         return _list(kind, args)
     found = store.find(kind, args.forget if args.show is None else args.show, os.environ)
     if args.forget is not None:
-        store.forget(found, os.environ)
+        store.forget(found)
         say(f"{kind} {found.id} is removed; its jobs and their logs stay (`gputui jobs`)")
         return DONE
     _print(_as_it_stands(_readable(kind, found)), args)
@@ -108,8 +111,7 @@ def _list(kind: Kind, args: argparse.Namespace) -> int:
         raise WrongCallError(f"--csv is for one {kind}: --show ID --csv")
     found = [_as_it_stands(each) for each in known.records]
     if args.json:
-        jobs = jobs_folder(os.environ)
-        print_json(LISTS[kind].write(**{f"{kind}s": [document(each, jobs) for each in found]}))
+        print_json(LISTS[kind].write(**{f"{kind}s": [document(each) for each in found]}))
     elif not found:
         made = "compare -n 2 --vary launcher=python,torchrun -- train.py"
         made = made if kind == "comparison" else "each -n 1 -- python train.py --seed '{1..8}'"
@@ -120,14 +122,13 @@ def _list(kind: Kind, args: argparse.Namespace) -> int:
 
 
 def _print(found: Experiment, args: argparse.Namespace) -> None:
-    jobs = jobs_folder(os.environ)
     if args.json:
-        print_json(document(found, jobs))
+        print_json(document(found))
     elif args.csv:
         sys.stdout.write(as_csv(found))
     else:
         home = os.environ.get("HOME")
-        place = Place(jobs, Path(home) if home else None, time.time())
+        place = Place(Path(home) if home else None, time.time())
         print_lines(lines(found, output_width(), place, ascii_only(sys.stdout, os.environ)))
 
 
@@ -149,7 +150,7 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
         )
     # Relative paths in its words are relative to that directory.
     enter(found.directory or ".")
-    return _start(*parsed(kind, words, command, found.request), found)
+    return start(*parsed(kind, words, command, found.request), found)
 
 
 def enter(directory: str) -> None:
@@ -160,7 +161,7 @@ def enter(directory: str) -> None:
         raise JobError(f"cannot change to {directory!r}: {error.strerror}") from None
 
 
-def _start(args: argparse.Namespace, request: ExperimentRequest, found: Experiment | None) -> int:
+def start(args: argparse.Namespace, request: ExperimentRequest, found: Experiment | None = None) -> int:
     """Start an experiment, or resume the recorded one: here, or as a job."""
     # Each sentence is printed once, even if it applies to several variants.
     tell = cache(say)
@@ -211,7 +212,7 @@ def new_experiment(request: ExperimentRequest, call: Prepared) -> Experiment:
     variants = [variant for variant, _ in call.planned]
     rows = (Row(each.values, each.label, secrets.without_secrets(each.words)[0]) for each in variants)
     return Experiment(
-        "", "stopped", time.time(), kept, call.axes, tuple(rows), directory=directory, withheld=withheld
+        Path(), "stopped", time.time(), kept, call.axes, tuple(rows), directory=directory, withheld=withheld
     )
 
 
@@ -246,25 +247,17 @@ def _allocation(
 
 def _approve(call: Prepared) -> Approve:
     """Combine the checks of all variants whether their commands accept the devices."""
-    checks = [(variant, prepared.approve(os.environ)) for variant, prepared in call.planned]
+    checks = [(each, each.prepared.approve(os.environ)) for each in call.planned]
 
-    def approve(devices: Sequence[Device] | int, box: object) -> None:
-        for variant, check in checks:
-            if any(axis.kind == "gpus" for axis, _ in variant.settings):
-                # Its own devices are known only with the allocation.
-                continue
-            number = next((int(value) for axis, value in variant.settings if axis.kind == "n"), None)
-            own = (
-                devices
-                if number is None
-                else min(devices, number)
-                if isinstance(devices, int)
-                else devices[:number]
-            )
-            try:
-                check(own, box)  # type: ignore[arg-type]
-            except RequestError as error:
-                raise RequestError(f"{variant.label}: {error}") from None
+    def approve(devices: Sequence[Device] | int, box: Sequence[Vendor]) -> None:
+        for planned, check in checks:
+            most = most_devices(planned)
+            # Devices that a variant names itself are known only with the allocation.
+            if not varies_names(planned.variant):
+                try:
+                    check(min(devices, most or devices) if isinstance(devices, int) else devices[:most], box)
+                except RequestError as error:
+                    raise RequestError(f"{planned.variant.label}: {error}") from None
 
     return approve
 
@@ -322,7 +315,7 @@ def _run(
         experiment, request, call.planned, os.environ, environ, source, progress, allocation, reads
     )
     number, trouble = 0, None
-    with store.running_alone(experiment, os.environ), until_a_signal():
+    with store.running_alone(experiment), until_a_signal():
         try:
             runner.run()
         except EndedError as error:
@@ -370,10 +363,7 @@ class _Progress(AllocationListener):
     def changed(self, experiment: Experiment, change: Change | None) -> None:
         """Write the record. If that fails for a while, the records of the jobs have the same information."""
         try:
-            if change is None:
-                store.keep(experiment, os.environ)
-            else:
-                store.keep_change(experiment, change, os.environ)
+            store.keep(experiment, change)
         except JobError as error:
             self._tell(f"warning: {error}")
 

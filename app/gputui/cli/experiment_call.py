@@ -350,11 +350,7 @@ def prepared(request: ExperimentRequest, tell: Callable[[str], None]) -> Prepare
             planned.append(Planned(variant, _prepared(kind, variant.launch, request.memory, tell)))
         except (NamingError, RequestError, WrongCallError) as error:
             raise WrongCallError(f"{variant.label}: {error}") from None
-    if kind == "sweep":
-        return Prepared(axes, tuple(planned), None)
-    held = _for_all(planned)
-    found = (each._replace(prepared=replace(each.prepared, request=held)) for each in planned)
-    return Prepared(axes, tuple(found), held)
+    return Prepared(axes, tuple(planned), _for_all(planned) if kind == "comparison" else None)
 
 
 def _prepared(

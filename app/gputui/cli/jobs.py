@@ -336,14 +336,12 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
     if own is not None:
         if own.withheld:
             raise WrongCallError(f"job {job.id}: secrets are not saved: type its call again")
-        from gputui.cli import experiment
-        from gputui.jobs.experiments.request import REQUEST
-        from gputui.requesting.launch_request import sent
+        from gputui.cli.experiment import enter, start
+        from gputui.cli.experiment_call import parsed
 
-        experiment.enter(job.directory or ".")
-        options = [*args.options, *(["--json"] if args.json else [])]
-        words = ["--detach", "--request", sent(own.experiment, REQUEST), *options]
-        return experiment.main(own.experiment.kind, words, None)
+        enter(job.directory or ".")
+        options = ["--detach", *args.options, *(["--json"] if args.json else [])]
+        return start(*parsed(own.experiment.kind, options, None, own.experiment))
     request, *_ = kept = again(job)
     given = as_given(request)
     given.n, given.gpus, given.json = None, None, args.json

@@ -13,7 +13,7 @@ from gputui.cli.common import DONE, WrongCallError, elsewhere, print_line, say
 from gputui.cli.launch_call import NEAR, noted, prepared_call, print_launch, remember_typed
 from gputui.cli.request_options import AUTO
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.slurm import place_in, slurm_launch, submit
+from gputui.jobs.slurm import named_place, request_at, slurm_launch, submit
 from gputui.launching.launch import Launch
 from gputui.launching.slurm_launch import SlurmError
 from gputui.requesting.launch_request import LaunchRequest
@@ -39,7 +39,8 @@ def run_in_slurm(args: argparse.Namespace, asked: LaunchRequest) -> int:
     count, order = _count_and_order(prepared_call(asked, confine="never").request)
     vendor = vendor_named(args.vendor) if args.vendor else default_vendor()
     try:
-        place, notes = place_in(Slurm().places(), args.slurm, count)
+        cluster = Slurm().places()
+        place, notes = request_at(cluster, *named_place(cluster, args.slurm), count)
         for note in notes:
             say(f"note: {note}")
         place = replace(place, order=order, detach=args.detach, name=args.name)

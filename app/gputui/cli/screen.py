@@ -23,8 +23,8 @@ from gputui.cli.common import (
     elsewhere,
     say,
 )
-from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.cli.rules import own_settings, rules_of
+from gputui.cli.subcommands import SUBCOMMANDS
 from gputui.sources.source import INTERVALS, NoSourceError, Source
 from gputui.system.environment import given_environment
 from gputui.system.terminal_abilities import can_draw, is_terminal

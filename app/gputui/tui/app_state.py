@@ -77,7 +77,11 @@ class Suggestion:
     @property
     def reason(self) -> str:
         """Why this set was chosen, and how many others there are."""
-        number = f"{self.index + 1} of {len(self.alternatives)} (B): " if len(self.alternatives) > 1 else ""
+        number = (
+            f"{self.index + 1} of {len(self.alternatives)} (:next set): "
+            if len(self.alternatives) > 1
+            else ""
+        )
         return f"{number}{self.alternatives[self.index].reason or 'no known difference'}"
 
 
@@ -174,6 +178,11 @@ class AppState:
         filtered = replace(self, set_aside="", screen=self.screen._replace(filter=self.set_aside))
         return filtered if filtered.rows else self
 
+    def with_rules(self, rules: Rules) -> AppState:
+        """The app state with every device judged by other rules."""
+        judged = verdicts(self.snapshot, rules) if self.snapshot else self.verdicts_now
+        return replace(self, rules=rules, verdicts_now=judged)
+
     def with_problem(self, problem: str) -> AppState:
         """The app state when there is nothing to read; an earlier snapshot stays."""
         return replace(self, problem=problem)
@@ -197,6 +206,9 @@ class AppState:
         keys = [device.key for device in self.rows]
         if self.cursor in keys or self.cursor in self.selection:
             return self
+        if self.cursor is None and self.is_example:
+            # A demo begins with a device that the first key can take.
+            return replace(self, cursor=next((key for key in keys if self.verdicts[key].free), keys[0]))
         place = self.box.position.get(self.cursor or "", 0)
         following = (key for key in keys if self.box.position[key] >= place)
         return replace(self, cursor=next(following, keys[-1] if keys else None))
@@ -228,7 +240,7 @@ class AppState:
         # The first frame needs no outlook, and its search for sets of devices takes 4 ms to import.
         from gputui.choosing.queue_outlook import outlook
 
-        return outlook(self.box, self.verdicts, idle_seconds(self.watch, self.box))
+        return outlook(self.box, self.verdicts, idle_seconds(self.watch, self.box), self.rules.idle)
 
     @cached_property
     def limits(self) -> Inherited | None:

@@ -96,7 +96,7 @@ def _people(app_state: AppState, sort: str, wanted: str) -> Iterator[Row]:
     if snapshot is None:
         return
     groups: list[tuple[Row, ...]] = []
-    for found in people(snapshot, idle_seconds(app_state.watch, snapshot)):
+    for found in people(snapshot, idle_seconds(app_state.watch, snapshot), app_state.rules.idle):
         heading, *others = _person(app_state, snapshot, found)
         below = [row for row in others if _matches(heading, wanted) or _matches(row, wanted)]
         if below:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
+from gputui.allocating.settings import DEFAULT_INTERVAL, DEFAULT_SCREEN, ScreenSettings
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.source import WithJobs
@@ -27,9 +27,6 @@ from gputui.vendors.registry import order_to_read
 
 if TYPE_CHECKING:
     from gputui.tui.outcome import Outcome
-
-_INTERVAL = 1.0
-"""Seconds between two readings by default."""
 
 _USUALLY, _PATIENCE = 0.1, 2.0
 """Seconds in which most drivers start, and after which the screen opens without one: a start takes 1.5 s
@@ -70,7 +67,7 @@ def run_screen(
         example=given,
         has_nodes=has_nodes(source.label, boxes),
     )
-    interval = interval or screen.interval or _INTERVAL
+    interval = interval or screen.interval or DEFAULT_INTERVAL
     stamp = stamp_of_package()
     with FirstFrame(app_state) as first_frame, EarlySignals() as signals:
         mailbox, arrived = Mailbox(), threading.Event()

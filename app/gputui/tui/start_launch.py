@@ -23,6 +23,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
 from gputui.requesting.launch_request import LaunchRequest
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 
@@ -221,7 +222,8 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: DeviceRequ
         waiting = queue_job(LaunchRequest(app_state.options, request), count, environ)
     except (JobError, StartError) as error:
         return str(error), False
-    return f"job {waiting.id} is {place}: Q shows the queue, D the job", True
+    key = key_of("jobs", app_state.screen.keymap)
+    return f"job {waiting.id} is {place}: {key} shows it", True
 
 
 def leave_line(job_id: str, environ: Mapping[str, str]) -> str:

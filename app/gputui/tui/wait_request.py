@@ -71,12 +71,14 @@ def wait_prompt(app_state: AppState) -> str:
 
 def what_it_does(line: str, app_state: AppState) -> str:
     """What Enter does with a line that can be waited for."""
+    full = not any(verdict.free for verdict in app_state.verdicts.values())
     request = read_wait_request(line, app_state)
     waiters = app_state.snapshot.waiters if app_state.snapshot else ()
     other = _or_these(app_state) if request.names is None else ""
     return (
-        f"⏎ waits for {_wanted(request.count, app_state)}; it then runs in the background."
-        f" You would be {place_in_line(request, waiters, app_state.snapshot)}.{other}"
+        f"{'All busy. ' if full else ''}Wait in line for {_wanted(request.count, app_state)},"
+        f" {place_in_line(request, waiters, app_state.snapshot)}?"
+        f" ⏎ yes: the command then runs in the background.{other}"
     )
 
 

@@ -76,6 +76,10 @@ class Axis:
         values = ",".join(value.replace(",", "\\,") for value in self.values)
         return self.name if self.kind == "switch" else f"{self.name}={values}"
 
+    def told(self, value: str) -> str:
+        """A value in a table: that of a word with braces without its option."""
+        return value.removeprefix(f"{self.key}=") if self.kind == "braces" else value
+
     @property
     def heading(self) -> str:
         """The heading of the axis in a table."""
@@ -147,14 +151,15 @@ def variants(axes: Sequence[Axis]) -> list[tuple[Setting, ...]]:
 NOTHING_VARIED = f"nothing is varied: --vary launcher=python,torchrun ({_WRITE})"
 
 
-def left_out(
-    texts: Sequence[str], axes: Sequence[tuple[str, str]], combinations: Sequence[tuple[str, ...]]
-) -> set[tuple[str, ...]]:
-    """Return the combinations that the `--except` options leave out. A combination is left out if it has all
-    the values of one of the texts ("launcher=python env:X=1"). `axes` are names and headings. Raises
-    AxisError."""
-    found = set[tuple[str, ...]]()
-    beginnings = [(f"{name}=", place) for place, names in enumerate(axes) for name in names]
+def left_out(texts: Sequence[str], combinations: Sequence[tuple[Setting, ...]]) -> set[int]:
+    """Return the indices of the combinations that the `--except` options leave out: those that have all the
+    values of one of the texts ("launcher=python env:X=1"), by names or headings. Raises AxisError."""
+    found = set[int]()
+    beginnings = [
+        (f"{name}=", place)
+        for place, (axis, _) in enumerate(combinations[0])
+        for name in (axis.name, axis.heading)
+    ]
     for text in texts:
         wanted: dict[int, str] = {}
         for word in split(text):
@@ -162,9 +167,13 @@ def left_out(
             if not name:
                 raise AxisError(f"--except {text!r}: {word!r} is not NAME=VALUE of what is varied")
             if place in wanted:
-                raise AxisError(f"--except {text!r} names {axes[place][1]} twice")
+                raise AxisError(f"--except {text!r} names {name.rstrip('=')} twice")
             wanted[place] = word.removeprefix(name)
-        alike = {each for each in combinations if all(each[n] == value for n, value in wanted.items())}
+        alike = {
+            number
+            for number, settings in enumerate(combinations)
+            if all(settings[place][0].told(settings[place][1]) == value for place, value in wanted.items())
+        }
         if not wanted or not alike:
             raise AxisError(f"--except {text!r} leaves nothing out: there is no such combination")
         found |= alike

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -123,6 +123,7 @@ class Change:
 class Experiment:
     """An experiment with the present state of its runs. Times are seconds since the epoch.
 
+    folder     where its record is; its name is the id of the experiment
     request    without secrets
     axes       the name in `--vary`, and the heading, of each axis
     devices    labels of all devices that are held for all variants
@@ -130,7 +131,7 @@ class Experiment:
     withheld   the names of options and variables whose values were not kept; see `launching/secrets.py`
     """
 
-    id: str
+    folder: Path
     state: State
     created: Moment
     request: ExperimentRequest
@@ -140,6 +141,14 @@ class Experiment:
     ended: Moment | None = None
     directory: Words = ""
     withheld: tuple[Words, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    def log(self, run: Run | None) -> Path | None:
+        """The path of the log of a run's job."""
+        return self.folder.parents[1] / "jobs" / run.job / "log" if run and run.job else None
 
     @property
     def title(self) -> str:
@@ -269,14 +278,10 @@ def _spread(values: Sequence[float | None]) -> Spread | None:
     return Spread(median(known), min(known), max(known)) if known else None
 
 
-def log_of(job: str | None, jobs: PurePath) -> PurePath | None:
-    """Return the path of the log of a job; `jobs` is the folder of the jobs."""
-    return None if job is None else jobs / job / "log"
-
-
 # JSON and CSV
 
-STORED, CHANGE = Record(Experiment), Record(Change)
+STORED = Record(Experiment, "state created request axes rows devices ended directory withheld")
+CHANGE = Record(Change)
 """The forms of the record's files."""
 _SCHEMA = form_of(SCHEMA_KEY)
 _RUN = Record(Run)
@@ -318,20 +323,19 @@ LISTS: Mapping[Kind, Document] = {
 }
 
 
-def document(experiment: Experiment, jobs: PurePath) -> dict[str, Any]:
-    """Return the experiment as JSON, with the figures that follow from its runs. `jobs` is the folder of the
-    jobs with their logs."""
+def document(experiment: Experiment) -> dict[str, Any]:
+    """Return the experiment as JSON, with the figures that follow from its runs."""
     kind = experiment.request.kind
-    rows = [_row_document(experiment, each, jobs) for each in summaries(experiment)]
+    rows = [_row_document(experiment, each) for each in summaries(experiment)]
     axes = [_AXIS.write(name=name, heading=heading) for name, heading in experiment.axes]
     return DOCUMENTS[kind].write(experiment, axes=axes, **{_ROWS[kind]: rows})
 
 
-def _row_document(experiment: Experiment, summary: Summary, jobs: PurePath) -> dict[str, Any]:
+def _row_document(experiment: Experiment, summary: Summary) -> dict[str, Any]:
     """Return a variant as JSON. The result of its last run is also on the top level, as most variants have
     one run only."""
     row, last = summary.row, summary.row.last or Run(1, None, "waiting", attempts=0)
-    log = log_of(last.job, jobs)
+    log = experiment.log(last)
     return _ROW.write(
         last,
         task=summary.number,
@@ -364,35 +368,35 @@ def as_csv(experiment: Experiment) -> str:
 # Reading
 
 
-def read(value: Any, name: str, changes: Iterable[Any]) -> Experiment:
-    """Read the experiment with this id from its record, and apply its changes. Raises DocumentError."""
+def read(value: Any, folder: Path, changes: Iterable[Any]) -> Experiment:
+    """Read the experiment in this folder from its record, and apply its changes. Raises DocumentError."""
     inside("schema", _SCHEMA.read, within(value, "schema"))
-    found = replace(STORED.read(value) if "request" in value else _of_earlier(value), id=name)
+    facts = STORED.facts(value) if "request" in value else _facts_of_earlier(value)
+    found = Experiment(folder, **facts)
     if not found.rows or any(len(row.values) != len(found.axes) for row in found.rows):
         raise DocumentError("variants with a value of each axis expected", "rows")
     return found.with_changes(each for each in map(CHANGE.read, changes) if each.place < len(found.rows))
 
 
-_EARLIER = Record(
-    Experiment, "id state created ended devices directory withheld", "devices directory withheld"
-)
+_EARLIER = Record(Experiment, "state created ended devices directory withheld", "devices directory withheld")
 _EARLIER_REQUEST = Record(ExperimentRequest, "repeat metric less_is_better=less", "*")
 _EARLIER_ROW = Record(Row, "values label command=words runs devices launch=line", "*")
 _COMMAND = form_of(tuple[Words, ...])
 
 
-def _of_earlier(value: dict[str, Any]) -> Experiment:
+def _facts_of_earlier(value: dict[str, Any]) -> dict[str, Any]:
     """Read a record without a request: an earlier gputui kept the options of the call as words. A sweep then
     has no command either, so that it cannot be resumed with other options than its own."""
     kind: Kind = "sweep" if "tasks" in value else "comparison"
     command = inside("command", _COMMAND.read, value.get("command", [])) if kind == "comparison" else ()
     request = ExperimentRequest(kind, LaunchRequest(LaunchOptions(command)), **_EARLIER_REQUEST.facts(value))
-    names = list_of(lambda axis: (within(axis, "name"), within(axis, "heading")), value.get("axes", []))
-    axes = tuple((text(name), text(heading)) for name, heading in names)
+    names = ("name", "heading")
+    pairs = list_of(lambda axis: [text(within(axis, name)) for name in names], value.get("axes", []))
+    axes = tuple((name, heading) for name, heading in pairs)
     rows = inside(_ROWS[kind], lambda found: list_of(_row_of_earlier, found), within(value, _ROWS[kind]))
     named = [label([(axis[1], each) for axis, each in zip(axes, row.values, strict=False)]) for row in rows]
     rows = tuple(replace(row, label=row.label or name) for row, name in zip(rows, named, strict=True))
-    return Experiment(**_EARLIER.facts(value), request=request, axes=axes, rows=rows)
+    return {**_EARLIER.facts(value), "request": request, "axes": axes, "rows": rows}
 
 
 def _row_of_earlier(value: Any) -> Row:

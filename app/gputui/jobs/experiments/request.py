@@ -31,7 +31,7 @@ from gputui.launching import secrets
 from gputui.launching.environment_hints import THREADS
 from gputui.launching.launch_options import OptionError, number_of, table, with_value
 from gputui.launching.quoting import quote
-from gputui.launching.secrets import MARK, secret_changes, secret_word
+from gputui.launching.secrets import MARK, secret_word
 from gputui.launching.shell_words import assignments
 from gputui.requesting.launch_request import LaunchRequest, from_here
 
@@ -133,28 +133,26 @@ def without_secrets(request: ExperimentRequest) -> tuple[ExperimentRequest, tupl
     )
     withheld += [axis.name for axis, given in zip(axes, request.axes, strict=True) if axis != given]
     options = request.launch.options
-    additions = tuple((name, value or "") for name, value in secret_changes(options.additions))
-    given = zip(additions, options.additions, strict=True)
-    withheld += [name for (name, value), (_, complete) in given if value != complete]
+    variables = (known((f"{name}={value}",))[0].partition("=") for name, value in options.additions)
+    additions = tuple((name, value) for name, _, value in variables)
     options = replace(options, command=known(options.command), additions=additions)
     found = replace(
         request,
         launch=replace(request.launch, options=options),
         tasks=tuple(map(known, request.tasks)),
         axes=axes,
+        left_out=tuple(known((text,))[0] for text in request.left_out),
         before=known((request.before,))[0],
     )
     return found, tuple(dict.fromkeys(withheld))
 
 
 def shown(axis: Axis, value: str) -> str:
-    """Return a value for records and tables: of a word with braces without its option. A value that looks
-    like a secret is replaced by its number on the axis."""
-    if axis.kind == "braces":
-        return value.removeprefix(f"{axis.key}=")
+    """Return a value for records and tables. A value that looks like a secret is replaced by its number on
+    the axis."""
     words = (axis.key, value) if axis.key[:1] == "-" else (f"{axis.key}={value}",)
     secret = axis.kind in ("env", "arg") and secret_word(words) is not None
-    return f"{MARK}{axis.values.index(value) + 1}" if secret else value
+    return f"{MARK}{axis.values.index(value) + 1}" if secret else axis.told(value)
 
 
 class Variant(NamedTuple):
@@ -176,14 +174,8 @@ def variants_of(request: ExperimentRequest) -> tuple[tuple[tuple[str, str], ...]
     names = tuple((axis.name, axis.heading) for axis in axes)
     pairs = list(itertools.product(variants(axes), request.tasks or (command,)))
     check_number(len(pairs))
-    values = [
-        tuple(shown(*each) if each[0].kind == "braces" else each[1] for each in settings)
-        for settings, _ in pairs
-    ]
-    without = left_out(request.left_out, names, values)
-    found = tuple(
-        _variant(request, *pair) for pair, own in zip(pairs, values, strict=True) if own not in without
-    )
+    without = left_out(request.left_out, [settings for settings, _ in pairs])
+    found = tuple(_variant(request, *pair) for number, pair in enumerate(pairs) if number not in without)
     if not found:
         raise AxisError("--except leaves every combination out")
     return names, found

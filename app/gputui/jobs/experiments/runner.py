@@ -37,7 +37,6 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.jobs.experiments.axes import JOIN
 from gputui.jobs.experiments.log_figures import read_figures
 from gputui.jobs.experiments.record import Change, Experiment, Run
 from gputui.jobs.experiments.request import ExperimentRequest, Variant
@@ -93,21 +92,28 @@ def launch_on(
     return detached(launch, environ)
 
 
+def varies_names(variant: Variant) -> bool:
+    """Whether a variant names its devices among those that are held for all."""
+    return any(axis.kind == "gpus" for axis, _ in variant.settings)
+
+
+def most_devices(planned: Planned) -> int | None:
+    """The number of devices of a variant that gets the first of those that are held; None for all of them."""
+    request = planned.prepared.request
+    return request.size if request.names is None else None
+
+
 def own_devices(planned: Planned, held: Allocation) -> Allocation:
     """The devices of a variant among those that are held for all. Raises RequestError."""
-    devices = held.devices
-    for axis, value in planned.variant.settings:
-        if axis.kind == "n":
-            devices = devices[: int(value)]
-        elif axis.kind == "gpus":
-            try:
-                names = value.replace(JOIN, ",")
-                named = devices_named(names, held.snapshot, held.request.vendor)
-            except NamingError as error:
-                raise RequestError(f"{planned.variant.label}: {error}") from None
-            keys = {device.key for device in devices}
-            devices = tuple(device for device in named if device.key in keys)
-    return held._replace(devices=devices)
+    names = planned.prepared.request.names
+    if names is None or not varies_names(planned.variant):
+        return held._replace(devices=held.devices[: most_devices(planned)])
+    try:
+        named = devices_named(names, held.snapshot, held.request.vendor)
+    except NamingError as error:
+        raise RequestError(f"{planned.variant.label}: {error}") from None
+    keys = {device.key for device in held.devices}
+    return held._replace(devices=tuple(device for device in named if device.key in keys))
 
 
 def notes_of(launch: Launch) -> list[str]:
@@ -284,14 +290,15 @@ class Runner:
     # Starting
 
     def _next(self) -> None:
-        """Get devices for the next run and start it. Raises _AgainError, and the errors of `allocate`."""
+        """Start the next run, once there are devices for it. Raises _AgainError, and the errors of
+        `allocate`."""
         planned = self.planned[self._todo[0][0]]
         held = self.held
-        if held is None:
+        # On the CPU, only --jobs limits the number of runs at the same time.
+        if held is None or (held.devices and self._on(held)):
             with self.opened(planned.prepared.request.cpu_only) as source:
-                held = self._devices_of_its_own(planned.prepared, source)
-        elif self._on(held) and not self._room_for_another(held):
-            self._collect()
+                held = self._devices(planned.prepared, source)
+        if held is None:
             return
         try:
             self._start(planned, held)
@@ -300,19 +307,22 @@ class Runner:
                 # The job, if one has started, has inherited the lease.
                 held.release()
 
+    def _devices(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
+        """Get devices for a run. None: there are none yet, and some time has passed or a run has ended."""
+        if self.held is not None:
+            if self._room([self.held], source):
+                return self.held
+            self._collect()
+            return None
+        held = self._at_once(planned, source) or self._beside(planned, source)
+        if held is None and time.monotonic() < self._settled and not self._others(own=0):
+            self._collect(_PAUSE)
+            return None
+        return held or self._allocated(planned, source, math.inf)
+
     def _on(self, held: Allocation | None) -> list[_Running]:
         """The runs in progress that share these devices."""
         return [each for each in self._running.values() if held is not None and each.held is held]
-
-    def _devices_of_its_own(self, planned: PreparedLaunch, source: Source) -> Allocation:
-        held = self._at_once(planned, source) or self._beside(planned, source)
-        while held is None and time.monotonic() < self._settled and not self._others(own=0):
-            if not self._running:
-                time.sleep(_PAUSE)
-            elif self._collect(_PAUSE):
-                raise _AgainError
-            held = self._at_once(planned, source)
-        return held or self._allocated(planned, source, float("inf"))
 
     def _at_once(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
         """Allocate devices that are free now and that no other launch is waiting for; None if there are
@@ -332,38 +342,35 @@ class Runner:
     def _beside(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
         """Return devices of runs in progress that have memory for another run; None if there are none, or if
         others are in the queue for them."""
-        need = self.request.memory
         shared = [each.held for each in self._running.values() if each.held is not None]
-        alike = [held for held in shared if held.request.size == planned.request.size]
-        if need is None or not alike or not planned.request.picks:
+        found = self._room([held for held in shared if held.request.size == planned.request.size], source)
+        if found is None or not planned.request.picks:
+            return None
+        held, now = found
+        if in_line_for([device.key for device in held.devices], self.environ, now):
+            return None
+        planned.approve(self.environ)(held.devices, vendors_of(now.devices))
+        return held
+
+    def _room(self, among: Sequence[Allocation], source: Source) -> tuple[Allocation, Snapshot] | None:
+        """The shared devices with memory for most further runs, and the box; None without any."""
+        need = self.request.memory
+        if need is None or not among:
             return None
         now = source.read(Want.VERDICT | Want.HOST | Want.MODES)
-        found = max(alike, key=lambda held: self._room(held, need, now))
-        keys = [device.key for device in found.devices]
-        if self._room(found, need, now) < 1 or in_line_for(keys, self.environ, now):
-            return None
-        planned.approve(self.environ)(found.devices, vendors_of(now.devices))
-        return found
 
-    def _room_for_another(self, held: Allocation) -> bool:
-        """Whether another run fits on the devices that are held for all variants."""
-        if self.request.memory is None or not held.devices:
-            # On the CPU, only --jobs limits the number of runs at the same time.
-            return not held.devices
-        with self.opened(False) as source:
-            now = source.read(Want.VERDICT | Want.HOST | Want.MODES)
-        return self._room(held, self.request.memory, now) > 0
+        def room(held: Allocation) -> int:
+            return min((fits(device, held) for device in held.devices), default=0)
 
-    def _room(self, held: Allocation, need: int, now: Snapshot) -> int:
-        """The number of further runs that fit on shared devices."""
-        found = []
-        for device in held.devices:
+        def fits(device: Device, held: Allocation) -> int:
             there = now.by_key.get(device.key)
             if there is None or there.fault is not None or there.compute_mode not in (None, "default"):
                 return 0
             then = held.snapshot.memory_free(device)
-            found.append(tasks_that_fit(need, then, now.memory_free(there), len(self._on(held))))
-        return min(found, default=0)
+            return tasks_that_fit(need, then, now.memory_free(there), len(self._on(held)))
+
+        found = max(among, key=room)
+        return (found, now) if room(found) > 0 else None
 
     def _start(self, planned: Planned, held: Allocation) -> None:
         place, number = self._todo.popleft()
@@ -445,9 +452,6 @@ class Runner:
     def _sleep(self, seconds: float) -> None:
         """Wait in the queue. Raises _AgainError if a run has ended and no other launch is in the queue,
         because its devices can be taken at once then; also if no further run is to start."""
-        if not self._running:
-            time.sleep(seconds)
-            return
         if self._collect(seconds) and (self._halted or not self._others(own=1)):
             raise _AgainError
 

@@ -60,33 +60,25 @@ def _record(own: Path) -> Path:
 
 
 def begin(experiment: Experiment, environ: Mapping[str, str]) -> Experiment:
-    """Write the record of a new experiment, and return the experiment with its id. Raises JobError."""
-    experiment = replace(experiment, id=new_folder(folder(experiment.request.kind, environ)).name)
-    keep(experiment, environ)
+    """Write the record of a new experiment, and return the experiment with its folder. Raises JobError."""
+    experiment = replace(experiment, folder=new_folder(folder(experiment.request.kind, environ)))
+    keep(experiment)
     return experiment
 
 
-def keep(experiment: Experiment, environ: Mapping[str, str]) -> None:
-    """Write the whole record. Raises JobError."""
-    own = folder(experiment.request.kind, environ) / experiment.id
+def keep(experiment: Experiment, change: Change | None = None) -> None:
+    """Write the last change of a recorded experiment, or the whole record. Raises JobError."""
+    own, size = experiment.folder, 0
     try:
-        write_private(_record(own), json.dumps({"schema": SCHEMA, **STORED.write(experiment)}))
-        # If we are killed before this, the changes are applied once more, with the same result.
-        (own / _CHANGES).unlink(missing_ok=True)
+        if change is not None:
+            # A line that was cut off by a full disk does not spoil the next one.
+            size = append_private(own / _CHANGES, f"\n{json.dumps(CHANGE.write(change))}")
+        if change is None or size > _MOST_CHANGES:
+            write_private(_record(own), json.dumps({"schema": SCHEMA, **STORED.write(experiment)}))
+            # If we are killed before this, the changes are applied once more, with the same result.
+            (own / _CHANGES).unlink(missing_ok=True)
     except OSError as error:
         raise cannot_keep(own.parent, error) from None
-
-
-def keep_change(experiment: Experiment, change: Change, environ: Mapping[str, str]) -> None:
-    """Write the last change of a recorded experiment. Raises JobError."""
-    own = folder(experiment.request.kind, environ) / experiment.id
-    try:
-        # A line that was cut off by a full disk does not spoil the next one.
-        size = append_private(own / _CHANGES, f"\n{json.dumps(CHANGE.write(change))}")
-    except OSError as error:
-        raise cannot_keep(own.parent, error) from None
-    if size > _MOST_CHANGES:
-        keep(experiment, environ)
 
 
 def kept(environ: Mapping[str, str], before: Kept | None = None, *kinds: Kind) -> Kept:
@@ -135,28 +127,25 @@ def find(kind: Kind, word: str, environ: Mapping[str, str]) -> Experiment | Unre
     return meant(word, everything, kind, f"gputui {SUBCOMMANDS[kind]} --list")
 
 
-def forget(found: Experiment | Unreadable, environ: Mapping[str, str]) -> None:
+def forget(found: Experiment | Unreadable) -> None:
     """Remove the experiment if it exists; its jobs and their logs stay. Raises JobError while it runs."""
-    if isinstance(found, Unreadable):
-        remove(found.folder)
-    elif found.state == "running":
+    if isinstance(found, Experiment) and found.state == "running":
         raise JobError(f"{found.request.kind} {found.id} is running: end it first (Ctrl-C where it runs)")
-    else:
-        remove(folder(found.request.kind, environ) / found.id)
+    remove(found.folder)
 
 
 @contextlib.contextmanager
-def running_alone(experiment: Experiment, environ: Mapping[str, str]) -> Iterator[None]:
+def running_alone(experiment: Experiment) -> Iterator[None]:
     """Hold the lock of the experiment, so that no other process runs it. Raises JobError if another process
     does."""
-    kind, id = experiment.request.kind, experiment.id
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(alone(folder(kind, environ) / id / _LOCK))
+            stack.enter_context(alone(experiment.folder / _LOCK))
         except TimeoutError:
             raise runs_already(experiment) from None
         except OSError as error:
-            raise JobError(f"{kind} {id} cannot be locked: {error.strerror}") from None
+            what = f"{experiment.request.kind} {experiment.id}"
+            raise JobError(f"{what} cannot be locked: {error.strerror}") from None
         yield
 
 
@@ -195,7 +184,7 @@ def _read(folder: Path) -> Experiment:
         refuse_of_others(folder)
         changes = _changes(folder / _CHANGES)
         file = _record(folder)
-        found = read_document(file, _MOST_BYTES, lambda value: read(value, folder.name, changes))
+        found = read_document(file, _MOST_BYTES, lambda value: read(value, folder, changes))
         if found is None:
             raise RecordError("there is no record in it")
         return found

@@ -11,7 +11,7 @@ from gputui.inventory.formatting import UNKNOWN, duration, printable, size
 from gputui.inventory.job import how_it_failed
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import cut
-from gputui.jobs.experiments.record import Basis, Experiment, Run, Spread, Summary, log_of, summaries
+from gputui.jobs.experiments.record import Basis, Experiment, Run, Spread, Summary, summaries
 from gputui.launching.quoting import quote
 
 BASES: Mapping[Basis, str] = {
@@ -94,10 +94,9 @@ def by_what(experiment: Experiment) -> str:
 
 
 class Place(NamedTuple):
-    """The context of the columns for times and logs of tasks: the folder of the jobs, the home directory that
+    """The context of the columns for times and logs of tasks: the home directory that
     "~" abbreviates, and the present time (seconds since the epoch)."""
 
-    jobs: PurePath
     home: PurePath | None
     now: float
 
@@ -142,7 +141,7 @@ def _columns(
         elif known or not sweep:
             columns.append(_figure(figure, figure.name == "steps_per_second" and spread))
     columns = [*first, *columns, Column("RESULT", lambda each: how_it_went(experiment, each))]
-    return [*columns, _log_column(place)] if place is not None and sweep else columns
+    return [*columns, _log_column(experiment, place)] if place is not None and sweep else columns
 
 
 def _value(place: int, heading: str) -> Column[Summary]:
@@ -154,9 +153,9 @@ def _devices(summary: Summary) -> str:
     return ",".join(map(printable, summary.row.devices)) or ("CPU" if last and last.job is not None else "")
 
 
-def _log_column(place: Place) -> Column[Summary]:
+def _log_column(experiment: Experiment, place: Place) -> Column[Summary]:
     def text(summary: Summary) -> str:
-        log = log_of(summary.row.last.job if summary.row.last else None, place.jobs)
+        log = experiment.log(summary.row.last)
         if log is None:
             return ""
         at_home = place.home is not None and log.is_relative_to(place.home)

@@ -47,11 +47,6 @@ class PageController:
 
         self._view.open(MessagesScreen(self._view))
 
-    def open_panels(self) -> None:
-        from gputui.tui.screens.panels import PanelsScreen
-
-        self._view.open(PanelsScreen(self._view))
-
     def open_topology(self) -> None:
         from gputui.tui.screens.topology import TopologyScreen
 
@@ -125,10 +120,11 @@ class PageController:
 
         self._view.open(LaunchScreen(self._view, self._environ))
 
-    def open_columns(self) -> None:
-        from gputui.tui.screens.columns import ColumnsScreen
+    def open_settings(self, first: str = "") -> None:
+        """Open the settings at the first row whose id begins with `first`."""
+        from gputui.tui.screens.settings import SettingsScreen
 
-        self._view.open(ColumnsScreen(self._view))
+        self._view.open(SettingsScreen(self._view, self._environ, first))
 
     def open_jobs(self) -> None:
         from gputui.tui.screens.jobs import JobsScreen

@@ -10,7 +10,7 @@ from typing import Literal
 from gputui.allocating.errors import NotEnoughError
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.slurm import place_in, slurm_launch, submit
+from gputui.jobs.slurm import request_at, slurm_launch, submit
 from gputui.launching.history_file import remember
 from gputui.launching.launch import Launch
 from gputui.launching.slurm_launch import SlurmError
@@ -212,7 +212,8 @@ class SlurmNodes(Nodes):
         dropped = [name for name, _ in options.additions if name in own]
         notes = [f"{', '.join(dropped)} is left out: Slurm selects the devices"] if dropped else []
         try:
-            request, found = place_in(cluster, place.text, self._devices, place.partition is not None)
+            kind = place.gpus.type if place.gpus is not None else ""
+            request, found = request_at(cluster, place.node, place.partition, kind, self._devices)
             request = replace(request, order=self._order, detach=form == "sbatch")
             options = replace(options, additions=kept)
             made = slurm_launch(options, self._devices, request, self._environ, default_vendor())

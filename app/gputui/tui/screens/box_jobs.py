@@ -19,7 +19,7 @@ class BoxJobsScreen(JobsPage):
     """Queries the boxes from its opening until it closes."""
 
     BINDINGS = [
-        shown("escape,q,O", "dismiss", "nodes", "esc", "Back to the nodes"),
+        shown("escape,q", "dismiss", "nodes", "esc", "Back to the nodes"),
         *cursor_bindings("job"),
         shown("enter", "follow", "follow log", "⏎", "Follow the job's log in this terminal"),
         shown("S", "stop", "stop", about="Stop the job (press it twice)"),

@@ -121,7 +121,7 @@ class ExperimentsScreen(ListPage):
             )
             return
         try:
-            store.forget(current, self._environ)
+            store.forget(current)
             self.show_message(f"{current.request.kind} {current.id} is removed")
         except JobError as error:
             self.show_message(str(error))

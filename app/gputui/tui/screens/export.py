@@ -23,7 +23,7 @@ class ExportScreen(ListPage):
     """Exports the launch at the opening of the page. `copy_text` puts a text on the clipboard."""
 
     BINDINGS = [
-        shown("escape,q,Y", "dismiss", "back", "esc"),
+        shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("form"),
         shown("enter,y", "copy", "copy", "⏎ y", "Copy this form"),
         shown("w", "write", "write to a file"),

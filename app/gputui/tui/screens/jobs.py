@@ -128,7 +128,7 @@ class JobsScreen(JobsPage):
     """
 
     BINDINGS = [
-        shown("escape,q,D", "dismiss", "back", "esc"),
+        shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("job"),
         shown("pageup", "scroll_log(1)", "log", "pgup/pgdn", "Earlier in the log"),
         hidden("pagedown", "scroll_log(-1)", "Later in the log"),

@@ -40,7 +40,7 @@ class NodesScreen(ListPage):
     """The connections to boxes open with the page and close with it; a selection there ends with it, too."""
 
     BINDINGS = [
-        shown("escape,q,O", "dismiss", "back", "esc"),
+        shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("row"),
         _of_kind("enter", "unfold", _ENTER, "devices", "⏎"),
         _of_kind("enter", "connect", _ENTER, "connect", "⏎"),

@@ -64,7 +64,7 @@ class PlanScreen(ListPage):
     """
 
     BINDINGS = [
-        shown("escape,q,m", "dismiss", "back", "esc"),
+        shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("strategy"),
         shown("enter", "use", "use", "⏎", "Write its files, and put it on the launch line"),
         shown("e", "model", "model", about="Name the model: a path, a hub id, a size"),

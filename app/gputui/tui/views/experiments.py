@@ -30,8 +30,11 @@ def listed(found: Sequence[Experiment], width: int, now: float) -> list[Line]:
     """The headings, and one line per experiment. `now` is seconds since the epoch."""
     if not found:
         return [clip(((_NONE, "dim"),), width)]
-    sign = Column[Experiment]("", lambda each: _SIGNS[each.state][0], lambda each: _SIGNS[each.state][1])
-    return [clip(line, width) for line in table_lines([sign, *experiment_columns(now)], found, heading=True)]
+    signed = Column[Experiment](
+        "  ID", lambda each: f"{_SIGNS[each.state][0]} {each.id}", lambda each: _SIGNS[each.state][1]
+    )
+    columns = [signed, *experiment_columns(now)[1:]]
+    return [clip(line, width) for line in table_lines(columns, found, heading=True)]
 
 
 def details(experiment: Experiment, figure: int, width: int, room: int) -> list[Line]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from gputui.choosing.verdict import GLYPHS, State
-from gputui.tui.actions import Action, in_groups, key_of, written
+from gputui.tui.actions import BY_ID, START, Action, in_groups, key_of, written
 from gputui.tui.views.columns import SHARED, SHARED_SHORT
 from gputui.tui.views.matrix import SIGNS
 from gputui.tui.views.table import OWN_JOB
@@ -80,15 +80,18 @@ def _sections(
 ) -> Iterator[tuple[str, list[Line]]]:
     yield "This page", [((f"  {fit(keys, _KEYS)}", "key"), (meaning, "strong")) for keys, meaning in of_page]
     if there is None:
+        yield "Start here", [row(_keys(BY_ID[name], keymap), BY_ID[name].title, "") for name in START]
         for group, actions in in_groups(without):
             yield group, [_row(action, keymap) for action in actions]
     else:
         taken = {key for keys, _ in of_page for key in keys.split()}
-        in_order = [action for _, actions in in_groups(without) for action in actions]
+        named = {meaning for _, meaning in of_page}
+        groups = [(group, [a for a in rows if a.title not in named]) for group, rows in in_groups(without)]
+        in_order = [action for _, actions in groups for action in actions]
         yield "As on the main screen", [_row(a, keymap, taken) for a in in_order if a.id in there]
-        for group, actions in in_groups(without):
-            rows = [_row(action, keymap) for action in actions if action.id not in there]
-            yield f"On the main screen: {group}", [tuple((text, "dim") for text, _ in row) for row in rows]
+        for name, others in groups:
+            rows = [_row(action, keymap) for action in others if action.id not in there]
+            yield f"On the main screen: {name}", [tuple((text, "dim") for text, _ in row) for row in rows]
     signs = [
         ("[1]", "slot", "selected; the command sees [1] as its first device"),
         ("▸", "cursor", "the cursor"),
@@ -108,10 +111,15 @@ def _has(row: Line, section: str, words: Sequence[str]) -> bool:
 
 def _row(action: Action, keymap: Mapping[str, str], taken: Collection[str] = ()) -> Line:
     """The keys of an action without those that are `taken`, its title, and its description."""
-    keys = " ".join(key for key in _keys(action, keymap).split() if key not in taken)
-    spans: list[Span] = [(f"  {fit(keys, _KEYS)}", "key"), (action.title, "strong")]
-    if action.about:
-        spans.append((f"  {action.about}", "dim"))
+    keys = " ".join(key for key in _keys(action, keymap).split(" ") if key not in taken)
+    return row(keys, action.title, action.about)
+
+
+def row(keys: str, name: str, about: str) -> Line:
+    """Keys, a name, and a description."""
+    spans: list[Span] = [(f"  {fit(keys, _KEYS)}", "key"), (name, "strong")]
+    if about:
+        spans.append((f"  {about}", "dim"))
     return tuple(spans)
 
 
@@ -131,5 +139,5 @@ def _keys(action: Action, keymap: Mapping[str, str]) -> str:
     if action.id in keymap:
         return " ".join(written(key) for key in keymap[action.id].split(","))
     shown = key_of(action.id, keymap)
-    every = [written(key) for key in action.keys.split(",")]
+    every = [written(key) for key in filter(None, action.keys.split(","))]
     return " ".join([shown, *(key for key in every if key not in (shown, *re.split("[ /]", shown)))])

@@ -13,7 +13,7 @@ from gputui.choosing.verdict_text import brief
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.channel import BoxState
 from gputui.sources.slurm.cluster import Job
@@ -103,39 +103,40 @@ def box_node(
     """The row of a box. `judged` are the verdicts on its devices by key, `mine` is how many of these are the
     user's; `rank` returns the place of a box's device in the selection."""
     live, look, snapshot = state.state == "live", _STATE_LOOKS[state.state], state.snapshot
+    devices = snapshot.devices if snapshot is not None else ()
     free = sum(verdict.state == "free" for verdict in judged.values()) if live else 0
-    node = Node((state.alias, ""), f"{'-' if unfolded else '+'} {state.alias}", state=(state.state, look))
-    if not live:
-        since = f"since {strftime('%H:%M:%S', localtime(state.since))}  " if state.error else ""
-        node = replace(node, note=(since + _brief_error(state), look))
-    if snapshot is None:
-        return node
-    ranks = [rank(state.alias, device.key) for device in snapshot.devices]
-    return replace(
-        node,
-        free=free,
-        free_of=f"{free if live else UNKNOWN} of {len(judged)} free",
+    since = f"since {strftime('%H:%M:%S', localtime(state.since))}  " if state.error else ""
+    return Node(
+        (state.alias, ""),
+        f"{'-' if unfolded else '+'} {state.alias}",
+        free,
+        f"{free if live else UNKNOWN} of {len(judged)} free" if snapshot is not None else "",
         # The devices of an unfolded box have marks of their own.
-        selected=0 if unfolded else len(ranks) - ranks.count(None),
-        mine=mine,
-        note=(snapshot.models, "") if live else node.note,
-        below=tuple(_device_rows(state.alias, snapshot, judged, live, ranks)) if unfolded else (),
+        0 if unfolded else sum(rank(state.alias, device.key) is not None for device in devices),
+        mine,
+        (state.state, look),
+        (snapshot.models if snapshot is not None else "", "")
+        if live
+        else (since + _brief_error(state), look),
+        tuple(_device_rows(state.alias, snapshot, judged, live, rank)) if unfolded and snapshot else (),
     )
 
 
 def _device_rows(
-    alias: str, snapshot: Snapshot, judged: Mapping[str, Verdict], live: bool, ranks: Sequence[int | None]
+    alias: str,
+    snapshot: Snapshot,
+    judged: Mapping[str, Verdict],
+    live: bool,
+    rank: Callable[[str, str], int | None],
 ) -> list[Row]:
-    places = dict(zip((device.key for device in snapshot.devices), ranks, strict=True))
-
     def mark(device: Device) -> str:
-        place = places[device.key]
+        place = rank(alias, device.key)
         return f"{'' if place is None else f'[{place + 1}]':>4}"
 
     columns = device_columns(snapshot, judged, brief, live)
     shown = [Column("SELECTED", mark, "slot"), *(each for each in columns if each.name not in ("°C", "W"))]
     lines = table_lines(shown, snapshot.devices, before="   ")
-    rows = [Row((alias, key), line) for key, line in zip(places, lines, strict=True)]
+    rows = [Row((alias, device.key), line) for device, line in zip(snapshot.devices, lines, strict=True)]
     return [*rows, *(Row(None, ((f"     {printable(error)}", "dim"),)) for error in snapshot.errors)]
 
 

@@ -14,6 +14,7 @@ from gputui.choosing.queue_outlook import (
     waiter_name,
 )
 from gputui.inventory.snapshot import Snapshot
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import (
     Line,
@@ -94,7 +95,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     last = len(rows) + len(below)
     order = [*range(place, last), *range(place)]
     lines = wrapped_where_free([*rows, *below], width, room, order)
-    return [headline(found, width, "Q"), *lines][:height]
+    return [headline(found, width, key_of("queue", app_state.screen.keymap)), *lines][:height]
 
 
 def _told(told: Sequence[Occupied], found: Outlook, app_state: AppState, room: int) -> list[Line]:
