@@ -155,7 +155,7 @@ def test_a_command_that_cannot_start_is_a_failure_with_its_status(call: Call) ->
     [
         ("run", "--gpus", "none", "--json", "--", "true"),
         ("run", "--gpus", "none", "--attach", "--json", "--", "true"),
-        ("run", "--on", "gpu1", "--detach", "--json", "--", "true"),
+        ("run", "--on", "gpu1,gpu2", "--detach", "--json", "--", "torchrun", "t.py"),
         ("run", "--slurm", "--detach", "--json", "--", "true"),
         ("jobs", "--json", "attach", "x"),
         ("claims", "--setup", "--json"),

@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -218,13 +219,13 @@ class Runner:
     _settled: float = 0.0
     _tie: int | None = None
 
-    @property
+    @cached_property
     def _most(self) -> int:
         """The most runs at the same time. On the CPU, nothing else limits their number."""
         one_by_one = self._on_cpu or (self.held is not None and self.request.memory is None)
         return self.request.jobs or (1 if one_by_one else len(self.planned))
 
-    @property
+    @cached_property
     def _on_cpu(self) -> bool:
         no_device = self.held is not None and not self.held.devices
         return no_device or any(each.prepared.request.cpu_only for each in self.planned)

@@ -150,14 +150,15 @@ def running_alone(experiment: Experiment) -> Iterator[None]:
 
 
 def _is_run(own: Path) -> bool:
-    """Whether a process holds the lock of the experiment in this folder. Raises OSError."""
+    """Whether a process holds the lock of the experiment in this folder, or that cannot be known (some NFS).
+    Raises OSError."""
     try:
         lock = open_own(own / _LOCK, os.O_RDWR)
     except FileNotFoundError:
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError:
         return True
     finally:
         os.close(lock)
