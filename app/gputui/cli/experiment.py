@@ -371,9 +371,8 @@ class _Progress(AllocationListener):
         self._clear_progress()
         self._tell(text)
 
-    def begins(self, experiment: Experiment, place: int, run: Run) -> None:
+    def begins(self, experiment: Experiment, place: int, run: Run, devices: Sequence[str]) -> None:
         """Print a line with the devices and the job of a run."""
-        devices = experiment.rows[place].devices
         on = f"on GPU {','.join(devices)}" if devices else "on the CPU"
         self._line(experiment, place, run, f"{on}: job {run.job}")
 
