@@ -178,24 +178,30 @@ def start(args: argparse.Namespace, request: ExperimentRequest, found: Experimen
         return _detached(found or store.begin(made, os.environ), request, args)
     allocation = _allocation(call, request, found, holds=not args.dry_run)
     try:
-        if allocation is not None or args.dry_run:
-            launches = _launches(call, allocation, args.dry_run)
-        if not args.dry_run:
-            return _run(call, request, found or store.begin(made, os.environ), allocation, args, tell)
-        labels = [variant.label for variant, _ in call.planned]
-        if args.json:
-            from gputui.launching.exports.json_document import dry_run_document
-
-            print_json(dry_run_document(zip(labels, launches, strict=True)))
-            return DONE
-        for label, launch in zip(labels, launches, strict=True):
-            if allocation is not None:
-                say(printable(label))
-            print_line(launch.line)
-        return DONE
+        if allocation is not None and not args.dry_run:
+            # Nothing starts where a variant cannot.
+            _launches(call, allocation, prove=True)
+        if args.dry_run:
+            return _dry_run(call, allocation, args)
+        return _run(call, request, found or store.begin(made, os.environ), allocation, args, tell)
     finally:
         if allocation is not None:
             allocation.release()
+
+
+def _dry_run(call: Prepared, allocation: Allocation | None, args: argparse.Namespace) -> int:
+    labels = [variant.label for variant, _ in call.planned]
+    found = list(zip(labels, _launches(call, allocation, prove=False), strict=True))
+    if args.json:
+        from gputui.launching.exports.json_document import dry_run_document
+
+        print_json(dry_run_document(found))
+        return DONE
+    for label, launch in found:
+        if allocation is not None:
+            say(printable(label))
+        print_line(launch.line)
+    return DONE
 
 
 def _rows(experiment: Experiment) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -262,7 +268,7 @@ def _approve(call: Prepared) -> Approve:
     return approve
 
 
-def _launches(call: Prepared, held: Allocation | None, dry_run: bool) -> list[Launch]:
+def _launches(call: Prepared, held: Allocation | None, prove: bool) -> list[Launch]:
     """Make the launch of every variant, and print each warning and remark once: on its devices among those
     that are held, or on those that the first variant with the same request would get now. Raises
     RequestError."""
@@ -280,7 +286,7 @@ def _launches(call: Prepared, held: Allocation | None, dry_run: bool) -> list[La
                 if key not in known:
                     known[key] = allocated(prepared, holds=False)
                 on = known[key]._replace(request=request)
-            found.append(launch_on(planned, on, os.environ, prove=not dry_run))
+            found.append(launch_on(planned, on, os.environ, prove=prove))
         except RequestError as error:
             raise RequestError(f"{variant.label}: {error}") from None
         for text in notes_of(found[-1]):
@@ -372,9 +378,8 @@ class _Progress(AllocationListener):
         self._clear_progress()
         self._tell(text)
 
-    def begins(self, experiment: Experiment, place: int, run: Run) -> None:
+    def begins(self, experiment: Experiment, place: int, run: Run, devices: Sequence[str]) -> None:
         """Print a line with the devices and the job of a run."""
-        devices = experiment.rows[place].devices
         on = f"on GPU {','.join(devices)}" if devices else "on the CPU"
         self._line(experiment, place, run, f"{on}: job {run.job}")
 
