@@ -23,7 +23,7 @@ from simnvml import SimulatedNvml, build
 
 # An example that takes long shows that the machine is busy, not that the program is wrong.
 settings.register_profile(
-    "any speed", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+    "any speed", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any speed")
 

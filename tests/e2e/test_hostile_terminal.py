@@ -52,7 +52,7 @@ def still(tmp_path: Path) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize("size", [(20, 5), (400, 120)])
+@pytest.mark.parametrize("size", [(20, 5), (250, 70)])
 def test_every_page_can_be_opened_and_closed_at_this_size(
     start: Start, still: str, size: tuple[int, int]
 ) -> None:
@@ -131,11 +131,17 @@ def test_without_utf8_nothing_breaks(
     left(terminal)
 
 
-KINDS = ("tty", "null", "closed")
-
-
 @pytest.mark.parametrize(
-    "kinds", [k for k in itertools.product(KINDS, repeat=3) if k != ("tty",) * 3 and k[2] != "null"]
+    "kinds",
+    [
+        ("null", "tty", "tty"),
+        ("closed", "tty", "tty"),
+        ("tty", "null", "tty"),
+        ("tty", "closed", "tty"),
+        ("tty", "tty", "closed"),
+        ("null", "null", "closed"),
+        ("closed", "closed", "closed"),
+    ],
 )
 def test_whatever_the_three_descriptors_are_there_is_a_screen_or_the_table(
     start: Start, kinds: tuple[str, str, str]

@@ -65,6 +65,7 @@ def _installed(words: list[str], copied: Path, home: Path) -> None:
         "HOME": str(home),
         "PATH": f"{home / '.local' / 'bin'}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_COMPILE": "1",
         "PIP_INDEX_URL": nowhere,
         "UV_DEFAULT_INDEX": nowhere,
         "UV_NO_CONFIG": "1",

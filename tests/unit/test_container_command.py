@@ -176,7 +176,7 @@ OPTIONS = st.sampled_from(
 
 @needs_docker
 @given(st.lists(OPTIONS, max_size=5, unique=True))
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_real_client_finds_the_same_image_and_command(docker: Daemon, options: list[str]) -> None:
     line = " ".join(["docker run -it", *options, "image x --gpus y"])
     found = read_container(line.split())

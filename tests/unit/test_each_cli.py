@@ -523,11 +523,11 @@ def test_the_table_is_shown_again_with_its_logs(box: Box) -> None:
     assert box.call("jobs", "log", f"{found['id']}.2")[0] == 0
 
 
-@pytest.mark.parametrize("line", ["rm -r out; python x.py", "python x.py > log", "python x.py # why"])
-def test_a_line_of_a_file_that_needs_a_shell_is_refused(box: Box, line: str) -> None:
+def test_a_line_of_a_file_that_needs_a_shell_is_refused(box: Box) -> None:
     file = box.folder / "tasks"
-    file.write_text(f"echo 1\n{line}\n")
-    status, out, said = box.call("each", "-n", "1", "--from-file", str(file))
-    assert (status, out) == (2, "") and "line 2" in said
+    for line in ("rm -r out; python x.py", "python x.py > log", "python x.py # why"):
+        file.write_text(f"echo 1\n{line}\n")
+        status, out, said = box.call("each", "-n", "1", "--from-file", str(file))
+        assert (status, out) == (2, "") and "line 2" in said
     file.write_text("bash -c 'echo 1; echo 2'\necho 'a;b'\n")
     assert box.call("each", "-n", "1", "-q", "--from-file", str(file))[0] == 0

@@ -111,7 +111,7 @@ def test_any_words_and_values_arrive_as_they_are(
 
 
 @given(words)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_word_for_fish_can_be_shown(word: str) -> None:
     assert quoted(word).isprintable()
 

@@ -137,7 +137,7 @@ def _counted(asked: dict[str, Any]) -> list[Device]:
     st.sampled_from(["", "--gpus all", "--gpus 3", "--gpus '\"device=1,3\"'", "-e CUDA_VISIBLE_DEVICES"]),
     st.sampled_from(["image torchrun t.py", "vllm/vllm-openai:v1 --model m", "image python t.py"]),
 )
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_program_in_the_container_counts_what_was_selected(
     docker: Daemon, order: list[int], count: int, options: str, rest: str
 ) -> None:

@@ -63,9 +63,9 @@ def desk(nvml_here: SimulatedNvml) -> Iterator[Desk]:
 
 
 def test_every_fault_of_every_function_stays_where_it_is_and_heals(nvml_here: SimulatedNvml) -> None:
-    # (`python -m unit.fault_matrix` tries every error.)
-    functions, faults, wrong = try_all(nvml_here, ONE_OF_A_KIND)
-    assert functions > 50 and faults > 400
+    # A fifth of the faults; `python -m unit.fault_matrix` tries every error.
+    functions, faults, wrong = try_all(nvml_here, ONE_OF_A_KIND, share=0.2)
+    assert functions > 50 and faults > 60
     assert wrong == []
 
 
