@@ -14,7 +14,7 @@ from pathlib import Path
 import pexpect
 import pyte
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 """Seconds that a test waits for something on the screen, on a slow machine with all cores busy."""
 
 _AT_ONCE = 262_144

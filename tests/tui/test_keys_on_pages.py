@@ -17,7 +17,6 @@ from gputui.tui.screens.boxes import BoxesScreen
 from gputui.tui.screens.check import CheckScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.page import Page
-from gputui.tui.screens.people import PeopleScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.screens.timelines import TimelinesScreen
@@ -37,10 +36,8 @@ def pages(s: Session) -> list[Screen[object]]:
     ("keys", "page"),
     [
         ("DQ", QueueScreen),
-        ("hP", PeopleScreen),
         ("hp", TimelinesScreen),  # p is the previous device there
         ("tp", ProcessesScreen),
-        ("pP", PeopleScreen),
         ("iD", JobsScreen),
         ("Lh", TimelinesScreen),
         ("fHMt", TopologyScreen),
@@ -116,7 +113,7 @@ async def test_nothing_is_said_of_keys_in_a_line_that_is_typed_or_behind_a_dialo
         assert "no action" not in s.main.message and not isinstance(s.app.screen, Page)
 
 
-@pytest.mark.parametrize("key", ["H", "P", "Q", "p", "f", "M", "i"])
+@pytest.mark.parametrize("key", ["H", "P", "p", "M", "i"])
 async def test_the_row_of_the_cursor_has_the_same_sign_on_every_page(key: str) -> None:
     async with session(size=(100, 40)) as s:
         await s.press("y", key, *(["down"] if key != "M" else []))

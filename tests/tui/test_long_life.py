@@ -11,8 +11,8 @@ from textual.strip import Strip
 from gputui.tui.screens.page import Page
 from tui.support import Session, box_at, session
 
-PAGES = ("right", "h", "m", "S", "Q", "D", "P", "p", "t", "L", "Y", "M", "H", "f", "question_mark", "ctrl+p")
-"""The keys that open each page, and the palette."""
+PAGES = ("right", "h", "D", "p", "t", "M", "question_mark", "ctrl+p")
+"""The keys that open pages of each kind, and the palette."""
 
 
 def _alive(kind: type) -> int:

@@ -529,14 +529,14 @@ def _views(box: Snapshot, model: str, width: int) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("name", [*BOXES])
-@pytest.mark.parametrize("width", [60, 80, 130, 200])
+@pytest.mark.parametrize("width", [60, 200])
 def test_every_box_has_lines_that_fit(name: str, width: int) -> None:
     for model in ("100M", "8B", "1T"):
         for cells, text in _views(box_at(name), model, width):
             assert cells <= width, text
 
 
-@pytest.mark.parametrize("size", [(80, 24), (130, 40), (200, 60), (60, 15), (20, 5)])
+@pytest.mark.parametrize("size", [(80, 24), (200, 60), (20, 5)])
 async def test_every_size_shows_the_best_strategy(size: tuple[int, int]) -> None:
     async with session("dgx-h100", TRAIN, size=size) as s:
         await opened(s)

@@ -58,7 +58,7 @@ async def frames(s: Session) -> AsyncIterator[int]:
 
 
 @pytest.mark.usefixtures("living")
-@pytest.mark.parametrize("size", [(80, 24), (130, 40), (200, 60)])
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 async def test_the_owner_of_a_living_process_stays_for_thirty_frames(size: tuple[int, int]) -> None:
     async with session(source=NvmlSource(ProcessTable(host_pids=True)), size=size, interval=0.02) as s:
         await s.until(lambda: "● you sleep" in s.texts("#table")[1])

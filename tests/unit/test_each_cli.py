@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from gputui.allocating.queue import waiters
 from gputui.inventory.job import Job
+from gputui.inventory.waiter import Waiter
 from gputui.jobs.experiments import runner
 from gputui.jobs.experiments.store import kept
 from gputui.jobs.process_tree import alive
@@ -190,7 +192,7 @@ def test_a_sweep_has_one_place_in_line(box: Box, gates: Gates) -> None:
     until(lambda: len(running(box)) == 2 and states(show(box))[2] == "running")
     until(lambda: len(_line(box)) == 1)
     client.kill()
-    assert _line(box) == []
+    assert _line(box) == ()
 
 
 def test_a_task_takes_the_devices_of_the_one_before_without_a_wait(box: Box) -> None:
@@ -220,8 +222,8 @@ def test_devices_of_a_task_that_has_just_ended_are_tried_again_before_the_line(
     assert client.end() == 0
 
 
-def _line(box: Box) -> Any:
-    return json.loads(box.call("queue", "--json")[1])["waiters"]
+def _line(box: Box) -> tuple[Waiter, ...]:
+    return waiters(box.environ)
 
 
 def test_more_devices_than_there_are_is_status_4(box: Box) -> None:
