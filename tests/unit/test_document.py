@@ -71,11 +71,11 @@ def _read_or_refused(text: str | bytes) -> Snapshot | None:
 # An output can be read back.
 
 
-@pytest.mark.parametrize("elapsed", MOMENTS)
 @pytest.mark.parametrize("name", BOXES)
-def test_every_demo_box_survives_the_round_trip(name: str, elapsed: float) -> None:
-    written = document(at(BOXES[name], elapsed, NOW))
-    assert document(from_json(json.dumps(written))) == written
+def test_every_demo_box_survives_the_round_trip(name: str) -> None:
+    for elapsed in MOMENTS:
+        written = document(at(BOXES[name], elapsed, NOW))
+        assert document(from_json(json.dumps(written))) == written
 
 
 @pytest.mark.parametrize("name", BOXES)
