@@ -80,28 +80,28 @@ def test_the_output_stands_below_the_line_and_the_screen_comes_back_with_the_sta
     assert (each.options.command[0], each.count) == ("sh", 1)
 
 
-def test_how_it_ended_is_said_on_the_screen_too(begin: Begin) -> None:
-    terminal = begin("sh", "-c", "exit 7")
+def test_however_it_ends_that_is_said_below_its_output_and_on_the_screen(
+    begin: Begin, tmp_path: Path
+) -> None:
+    ends = tmp_path / "ends.sh"
+    ends.write_text("exit 7")
+    terminal = begin("sh", str(ends))
     terminal.until(ENDED)
     terminal.send("\r")
     terminal.until("sh ended with status 7 after")
+    # A signal without a name.
+    ends.write_text("kill -40 $$")
     terminal.send("r")
     terminal.start_anyway()
-    terminal.until(lambda t: t.text.count(ENDED) == 2)
-    leave(back(terminal))
-
-
-def test_an_end_without_a_newline_keeps_its_last_line(begin: Begin) -> None:
-    terminal = begin("printf", "no newline")
-    terminal.until(ENDED)
-    assert "no newline" in terminal.lines
+    terminal.until("ended by signal 40 after").until(lambda t: t.text.count(ENDED) == 2)
+    terminal.send("\r")
+    terminal.until("ended by signal 40")
+    ends.write_text("printf 'no newline'")
+    terminal.send("r")
+    terminal.start_anyway()
+    terminal.until(lambda t: t.text.count(ENDED) == 3)
+    assert "no newline" in terminal.lines, "its last line is kept"
     assert any(line.startswith("gputui: done after") for line in terminal.lines)
-    leave(back(terminal))
-
-
-def test_a_signal_that_ends_the_command_is_named_though_it_has_no_name(begin: Begin) -> None:
-    terminal = begin("sh", "-c", "kill -40 $$")
-    terminal.until("ended by signal 40 after").until(ENDED)
     leave(back(terminal))
 
 
@@ -118,12 +118,18 @@ def test_a_program_that_cannot_be_started_is_said_and_the_screen_is_there(
 # Keys
 
 
-def test_ctrl_c_ends_the_command_and_not_the_screen(begin: Begin) -> None:
-    terminal = begin("sh", "-c", f"{SAYS_UP}; exec sleep 1000")
+def test_ctrl_c_and_ctrl_backslash_end_the_command_and_not_the_screen(begin: Begin) -> None:
+    terminal = begin("sh", "-c", f"ulimit -c 0; {SAYS_UP}; exec sleep 1000")
     terminal.until(UP)
     terminal.send("\x03")
     terminal.until("ended by SIGINT after").until(ENDED)
     terminal.send("\x03")
+    back(terminal)
+    terminal.send("r")
+    terminal.start_anyway()
+    terminal.until(lambda t: t.text.count(UP) == 2)
+    terminal.send("\x1c")
+    terminal.until("ended by SIGQUIT after")
     leave(back(terminal))
 
 
@@ -132,14 +138,6 @@ def test_a_command_that_answers_ctrl_c_goes_on(begin: Begin) -> None:
     terminal.until(UP)
     terminal.send("\x03")
     terminal.until(lambda t: "caught" in t.lines or "^Ccaught" in t.lines).until("ended with status 5")
-    leave(back(terminal))
-
-
-def test_ctrl_backslash_is_for_the_command_too(begin: Begin) -> None:
-    terminal = begin("sh", "-c", f"ulimit -c 0; {SAYS_UP}; exec sleep 1000")
-    terminal.until(UP)
-    terminal.send("\x1c")
-    terminal.until("ended by SIGQUIT after")
     leave(back(terminal))
 
 
