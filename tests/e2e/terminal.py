@@ -78,6 +78,11 @@ class Terminal:
         """The terminal's settings, as stty would print them."""
         return list(termios.tcgetattr(self._child.child_fd))
 
+    @property
+    def foreground(self) -> int:
+        """The process group that has the terminal; that of the program itself is its `pid`."""
+        return os.tcgetpgrp(self._child.child_fd)
+
     def send(self, keys: str) -> None:
         """Type."""
         self._child.send(keys)

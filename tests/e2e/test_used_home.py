@@ -50,7 +50,7 @@ from gputui.tui import run
 file, ready, look, checked = pathlib.Path(sys.argv[1]), threading.Event(), WithJobs._look, run.guard_imports
 
 def late(self, now):
-    ready.wait(20)
+    ready.wait(60)
     look(self, now)
 
 def imported(stamp):

@@ -305,7 +305,7 @@ async def test_what_is_read_slowly_stops_no_key(monkeypatch: pytest.MonkeyPatch)
 
     def slow(*_: object) -> object:
         reached.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return _model("8B")
 
     monkeypatch.setattr("gputui.checking.trained_model.trained_model", slow)

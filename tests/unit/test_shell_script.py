@@ -229,7 +229,7 @@ def started(
         env={**environ, "PATH": f"{folder}:/usr/bin:/bin", "RECORD": str(record)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        timeout=20,
+        timeout=100,
         check=False,
     )
     calls = []

@@ -34,7 +34,7 @@ HEALTHY = [
 ]
 MOMENT = 12.0
 """Seconds after opening at which the boxes are read: tasks that come and go are there."""
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a test gives up on a step that takes milliseconds."""
 
 
