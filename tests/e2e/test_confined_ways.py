@@ -62,6 +62,7 @@ def test_keys_are_answered_while_the_screen_has_it_proved(box: Confined, screen:
     assert seen(box) == [6, 2]
 
 
+@pytest.mark.thorough
 def test_a_launch_is_left_while_it_is_proved(box: Confined, screen: Terminal) -> None:
     screen.until("○ free")
     screen.send("62")
@@ -76,6 +77,7 @@ def test_a_launch_is_left_while_it_is_proved(box: Confined, screen: Terminal) ->
     assert not json.loads(box.call("claims", "--json").stdout)["claims"]
 
 
+@pytest.mark.thorough
 def test_a_job_that_is_started_again_on_the_screen_is_confined(box: Confined, start: Start) -> None:
     text = script(box, f"echo $GPUTUI_CONFINED >> {box.folder}/confined; SEEN >> {box.folder}/seen")
     done = box.call("run", "--confine", "--detach", "--gpus", "6,2", "--force", "--", "sh", text)
@@ -189,6 +191,7 @@ echo "$0 $* | $CUDA_VISIBLE_DEVICES" | sed 's|^[^ ]*/||'
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("command", "inside"),
     [
@@ -245,6 +248,7 @@ def test_ranks_of_a_real_launcher_are_on_the_claimed_devices(
     assert [box.told(file.read_text()) for file in sorted(box.folder.glob("seen.?"))] == [order] * 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["--confine", "--no-confine"])
 def test_a_job_that_fails_for_its_confinement_is_told_so(box: Confined, how: str) -> None:
     other = f"exec 3<>/dev/nvidia{MINORS[0]}; exit 3"

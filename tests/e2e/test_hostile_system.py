@@ -156,7 +156,15 @@ def places(nvml_library: Path) -> Iterator[Places]:
                 subprocess.run(["umount", "-l", str(folder / name)], check=False)
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in ("full disk", "no user and no home")
+        else pytest.param(name, marks=pytest.mark.thorough)
+        for name in WORLDS
+    ],
+)
 def test_every_call_says_in_one_line_what_cannot_be_and_does_the_rest(places: Places, name: str) -> None:
     world = WORLDS[name]
     for words in (("ls",), ("claims",)):
@@ -209,6 +217,7 @@ def test_a_job_is_stopped_and_its_end_is_known_on_a_disk_that_it_has_filled(plac
         subprocess.run(["umount", "-l", str(disk)], check=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [

@@ -52,6 +52,7 @@ def still(tmp_path: Path) -> str:
     return str(file)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [(20, 5), (250, 70)])
 def test_every_page_can_be_opened_and_closed_at_this_size(
     start: Start, still: str, size: tuple[int, int]
@@ -69,6 +70,7 @@ def test_every_page_can_be_opened_and_closed_at_this_size(
     assert b"Traceback" not in terminal.raw
 
 
+@pytest.mark.thorough
 def test_a_window_that_is_dragged_about_is_right_in_the_end(start: Start) -> None:
     terminal = start("--demo")
     terminal.until("○ free")
@@ -131,6 +133,7 @@ def test_without_utf8_nothing_breaks(
     left(terminal)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "kinds",
     [
@@ -171,6 +174,7 @@ def test_a_reader_that_has_gone_is_no_error_message(words: tuple[str, ...]) -> N
         assert done.returncode == 0 and done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("moment", ["page", "storm"])
 def test_a_terminal_that_is_killed_takes_us_with_it(start: Start, moment: str) -> None:
     terminal = start("--demo")

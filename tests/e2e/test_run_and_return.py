@@ -202,6 +202,7 @@ def test_ctrl_z_stops_both_and_fg_goes_on_with_both(shell: Terminal) -> None:
     exit_from(shell)
 
 
+@pytest.mark.thorough
 def test_an_end_in_the_background_takes_nothing_from_the_shell(shell: Terminal, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
     begin_in(shell, f"sh -c '{SAYS_UP}; read gate < {tmp_path}/gate; exit 3'")
@@ -234,6 +235,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.thorough
 def test_a_command_that_was_killed_with_the_terminal_upside_down_leaves_no_trace(
     shell: Terminal, tmp_path: Path
 ) -> None:
@@ -277,6 +279,7 @@ def test_a_command_that_took_the_foreground_with_it_does_not_stop_us(shell: Term
     exit_from(shell)
 
 
+@pytest.mark.thorough
 def test_a_window_that_is_resized_meanwhile_is_painted_at_its_new_size(begin: Begin) -> None:
     terminal = begin("sh", "-c", f"{SAYS_UP}; read name")
     terminal.until(UP)
@@ -300,6 +303,7 @@ os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
 """
 
 
+@pytest.mark.thorough
 def test_the_command_has_the_signals_that_a_shell_would_give_it(
     start: Start, base_environment: dict[str, str], tmp_path: Path
 ) -> None:

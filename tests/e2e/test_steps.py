@@ -70,6 +70,7 @@ def test_a_sweep_divides_the_devices_that_it_was_given(box: Box, how: str) -> No
     _never_two_at_once(log, {"3", "6"}, 3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", ["\r", "r"], ids=["enter", "r"])
 def test_the_screen_starts_a_step_without_a_question(box: Box, start: Start, key: str) -> None:
     """Meanwhile a launch outside waits for eight devices, and another step uses one of the lease's."""

@@ -118,6 +118,7 @@ def _wakings(pid: int) -> dict[str, int]:
     return found
 
 
+@pytest.mark.thorough
 def test_keys_come_once_after_it_was_stopped_and_continued_from_outside(start: Start) -> None:
     terminal = start("--demo", "idle")
     terminal.until("○ free")
@@ -309,6 +310,7 @@ def test_a_driver_that_goes_away_is_told_and_the_box_is_back_with_it(
     assert _quit(terminal) == 0
 
 
+@pytest.mark.thorough
 def test_stale_heals_when_the_call_comes_back(
     start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
 ) -> None:
@@ -323,6 +325,7 @@ def test_stale_heals_when_the_call_comes_back(
     assert quit_status == 0
 
 
+@pytest.mark.thorough
 def test_a_gpu_lost_while_it_is_watched_takes_no_other_with_it_and_heals(
     start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
 ) -> None:
@@ -341,6 +344,7 @@ def _quit(terminal: Terminal) -> int:
     return terminal.end()
 
 
+@pytest.mark.thorough
 def test_the_screen_works_though_output_or_errors_lead_to_a_file(start: Start, tmp_path: Path) -> None:
     for redirection in ("> out", "2> out"):
         program = f"{' '.join(GPUTUI)} --demo -- sh -c 'echo to-out; echo to-err >&2' {redirection}"
@@ -387,6 +391,7 @@ def _replaced(package: Path) -> None:
     new.replace(package / "__init__.py")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("changed", "keys", "how"),
     [

@@ -113,6 +113,7 @@ def rows(terminal: Terminal) -> list[tuple[int, str]]:
     return [(place, begin[0]) for place, begin in found if begin][:8]
 
 
+@pytest.mark.thorough
 def test_no_row_moves_when_the_jobs_arrive(start: Start, environment: dict[str, str], desk: Desk) -> None:
     old, gate = ended(desk.sh("echo bye")), desk.gate()
     running = desk.sh(gate.wait)

@@ -97,6 +97,7 @@ def _with(*words: str) -> Callable[[Path, Path], Path]:
     return install
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "install", [_with_pip, _with("uv", "tool"), _with("pipx", "install")], ids=["pip", "uv", "pipx"]
 )

@@ -135,6 +135,7 @@ async def test_jobs_of_a_box_that_has_gone_stay_with_their_time() -> None:
         assert lit(s).startswith("gpu1:m6u5")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [(80, 24), (30, 6)])
 async def test_hostile_and_very_many_lines_leave_the_page_whole(size: tuple[int, int]) -> None:
     evil = "\x1b]0;x\x07\u202e" + "x" * 3000

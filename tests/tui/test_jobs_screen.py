@@ -201,6 +201,7 @@ async def test_only_ended_jobs_are_forgotten_and_the_cursor_stays_near(desk: Des
         gate.open()
 
 
+@pytest.mark.thorough
 async def test_many_jobs_scroll_and_a_click_chooses_the_line_that_it_is_on(desk: Desk) -> None:
     jobs: list[Job] = [desk.sh(f"echo this is {n}") for n in range(18)]
     for job in jobs:

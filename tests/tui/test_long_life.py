@@ -28,6 +28,7 @@ async def _open_and_close(s: Session, key: str, times: int) -> None:
         await s.until(lambda: len(s.app.screen_stack) == 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", PAGES)
 async def test_a_page_that_was_closed_leaves_nothing_behind(key: str) -> None:
     async with session() as s:

@@ -57,6 +57,7 @@ async def test_a_column_reads_what_it_shows_and_no_more(nvml_here: SimulatedNvml
         assert not (await counts_of(nvml_here, s)).keys() & {*OF_PAGES}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("column", OF_COLUMNS)
 async def test_a_page_over_the_table_stops_what_its_columns_read(
     nvml_here: SimulatedNvml, column: str

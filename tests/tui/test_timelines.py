@@ -392,6 +392,7 @@ async def test_the_page_shows_as_many_devices_as_fit_after_the_terminal_has_grow
         assert all(any(row.lstrip("▸ ").startswith(f"{n} ") for row in _page(s)) for n in range(8))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("zoom", ZOOMS)
 def test_the_values_of_a_moment_are_the_same_in_charts_of_every_width(zoom: int) -> None:
     store, state = Store(), AppState({})

@@ -39,6 +39,7 @@ def _trays(chosen: Sequence[int]) -> bool:
     return all(chosen[at] % 4 == 0 and chosen[at + 3] == chosen[at] + 3 for at in range(0, len(chosen), 4))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("snapshot", [wired(TRAYS), RACK], ids=["islands", "rack"])
 @pytest.mark.parametrize(
     ("count", "job"),

@@ -174,6 +174,7 @@ OPTIONS = st.sampled_from(
 )
 
 
+@pytest.mark.thorough
 @needs_docker
 @given(st.lists(OPTIONS, max_size=5, unique=True))
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))

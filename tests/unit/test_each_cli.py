@@ -117,6 +117,7 @@ def test_every_combination_is_a_task_with_devices_of_its_own(box: Box) -> None:
     assert box.claimed() == []
 
 
+@pytest.mark.thorough
 def test_tasks_of_a_file_and_of_stdin(box: Box, tmp_path: Path) -> None:
     file = tmp_path / "tasks.txt"
     file.write_text("# seeds\nSOME=1 sh -c 'echo $SOME \"$1\"' sh 'a b'\n\n  echo {1..2}\n")
@@ -204,6 +205,7 @@ def test_a_task_takes_the_devices_of_the_one_before_without_a_wait(box: Box) -> 
     assert time.monotonic() - began < 28
 
 
+@pytest.mark.thorough
 def test_devices_of_a_task_that_has_just_ended_are_tried_again_before_the_line(
     box: Box, gates: Gates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +259,7 @@ def test_stop_on_failure_starts_no_further_task(box: Box) -> None:
     assert states(found) == ["done", "failed", "waiting"] and found["state"] == "stopped"
 
 
+@pytest.mark.thorough
 def test_a_failed_task_is_started_again_as_often_as_is_said(box: Box, tmp_path: Path) -> None:
     script = f'echo x >> {tmp_path}/n$1; test $(wc -l < {tmp_path}/n$1) = "$1"'
     found = each(box, "-n", "1", "--retry", "1", *sh(script, "{1..3}"), status=1)
@@ -281,6 +284,7 @@ def test_a_signal_ends_the_tasks_that_run_and_the_table_stays(
     assert box.claimed() == [] and found["id"] in client.out
 
 
+@pytest.mark.thorough
 def test_a_closed_terminal_leaves_the_tasks_that_run(box: Box, gates: Gates) -> None:
     client = started(box, 2, "-n", "1", "--jobs", "2", *sh(gates.wait, "{1..3}"))
     until(lambda: states(show(box)) == ["running", "running", "waiting"])
@@ -334,6 +338,7 @@ def test_a_job_whose_id_was_not_written_any_more_is_found_by_its_name(box: Box, 
     assert json.loads(again.out)["tasks"][0]["job"] == job.id and len(all_jobs(box.environ)) == 2
 
 
+@pytest.mark.thorough
 def test_a_sweep_with_a_task_in_another_container_is_resumed_there_only(box: Box, gates: Gates) -> None:
     client = started(box, 2, "-n", "1", "--jobs", "2", *sh(gates.wait, "{1..3}"))
     client.kill()
@@ -376,6 +381,7 @@ def test_a_sweep_is_resumed_where_it_was_called(box: Box, tmp_path: Path) -> Non
     assert outputs(again) == [str(tmp_path)] * 2
 
 
+@pytest.mark.thorough
 def test_only_one_runs_a_sweep(box: Box, gates: Gates) -> None:
     client = started(box, 1, "-n", "1", "--jobs", "1", *sh(gates.wait, "{1..2}"))
     name = show(box)["id"]
@@ -386,6 +392,7 @@ def test_only_one_runs_a_sweep(box: Box, gates: Gates) -> None:
     assert box.call("each", "--forget", name)[0] == 0 and kept(box.environ).records == ()
 
 
+@pytest.mark.thorough
 def test_detached_it_goes_on_as_a_job(box: Box) -> None:
     status, out, err = box.call("each", "--detach", "-n", "1", *sh("true", "{1..3}"))
     assert status == 0, err
@@ -435,6 +442,7 @@ def test_tasks_share_a_device_as_far_as_their_memory_goes(box: Box, gates: Gates
     assert box.claimed() == [1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.thorough
 def test_a_shared_device_stays_claimed_for_the_tasks_if_the_sweep_is_killed(box: Box, gates: Gates) -> None:
     box.hold(1, 2, 3, 4, 5, 6, 7)
     client = started(
@@ -515,6 +523,7 @@ def test_secrets_are_not_kept_and_a_resumed_sweep_is_told_them_again(box: Box, t
     assert states(each(box, "--resume", found["id"], *words)) == ["done"] * 2
 
 
+@pytest.mark.thorough
 def test_the_table_is_shown_again_with_its_logs(box: Box) -> None:
     found = each(box, "-n", "1", *sh("exit $1", "{0,3}"), status=1)
     status, out, _ = box.call("each", "--show", found["id"])

@@ -249,6 +249,7 @@ def test_what_is_sent_can_be_changed_by_nobody_else_whatever_the_umask(
     ]
 
 
+@pytest.mark.thorough
 def test_copies_that_nothing_uses_any_more_go_when_another_is_sent(
     boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str
 ) -> None:
@@ -602,6 +603,7 @@ def test_boxes_that_are_not_there_hold_up_no_other(boxes: SshBoxes, idle: dict[s
         assert all(seen[name]["error"] for name in ("hung2", "dead", "changed"))
 
 
+@pytest.mark.thorough
 def test_a_connection_that_ends_is_made_again_and_meanwhile_the_last_reading_stays(
     boxes: SshBoxes, idle: dict[str, str]
 ) -> None:
@@ -645,6 +647,7 @@ def control(boxes: SshBoxes) -> Iterator[tuple[str, Callable[[str], int]]]:
         tell("exit")
 
 
+@pytest.mark.thorough
 def test_the_users_master_is_used_and_when_it_dies_the_connection_is_made_again(
     boxes: SshBoxes, idle: dict[str, str], call: Call, control: tuple[str, Callable[[str], int]]
 ) -> None:
@@ -680,6 +683,7 @@ def test_a_connection_that_may_ask_leaves_its_answer_to_the_next_one_and_no_chil
     assert tell("check") == 0
 
 
+@pytest.mark.thorough
 def test_a_master_that_is_killed_takes_no_connection_with_it_for_long(
     boxes: SshBoxes, idle: dict[str, str], control: tuple[str, Callable[[str], int]]
 ) -> None:
@@ -816,6 +820,7 @@ def test_an_older_gputui_that_lacks_an_option_is_sent_ours_for_any_call(
     assert found["error"] is None and "tensor_active" in str(found["devices"])
 
 
+@pytest.mark.thorough
 def test_an_older_gputui_that_cannot_be_followed_is_followed_by_a_copy_of_ours(
     boxes: SshBoxes, idle: dict[str, str], no_packages: str
 ) -> None:
@@ -828,6 +833,7 @@ def test_an_older_gputui_that_cannot_be_followed_is_followed_by_a_copy_of_ours(
         assert (home / ".cache" / "gputui" / sent_core.digest() / "start.py").exists()
 
 
+@pytest.mark.thorough
 def test_an_older_gputui_without_a_python_is_no_box_that_can_be_followed(
     boxes: SshBoxes, tmp_path: Path
 ) -> None:
@@ -839,6 +845,7 @@ def test_an_older_gputui_without_a_python_is_no_box_that_can_be_followed(
         assert seen["state"] == "dead" and "older" in seen["error"] and "devices" not in seen
 
 
+@pytest.mark.thorough
 def test_a_box_of_nvidia_smi_is_followed_too_and_nothing_counts_as_free(
     boxes: SshBoxes, tmp_path: Path
 ) -> None:

@@ -258,6 +258,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_a_program_of_any_name_is_the_one_that_starts(programs: Path) -> None:
     base = {**BASE, "PATH": f"{programs}:{BASE['PATH']}"}
     launches = [Launch((name, "word", name), (("VALUE", name),)) for name in PROGRAMS]
@@ -272,6 +273,7 @@ def test_a_program_of_any_name_is_the_one_that_starts(programs: Path) -> None:
 # The directory.
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["plain", "it's", "-P", "new\nline", "caf\udce9", "$HOME"])
 def test_the_command_starts_in_its_directory(tmp_path: Path, name: str) -> None:
     place = tmp_path / name
@@ -296,6 +298,7 @@ def test_nothing_starts_when_the_directory_is_not_there(tmp_path: Path) -> None:
 # The exported form.
 
 
+@pytest.mark.thorough
 @given(st.lists(words, min_size=1, max_size=6))
 @settings(parent=FAST, max_examples=8)
 def test_variables_alone_can_be_read_with_eval(values: list[str]) -> None:

@@ -194,6 +194,7 @@ def test_an_older_gputui_that_lacks_an_option_is_sent_ours(remote: Remote) -> No
     assert [device.index for device in remote.known()[0].devices] == [1]
 
 
+@pytest.mark.thorough
 def test_a_rerun_with_an_option_that_an_older_gputui_lacks_is_by_ours(remote: Remote, call: Call) -> None:
     remote.run("--detach", "-n", "1", "--", "true")
     until(lambda: remote.state() == "done")
@@ -207,6 +208,7 @@ def test_a_rerun_with_an_option_that_an_older_gputui_lacks_is_by_ours(remote: Re
     assert call("jobs", "rerun", job, "--no-such-option").status == 2 and len(remote.known()) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("terminals_there")
 def test_an_older_gputui_is_sent_ours_for_a_terminal_too(remote: Remote) -> None:
     lacks_if_free(remote.home / "bin" / "gputui")
@@ -238,6 +240,7 @@ def test_ctrl_c_reaches_the_command(remote: Remote) -> None:
         assert process.wait(60) == 5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("call", ["run", "attach"])
 def test_three_ctrl_c_leave_a_job_that_does_not_hear_them(remote: Remote, call: str) -> None:
     ignores = ("-n", "1", "--", "sh", "-c", "trap '' INT; echo ready; exec sleep 600")
@@ -277,6 +280,7 @@ def test_a_client_that_is_killed_leaves_the_job_running(remote: Remote, tmp_path
     until(lambda: remote.state() == "done")
 
 
+@pytest.mark.thorough
 def test_a_client_that_is_killed_at_any_moment_leaves_a_whole_job_or_none(remote: Remote) -> None:
     drawn = random.Random(29)
     for words in ((), ("--detach",)):
@@ -290,6 +294,7 @@ def test_a_client_that_is_killed_at_any_moment_leaves_a_whole_job_or_none(remote
     until(lambda: remote.run("-n", "2", "--", "true")[0] == 0)
 
 
+@pytest.mark.thorough
 def test_a_client_that_is_killed_in_line_leaves_no_waiter(remote: Remote, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
@@ -301,6 +306,7 @@ def test_a_client_that_is_killed_in_line_leaves_no_waiter(remote: Remote, tmp_pa
     gate.write_text("go\n")
 
 
+@pytest.mark.thorough
 def test_of_three_who_want_the_same_two_devices_one_gets_them(remote: Remote, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
@@ -340,6 +346,7 @@ def test_anywhere_is_the_best_of_the_boxes(
     call("run", "--on", "anywhere", "--", "env", "CUDA_VISIBLE_DEVICES=0", "true").refused(2)
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_what_only_looks_at_a_job_and_not_the_job(remote: Remote) -> None:
     remote.run("--detach", "-n", "1", "--", "sh", "-c", "echo re''ady; exec sleep 600")
     argv = [*GPUTUI, "jobs", "log", "-f", f"{remote.name}:{remote.known()[0].id}"]
@@ -388,6 +395,7 @@ def test_what_is_no_id_of_a_job_is_none(
     assert remote.name in message and (said == "" or said not in message)
 
 
+@pytest.mark.thorough
 def test_a_log_of_a_box_that_cannot_be_written_is_one_line(remote: Remote, tmp_path: Path) -> None:
     """As for a local job: the disk, or the permitted file size, is full."""
     (remote.home / "bin" / "gputui").write_text("#!/bin/sh\nhead -c 300000 /dev/zero | tr '\\0' x\n")
@@ -441,6 +449,7 @@ def test_jobs_of_a_box_are_listed_and_acted_on_from_here(
         assert call("jobs", *words).status == 2
 
 
+@pytest.mark.thorough
 def test_a_box_that_is_sent_gputui_runs_and_queues_as_any_other(
     remote: Remote, no_packages: str, tmp_path: Path
 ) -> None:

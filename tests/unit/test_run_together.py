@@ -99,6 +99,7 @@ def test_who_fails_stops_the_others_and_its_status_counts(pair: BoxPair) -> None
     assert pair.states() == [["stopped"], ["failed"]] and pair.claimed() == [False, False]
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_who_ends_without_a_job_stops_the_others(pair: BoxPair) -> None:
     pair.torchrun("while :; do sleep 0.05; done")
@@ -120,6 +121,7 @@ def test_who_cannot_start_leaves_no_other_running(pair: BoxPair) -> None:
     assert "running" not in pair.states()[0] and pair.claimed() == [False, False]
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_where_no_job_runs_none_is_said_to_go_on(pair: BoxPair) -> None:
     for home in pair.homes:
@@ -128,6 +130,7 @@ def test_where_no_job_runs_none_is_said_to_go_on(pair: BoxPair) -> None:
     assert (status, out) == (127, []) and "attach" not in said
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_what_one_box_lacks_is_told_before_anything_starts_on_any(pair: BoxPair) -> None:
     (pair.homes[0] / "here").mkdir()
@@ -158,6 +161,7 @@ def test_ctrl_c_reaches_both(pair: BoxPair) -> None:
         assert process.wait(60) == 5
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_three_ctrl_c_leave_jobs_that_do_not_hear_them(pair: BoxPair) -> None:
     pair.torchrun("trap '' INT; echo re''ady; exec sleep 600")
@@ -176,6 +180,7 @@ def test_three_ctrl_c_leave_jobs_that_do_not_hear_them(pair: BoxPair) -> None:
     assert pair.states() == [["running"], ["running"]]
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_a_connection_that_is_lost_stops_no_job(pair: BoxPair, tmp_path: Path) -> None:
     pair.torchrun(f"echo re''ady; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo end")
@@ -206,6 +211,7 @@ def test_a_client_that_is_killed_leaves_both_running(pair: BoxPair, tmp_path: Pa
     until(lambda: pair.states() == [["done"], ["done"]])
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_a_client_that_is_killed_at_any_moment_leaves_no_devices_held_for_nobody(pair: BoxPair) -> None:
     drawn = random.Random(7)
@@ -219,6 +225,7 @@ def test_a_client_that_is_killed_at_any_moment_leaves_no_devices_held_for_nobody
     until(lambda: {state for states in pair.states() for state in states} <= {"done"})
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_who_is_killed_before_all_have_claimed_gives_back_the_devices(pair: BoxPair) -> None:
     (pair.homes[1] / "bin" / "gputui").write_text("#!/bin/sh\nexec cat\n")
@@ -229,6 +236,7 @@ def test_who_is_killed_before_all_have_claimed_gives_back_the_devices(pair: BoxP
     assert pair.jobs(0) == []
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_a_box_that_has_waited_too_long_for_another_gives_its_devices_back(pair: BoxPair) -> None:
     shorter = "import gputui.cli.run_held as h; h.HELD_FOR = 0.2; from gputui.cli.main import entry; entry()"
@@ -271,6 +279,7 @@ def test_an_older_gputui_there_is_sent_ours(pair: BoxPair) -> None:
     assert status == 0 and sorted(out) == [f"{name}: here" for name in pair.names]
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_one_that_lacks_a_newer_option_is_sent_ours_too(pair: BoxPair) -> None:
     for home in pair.homes:
@@ -281,6 +290,7 @@ def test_one_that_lacks_a_newer_option_is_sent_ours_too(pair: BoxPair) -> None:
     assert "--if-free" not in said
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_a_progress_bar_on_a_terminal_is_one_line_with_its_box(pair: BoxPair) -> None:
     pair.torchrun(r"[ $BOX = 0 ] || exit 0; printf '10%%\r20%%\r30%%\n\033[1Aup\033]0;title\007\n'")

@@ -71,6 +71,7 @@ def test_ten_launches_are_served_in_the_order_in_which_they_came(box: Box) -> No
     assert {calls[number].end() for number in left} == {0} and waiters(box.environ) == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("quick")
 def test_a_large_request_is_not_starved_by_small_ones(box: Box) -> None:
     other, log = box.hold(0, 1, 2), box.folder / "served"
@@ -306,6 +307,7 @@ def test_a_job_that_waits_for_devices_by_name_says_which_in_its_log_and_in_the_l
     assert "for GPU" not in box.call("jobs")[1]
 
 
+@pytest.mark.thorough
 def test_several_jobs_of_one_user_wait_for_each_other(box: Box) -> None:
     log = box.folder / "served"
     other = box.hold(0)
