@@ -228,6 +228,7 @@ def test_instances_are_confined_by_their_capabilities(tmp_path: Path, simulated_
     assert json.loads(done.stdout) == [uuid.removeprefix("MIG-").replace("-", "")], done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "text", "starts"),
     [

@@ -92,6 +92,7 @@ def test_so_has_the_python_that_check_asks(box: Box, locale: dict[str, str], exp
     assert found.read_text() == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("locale", "expected", "key"), [(*FEW[0], "\r"), (*FEW[1], "r")], ids=["enter", "r"])
 def test_so_has_what_the_screen_starts(
     start: Start, base_environment: dict[str, str], locale: dict[str, str], expected: str, key: str

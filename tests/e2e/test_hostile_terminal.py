@@ -112,6 +112,7 @@ def test_a_size_in_the_environment_that_no_terminal_has_is_not_believed(
     left(terminal)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "variables",
     [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"}],
@@ -161,6 +162,7 @@ def test_whatever_the_three_descriptors_are_there_is_a_screen_or_the_table(
     assert ("○ free" in terminal.text) == (kinds[1] == "tty")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", [("ls",), ("pick", "-n1"), ("completion", "bash")])
 def test_a_reader_that_has_gone_is_no_error_message(words: tuple[str, ...]) -> None:
     read, write = os.pipe()

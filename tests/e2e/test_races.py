@@ -149,6 +149,7 @@ def _settled(job: Job) -> Job:
     return refreshed(job)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", ["supervisor", "command"])
 def test_a_jobs_devices_are_held_until_its_last_process_is_killed(box: Box, first: str) -> None:
     chance = random.Random(first)
@@ -187,6 +188,7 @@ def test_waiters_that_are_killed_at_any_moment_keep_neither_a_place_nor_a_device
     assert box.claimed() == [0]
 
 
+@pytest.mark.thorough
 def test_a_crowd_that_is_killed_by_chance_never_shares_a_device(box: Box) -> None:
     """Launches start and are killed; at every moment each device belongs to one job."""
     chance, running = random.Random(99), list[Forked]()

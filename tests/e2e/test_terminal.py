@@ -297,6 +297,7 @@ def test_a_driver_that_starts_late_is_shown_when_it_has(
     assert _quit(terminal) == 0
 
 
+@pytest.mark.thorough
 def test_a_driver_that_goes_away_is_told_and_the_box_is_back_with_it(
     start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
 ) -> None:

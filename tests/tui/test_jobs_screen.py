@@ -292,6 +292,7 @@ async def test_its_line_is_copied(desk: Desk, tmp_path: Path) -> None:
         assert said.text in told(s)
 
 
+@pytest.mark.thorough
 async def test_every_size_is_painted_and_the_log_has_a_line_at_least(desk: Desk) -> None:
     for _ in range(3):
         ended(desk.sh("echo it is here"))

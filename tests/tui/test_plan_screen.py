@@ -536,6 +536,7 @@ def test_every_box_has_lines_that_fit(name: str, width: int) -> None:
             assert cells <= width, text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [(80, 24), (200, 60), (20, 5)])
 async def test_every_size_shows_the_best_strategy(size: tuple[int, int]) -> None:
     async with session("dgx-h100", TRAIN, size=size) as s:

@@ -583,6 +583,7 @@ def until(
     return found
 
 
+@pytest.mark.thorough
 def test_boxes_that_are_not_there_hold_up_no_other(boxes: SshBoxes, idle: dict[str, str]) -> None:
     boxes.add("lively", idle)
     boxes.add_dead("dead")
@@ -860,6 +861,7 @@ def test_a_box_of_nvidia_smi_is_followed_too_and_nothing_counts_as_free(
         until(document, lambda found: found[name]["time"] > seen["time"])
 
 
+@pytest.mark.thorough
 def test_a_box_that_goes_silent_is_stale(boxes: SshBoxes, idle: dict[str, str]) -> None:
     name = fresh(boxes, "silent")
     home = boxes.add(name, idle)

@@ -267,6 +267,8 @@ def test_the_last_lines_of_a_log_are_found(log: Path) -> None:
     assert last_lines(log, 1) == 14
 
 
+THOROUGH = pytest.mark.thorough
+
 LONG_LINES = {
     "plain": b"x", "wide": "日".encode(), "accents": "e\u0301".encode(), "bars": b"50%\r",
     "backspaces": b"x\b", "colours": b"\x1b[31mx", "strings without an end": b"\x1b]", "no UTF-8": b"\xff",
@@ -274,7 +276,13 @@ LONG_LINES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", LONG_LINES)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind if kind in ("plain", "wide", "bars", "null bytes") else pytest.param(kind, marks=THOROUGH)
+        for kind in LONG_LINES
+    ],
+)
 def test_very_long_lines_cost_a_key_press_little_and_are_not_kept(tmp_path: Path, kind: str) -> None:
     log, piece = tmp_path / "log", LONG_LINES[kind]
     line = piece * ((1 << 18) // len(piece)) + b"\n"

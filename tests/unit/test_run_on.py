@@ -138,6 +138,7 @@ def test_every_word_of_the_command_arrives_as_it_is(remote: Remote) -> None:
     assert (status, out) == (0, b"".join(word.encode() + b"\0" for word in WORDS))
 
 
+@pytest.mark.thorough
 def test_what_is_missing_there_is_one_line_and_nothing_starts(remote: Remote) -> None:
     for words, expected in (
         (("--directory", "/no/such/folder", "-n", "1", "--", "true"), 126),
@@ -187,6 +188,7 @@ def test_the_line_of_a_dry_run_is_the_line_that_runs(remote: Remote, words: tupl
     assert f"{remote.known()[0].line}\n" == out.decode()
 
 
+@pytest.mark.thorough
 def test_an_older_gputui_that_lacks_an_option_is_sent_ours(remote: Remote) -> None:
     lacks_if_free(remote.home / "bin" / "gputui")
     status, _, said = remote.run("--if-free", "--gpus", "1", "--", "true")
@@ -325,6 +327,7 @@ def test_of_three_who_want_the_same_two_devices_one_gets_them(remote: Remote, tm
     gate.write_text("go\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("terminals_there")
 def test_on_a_terminal_the_job_is_in_it(remote: Remote) -> None:
     shown = interrupted_there(remote.name, 1, remote.environ)

@@ -80,6 +80,7 @@ def test_a_dry_run_prints_both_lines_and_starts_nothing(pair: BoxPair) -> None:
     assert status == 0 and all("CUDA_VISIBLE_DEVICES= " in each for each in out) and len(out) == 2
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_unless_every_box_has_its_devices_nothing_starts_on_any(pair: BoxPair, boxes: SshBoxes) -> None:
     first, second = pair.names
@@ -110,6 +111,7 @@ def test_who_ends_without_a_job_stops_the_others(pair: BoxPair) -> None:
     assert [job.state for job in pair.jobs(0)] == ["stopped"]
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_who_cannot_start_leaves_no_other_running(pair: BoxPair) -> None:
     pair.torchrun("while :; do sleep 0.05; done")
@@ -267,6 +269,7 @@ def test_detached_jobs_are_named_with_their_boxes(pair: BoxPair) -> None:
     assert (status, out) == (0, ids)
 
 
+@pytest.mark.thorough
 @needs_ssh
 def test_an_older_gputui_there_is_sent_ours(pair: BoxPair) -> None:
     program = pair.homes[1] / "bin" / "gputui"
