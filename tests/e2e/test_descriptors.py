@@ -100,7 +100,7 @@ def test_a_launch_that_has_waited_has_its_streams_as_they_were(box: Box, closed:
     assert leases(box, files)[0] >= 100 and {0, 1, 2} - files.keys() == set(closed)
 
 
-@pytest.mark.parametrize(("closed", "key"), [(1, "\r"), (2, "r")], ids=["enter", "r"])
+@pytest.mark.parametrize(("closed", "key"), [(1, "\r"), (2, ":return\r")], ids=["enter", "return"])
 def test_the_screen_s_command_has_its_streams_as_they_were(
     box: Box, start: Start, closed: int, key: str
 ) -> None:

@@ -28,12 +28,12 @@ ENDED = "press Enter to return to gputui"
 
 @pytest.fixture
 def begin(start: Start) -> Begin:
-    """Start gputui with a command, choose GPU 5 and press r."""
+    """Start gputui with a command, choose GPU 5, and run it and come back."""
 
     def begun(*command: str, **more: object) -> Terminal:
         terminal = start("--demo", "shared", "--", *command, **more)
         terminal.until("○ free")
-        terminal.send("5r")
+        terminal.send("5:return\r")
         terminal.start_anyway()
         return terminal
 
@@ -91,13 +91,13 @@ def test_however_it_ends_that_is_said_below_its_output_and_on_the_screen(
     terminal.until("sh ended with status 7 after")
     # A signal without a name.
     ends.write_text("kill -40 $$")
-    terminal.send("r")
+    terminal.send(":return\r")
     terminal.start_anyway()
     terminal.until("ended by signal 40 after").until(lambda t: t.text.count(ENDED) == 2)
     terminal.send("\r")
     terminal.until("ended by signal 40")
     ends.write_text("printf 'no newline'")
-    terminal.send("r")
+    terminal.send(":return\r")
     terminal.start_anyway()
     terminal.until(lambda t: t.text.count(ENDED) == 3)
     assert "no newline" in terminal.lines, "its last line is kept"
@@ -125,7 +125,7 @@ def test_ctrl_c_and_ctrl_backslash_end_the_command_and_not_the_screen(begin: Beg
     terminal.until("ended by SIGINT after").until(ENDED)
     terminal.send("\x03")
     back(terminal)
-    terminal.send("r")
+    terminal.send(":return\r")
     terminal.start_anyway()
     terminal.until(lambda t: t.text.count(UP) == 2)
     terminal.send("\x1c")
@@ -173,7 +173,7 @@ def shell(start: Start, base_environment: dict[str, str]) -> Terminal:
 def begin_in(shell: Terminal, command: str) -> None:
     shell.send(f"{' '.join(GPUTUI)} --demo shared -- {command}\r")
     shell.until("○ free")
-    shell.send("5r")
+    shell.send("5:return\r")
     shell.start_anyway()
 
 
@@ -372,7 +372,7 @@ def test_the_box_is_read_anew_when_the_screen_is_back(
     environment = simulated_nvml.environment(base_environment)
     terminal = start("--", "sh", "-c", f"{SAYS_UP}; read name", environment=environment)
     terminal.until("○ free")
-    terminal.send("5r")
+    terminal.send("5:return\r")
     terminal.until(UP)
     # Twenty seconds later, somebody runs on GPU 6.
     simulated_nvml.show_box(BOXES["dgx-h100"], elapsed=20.0)

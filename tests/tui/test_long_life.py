@@ -11,7 +11,7 @@ from textual.strip import Strip
 from gputui.tui.screens.page import Page
 from tui.support import Session, box_at, session
 
-PAGES = ("right", "h", "D", "p", "t", "M", "question_mark", "ctrl+p")
+PAGES = ("right", "t", "p", "D", "question_mark", "ctrl+p", "@timelines", "@messages")
 """The keys that open pages of each kind, and the palette."""
 
 

@@ -37,7 +37,7 @@ fi
 {_ANSWERS}"""
 _HANGS = "exec sleep 600"
 _WANTS = f"for each in 1 2 3 4 5 6; do echo '{MARK} send'; done; {_HANGS}"
-_CHATS = "while echo x; do :; done"
+_CHATS = "while echo x; do sleep 0.01; done"
 
 Ssh = Callable[[str], None]
 
@@ -205,6 +205,12 @@ def test_whatever_a_box_does_instead_of_answering_it_is_given_up(
     answer = in_time(lambda: ask("box", ("ls",), Way(0), patience=0.4))
     assert answer.trouble is not None and answer.trouble.kind == "unreachable"
     assert "time" in answer.trouble.text and answer.status is None
+
+
+def test_a_login_that_prints_many_lines_is_given_up_as_one_that_prints_a_long_line(ssh: Ssh) -> None:
+    """Only the length of each line was limited: it took a whole processor until the login was given up."""
+    ssh("while :; do echo; done")
+    assert "prints too much" in str(in_time(lambda: ask("box", ["ls"], Way(1))).error)
 
 
 def test_a_channel_to_a_box_that_takes_nothing_ends_when_it_is_told_to(ssh: Ssh, tmp_path: Path) -> None:

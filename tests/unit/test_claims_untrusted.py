@@ -22,6 +22,7 @@ from gputui.allocating.claims.source import WithClaims
 from gputui.allocating.errors import UnsafeError
 from gputui.allocating.queue import waiters
 from gputui.inventory.claim import Claim
+from gputui.inventory.document_reader import from_json
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.system.namespaces import pid_namespace
@@ -247,6 +248,34 @@ def test_where_more_files_are_than_can_be_looked_at_nothing_is_claimed(
     assert any(str(shared) in problem for problem in claims(box.environ)[1])
     with pytest.raises(UnsafeError):
         lease(box, 0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '"pid": true',
+        '"pid": 1e3',
+        '"job": "\\ud800"',
+        '"command": "\\udfff\\u0000"',
+        '"since": true',
+        '"since": 1e-300',
+    ],
+)
+def test_whatever_a_record_says_other_boxes_can_read_this_one(box: Box, said: str) -> None:
+    """One record made the whole `ls --json` unreadable for them: a neighbour could take the box off their
+    pages."""
+    text = b'{"pids": "%s", %s}' % (PIDS, said.encode())
+    descriptor = write_record(box.make_folder() / record_name(box.uuids[6]), text, passed_on=False)
+    assert from_json(box.call("ls", "--json")[1]).claimed.keys() == {box.uuids[6]}
+    os.close(descriptor)
+
+
+def test_whatever_a_neighbour_calls_his_folder_other_boxes_can_read_this_one(box: Box) -> None:
+    """What is wrong with it is said among the errors of the box, with its name."""
+    folder = Path(os.fsdecode(os.fsencode(box.make_folder()) + b"/gputui-claims.2.\xff"))
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert from_json(box.call("ls", "--json")[1]).errors
 
 
 @needs_root

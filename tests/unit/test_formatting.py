@@ -111,8 +111,8 @@ def test_a_bus_id_leaves_out_only_the_first_domain(bus_id: str, shown: str) -> N
         ("bash -c make", "bash"),
         ("pythonic train.py", "pythonic"),
         ("python", "python"),
-        ("", "?"),
-        ("   ", "?"),
+        ("", "–"),
+        ("   ", "–"),
         ("/opt/\x1b[2Jevil x", "·[2Jevil"),
         ("a\nb", "a"),
     ],
@@ -139,13 +139,17 @@ def test_the_program_of_a_command_line(command: str, shown: str) -> None:
         ("a lone surrogate", "caf\udce9", "caf·"),
         ("a no-break space", "a\u00a0b", "a b"),
         ("private use", "\ue000", "·"),
+        ("a pile of marks", "a" + "\u0301" * 5 + "b", "a\u0301\u0301\u0301··b"),
+        ("marks on no letter", "\u0338\u0489free", "··free"),
+        ("a pile of Korean vowels", "\u1100\u1161\u1161\u1161\u1161", "\u1100\u1161\u1161\u1161·"),
+        ("marks on a line's end", "a\n\u0301", "a \u0301"),
     ],
 )
 def test_what_moves_hides_or_reorders_is_shown_as_a_dot(what: str, text: str, shown: str) -> None:
     assert printable(text) == shown, what
 
 
-@pytest.mark.parametrize("text", ["", "python train.py --lr 3e-4", "größe 温度 🚀", "a  b", "e\u0301"])
+@pytest.mark.parametrize("text", ["", "python train.py --lr 3e-4", "größe 温度 🚀", "a  b", "e\u0301", "שָׁ֑"])
 def test_plain_text_stays_as_it_is(text: str) -> None:
     assert printable(text) == text
 

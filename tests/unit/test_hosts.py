@@ -149,7 +149,7 @@ def test_where_no_box_can_be_reached_the_status_says_so(boxes: SshBoxes, call: C
         ("run", "--on"),
         ("run", "--hosts"),
         ("queue", "--hosts"),
-        ("ls", "--json", "--hosts"),
+        ("ls", "--details", "--hosts"),
     ],
 )
 def test_boxes_that_are_separated_by_spaces_are_told_about_commas(call: Call, words: tuple[str, ...]) -> None:
@@ -406,6 +406,33 @@ def test_so_is_one_that_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "FIRST_WITHIN", -1.0)
     followed = channel.Channel("babbles", Way(1), 1.0)
     assert followed._connected() is False and followed.state.state == "dead"
+
+
+class SendsInPieces(Babbles):
+    """A connection that sends a long line in many pieces, and then ends."""
+
+    left = 1 << 15
+
+    def receive(self, _seconds: float) -> bytes | None:
+        self.left -= 1
+        return b"x" * 512 if self.left else b"\n" if not self.left else None
+
+
+def test_a_long_line_in_many_pieces_costs_what_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece was put behind all before it, and all of it was searched: minutes for 16 MiB."""
+    monkeypatch.setattr(channel, "connect", lambda *_words, **_options: SendsInPieces())
+    followed, began = channel.Channel("babbles", Way(1), 1.0), time.thread_time()
+    assert followed._connected() is False and followed.state.error is not None
+    assert time.thread_time() - began < 5.0
+
+
+def test_text_without_an_end_is_no_answer(boxes: SshBoxes, call: Call) -> None:
+    """It was printed: 32 MiB of each box, as one line."""
+    name = fresh(boxes, "endless")
+    home = boxes.add(name)
+    (home / "bin" / "gputui").write_text("#!/bin/sh\nhead -c 2000000 /dev/zero | tr '\\0' x\n")
+    ended = call("queue", "--hosts", name)
+    assert ended.status == 3 and "more than an answer" in ended.out and len(ended.out) < 1000
 
 
 @pytest.mark.parametrize("read_it", [

@@ -17,8 +17,10 @@ class Out:
         self.buffer = self
         self.data = b""
 
+    terminal = False
+
     def isatty(self) -> bool:
-        return False
+        return self.terminal
 
     def write(self, data: bytes) -> None:
         self.data += data
@@ -38,6 +40,13 @@ def printed(monkeypatch: pytest.MonkeyPatch, *pieces: tuple[str, bytes]) -> byte
         for box in "ab":
             output.write(box, b"", final=True)
     return out.data
+
+
+def test_no_box_writes_over_the_name_of_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By backspaces it could give its lines the name of another box."""
+    monkeypatch.setattr(Out, "terminal", True)
+    shown = printed(monkeypatch, ("b", b"\b\b\ba: all is well\r\b\b\ba: x\x1b[9D\x1b[Ga: y\n"))
+    assert all(line.startswith(b"b: ") for line in shown.splitlines()) and b"\b" not in shown
 
 
 def test_lines_are_never_mixed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from gputui.cli.job_output import write
 from gputui.jobs.ansi_sanitizer import AnsiSanitizer
-from gputui.jobs.log import Tail
-from gputui.jobs.wait import last_lines
+from gputui.jobs.log_screen import Tail
+from gputui.jobs.wait import start_of_last_lines
 
 
 def sanitized(data: bytes, colours: bool = True) -> str:
@@ -74,6 +74,39 @@ def test_colours_pass_and_can_be_left_out() -> None:
     coloured = b"\x1b[1;38;5;208mloss\x1b[0m \x1b[38:2::1:2:3mx\x1b[m"
     assert sanitized(coloured) == coloured.decode()
     assert sanitized(coloured, colours=False) == "loss x"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ("8", "28"),
+        ("1;08;31", "1;28;31"),
+        ("31;8", "31;28"),
+        ("8:1", "28"),
+        ("38;5;8", "38;5;8"),
+        ("38;5;8;8", "38;5;8;28"),
+        ("48;2;8;8;8", "48;2;8;8;8"),
+        ("1;58;5;8;8;4", "1;58;5;8;28;4"),
+        ("38;8", "38;28"),
+        ("38;2;1;8", "38;2;1;28"),
+        ("8;8", "28;28"),
+        ("18;80;88", "18;80;88"),
+    ],
+)
+def test_no_text_is_hidden(numbers: str, shown: str) -> None:
+    """Who copies a line would copy what he does not see."""
+    assert sanitized(f"a\x1b[{numbers}mb".encode()) == f"a\x1b[{shown}mb"
+
+
+@pytest.mark.parametrize(
+    "between", ["", "\x1b[m", "\x1b[?25l", "\x1b]0;x\x07", "\x07", "\x1b[C\x1b[D", "x\b", "\u1161"]
+)
+def test_no_pile_of_marks_reaches_a_terminal(between: str) -> None:
+    """They would be drawn over the lines above and below, also over those that are not the log's."""
+    feed = AnsiSanitizer()
+    pieces = ["e", *[f"\u0301{between}"] * 20, "é e\u0301\n", "\u0301"]
+    shown = "".join(feed.feed(piece.encode()) for piece in pieces)
+    assert shown.count("\u0301") <= 4 and shown.endswith("é e\u0301\n·")
 
 
 def test_what_progress_bars_do_passes() -> None:
@@ -167,7 +200,7 @@ def test_text_is_what_it_was() -> None:
 def test_the_short_way_for_plain_text_shows_what_pyte_shows(text: str) -> None:
     screen = pyte.Screen(12, 400)
     screen.set_mode(pyte.modes.LNM)
-    pyte.Stream(screen).feed(text)
+    pyte.Stream(screen).feed(sanitized(text.encode()))
     expected = ["".join(screen.buffer[row][place].data for place in range(12)).rstrip() for row in range(400)]
     while expected and not expected[-1]:
         expected.pop()
@@ -260,11 +293,11 @@ def test_no_log_takes_long_to_read(name: str) -> None:
 
 
 def test_the_last_lines_of_a_log_are_found(log: Path) -> None:
-    assert last_lines(log, 3) == 0
+    assert start_of_last_lines(log, 3) == 0
     append(log, b"one\ntwo\nthree\n")
-    assert [last_lines(log, number) for number in (0, 1, 2, 3, 4)] == [14, 8, 4, 0, 0]
+    assert [start_of_last_lines(log, number) for number in (0, 1, 2, 3, 4)] == [14, 8, 4, 0, 0]
     append(log, b"four")
-    assert last_lines(log, 1) == 14
+    assert start_of_last_lines(log, 1) == 14
 
 
 THOROUGH = pytest.mark.thorough
@@ -350,7 +383,7 @@ def test_a_log_that_is_faster_than_it_can_be_read_takes_little_time(log: Path) -
 def test_a_sequence_that_was_cut_off_swallows_nothing_of_what_comes_next(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gputui.jobs.log._MOST_TIME", -1.0)
+    monkeypatch.setattr("gputui.jobs.log_screen._MOST_TIME", -1.0)
     # The text is written in pieces, the first of which ends within a sequence.
     append(log, b"x" * 2047 + b"\x1b[2C" + b"y" * 9000 + b"\nstep 7")
     tail = Tail(log, 500)

@@ -297,6 +297,15 @@ def test_any_number_of_slow_connections_keeps_no_scrape_from_its_answer(sources:
             _close(opened)
 
 
+def test_connections_that_come_at_once_keep_no_scrape_waiting() -> None:
+    """The sixth of them began again after a second, and so did a scrape behind it: sixteen seconds for 96."""
+    with served(lambda: "# EOF\n") as url:
+        began = time.monotonic()
+        opened = _connected(url, 96)
+        assert fetched(url)[0] == 200 and time.monotonic() - began < 8.0
+        _close(opened)
+
+
 def test_a_connection_ends_after_a_time_also_one_that_goes_on_sending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

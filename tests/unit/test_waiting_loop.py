@@ -241,8 +241,9 @@ def _in_line(monkeypatch: pytest.MonkeyPatch, film: Film, leaves: dict[int, floa
         return film.now < leaves[number]
 
     class Line:
-        def beat(self) -> None:
+        def beat(self) -> bool:
             """Do nothing: a real ticket shows by this that its waiter is alive."""
+            return False
 
         def ahead(self, environ: object, box: Snapshot | None) -> tuple[Waiter, ...]:
             return tuple(_waiter(number) for number in leaves if there(number))
@@ -255,6 +256,33 @@ def test_nobody_is_served_before_those_ahead_however_free_the_box_is(monkeypatch
     film = Film([True], [True])
     film.wait(1, 10.0, ticket=_in_line(monkeypatch, film, {1: 40, 2: 70})).devices(film.read)
     assert 70 <= film.now <= 71, "and at once then, as he has watched"
+
+
+def test_who_was_stopped_at_the_front_takes_nothing_before_those_who_have_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stopped (Ctrl-Z) between two looks, he took at the next one what he had seen free before."""
+    film, stopped = Film([True], [False]), [False]
+
+    class Line:
+        def beat(self) -> bool:
+            lost, stopped[0] = stopped[0], False
+            passed.extend([1] * lost)
+            return lost
+
+        def ahead(self, environ: object, box: Snapshot | None) -> tuple[Waiter, ...]:
+            return tuple(map(_waiter, passed))
+
+    def sleep(seconds: float) -> None:
+        stopped[0] = film.now == 0
+        film.now += 60 if film.now == 0 else seconds
+
+    passed: list[int] = []
+    monkeypatch.setattr(waiting_loop, "is_waiting", lambda waiter: film.now < 100)
+    monkeypatch.setattr(film, "sleep", sleep)
+    wait = film.wait(1, 10.0, ticket=Line())  # type: ignore[arg-type]
+    with pytest.raises(TooLongError):
+        replace(wait, until=90.0).devices(film.read)
 
 
 def test_only_those_near_the_front_look_at_the_box(monkeypatch: pytest.MonkeyPatch) -> None:

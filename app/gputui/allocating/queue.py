@@ -202,21 +202,24 @@ class Ticket:
         )
         return tuple(w for w in before if w.wants_of(self._devices) and not can_never_start(w, box))
 
-    def beat(self) -> None:
-        """Report that we can take devices, unless that was just done. After a long silence we are last."""
+    def beat(self) -> bool:
+        """Report that we can take devices, unless that was just done. Returns whether we have become last,
+        after a long silence."""
         now = _now()
+        lost = now - self._said > _SILENT
         if not self._files or now - self._said < BEAT / 2:
-            return
+            return False
         for _, descriptor in self._files:
             with contextlib.suppress(OSError):
                 # A length of 0 would mean the whole lock: the clock begins at the start of the machine.
                 unlock(descriptor, 0, max(1, int(now)))
-                if now - self._said > _SILENT:
+                if lost:
                     # The waiters behind us have passed us.
                     os.utime(descriptor)
                     forget_what_was_seen()
         self._place = self._drawn
         self._said = now
+        return lost
 
     def leave(self) -> None:
         """Leave the line. A second call does nothing."""

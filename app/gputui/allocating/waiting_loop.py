@@ -122,12 +122,11 @@ class Wait:
                 continue
             snapshot, before = read(), self.box
             self.box = snapshot
-            if before is None or before.by_key.keys() != snapshot.by_key.keys():
-                # Waiters that could not start may be able to now, or the reverse.
+            # The driver has answered, so we could take devices.
+            lost = self.ticket is not None and self.ticket.beat()
+            if lost or before is None or before.by_key.keys() != snapshot.by_key.keys():
+                # We have become last, or waiters that could not start may be able to now, or the reverse.
                 ahead = self._ahead()
-            if self.ticket is not None:
-                # The driver has answered, so we could take devices.
-                self.ticket.beat()
             judged = verdicts(snapshot, self.rules)
             free = available(snapshot, judged, self.constraints(snapshot)).devices
             # The monotonic clock, because the wall clock may be set, and goes on while a machine sleeps.

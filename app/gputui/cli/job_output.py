@@ -20,8 +20,9 @@ _LONGEST = 64 * 1024
 _LINE = re.compile(rb"[^\n]{0,%d}\n" % _LONGEST)
 _LINE_OR_PROGRESS = re.compile(rb"[^\r\n]{0,%d}(?:\r*\n|\r+(?=[^\r\n]))" % _LONGEST)
 """For a terminal: a progress bar that returns to the beginning of its line is replaced by the next one."""
-_NO_COLOUR = re.compile(rb"\x1b\[[0-9;:]*[A-Za-ln-z]")
-"""Escape sequences other than colours: they could move the cursor to the lines of another box."""
+_NO_COLOUR = re.compile(rb"\x1b\[[0-9;:]*[A-Za-ln-z]|\x08")
+"""Escape sequences other than colours, and backspaces: they could move the cursor to the lines of another
+box, or to the name before a line."""
 
 
 NOT_KNOWN = 1

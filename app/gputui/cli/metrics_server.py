@@ -132,6 +132,8 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
+    # Each connection beyond these that nobody has accepted yet begins again a second later, a scrape's too.
+    request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], text: Callable[[], str]) -> None:
         self.shared = _Shared(text)

@@ -8,7 +8,7 @@ from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.process import Identity
 
 if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Command, Moment
+    from gputui.inventory.typed_json import Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Claim:
     key: str
     user: str
     since: Moment | None = None
-    command: Command | None = None
+    command: str | None = None
     pid: int | None = None
     job: str | None = None
     ended: bool = False

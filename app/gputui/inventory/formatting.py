@@ -103,18 +103,22 @@ def short_bus_id(bus_id: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Foreign text in which characters that move a cursor, hide or reorder text are shown as "·".
+    """Foreign text in which characters that move a cursor, hide, reorder or cover text are shown as "·".
 
     Escape sequences, newlines, bidirectional marks and lone surrogates in other users' process names
-    must not reach a terminal. A space of any kind becomes a plain space.
+    must not reach a terminal, nor piles of combining marks. A space of any kind becomes a plain space.
     """
-    # Mostly it is printable: a cache would take longer than this check, and keep thousands of texts.
-    return text if text.isprintable() else _printable(text)
+    # Mostly it is plain: a cache would take longer than this check, and keep thousands of texts.
+    return text if text.isascii() and text.isprintable() else _printable(text)
 
 
 @lru_cache(maxsize=256)
 def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else " " if c.isspace() else "·" for c in text)
+    # Imported here: most text is ASCII.
+    from gputui.inventory.piled_marks import PiledMarks
+
+    fits = PiledMarks().fits
+    return "".join(c if fits(c) and c.isprintable() else " " if c.isspace() else "·" for c in text)
 
 
 def person(user: str, own: bool) -> str:
@@ -127,7 +131,7 @@ def program(command: str) -> str:
 
     "/usr/bin/python3 -u src/train.py" is "train.py", "python -m pkg.train" is "pkg.train".
     """
-    name, *words = [word.rsplit("/", 1)[-1] or word for word in printable(command).split()] or ["?"]
+    name, *words = [word.rsplit("/", 1)[-1] or word for word in printable(command).split()] or [UNKNOWN]
     python = _PYTHON.fullmatch(name)
     while python and words and words[0] in _VALUED:
         del words[:2]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from gputui.inventory.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Command, Moment, Positive
+    from gputui.inventory.typed_json import Moment, Positive
 
 Kind = Literal["compute", "graphics", "compute+graphics", "mps"]
 """The use of a device by a process. NVML has a list for each; a process on the first two lists is
@@ -42,7 +42,7 @@ class Ancestor:
     """A process that started another; users recognise a job by it (`torchrun`, a shell, tmux)."""
 
     pid: int
-    command: Command | None = None
+    command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Process:
     kind: Kind
     user: str | None = None
     memory: int | None = None
-    command: Command | None = None
+    command: str | None = None
     started: Moment | None = None
     note: str | None = None
     container: str | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gputui.inventory.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Command, Moment, Positive
+    from gputui.inventory.typed_json import Moment, Positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Waiter:
     place: tuple[int, str]
     user: str
     count: Positive = 1
-    devices: frozenset[Command] | None = None
+    devices: frozenset[str] | None = None
     since: Moment | None = None
-    command: Command | None = None
+    command: str | None = None
     path: str = field(default="", compare=False)
     step: int = 0
-    job: Command | None = None
+    job: str | None = None
     ours: bool = False
     silent: bool = False
 

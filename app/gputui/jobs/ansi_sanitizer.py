@@ -1,13 +1,16 @@
 """Sanitize a command's output for a terminal: progress bars and colours pass, all else is dropped.
 
 A log may contain any sequence: it may set the title, fill the clipboard, make the terminal type an answer
-(ECMA-48; xterm's ctlseqs), or overwrite text outside the log. A sequence not known to be harmless is dropped.
+(ECMA-48; xterm's ctlseqs), hide text, or overwrite text outside the log. A sequence not known to be harmless
+is dropped.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+
+from gputui.inventory.piled_marks import PiledMarks
 
 _SEQUENCE = re.compile(
     r"\x1b(?:"
@@ -27,6 +30,13 @@ _NOT_PLAIN = re.compile(r"[^\x20-\x7e\n\r\t\x08]+")
 _JOINER = "\u200d"
 """The zero-width joiner between two emoji that are shown as one; it has no other effect."""
 _UP, _MOVES = "AF", "BCDGK"
+_MOVED = "\n\r\t\x08"
+_HIDDEN = re.compile(
+    r"((?:^|;)[345]8;(?:5|2;[0-9]*;[0-9]*);[0-9]*)"  # a colour, whose last number may be 8
+    r"|(?:^|(?<=;))0*8(?::[0-9:]*)?(?=;|$)"
+)
+"""The number that hides text (SGR 8): who copies a line would copy what he does not see."""
+_SHOWN = "28"
 _LONGEST = 4096
 """Characters up to which an unfinished sequence is kept until the rest arrives."""
 
@@ -40,6 +50,7 @@ class AnsiSanitizer:
         self._rest = ""
         self._below = 0
         """Lines that the cursor may move up and still be in the log's own text."""
+        self._marks = PiledMarks()
 
     def feed(self, data: bytes, final: bool = False) -> str:
         """The text that may be written. With `final`, an unfinished sequence is not kept for the next
@@ -65,7 +76,28 @@ class AnsiSanitizer:
 
     def _plain(self, text: str) -> str:
         self._below += text.count("\n")
-        return _NOT_PLAIN.sub(_shown, text)
+        shown = _NOT_PLAIN.sub(self._shown, text)
+        if text:
+            self._is_after(text[-1])
+        return shown
+
+    def _shown(self, match: re.Match[str]) -> str:
+        """The replacement of non-ASCII text: bidirectional marks become visible, control characters are
+        dropped."""
+        if match.start():
+            self._is_after(match.string[match.start() - 1])
+        fits = self._marks.fits
+        return "".join(
+            c if (c.isprintable() or c == _JOINER) and fits(c) else " " if c.isspace() else "·"
+            for c in match[0]
+            if c >= "\xa0"
+        )
+
+    def _is_after(self, character: str) -> None:
+        if character in _MOVED:
+            self._marks.begin()
+        elif " " <= character <= "~":
+            self._marks.fits(character)
 
     def _sanitized(self, match: re.Match[str]) -> str:
         """The sequence where it is known to be harmless, else ""."""
@@ -73,7 +105,8 @@ class AnsiSanitizer:
         if numbers is None:
             return ""
         if final == "m":
-            return match[0] if self._colours else ""
+            return f"\x1b[{_HIDDEN.sub(_without_hiding, numbers)}m" if self._colours else ""
+        self._marks.begin()
         if len(numbers) > 4 or not (numbers.isdigit() or not numbers):
             return ""
         if final in _UP:
@@ -83,10 +116,5 @@ class AnsiSanitizer:
         return match[0] if final in _MOVES or (final == "J" and not int(numbers or 0)) else ""
 
 
-def _shown(match: re.Match[str]) -> str:
-    """The replacement of non-ASCII text: bidirectional marks become visible, control characters are
-    dropped."""
-    return "".join(
-        c if c.isprintable() or c == _JOINER else "" if c < "\xa0" else " " if c.isspace() else "·"
-        for c in match[0]
-    )
+def _without_hiding(match: re.Match[str]) -> str:
+    return match[1] or _SHOWN

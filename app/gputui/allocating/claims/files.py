@@ -189,7 +189,7 @@ def _shared_out(found: list[Found], most: int, persons: Persons, problems: Probl
         for each in sorted(found, key=lambda each: each.match["token"], reverse=True):
             uid = owner_of(each)
             if uid is None:
-                left_out[False, "gputui makes none like them"] += 1
+                left_out[False, "gputui does not make such files"] += 1
                 continue
             person = _person(each.place, uid, persons)
             of_each[person] += 1
@@ -198,7 +198,7 @@ def _shared_out(found: list[Found], most: int, persons: Persons, problems: Probl
             else:
                 # (In a container all who have no number there look like one.)
                 unknown = is_unmapped(uid) and each.place.told is problems.missing
-                left_out[unknown, f"{most} of one person are read, the newest"] += 1
+                left_out[unknown, f"{most} of one person are read: the newest"] += 1
         found = kept
     for (unknown, why), number in left_out.items():
         told = problems.missing if unknown else problems.ignored

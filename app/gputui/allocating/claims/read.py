@@ -224,7 +224,8 @@ def _roots(value: object) -> tuple[Identity, ...]:
 
 
 def _is_pid(value: object) -> bool:
-    return isinstance(value, int) and 0 < value < 2**31
+    # True is an int in Python, but not a number for readers of our JSON.
+    return type(value) is int and 0 < value < 2**31
 
 
 def _text(value: object) -> str | None:

@@ -52,8 +52,9 @@ def ask(
     patience: float = PATIENCE,
     apart: bool = False,
     unwanted: threading.Event | None = None,
+    most: int = MOST_BYTES,
 ) -> Answer:
-    """Return the answer of one box; it includes any failure of the connection.
+    """Return the answer of one box; it includes any failure of the connection, and more than `most` bytes.
 
     If the remote gputui is too old for the call, a copy of this one is sent and runs it. `views` is that of
     `remote_script.command`, `apart` is Session's. Raise ValueError for words that cannot be sent, and
@@ -67,7 +68,7 @@ def ask(
             session = connect(alias, words, way, unwanted, own=own, **options)
         except OSError as error:
             return cannot_start(alias, error)
-        return _heard(session, time.monotonic() + way.timeout + patience)
+        return _heard(session, time.monotonic() + way.timeout + patience, most)
 
     answer = asked(own=False)
     return asked(own=True) if answer.too_old else answer
@@ -78,7 +79,7 @@ def cannot_start(alias: str, error: OSError) -> Answer:
     return Answer(alias, None, b"", "", Trouble("failed", f"ssh cannot be started: {error.strerror}"))
 
 
-def _heard(session: Session, deadline: float) -> Answer:
+def _heard(session: Session, deadline: float, most: int) -> Answer:
     out = bytearray()
     trouble: Trouble | None = None
     while trouble is None:
@@ -86,8 +87,8 @@ def _heard(session: Session, deadline: float) -> Answer:
         if data is None:
             break
         out += data
-        if len(out) > MOST_BYTES:
-            trouble = Trouble("failed", "it prints more than an answer")
+        if len(out) > most:
+            trouble = Trouble("failed", "its output is too long")
         elif time.monotonic() >= deadline:
             trouble = Trouble("unreachable", "gputui there does not answer in time")
     session.close() if trouble else session.finish()

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.calls import cannot_start, connect
 from gputui.sources.hosts.reading import Reading, read
 from gputui.sources.hosts.remote_script import Mode
@@ -56,6 +57,11 @@ class BoxState:
     error: str | None = None
     since: float = 0.0
     kind: TroubleKind | None = None
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The box in its last reading, None before the first."""
+        return self.reading.snapshot if self.reading is not None else None
 
     @property
     def asks(self) -> bool:
@@ -221,7 +227,7 @@ class Channel(Asker):
         Return whether any reading arrived, and the error, unless it is the connection's. `interval` is the
         pace that the box has been given.
         """
-        buffer = b""
+        buffer = bytearray()
         deadline = time.monotonic() + self._way.timeout + FIRST_WITHIN
         came = False
         while not self._stopped.is_set():
@@ -236,14 +242,20 @@ class Channel(Asker):
                 return came, "gputui there does not answer in time"
             if not data:
                 continue
-            buffer += data
             ends = b"\n\n" if session.mode == "nvidia-smi" else b"\n"
-            *whole, buffer = buffer.split(ends)
+            # Only the new data is searched: a box may send a long line in many pieces.
+            known = max(0, len(buffer) - len(ends) + 1)
+            buffer += data
+            end = buffer.rfind(ends, known)
+            whole = bytes(buffer[: max(0, end)])
+            if end >= 0:
+                del buffer[: end + len(ends)]
             if len(buffer) > MOST_BYTES:
-                return came, "it prints more than an answer"
-            if whole:
+                return came, "its output is too long"
+            if end >= 0:
                 # Of several lines that arrive before anybody looks, only the last one counts.
-                self._heard, line = time.monotonic(), _Line(whole[-1], session.mode, time.time())
+                text = whole.rpartition(ends)[2]
+                self._heard, line = time.monotonic(), _Line(text, session.mode, time.time())
                 if came and len(line.text) <= _SOON_READ:
                     self._unread = line
                     continue

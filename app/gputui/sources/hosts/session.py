@@ -124,7 +124,7 @@ class Session:
         # A person who is asked for a password may need time.
         self._login_until = None if way.prompts else self._connects_until + LOGIN_WITHIN
         self._said = self._news = b""
-        self._before = b""
+        self._before, self._looked = b"", 0
         self.process = subprocess.Popen(
             ssh_argv(
                 alias, command(words, digest(), tied, follows, views, own=own, called=alias), way, child=True
@@ -216,19 +216,18 @@ class Session:
             return data
         self._before += data
         while self.mode not in _RUNS:
-            line, newline, rest = self._before.partition(b"\n")
-            # Whatever the sizes of the pieces: a line that is too long is foreign even where
-            # its end has arrived.
-            if len(line) > _MOST_BEFORE:
+            end = self._before.find(b"\n", self._looked)
+            # Whatever the sizes of the pieces: a mark that comes too late is foreign.
+            if (len(self._before) if end < 0 else end) > _MOST_BEFORE:
                 self._give_up(Trouble("failed", "its login shell prints too much before a command starts"))
                 return b""
-            if not newline:
+            if end < 0:
                 return b""
-            self._before = rest
-            mark, _, word = line.partition(b" ")
+            mark, _, word = self._before[self._looked : end].partition(b" ")
+            self._looked = end + 1
             if mark == MARK.encode():
                 self._begin(word.strip())
-        rest, self._before = self._before, b""
+        rest, self._before = self._before[self._looked :], b""
         return rest
 
     def _begin(self, word: bytes) -> None:
