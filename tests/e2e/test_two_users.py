@@ -63,7 +63,7 @@ from unit.claims_support import (
 
 pytestmark = pytest.mark.e2e
 
-LAUNCHES, AT_ONCE, REAL = 80, 24, 16
+LAUNCHES, AT_ONCE, REAL = 40, 20, 4
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Started:
             return str(stream.read())
 
 
-def test_eighty_launches_of_three_users_race_for_eight_devices(box: Box, users: Users) -> None:
+def test_forty_launches_of_three_users_race_for_eight_devices(box: Box, users: Users) -> None:
     """No two launches ever hold the same device, every device is used by all users, and every launch gets the
     number of devices that it asks for."""
     log, chance = box.folder / "log", random.Random(11)
