@@ -83,31 +83,30 @@ _SIXTEEN = _made("pcie16", (4, 4, 4, 4), "PIX", "SYS")
 _SEVENTY_TWO = _made("nvl72", (36, 36), "NV18", "SYS")
 
 _SIZES = ((80, 24), (130, 40), (200, 60))
-_CHOSEN = ("4", "5", "l")
+_CHOSEN = ("4", "5", "@launcher")
 """Two free GPUs of the box "shared", started with torchrun."""
 
 _SCREENS: dict[str, tuple[str, ...]] = {
     "main": (),
-    "boxes": ("O", "down", "b", "b"),
-    "boxes-jobs": ("O", "D"),
-    "check": ("v",),
-    "columns": ("f", "down", "down"),
+    "check": ("@check",),
     "experiments": ("D", "V"),
     "device": ("right",),
-    "export": ("Y", *["down"] * 4),
+    "export": ("@export", *["down"] * 4),
     "help": ("question_mark",),
     "jobs": ("D",),
-    "launch": ("L", *["down"] * 11, "space"),
-    "messages": ("b", "o", "M"),
-    "panels": ("H",),
-    "people": ("P",),
+    "launch": ("@launch_page", *["down"] * 11, "space"),
+    "messages": ("b", "@order", "@messages"),
+    "nodes": ("@nodes", "down", "b", "b"),
+    "nodes-jobs": ("@nodes", "D"),
+    "nodes-slurm": ("@nodes", "end", "up", "up", "4"),
+    "people": ("@people",),
     "processes": ("p", "tab"),
-    "queue": ("Q",),
-    "slurm": ("S", *["down"] * 5, "4"),
-    "timelines": ("h",),
+    "queue": ("@queue",),
+    "settings": ("@settings",),
+    "timelines": ("@timelines",),
     "topology": ("t",),
 }
-"""The keys that open each screen."""
+"""What opens each screen: keys, and actions of the main screen ("@export")."""
 
 _TRAINING = (
     *("torchrun", "train.py", "--model_name_or_path", "Llama-2-7b", "--bf16"),
@@ -133,19 +132,21 @@ PICTURES = (
         for size in _SIZES
     ),
     *(
-        Picture(f"plan-{size[0]}x{size[1]}", "dgx-h100", size, ("m", "plus", "plus"), 5, _TRAINING)
+        Picture(f"plan-{size[0]}x{size[1]}", "dgx-h100", size, ("@plan", "plus", "plus"), 5, _TRAINING)
         for size in _SIZES
     ),
     Picture("confirm-130x40", "shared", (130, 40), ("3", "5", "enter"), 200, ("sh", "train.sh")),
-    Picture("sixteen-80x24", "dgx-2", (80, 24), ("4", "5", "6", "7", "l"), 90),
+    Picture("sixteen-80x24", "dgx-2", (80, 24), ("4", "5", "6", "7", "@launcher"), 90),
     Picture("main-60x15", "shared", (60, 15), (), 20),
     Picture("mig-80x24", "a100-mig", (80, 24), ("down", "down", "space"), 20),
     Picture("lost-80x24", "lost", (80, 24), ("4", "5"), 20),
-    Picture("cpu-only-80x24", "idle", (80, 24), ("c",), 5),
+    Picture("cpu-only-80x24", "idle", (80, 24), ("@cpu",), 5),
     Picture("edit-80x24", "shared", (80, 24), ("5", "e"), 75),
-    Picture("topology-8-80x24", _printed("titanv_8gpu_pix_phb_sys"), (80, 24), ("n", "4", "enter", "t"), 5),
-    Picture("topology-16-80x24", _SIXTEEN, (80, 24), ("n", "4", "enter", "t", "right", "right"), 5),
-    Picture("topology-72-130x40", _SEVENTY_TWO, (130, 40), ("n", "8", "enter", "t"), 5),
+    Picture(
+        "topology-8-80x24", _printed("titanv_8gpu_pix_phb_sys"), (80, 24), ("@ask", "4", "enter", "t"), 5
+    ),
+    Picture("topology-16-80x24", _SIXTEEN, (80, 24), ("@ask", "4", "enter", "t", "right", "right"), 5),
+    Picture("topology-72-130x40", _SEVENTY_TWO, (130, 40), ("@ask", "8", "enter", "t"), 5),
     Picture("tree-80x24", _printed("v100_dgx1_hybrid_cube_mesh_mlx5"), (80, 24), ("b", "b", "t", "tab"), 5),
     Picture("light-130x40", "rtx4090", (130, 40), ("4", "5"), 120, theme="light"),
     Picture("ansi-80x24", "shared", (80, 24), ("5", "4"), 75, theme="ansi"),
@@ -280,7 +281,7 @@ async def take(picture: Picture) -> None:
     os.chdir(state)
     screen = ScreenSettings(theme=picture.theme)
     # (Of this machine the real Slurm and the real boxes would be asked.)
-    label = source.label if picture.name.startswith(("boxes", "slurm")) else ""
+    label = source.label if picture.name.startswith("nodes") else ""
     app_state = AppState(environ, LaunchOptions(picture.command), label, screen=screen)
     app = GputuiApp(app_state, sampler, mailbox, clock=clock)
     async with app.run_test(size=picture.size) as pilot:
@@ -293,7 +294,10 @@ async def take(picture: Picture) -> None:
         while main.app_state.timelines is None or not main.app_state.timelines.adopted:
             await asyncio.sleep(0.01)
         for key in picture.keys:
-            await pilot.press(key)
+            if key.startswith("@"):
+                main.choose(key.removeprefix("@"))
+            else:
+                await pilot.press(key)
             while main.plans.reading:
                 await asyncio.sleep(0.01)
         if "enter" in picture.keys[-1:]:

@@ -1,4 +1,4 @@
-"""`python -m bench.boxes [--quick]`: the page of other boxes, with twenty of them.
+"""`python -m bench.boxes [--quick]`: the page of nodes, with twenty boxes.
 
 The first run has gputui on each box over the loopback: the twenty share this machine's cores with the screen
 and with sshd. The time of `ssh BOX true` for each box, eight at once, is the lower bound. OpenSSH's own key
@@ -63,7 +63,7 @@ class Measured(NamedTuple):
 
 
 def measured(environ: Mapping[str, str], seconds: float, unfold: bool = False) -> Measured:
-    """The screen of a box, and its page of other boxes."""
+    """The screen of a box, and its page of nodes."""
     terminal = Terminal([sys.executable, "-m", "gputui"], environ, (80, 24))
     pid = terminal.pid
     try:
@@ -71,7 +71,7 @@ def measured(environ: Mapping[str, str], seconds: float, unfold: bool = False) -
         let_run(terminal, 2.0)
         before = _percent(terminal, seconds / 2, [pid])[0]
         used, began = cpu_seconds(pid), time.perf_counter()
-        terminal.send("O")
+        terminal.send(":nodes\r")
         terminal.until(lambda t: sum(" free" in line for line in t.lines[1:]) >= len(NAMES), patience=60)
         painted, until_then = time.perf_counter() - began, cpu_seconds(pid) - used
         if unfold:

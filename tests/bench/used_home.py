@@ -21,12 +21,14 @@ from bench.report import row, tool
 from gputui.checking.kept_bandwidth import keep
 from gputui.jobs.experiments import store
 from gputui.jobs.experiments.record import Experiment, Row, Run
+from gputui.jobs.experiments.request import ExperimentRequest
 from gputui.jobs.record_folders import new_folder
 from gputui.jobs.start import start_job
 from gputui.jobs.wait import wait_for
 from gputui.launching.history_file import remember
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.timeline.keeper import Keeper
@@ -91,15 +93,16 @@ def fill(environ: Mapping[str, str], box: str) -> None:
     for when, command in zip(begun, words, strict=True):
         remember(environ, LaunchOptions(command), 1, when)
     for when, command in zip(begun[::10], words[::10], strict=True):
+        launch = LaunchRequest(LaunchOptions(command))
         runs = tuple(Run(number, None, "done", 0, wall=60.0) for number in (1, 2, 3))
-        variants = tuple(Row((f"{size}",), " ".join(command), ("0",), runs) for size in (8, 16, 32))
-        id = store.new("comparison", environ)
+        sizes = ("8", "16", "32")
+        variants = tuple(Row((size,), size, command, runs, ("0",), " ".join(command)) for size in sizes)
+        request = ExperimentRequest("comparison", launch, repeat=3)
         axes = (("batch", "batch"),)
-        store.keep(Experiment(id, "done", when, command, ("0",), axes, variants, 3), environ)
+        store.begin(Experiment(Path(), "done", when, request, axes, variants, ("0",)), environ)
         run = Run(1, None, "done", 0, started=when, ended=when + 60)
-        tasks = tuple(Row((), "", ("0",), (run,), command, str(number)) for number in range(1, 21))
-        id = store.new("sweep", environ)
-        store.keep(Experiment(id, "done", when, (), (), (), tasks, kind="sweep"), environ)
+        tasks = tuple(Row((), str(number), command, (run,), ("0",)) for number in range(1, 21))
+        store.begin(Experiment(Path(), "done", when, ExperimentRequest("sweep", launch), (), tasks), environ)
     devices = at(BOXES[box], 0.0, now).devices
     keep(environ, {(one.key, other.key): 200.0 for one in devices for other in devices if one is not other})
     _fill_timelines(environ, box, now)

@@ -120,7 +120,7 @@ def test_a_job_and_what_it_left_behind_are_told_by_the_list_and_on_the_screen(
     terminal.until(lambda seen: f"devices of {job.id}" in seen.text and "runs on 0,6  bash" in seen.text)
     terminal.send("\x1b")
     terminal.until("STATE")
-    terminal.send("P")
+    terminal.send(":people\r")
     terminal.until(f"job {job.id} claimed 6,7, runs on 0,6")
     # Without a driver the list is printed all the same.
     box.driver.fail_init(9)

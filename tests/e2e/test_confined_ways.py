@@ -48,7 +48,7 @@ def row_of_cursor(terminal: Terminal) -> list[str]:
     return [line for line in terminal.lines if line.startswith("▸")]
 
 
-@pytest.mark.parametrize("key", ["d", "\r"], ids=["job", "become"])
+@pytest.mark.parametrize("key", [":detach\r", "\r"], ids=["job", "become"])
 def test_keys_are_answered_while_the_screen_has_it_proved(box: Confined, screen: Terminal, key: str) -> None:
     screen.until("○ free")
     screen.send("62")
@@ -67,9 +67,9 @@ def test_a_launch_is_left_while_it_is_proved(box: Confined, screen: Terminal) ->
     screen.until("○ free")
     screen.send("62")
     screen.until("cuda:1 = GPU 2")
-    screen.send("d")
+    screen.send(":detach\r")
     screen.until("proving")
-    screen.send("x")
+    screen.send("62")
     screen.until(lambda terminal: "cuda:1 = GPU 2" not in terminal.text)
     answer(box)
     screen.until("nothing is started")

@@ -100,7 +100,7 @@ def test_a_launch_that_has_waited_has_its_streams_as_they_were(box: Box, closed:
     assert leases(box, files)[0] >= 100 and {0, 1, 2} - files.keys() == set(closed)
 
 
-@pytest.mark.parametrize("key", ["\r", "r"], ids=["enter", "r"])
+@pytest.mark.parametrize("key", ["\r", ":return\r"], ids=["enter", "return"])
 @pytest.mark.parametrize("closed", [1, 2])
 def test_the_screen_s_command_has_its_streams_as_they_were(
     box: Box, start: Start, closed: int, key: str

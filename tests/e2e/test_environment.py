@@ -91,7 +91,9 @@ def test_so_has_the_python_that_check_asks(box: Box, locale: dict[str, str], exp
     assert found.read_text() == expected
 
 
-@pytest.mark.parametrize(("locale", "expected", "key"), [(*FEW[0], "\r"), (*FEW[1], "r")], ids=["enter", "r"])
+@pytest.mark.parametrize(
+    ("locale", "expected", "key"), [(*FEW[0], "\r"), (*FEW[1], ":return\r")], ids=["enter", "r"]
+)
 def test_so_has_what_the_screen_starts(
     start: Start, base_environment: dict[str, str], locale: dict[str, str], expected: str, key: str
 ) -> None:
@@ -102,7 +104,7 @@ def test_so_has_what_the_screen_starts(
     terminal.send(f"5{key}")
     terminal.start_anyway()
     terminal.until(f"found-{'' if expected == 'unset' else expected}{expected}")
-    if key == "r":
+    if key != "\r":
         terminal.until("press Enter to return to gputui")
         terminal.send("\r")
         terminal.until("─ launch")

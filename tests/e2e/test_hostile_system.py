@@ -232,7 +232,7 @@ def test_the_screen_says_once_what_it_cannot_save_and_goes_on(
         size=(130, 30),
     )
     terminal.until("○ free")
-    terminal.send("s")
+    terminal.send(":sort\r")
     if not world.keeps:
         terminal.until("settings not saved")
         assert terminal.text.count("settings not saved") == 1

@@ -28,12 +28,12 @@ ENDED = "press Enter to return to gputui"
 
 @pytest.fixture
 def begin(start: Start) -> Begin:
-    """Start gputui with a command, choose GPU 5 and press r."""
+    """Start gputui with a command, choose GPU 5, and run it and come back."""
 
     def begun(*command: str, **more: object) -> Terminal:
         terminal = start("--demo", "shared", "--", *command, **more)
         terminal.until("○ free")
-        terminal.send("5r")
+        terminal.send("5:return\r")
         terminal.start_anyway()
         return terminal
 
@@ -85,7 +85,7 @@ def test_how_it_ended_is_said_on_the_screen_too(begin: Begin) -> None:
     terminal.until(ENDED)
     terminal.send("\r")
     terminal.until("sh ended with status 7 after")
-    terminal.send("r")
+    terminal.send(":return\r")
     terminal.start_anyway()
     terminal.until(lambda t: t.text.count(ENDED) == 2)
     leave(back(terminal))
@@ -175,7 +175,7 @@ def shell(start: Start, base_environment: dict[str, str]) -> Terminal:
 def begin_in(shell: Terminal, command: str) -> None:
     shell.send(f"{' '.join(GPUTUI)} --demo shared -- {command}\r")
     shell.until("○ free")
-    shell.send("5r")
+    shell.send("5:return\r")
     shell.start_anyway()
 
 
@@ -368,7 +368,7 @@ def test_the_box_is_read_anew_when_the_screen_is_back(
     environment = simulated_nvml.environment(base_environment)
     terminal = start("--", "sh", "-c", f"{SAYS_UP}; read name", environment=environment)
     terminal.until("○ free")
-    terminal.send("5r")
+    terminal.send("5:return\r")
     terminal.until(UP)
     # Twenty seconds later, somebody runs on GPU 6.
     simulated_nvml.show_box(BOXES["dgx-h100"], elapsed=20.0)

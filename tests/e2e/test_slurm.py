@@ -229,7 +229,7 @@ def test_the_screen_starts_the_command_on_the_node_at_the_cursor(
     terminal = Terminal(argv, place, (120, 40), tmp_path)
     try:
         terminal.until("free")
-        terminal.send("S")
+        terminal.send(":nodes\r")
         terminal.until("n2:h100")
         terminal.send("jjjj2")
         terminal.until("--gpus-per-node=h100:2")

@@ -71,7 +71,7 @@ def test_a_sweep_divides_the_devices_that_it_was_given(box: Box, how: str) -> No
     _never_two_at_once(log, {"3", "6"}, 3)
 
 
-@pytest.mark.parametrize("key", ["\r", "r"], ids=["enter", "r"])
+@pytest.mark.parametrize("key", ["\r", ":return\r"], ids=["enter", "return"])
 def test_the_screen_starts_a_step_without_a_question(box: Box, start: Start, key: str) -> None:
     """Meanwhile a launch outside waits for eight devices, and another step uses one of the lease's."""
     box.make_folder()
@@ -88,7 +88,7 @@ def test_the_screen_starts_a_step_without_a_question(box: Box, start: Start, key
     terminal.until("cuda:0 = GPU 5")
     terminal.send(key)
     terminal.until("on-5")
-    if key == "r":
+    if key != "\r":
         terminal.until("press Enter to return to gputui")
         terminal.send("\r")
         terminal.until("─ launch")

@@ -69,7 +69,7 @@ def test_a_setting_that_was_changed_just_before_the_end_is_saved_or_said_not_to_
     config = home / ".config" / "gputui" / "config.toml"
     terminal = start("--demo")
     terminal.until("○ free")
-    terminal.send("Tq")
+    terminal.send(":theme\rq")
     assert terminal.end() == 0 and b"not saved" not in terminal.raw
     before = config.read_text()
     assert "light" in before
@@ -77,7 +77,7 @@ def test_a_setting_that_was_changed_just_before_the_end_is_saved_or_said_not_to_
         fcntl.flock(held, fcntl.LOCK_EX)
         terminal = start("--demo")
         terminal.until("○ free")
-        terminal.send("Tq")
+        terminal.send(":theme\rq")
         assert terminal.end() == 0 and b"not saved" in terminal.raw.rpartition(b"\x1b[?1049l")[2]
     assert config.read_text() == before
 
@@ -399,9 +399,9 @@ def _replaced(package: Path) -> None:
         ("tui/screens/help.py", "?", "fails"),
         ("tui/screens/help.py", "?", "is gone"),
         ("tui/screens/help.py", "?", "is another"),
-        ("tui/screens/people.py", "P", "is gone"),
-        ("tui/palette.py", "\x10", "fails"),
-        ("tui/start_launch.py", "r", "is another"),
+        ("tui/screens/processes.py", "p", "is gone"),
+        ("tui/screens/palette.py", "\x10", "fails"),
+        ("tui/start_launch.py", ":return\r", "is another"),
     ],
 )
 def test_an_update_while_it_runs_ends_it_with_one_sentence(

@@ -1579,7 +1579,7 @@ def test_what_another_user_locks_keeps_no_setting_from_being_saved_and_nobody_fr
     assert holder.out.strip() == "7", holder.err
     terminal = start("--demo", environment=base_environment | {"HOME": str(home)})
     terminal.until("○ free")
-    terminal.send("T")
+    terminal.send(":theme\r")
     terminal.until("theme: light")
     terminal.until(lambda _: "light" in config.read_text())
     terminal.send("q")

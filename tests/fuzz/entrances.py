@@ -24,6 +24,7 @@ from fuzz.oracle import torchs_reader
 from fuzz.strategies import JSON, NASTY, TEXT, bytes_of
 from gputui.allocating.claims.files import NAME, WAITING
 from gputui.allocating.claims.read import HELD, claims, range_of
+from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.queue import in_words, waiters
 from gputui.checking import plan_proof
 from gputui.choosing.verdict import verdicts
@@ -37,15 +38,20 @@ from gputui.cli.run_held import agreed, reached
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.typed_json import DocumentError
 from gputui.jobs.box_jobs import jobs_told
+from gputui.jobs.experiments.axes import Axis, AxisError
 from gputui.jobs.experiments.log_figures import read_figures
+from gputui.jobs.experiments.record import CHANGE, STORED, Experiment, Row, Run
+from gputui.jobs.experiments.request import REQUEST, ExperimentRequest, variants_of
 from gputui.jobs.last_lines import lines_in
 from gputui.jobs.process_tree import here
+from gputui.launching.launch_options import LaunchOptions
 from gputui.planning.box import box_of
 from gputui.planning.document import to_document
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import plan
 from gputui.planning.reading import read_model
 from gputui.planning.workload import Workload
+from gputui.requesting.launch_request import LaunchRequest, received, sent, sparse
 from gputui.sources.hosts.reading import read
 from gputui.sources.hosts.remote_script import Mode
 from gputui.sources.hosts.session import Answer
@@ -330,15 +336,44 @@ _COMPARED = {
 }
 
 
-def _comparison(data: bytes) -> None:
+"""A record of an earlier gputui, which kept no request."""
+
+_REQUEST = ExperimentRequest(
+    "comparison",
+    LaunchRequest(LaunchOptions(("train.py", "{1,2}")), DeviceRequest(count=1)),
+    axes=(Axis("env", "X", ("0", "1")),),
+    metric="loss (.*)",
+)
+_MEASURED = Experiment(
+    Path("k3f9"),
+    "running",
+    1e9,
+    _REQUEST,
+    (("env:X", "X"), ("{1,2}", "{1,2}")),
+    (Row(("0", "1"), "X=0 {1,2}=1", ("train.py", "1"), (Run(1, "m6u5", "done", 0, wall=2.5),), ("0",)),),
+)
+_RECORD = {"schema": 1, **STORED.write(_MEASURED)}
+_CHANGE = CHANGE.write(_MEASURED.change(0, Run(2, "m6u5", "failed", 3, started=1e9, ended=1e9)))
+
+
+def _comparison(files: tuple[bytes, bytes]) -> None:
     with own_folders() as folder:
         comparison = folder / "state" / "gputui" / "comparisons" / "k3f9"
         comparison.mkdir(parents=True)
-        (comparison / "comparison.json").write_bytes(data)
+        for name, data in zip(("comparison.json", "changes.jsonl"), files, strict=True):
+            (comparison / name).write_bytes(data)
         for words in (("--list",), ("--show", "k3f9"), ("--list", "--json"), ("--show", "k3f9", "--csv")):
             ended = call("compare", *words)
             assert "--csv" in words or plain(ended.out), (words, ended.out)
         call("compare", "--forget", "k3f9")
+
+
+def _experiment_request(data: bytes) -> None:
+    with contextlib.suppress(DocumentError, UnicodeDecodeError):
+        request = received(data.decode(), REQUEST)
+        assert received(sent(request, REQUEST), REQUEST) == request
+        with contextlib.suppress(AxisError):
+            variants_of(request)
 
 
 # Sweeps
@@ -757,7 +792,11 @@ ENTRANCES = {
     "records of jobs": Entrance(
         st.tuples(bytes_of(_GIVEN), bytes_of(_STARTED) | st.just(b""), bytes_of(_ENDED) | st.just(b"")), _jobs
     ),
-    "records of comparisons": Entrance(bytes_of(_COMPARED) | _ANY_BYTES, _comparison),
+    "records of comparisons": Entrance(
+        st.tuples(bytes_of(_RECORD) | bytes_of(_COMPARED) | _ANY_BYTES, bytes_of(_CHANGE) | _ANY_BYTES),
+        _comparison,
+    ),
+    "requests for experiments": Entrance(bytes_of(sparse(REQUEST.write(_REQUEST))), _experiment_request),
     "records of sweeps": Entrance(bytes_of(_SWEPT) | _ANY_BYTES, _sweep),
     "files of tasks": Entrance(_ANY_BYTES, _tasks_of_file),
     "speeds in logs": Entrance(st.lists(_SPEEDS | TEXT, max_size=8).map("".join), _figures),

@@ -148,7 +148,7 @@ def of_a_box() -> Iterator[tuple[str, ...]]:
 
 def of_words() -> Iterator[tuple[str, ...]]:
     """Help, wrong calls, and saved records."""
-    from gputui.cli.dispatch import SUBCOMMANDS
+    from gputui.cli.subcommands import SUBCOMMANDS
 
     yield from (
         ("--help",),
@@ -158,7 +158,7 @@ def of_words() -> Iterator[tuple[str, ...]]:
         ("rum",),
         ("--demo", "nope", "ls"),
     )
-    yield from ((name, "--help") for name in SUBCOMMANDS)
+    yield from ((name, depth) for name in SUBCOMMANDS for depth in ("--help", "--help-all"))
     yield from ((name, "--nope") for name in SUBCOMMANDS)
     yield from (("jobs", action, "--help") for action in _JOB_ACTIONS)
     yield from (("completion", shell) for shell in ("bash", "zsh", "fish", "tcsh"))

@@ -111,7 +111,10 @@ async def _pages(s: Session) -> AsyncIterator[None]:
     while True:
         for key in PAGES:
             for pressed, screens in ((key, 2), ("escape", 1)):
-                s.app.simulate_key(pressed)
+                if pressed.startswith("@"):
+                    s.main.choose(pressed.removeprefix("@"))
+                else:
+                    s.app.simulate_key(pressed)
                 while len(s.app.screen_stack) != screens:
                     await s.pilot.pause(0)
                 # This lets all widgets answer, and paints.

@@ -28,6 +28,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.source import NoSourceError, Want
+from gputui.tui.actions import ACTIONS
 from tui.support import Session, StillSource, box_at, release_leases, session
 
 _NAMED = (
@@ -35,7 +36,7 @@ _NAMED = (
     *("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "shift+up", "shift+down"),
     *("ctrl+a", "ctrl+u", "ctrl+w"),
 )
-_SIGNS = "abBnotelLuwQDvJKjkgGs/fxcCiphPMHTdr?yY0123456789+-=[]<>,.;:!#%&()*^~|"
+_SIGNS = "abBnoteluwDvJKjkgGs/fxcCipdr?yY0123456789+-=[]<>,.;:!#%&()*^~|"
 _TEXT = "אבגד漢字🙂e\u0301\u202e\u200b\u0000\x1b\x9b[red][/red][@click=x]{}$\\\"'`\n\t 4 8 tp=2 free .* ( ["
 _STRANGE = (
     "[red]x[/]",
@@ -130,11 +131,19 @@ class _Abuse:
     async def act(self) -> None:
         dice, app = self._dice, self._s.app
         width, height = app.size
-        kind = dice.choices(("key", "text", "paste", "mouse", "resize", "leave"), (60, 8, 2, 20, 6, 3))[0]
+        kind = dice.choices(
+            ("key", "action", "text", "paste", "mouse", "resize", "leave"), (50, 10, 8, 2, 20, 6, 3)
+        )[0]
         if kind == "key":
             key = dice.choice([*_NAMED, *_SIGNS, *_SIGNS])
             self._note(f"press {key!r}")
             self._press(key)
+        elif kind == "action":
+            words = dice.choice(ACTIONS).query
+            self._note(f"choose {words!r}")
+            for sign in f":{words}":
+                self._press("space" if sign == " " else sign)
+            self._press("enter")
         elif kind == "text":
             text = "".join(dice.choices(_TEXT, k=dice.randint(1, 8)))
             self._note(f"type {text!r}")

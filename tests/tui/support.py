@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import os
 import sys
 import time
@@ -167,7 +168,20 @@ class Session:
         return [snapshot.label(device) for device in self.main.app_state.selected]
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        """Press keys. "@export" stands for the action of that id, which may have another key or none."""
+        for is_action, group in itertools.groupby(keys, lambda key: key.startswith("@")):
+            if not is_action:
+                await self.pilot.press(*group)
+                continue
+            for key in group:
+                await self.act(key.removeprefix("@"))
+        await self.settle()
+
+    async def act(self, action_id: str) -> None:
+        """Perform an action of the main screen as the palette does."""
+        await self.settle()
+        self.main.key_pressed()
+        self.main.choose(action_id)
         await self.settle()
 
     async def settle(self) -> None:
@@ -209,7 +223,7 @@ def started(s: Session, key: str, desk: Desk) -> bool:
     """Whether the key started the command, as far as this is possible in a terminal without a person."""
     if key == "enter":
         return not s.app.is_running and s.app.return_value is not None and bool(s.app.return_value.launch)
-    if key == "r":
+    if key == "@return":
         return "this terminal cannot be lent to a command" in s.main.message
     return len(all_jobs(desk.environ)) == 1
 

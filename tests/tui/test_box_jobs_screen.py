@@ -10,15 +10,16 @@ from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.box_jobs import BoxJobs, JobsOfBoxes, LogEnd
 from gputui.launching.launch import Launch
+from gputui.sources.hosts.channel import Channels
 from gputui.sources.hosts.ssh import Way
-from gputui.tui.controllers import boxes as box_calls
-from gputui.tui.controllers.boxes import BoxCalls
+from gputui.tui.controllers import box_nodes
+from gputui.tui.controllers.box_nodes import BoxNodes
 from gputui.tui.screens.box_jobs import BoxJobsScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.page import page_keys
 from gputui.tui.start_launch import Returned
 from tui.support import OPENED, Session, session
-from tui.test_boxes_screen import four
+from tui.test_boxes_screen import boxes_of, four
 from tui.test_boxes_screen import opened as opened_boxes
 from tui.test_people_screen import lit, texts
 
@@ -73,8 +74,8 @@ BOXES = (
 
 def opened(s: Session, *states: BoxJobs) -> Told:
     told = Told(*states)
-    controller = BoxCalls(s.main, s.main.launch, dict(s.main.app_state.environ))
-    s.main.open(BoxJobsScreen(s.main, told, controller))
+    calls = BoxNodes(s.main, s.main.launch, dict(s.main.app_state.environ), Channels((), Way(1), 1.0))
+    s.main.open(BoxJobsScreen(s.main, told, calls))
     return told
 
 
@@ -179,7 +180,7 @@ async def test_a_job_is_stopped_by_a_key_that_is_pressed_twice(monkeypatch: pyte
         stopped.append(name)
         return "gone: no such\x1b job", False
 
-    monkeypatch.setattr(box_calls, "stop_there", stop)
+    monkeypatch.setattr(box_nodes, "stop_there", stop)
     async with session("idle") as s:
         told = opened(s, *BOXES)
         await s.press("S", "down", "S")
@@ -200,7 +201,7 @@ async def test_the_page_opens_over_the_boxes_and_closes_to_them() -> None:
         assert isinstance(shown, BoxJobsScreen) and list(rows(s)) == ["a"]
         await s.press("escape")
         # The page still has its selection.
-        assert s.app.screen is page and page.launch.request
+        assert s.app.screen is page and boxes_of(page).request
         await s.press("D", "D")
         assert isinstance(s.app.screen, JobsScreen) and len(s.app.screen_stack) == 2
         assert any("O, D" in line for line in texts(s))
@@ -209,7 +210,7 @@ async def test_the_page_opens_over_the_boxes_and_closes_to_them() -> None:
 async def test_in_a_demo_the_jobs_are_simulated_and_nothing_is_done() -> None:
     async with session("idle") as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
-        await s.press("O", "D")
+        await s.press("@nodes", "D")
         found = rows(s)
         assert "gpu1:m6u5" in found and "refused" in found["gpu4"] and "no jobs" in found["gpu2"]
         for keys in (("enter",), ("S", "S")):
@@ -218,7 +219,7 @@ async def test_in_a_demo_the_jobs_are_simulated_and_nothing_is_done() -> None:
 
 
 async def test_the_help_lists_each_key_of_the_page_once() -> None:
-    keys = [key for row, _ in page_keys(BoxJobsScreen.BINDINGS).rows for key in row.split()]
+    keys = [key for row, _ in page_keys(BoxJobsScreen.BINDINGS) for key in row.split()]
     assert sorted(keys) == sorted(set(keys))
 
 

@@ -1,4 +1,4 @@
-"""Other boxes on the whole screen."""
+"""Boxes over ssh on the page of nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gputui.requesting.launch_request import received
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading
 from gputui.sources.hosts.ssh import Way
-from gputui.tui.screens.boxes import BoxesScreen
+from gputui.tui.controllers.box_nodes import BoxNodes
+from gputui.tui.screens.nodes import NodesScreen
 from gputui.tui.screens.page import Page, page_keys
 from gputui.tui.start_launch import Returned
 from tui.support import Session, session
@@ -50,15 +51,25 @@ def clock(state: BoxState) -> str:
     return strftime("%H:%M:%S", localtime(state.since))
 
 
-def called(page: BoxesScreen) -> tuple[str, ...]:
+def called(page: NodesScreen) -> tuple[str, ...]:
     """The words of the call that the page shows, without the program."""
-    return tuple(shlex.split(page.launch.line)[1:])
+    return tuple(shlex.split(boxes_of(page).line)[1:])
 
 
-def opened(s: Session, *states: BoxState) -> BoxesScreen:
-    page = BoxesScreen(s.main, Told(*states), s.main.launch, dict(s.main.app_state.environ))
+def boxes_of(page: NodesScreen) -> BoxNodes:
+    """The boxes of the page."""
+    return next(kind for kind in page.kinds if isinstance(kind, BoxNodes))
+
+
+def opened_with(s: Session, channels: Channels) -> NodesScreen:
+    environ = dict(s.main.app_state.environ)
+    page = NodesScreen(s.main, [BoxNodes(s.main, s.main.launch, environ, channels)])
     s.main.open(page)
     return page
+
+
+def opened(s: Session, *states: BoxState) -> NodesScreen:
+    return opened_with(s, Told(*states))
 
 
 async def test_boxes_fold_and_say_what_is_free_and_what_is_wrong() -> None:
@@ -71,17 +82,17 @@ async def test_boxes_fold_and_say_what_is_free_and_what_is_wrong() -> None:
         assert "1 free on 1 of 3" in lines[0]
         assert "1 of 2 free" in lines[1]
         # A box that is not live shows since when and why, in columns.
-        assert f"dead since {clock(DEAD)}" in lines[2] and "connection refused" in lines[2]
-        assert f"? of 2 free  stale since {clock(stale)}" in lines[3] and not any(lines[4:])
-        assert lines[2].index("dead") == lines[3].index("stale") == lines[1].index("2×")
-        assert lines[2].index("connection") == lines[3].index("no news")
+        assert f"since {clock(DEAD)}  connection refused" in lines[2] and "dead" in lines[2]
+        assert "– of 2 free" in lines[3] and f"since {clock(stale)}" in lines[3] and not any(lines[4:])
+        assert lines[2].index("dead") == lines[3].index("stale") == lines[1].index("live")
+        assert lines[2].index("since") == lines[3].index("since") == lines[1].index("2×")
         await s.press("enter")
         assert "mira" in texts(s)[3] and lit(s).startswith("- gpu1")
         await s.press("enter", "down")
         assert lit(s).startswith("+ gone")
         await s.press("f")
         assert [line for line in texts(s)[1:] if line] == [texts(s)[1]] and "gpu1" in texts(s)[1]
-        await s.press("O")
+        await s.press("q")
         assert s.app.screen is s.main
 
 
@@ -134,7 +145,7 @@ async def test_devices_of_one_box_are_selected_in_order_and_the_line_says_what_w
         assert called(page) == (
             *("run", "--on", "a", "--if-free", "--gpus", "GPU-a-3,GPU-a-0", "--", "python", "train.py"),
         )
-        assert any(page.launch.line in line for line in texts(s, "#page-footer"))
+        assert any(boxes_of(page).line in line for line in texts(s, "#page-footer"))
         await s.press("K")
         assert marks(s) == {"1": "0", "2": "3"}
         await s.press("space")
@@ -195,7 +206,7 @@ async def test_devices_that_vanish_are_deselected_and_a_box_that_dies_starts_not
     async with session("idle", size=(200, 40)) as s:
         page = opened(s, four("a"))
         await s.press("3", "0")
-        channels = page._channels
+        channels = boxes_of(page)._channels
         assert isinstance(channels, Told)
         channels.told = (live("a", box(gpu(0, uuid="GPU-a-0"))),)
         page.draw()
@@ -219,7 +230,7 @@ async def test_the_terminal_is_lent_to_the_line_that_is_shown(monkeypatch: pytes
         monkeypatch.setattr(s.main.launch, "lend_terminal", lend)
         await s.press("3", "enter")
         await s.press("r")
-        assert [line for _, line in lent] == [page.launch.line] * 2
+        assert [line for _, line in lent] == [boxes_of(page).line] * 2
         assert received(lent[0][0][-1]).words == [*called(page)[3:]]
         # ssh may ask for what a box needs, in a terminal where a person sees the question.
         await s.press("end", "enter", "c")
@@ -227,9 +238,12 @@ async def test_the_terminal_is_lent_to_the_line_that_is_shown(monkeypatch: pytes
         assert not any("BatchMode" in word for word in lent[2][0]) and lent[2][0][-2:] == ("shy", "true")
 
 
-async def test_without_boxes_in_the_settings_it_says_so() -> None:
+async def test_without_boxes_in_the_settings_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
     async with session("idle") as s:
-        await s.press("O")
+        await s.press("@nodes")
         assert s.app.screen is s.main and s.main.message
 
 
@@ -253,11 +267,12 @@ async def test_in_a_demo_the_boxes_are_simulated_and_nothing_is_started(
         lent: list[object] = []
         monkeypatch.setattr(s.main.launch, "lend_terminal", lambda *given: lent.append(given))
         s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
-        await s.press("O")
+        await s.press("@nodes")
         page = s.app.screen
-        assert isinstance(page, BoxesScreen)
+        assert isinstance(page, NodesScreen)
         states = [line.split(" since ")[0].split()[-1] for line in texts(s)[1:] if " since " in line]
-        assert len(page.item_keys()) == 5 and sorted(states) == ["dead", "stale"]
+        assert [line[3:7] for line in texts(s)[1:6]] == ["gpu1", "gpu2", "gpu3", "gpu4", "lab "]
+        assert sorted(states) == ["dead", "stale"]
         await s.press("b", "r")
         assert called(page) and "demo idle" in s.main.message
         await s.press("d", "end", "k", "left", "c", "enter")
@@ -267,7 +282,7 @@ async def test_in_a_demo_the_boxes_are_simulated_and_nothing_is_started(
 async def test_a_recording_has_no_other_boxes(named: dict[str, str], tmp_path: Path) -> None:
     async with session("idle", environ=named) as s:
         s.main.set_app_state(replace(s.main.app_state, label="box.json"))
-        await s.press("O")
+        await s.press("@nodes")
         assert s.app.screen is s.main and "box.json" in s.main.message
         assert not (tmp_path / "called").exists()
 
@@ -286,8 +301,8 @@ async def test_the_boxes_of_the_settings_are_connected_to(
     (programs / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
     async with session("idle", environ={"XDG_CONFIG_HOME": str(tmp_path / "config")}) as s:
-        await s.press("O")
-        assert isinstance(s.app.screen, BoxesScreen)
+        await s.press("@nodes")
+        assert isinstance(s.app.screen, NodesScreen)
         await s.until(lambda: "connection refused" in "".join(texts(s)))
 
 
@@ -314,9 +329,9 @@ async def test_enter_is_named_where_it_starts_something_and_only_there() -> None
     async with session("idle", size=(200, 40)) as s:
         opened(s, four("a"))
         await s.press("3")
-        assert "⏎ r run" in keys(s)
+        assert "⏎ run" in keys(s) and "r run" not in keys(s).replace("⏎ run", "")
         await s.press("home")
-        assert "⏎ devices" in keys(s) and "r run" in keys(s) and "⏎ r run" not in keys(s)
+        assert "⏎ devices" in keys(s) and "r run" in keys(s) and "⏎ run" not in keys(s)
         await s.press("x")
         assert "run" not in keys(s) and "copy" not in keys(s)
 
@@ -412,7 +427,7 @@ async def test_enter_connects_to_a_dead_box_and_lends_the_terminal_only_where_ss
         channels = Connecting(
             DEAD, BoxState("shy", "dead", None, "permission denied", 1.0, "denied"), changed
         )
-        s.main.open(BoxesScreen(s.main, channels, s.main.launch, dict(s.main.app_state.environ)))
+        opened_with(s, channels)
         await s.press("enter")
         assert channels.tried == ["gone"] and lent == []
         await s.press("down", "enter")
@@ -424,7 +439,7 @@ async def test_enter_connects_to_a_dead_box_and_lends_the_terminal_only_where_ss
 
 
 async def test_the_help_lists_each_key_of_the_page_once() -> None:
-    rows = page_keys(BoxesScreen.BINDINGS).rows
+    rows = page_keys(NodesScreen.BINDINGS)
     keys = [key for row, _ in rows for key in row.split()]
     assert sorted(keys) == sorted(set(keys))
 
@@ -438,8 +453,8 @@ async def test_a_box_that_answers_is_shown_before_the_page_is_painted_again(
         await s.press()
         page.draw()
         assert "connecting" in texts(s)[1]
-        assert isinstance(page._channels, Told)
-        page._channels.told = (live("gpu1", two()), DEAD)
+        assert isinstance(boxes_of(page)._channels, Told)
+        boxes_of(page)._channels.told = (live("gpu1", two()), DEAD)
         await s.until(lambda: "1 of 2 free" in texts(s)[1] and "dead" in texts(s)[2])
 
 
@@ -449,9 +464,9 @@ async def test_a_list_below_another_page_is_not_read_until_that_page_closes() ->
         await s.press()
         page.draw()
         await s.press("?")
-        assert s.app.screen is not page and isinstance(page._channels, Told)
-        page._channels.told = (DEAD,)
+        assert s.app.screen is not page and isinstance(boxes_of(page)._channels, Told)
+        boxes_of(page)._channels.told = (DEAD,)
         page.draw()
-        assert page._state_of("gpu1") is not None
+        assert boxes_of(page).state_of("gpu1") is not None
         await s.press("escape")
         assert s.app.screen is page and "dead" in texts(s)[1]

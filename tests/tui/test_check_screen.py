@@ -78,7 +78,7 @@ async def test_a_torch_without_cuda_is_said_and_each_device_is_missing() -> None
 
 async def test_leaving_early_ends_the_interpreter(slow: Slow, tmp_path: Path) -> None:
     async with session(environ={"PATH": str(tmp_path)}) as s:
-        await s.press("5", "v")
+        await s.press("5", "@check")
         await s.until(slow)
         await s.press("escape")
         assert s.app.screen is s.main
@@ -87,7 +87,7 @@ async def test_leaving_early_ends_the_interpreter(slow: Slow, tmp_path: Path) ->
 
 async def test_the_end_of_gputui_ends_the_interpreter_too(slow: Slow, tmp_path: Path) -> None:
     async with session(environ={"PATH": str(tmp_path)}) as s:
-        await s.press("5", "v")
+        await s.press("5", "@check")
         await s.until(slow)
         await s.press("ctrl+c")
         await s.until(lambda: not s.app.is_running)
@@ -104,7 +104,7 @@ async def test_nobody_is_told_of_an_answer_that_comes_after_leaving(
     (tmp_path / "python").chmod(0o755)
     async with session(environ={"PATH": str(tmp_path)}) as s:
         for _ in range(5):
-            await s.press("5", "v", "escape")
+            await s.press("5", "@check", "escape")
             assert s.app.screen is s.main
     for thread in threading.enumerate():
         if "_check" in thread.name:
@@ -122,7 +122,7 @@ async def test_r_asks_again_and_not_twice_at_once(tmp_path: Path) -> None:
     )
     (tmp_path / "python").chmod(0o755)
     async with session(environ={"PATH": str(tmp_path)}) as s:
-        await s.press("5", "v")
+        await s.press("5", "@check")
         for turn in (1, 2):
             await s.until(lambda turn=turn: count.exists() and count.read_text().count("x") == turn)
             await s.press("r", "r")
@@ -140,7 +140,7 @@ async def test_r_asks_again_and_not_twice_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [("/bin/echo", "hello"), ("no-such-program",), ("sh", "-c", "exit")])
 async def test_a_command_without_an_interpreter_is_said(command: tuple[str, ...], tmp_path: Path) -> None:
     async with session(command=command, environ={"PATH": str(tmp_path)}) as s:
-        await s.press("5", "v")
+        await s.press("5", "@check")
         await s.until(lambda: answered(s))
         assert any(line.startswith(" ✕ ") for line in texts(s))
         await s.press("escape")
@@ -149,14 +149,14 @@ async def test_a_command_without_an_interpreter_is_said(command: tuple[str, ...]
 
 async def test_without_a_choice_it_says_how_to_make_one() -> None:
     async with session() as s:
-        await s.press("v")
+        await s.press("@check")
         assert s.app.screen is s.main
         assert "select devices first" in s.main.message
 
 
 async def test_with_nothing_read_it_is_not_opened() -> None:
     async with session(NoSourceError("the driver is not loaded")) as s:
-        await s.press("c", "v")
+        await s.press("@cpu", "@check")
         await s.settle()
         assert s.app.is_running
         assert not isinstance(s.app.screen, CheckScreen)
@@ -166,7 +166,7 @@ async def test_with_nothing_read_it_is_not_opened() -> None:
 @pytest.mark.usefixtures("slow")
 async def test_without_a_command_it_checks_the_python_of_the_path(tmp_path: Path) -> None:
     async with session(command=(), environ={"PATH": str(tmp_path)}) as s:
-        await s.press("5", "v")
+        await s.press("5", "@check")
         await s.settle()
         assert s.app.is_running
         await s.press("escape")
@@ -177,7 +177,7 @@ async def test_every_size_is_painted_and_the_conclusion_can_be_scrolled_to(tmp_p
     (tmp_path / "python").write_text("#!/bin/sh\necho '\x1b[2Jevil' >&2\nexit 3\n")
     (tmp_path / "python").chmod(0o755)
     async with session(environ={"PATH": str(tmp_path)}) as s:
-        await s.press("5", "4", "v")
+        await s.press("5", "4", "@check")
         await s.until(lambda: answered(s))
         for width, height in ((130, 40), (80, 24), (40, 10), (20, 5)):
             await s.resize(width, height)
@@ -198,8 +198,8 @@ async def test_every_size_is_painted_and_the_conclusion_can_be_scrolled_to(tmp_p
 async def test_each_of_its_keys_closes_it_and_starts_nothing(tmp_path: Path) -> None:
     async with session(environ={"PATH": str(tmp_path)}) as s:
         await s.press("5")
-        for key in ("escape", "q", "v", "enter"):
-            await s.press("v")
+        for key in ("escape", "q", "enter"):
+            await s.press("@check")
             assert isinstance(s.app.screen, CheckScreen)
             await s.press(key)
             assert s.app.screen is s.main

@@ -34,7 +34,7 @@ from unit.jobs_support import Desk, command, ended, until
 
 session = functools.partial(moving, interval=1000)
 
-WAYS = pytest.mark.parametrize("key", ["enter", "r", "d"])
+WAYS = pytest.mark.parametrize("key", ["enter", "@return", "@detach"])
 UUID = {device.index: device.uuid for device in box_at("shared").devices}
 
 _HOLDS = """
@@ -126,7 +126,7 @@ async def test_when_one_of_two_has_vanished_neither_stays_claimed(environ: dict[
         assert keys_claimed() == [] and s.app.is_running
 
 
-@pytest.mark.parametrize(("key", "screen"), [("n", LineScreen), ("t", TopologyScreen)])
+@pytest.mark.parametrize(("key", "screen"), [("@ask", LineScreen), ("t", TopologyScreen)])
 async def test_a_screen_that_opens_over_it_gives_it_back_too(
     key: str, screen: type, environ: dict[str, str]
 ) -> None:
@@ -156,7 +156,7 @@ async def test_enter_hands_the_lease_on(environ: dict[str, str]) -> None:
 
 async def test_after_r_it_is_given_back(environ: dict[str, str]) -> None:
     async with session(command=("true",), environ=environ) as s:
-        await s.press("4", "r")
+        await s.press("4", "@return")
         await s.until(lambda: "this terminal cannot be lent to a command" in s.main.message)
         assert not keys_claimed()
 
@@ -164,7 +164,7 @@ async def test_after_r_it_is_given_back(environ: dict[str, str]) -> None:
 async def test_after_d_the_job_has_it_and_the_claim_says_which(desk: Desk, environ: dict[str, str]) -> None:
     gate = desk.gate()
     async with session(command=("sh", "-c", gate.wait), environ=environ) as s:
-        await s.press("4", "d")
+        await s.press("4", "@detach")
         await s.until(lambda: "started on GPU 4: D shows it" in s.main.message)
         assert s.selected == [], "it is in use by that job now"
         (job,) = all_jobs(desk.environ)
@@ -203,7 +203,7 @@ async def test_what_another_job_holds_is_asked_about(key: str, desk: Desk, envir
                 assert outcome is not None and outcome.launch is not None and outcome.allocation is not None
                 assert outcome.allocation.lease.keys == (UUID[5],)
                 outcome.allocation.release()
-            elif key == "r":
+            elif key == "@return":
                 assert started(s, key, desk)
             else:
                 await s.until(lambda: all_jobs(desk.environ))
@@ -236,7 +236,7 @@ async def test_without_a_folder_for_claims_it_asks_before_it_starts(
     (tmp_path / "file").write_text("")
     bad = {**environ, "GPUTUI_CLAIMS": str(tmp_path / "file")}
     async with session(command=("true",), environ=bad) as s:
-        await s.press("4", "d")
+        await s.press("4", "@detach")
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
         assert isinstance(s.app.screen, ConfirmScreen)
         assert "GPUTUI_CLAIMS" in " ".join(s.app.screen.reasons) and all_jobs(desk.environ) == []
@@ -249,7 +249,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
     async with session(command=("true",), environ=environ) as s:
         delay(s)
         s.main.set_app_state(replace(s.main.app_state, label="demo: shared"))
-        await s.press("4", "d")
+        await s.press("4", "@detach")
         assert s.main.launch.pending is not None and s.main.launch.pending.allocation.lease is None
         await s.press("w", "enter")
         await s.until(lambda: "nothing is queued" in s.main.message)
@@ -262,7 +262,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
 async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("python", "train.py"), environ=environ) as s:
         await s.press("4", "5", "w")
-        assert isinstance(s.app.screen, LineScreen) and "starts as a job" in s.app.screen.prompt
+        assert isinstance(s.app.screen, LineScreen) and "in the background" in s.app.screen.prompt
         assert "How many devices" in s.app.screen.prompt
         await s.press("ctrl+u", "4", "space", *"tp=2", "enter")
         await s.until(lambda: "first in line" in s.main.message)
@@ -274,13 +274,13 @@ async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[st
 
 async def test_n_for_more_than_are_free_leads_to_the_line_for_as_many(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
-        await s.press("n", *"abc", "enter")
+        await s.press("@ask", *"abc", "enter")
         assert prompted(s) == "type a number, or a number with tp=N, pp=N"
         await s.press("4", "enter")
         assert s.app.screen is s.main, "what is typed has taken the place of what was wrong"
         assert s.main.message == "only 3 of 4 devices are free: w waits in line for 4"
         await s.press("w")
-        assert "⏎ waits for any 4 devices" in prompted(s)
+        assert "for any 4 devices" in prompted(s)
 
 
 def prompted(s: Session) -> str:
@@ -295,7 +295,7 @@ async def test_w_waits_for_the_selected_devices_where_one_says_so(
         await s.press("0", "1", "w")
         assert "any 2 devices" in prompted(s) and '"these"' in prompted(s)
         await s.press("ctrl+u", *"these")
-        assert "waits for GPUs 0 and 1" in prompted(s)
+        assert "for GPUs 0 and 1" in prompted(s)
         with in_line(1, UUID[3]), in_line(1, UUID[1]):
             await s.press("enter")
             await s.until(lambda: "2nd in line, after" in s.main.message)
@@ -307,7 +307,7 @@ async def test_w_waits_for_the_selected_devices_where_one_says_so(
 async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.press("w")
-        assert "You would be 3rd in line, after ana (4 devices), lee (1 device)" in prompted(s)
+        assert "3rd in line, after ana (4 devices), lee (1 device)" in prompted(s)
         await s.press("ctrl+u", "3")
         assert "any 3 devices" in prompted(s)
 
@@ -315,7 +315,7 @@ async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> Non
 @pytest.mark.parametrize(
     ("typed", "why"),
     [
-        ("9", "only 8 devices here would do"),
+        ("9", "only 8 devices here can be used"),
         ("8", "never"),
         ("3 tp=2", "groups of tp=2"),
         ("these", "no devices are selected"),
@@ -326,7 +326,7 @@ async def test_w_queues_nothing_that_can_never_be_had(
     typed: str, why: str, desk: Desk, environ: dict[str, str]
 ) -> None:
     rules = Rules(never=("7",) if why == "never" else ())
-    why = "only 7 devices here would do" if why == "never" else why
+    why = "only 7 devices here can be used" if why == "never" else why
     async with session(command=("python", "train.py"), environ=environ, rules=rules) as s:
         await s.press("w", "ctrl+u", *("space" if sign == " " else sign for sign in typed), "enter")
         assert isinstance(s.app.screen, LineScreen) and why in prompted(s)
@@ -366,4 +366,4 @@ async def test_what_is_typed_after_w_replaces_the_number_and_an_error_names_all_
         assert s.app.screen.query_one(OneLine).value == "the"
         assert all(each in prompted(s) for each in ("number", "tp=", '"these"'))
         await s.press(*"se")
-        assert "waits for GPUs 0 and 1" in prompted(s)
+        assert "for GPUs 0 and 1" in prompted(s)

@@ -24,7 +24,7 @@ from tui.support import Session, box_at, session, started
 from unit.builders import GIB, busy, job
 from unit.jobs_support import Desk, ended
 
-WAYS = pytest.mark.parametrize("key", ["enter", "r", "d"])
+WAYS = pytest.mark.parametrize("key", ["enter", "@return", "@detach"])
 IDLE = box_at("idle")
 FOUR = IDLE.devices[0]
 
@@ -165,10 +165,10 @@ async def test_nothing_is_started_on_devices_that_the_command_would_not_use(
     command = ("sh", "-c", "CUDA_VISIBLE_DEVICES=1 env")
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         await s.until(lambda: list(s.main.app_state.selection) == [IDLE.devices[1].key])
-        await s.press("x", "0", key)
+        await s.press("@clear", "0", key)
         assert "CUDA_VISIBLE_DEVICES=1" in s.main.message
         assert not started(s, key, desk) and not isinstance(s.app.screen, ConfirmScreen)
-        await s.press("C", key)
+        await s.press("@command", key)
         await s.until(lambda: started(s, key, desk))
     for each in all_jobs(desk.environ):
         ended(each)
@@ -181,7 +181,7 @@ async def test_another_number_of_devices_than_the_command_starts_processes_is_as
     command = ("env", "torchrun", "--nproc-per-node=2", "train.py")
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         await s.until(lambda: len(s.main.app_state.selection) == 2)
-        await s.press("x", "0", key)
+        await s.press("@clear", "0", key)
         assert "--nproc-per-node=2" in await asked(s)
         await s.press("n")
         assert not started(s, key, desk)
@@ -226,7 +226,7 @@ async def test_the_question_of_a_driver_that_does_not_answer_tells_the_rest_too(
     command = ("env", "torchrun", "--nproc-per-node=2", "train.py")
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         await s.until(lambda: len(s.main.app_state.selection) == 2)
-        await s.press("x")
+        await s.press("@clear")
         with in_line(2):
             s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
             await s.press("0", "enter")
@@ -254,7 +254,7 @@ async def test_those_in_the_line_of_a_demo_are_asked_about_and_w_is_offered(
 ) -> None:
     async with session("shared", command=("true",), environ=environ, interval=1000, size=(130, 40)) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
-        await s.press("4", "5", "r")
+        await s.press("4", "5", "@return")
         assert "ahead of you in line" in await asked(s) and "on this machine" in await asked(s)
         await s.press("w")
         assert isinstance(s.app.screen, LineScreen) and "Wait in line" in s.app.screen.prompt

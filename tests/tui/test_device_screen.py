@@ -52,12 +52,12 @@ def crowded(count: int = 3) -> Snapshot:
 async def test_it_opens_on_the_device_at_the_cursor_and_goes_back_to_where_it_was_opened() -> None:
     async with session("shared") as s:
         await s.press("down", "down")
-        for key, back in (("right", "left"), ("i", "escape"), ("i", "q"), ("i", "i")):
+        for key, back in (("right", "left"), ("@device", "escape"), ("@device", "q")):
             await s.press(key)
             assert isinstance(s.app.screen, DeviceScreen) and shown(s) == "2"
             await s.press(back)
             assert s.app.screen is s.main
-        await s.press("t", "down", "i")
+        await s.press("t", "down", "@device")
         assert isinstance(s.app.screen, DeviceScreen) and shown(s) == "3"
         await s.press("escape")
         assert isinstance(s.app.screen, TopologyScreen)
@@ -77,7 +77,7 @@ async def test_what_is_on_the_page_is_read_in_full_and_no_longer_than_that(
         monkeypatch.setattr(s.main._sampler, "look_at", look_at)
         keys = [device.key for device in s.main.app_state.rows]
         # The box has two devices: the second is the last one.
-        await s.press("i", "right_square_bracket", "tab")
+        await s.press("@device", "right_square_bracket", "tab")
         assert shown(s) == "1" and s.main.app_state.cursor == keys[1]
         await s.press("left_square_bracket")
         assert shown(s) == "0"
@@ -90,7 +90,7 @@ async def test_what_is_on_the_page_is_read_in_full_and_no_longer_than_that(
 
 async def test_its_processes_stand_below_who_started_them_and_no_other_devices_do() -> None:
     async with session(crowded(), size=(130, 40)) as s:
-        await s.press("i")
+        await s.press("@device")
         rows = [row for row in texts(s) if row][-4:]
         assert [row.split()[0] for row in rows] == ["90", "100", "101", "102"]
         assert lit(s).endswith("torchrun")
@@ -101,20 +101,20 @@ async def test_its_processes_stand_below_who_started_them_and_no_other_devices_d
 async def test_what_a_process_uses_of_device_and_host_has_columns_at_80() -> None:
     process = replace(job(100, user="mira"), sm=91, host_cpu=115.0, host_memory=6 * 2**30)
     async with session(box(busy(gpu(0), process)), size=(80, 24)) as s:
-        await s.press("i")
+        await s.press("@device")
         (heading,) = [text for text in texts(s) if "PID" in text]
         assert heading.split() == ["PID", "USER", "GPU", "MEMORY", "CPU", "RAM", "FOR", "COMMAND"]
 
 
 async def test_more_processes_than_rows_scroll_and_their_number_is_said() -> None:
     async with session(crowded(60), size=(130, 30)) as s:
-        await s.press("i", "G")
+        await s.press("@device", "G")
         assert lit(s).startswith("159") and any("of 61" in text for text in texts(s))
 
 
 async def test_the_past_is_charted_where_there_is_room_and_its_span_can_be_changed() -> None:
     async with session("shared", size=(130, 40)) as s:
-        await s.press("i")
+        await s.press("@device")
         (rule,) = [text for text in texts(s) if "timelines" in text]
         await s.press("minus")
         (longer,) = [text for text in texts(s) if "timelines" in text]
@@ -126,7 +126,7 @@ async def test_the_past_is_charted_where_there_is_room_and_its_span_can_be_chang
 
 async def test_on_a_small_screen_all_of_it_scrolls_and_nothing_is_left_out_in_silence() -> None:
     async with session(crowded(), size=(60, 15)) as s:
-        await s.press("i")
+        await s.press("@device")
         seen = set(texts(s)[:-1])
         while "more line" in texts(s)[-1]:
             await s.press("pagedown")
@@ -140,7 +140,7 @@ async def test_on_a_small_screen_all_of_it_scrolls_and_nothing_is_left_out_in_si
 
 async def test_the_keys_of_the_charts_are_named_only_where_there_are_charts() -> None:
     async with session(size=(130, 60)) as s:
-        await s.press("i")
+        await s.press("@device")
         await s.until(lambda: "+/- zoom" in texts(s, "#page-footer")[-1])
         assert any("timelines" in text for text in texts(s))
         await s.resize(80, 24)
@@ -150,7 +150,7 @@ async def test_the_keys_of_the_charts_are_named_only_where_there_are_charts() ->
 
 async def test_a_device_that_is_gone_is_said_to_be() -> None:
     async with session(crowded(), size=(130, 40)) as s:
-        await s.press("i")
+        await s.press("@device")
         show(s, box(busy(gpu(1), job(7))))
         assert any("no longer present" in text for text in texts(s))
         await s.press("space", "X", "right_square_bracket")
@@ -166,7 +166,7 @@ async def test_a_device_that_is_gone_is_said_to_be() -> None:
 async def test_a_process_is_signalled_after_a_second_press_and_never_in_another_namespace() -> None:
     elsewhere = job(os.getpid(), user=None, command=None, note="another namespace")
     async with session(box(busy(gpu(0), elsewhere))) as s:
-        await s.press("i", "X")
+        await s.press("@device", "X")
         assert f"(pid {os.getpid()})" in "".join(texts(s, "#page-footer"))
         await s.press("X")
         assert "another namespace" in "".join(texts(s, "#page-footer"))
@@ -186,7 +186,7 @@ async def test_ones_own_job_is_told_once_on_the_page_and_in_the_panel(state: str
         assert current is not None and current.key == key
         assert s.main.app_state.verdicts[key].state == state
         panel = ["".join(text for text, _ in line) for line in device_panel(s.main.app_state, 60, 30)]
-        await s.press("i")
+        await s.press("@device")
         head = texts(s)[: next(n for n, text in enumerate(texts(s)) if "Load" in text)]
         for told in (" ".join(panel), " ".join(head)):
             assert told.count(own.id) == 1 and told.count(own.title.split()[1]) == 1

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from gputui.inventory.job import Job
 from gputui.jobs.experiments.record import Experiment, Row, Run
-from gputui.jobs.experiments.store import keep, kept, new
-from gputui.jobs.queued import call_job, call_of
+from gputui.jobs.experiments.request import ExperimentRequest
+from gputui.jobs.experiments.store import begin, kept, running_alone
+from gputui.jobs.queued import experiment_job, experiment_of
 from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs
 from gputui.launching.launch import Launch
@@ -34,18 +36,17 @@ session = functools.partial(moving, interval=1000)
 def compared(*times: float, **more: object) -> Experiment:
     figures = {"steps_per_second": 2.0, "peak_memory": GIB, "utilization": 50.0}
     rows = tuple(
-        Row((str(n),), f"X={n} t.py", ("0",), (Run(1, "k3f9", "done", 0, wall=time, **figures),))  # type: ignore[arg-type]
+        Row((str(n),), f"X={n}", ("t.py",), (Run(1, "k3f9", "done", 0, wall=time, **figures),))  # type: ignore[arg-type]
         for n, time in enumerate(times)
     )
-    made = Experiment("", "done", NOW, ("t.py",), ("0",), (("env:X", "X"),), rows)
+    request = ExperimentRequest("comparison", LaunchRequest(LaunchOptions(("t.py",))))
+    made = Experiment(Path(), "done", NOW, request, (("env:X", "X"),), rows, ("0",))
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def store(desk: Desk, comparison: Experiment) -> Experiment:
-    """Store the comparison as its own process would."""
-    record = replace(comparison, id=new("comparison", desk.environ))
-    keep(record, desk.environ)
-    return record
+def store(desk: Desk, experiment: Experiment) -> Experiment:
+    """Store the experiment as its own process would."""
+    return begin(experiment, desk.environ)
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
@@ -65,7 +66,7 @@ async def test_without_comparisons_it_says_how_to_make_one_and_no_key_does_harm(
 
 @pytest.mark.parametrize(("state", "so_far"), [("running", True), ("done", False), ("stopped", False)])
 def test_the_best_of_one_that_runs_is_the_best_so_far(state: str, so_far: bool) -> None:
-    _, line = listed([compared(10.0, state=state)], None, 130, NOW)
+    _, line = listed([compared(10.0, state=state)], 130, NOW)
     text = "".join(text for text, _ in line)
     assert "X=0" in text and ("so far" in text) == so_far
 
@@ -116,11 +117,11 @@ async def test_x_twice_removes_one_and_y_copies_it(desk: Desk, environ: dict[str
 
 
 async def test_a_comparison_that_runs_is_not_removed(desk: Desk, environ: dict[str, str]) -> None:
-    # The process of the comparison is this one.
-    store(desk, compared(1.0, state="running"))
-    async with session(environ=environ) as s:
-        await s.press("D", "V", "x", "x")
-        assert kept(desk.environ).records and "1 of 1 running" in texts(s)[0]
+    made = store(desk, compared(1.0, state="running"))
+    with running_alone(made):
+        async with session(environ=environ) as s:
+            await s.press("D", "V", "x", "x")
+            assert kept(desk.environ).records and "1 of 1 running" in texts(s)[0]
 
 
 async def test_in_a_demo_there_are_none(desk: Desk, environ: dict[str, str]) -> None:
@@ -133,7 +134,8 @@ async def test_in_a_demo_there_are_none(desk: Desk, environ: dict[str, str]) -> 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_hostile_values_and_narrow_pages_keep_to_their_cells(width: int) -> None:
-    found = compared(1.0, 2.0, axes=(("env:\x1b[2J", "\x1b[2J\u202e" * 20),), metric="(x)")
+    found = compared(1.0, 2.0, axes=(("env:\x1b[2J", "\x1b[2J\u202e" * 20),))
+    found = replace(found, request=replace(found.request, metric="(x)"))
     for room in (5, 24, 60):
         assert all(width_of(line) <= width for line in details(found, 3, width, room))
 
@@ -157,7 +159,7 @@ async def test_v_starts_variants_of_a_jobs_command_as_a_job(desk: Desk) -> None:
         await s.press(*"env:X=0,1", "enter")
         await s.until(lambda: isinstance(s.app.screen, JobsScreen))
         assert "V shows" in texts(s, "#page-footer")[0]
-    (client,) = (each for each in all_jobs(desk.environ) if call_of(each))
+    (client,) = (each for each in all_jobs(desk.environ) if experiment_of(each))
     assert ended(client).status == 0, client.log.read_text()
     (found,) = kept(desk.environ).records
     logs = {each.id: each.log.read_text() for each in all_jobs(desk.environ)}
@@ -180,20 +182,21 @@ async def test_a_comparison_itself_and_no_job_at_all_are_not_compared(desk: Desk
     async with session(environ={**os.environ, **desk.environ}) as s:
         await s.press("D", "v")
         assert isinstance(s.app.screen, JobsScreen)
-        ended(call_job("compare", ("--list",), (), desk.environ))
+        made = store(desk, compared(1.0))
+        ended(experiment_job(made.id, made.request, desk.environ))
         await s.press("v", "R")
         assert isinstance(s.app.screen, JobsScreen)
 
 
 async def test_sweeps_are_beside_comparisons(desk: Desk, environ: dict[str, str]) -> None:
     store(desk, compared(20.0, 10.0))
-    task = Row((), "", ("0",), (Run(1, "k3f9", "failed", 3, wall=1.0, started=NOW),), ("t.py",), "--seed 1")
-    sweep = Experiment(new("sweep", desk.environ), "done", NOW + 1, (), (), (), (task,), kind="sweep")
-    keep(sweep, desk.environ)
+    task = Row((), "--seed 1", ("t.py",), (Run(1, "k3f9", "failed", 3, wall=1.0, started=NOW),), ("0",))
+    request = ExperimentRequest("sweep", LaunchRequest(LaunchOptions(("t.py",))))
+    sweep = store(desk, Experiment(Path(), "done", NOW + 1, request, (), (task,)))
     async with session(environ=environ) as s:
         await s.press("D", "V")
         lines = texts(s)
         assert sweep.id in lines[2] and any("--seed 1" in line and "status 3" in line for line in lines)
         await s.press("x", "x")
         (left,) = kept(desk.environ).records
-        assert left.kind == "comparison"
+        assert left.request.kind == "comparison"

@@ -37,7 +37,7 @@ def screen(s: Session) -> ExportScreen:
 
 async def test_each_form_is_shown_as_the_command_line_would_write_it() -> None:
     async with session(size=(130, 60)) as s:
-        await s.press("5", "4", "Y")
+        await s.press("5", "4", "@export")
         launch = s.main.app_state.launch
         for place, (name, form) in enumerate(FORMS.items()):
             screen(s).action_cursor(-100)
@@ -53,7 +53,7 @@ async def test_each_form_is_shown_as_the_command_line_would_write_it() -> None:
 
 async def test_spaces_of_a_text_are_as_they_are() -> None:
     async with session(command=("python", "a  b.py"), size=(130, 60)) as s:
-        await s.press("5", "Y")
+        await s.press("5", "@export")
         assert any("'a  b.py'" in line for line in texts(s))
         screen(s).action_cursor(list(FORMS).index("vscode"))
         assert any(line.startswith("     ") for line in texts(s))
@@ -65,7 +65,7 @@ async def test_a_form_is_copied(key: str, tmp_path: Path) -> None:
     tool.write_text(f"#!/bin/sh\nexec /bin/cat > {tmp_path}/taken\n")
     tool.chmod(0o755)
     async with session(environ={"PATH": str(tmp_path), "DISPLAY": ":9"}) as s:
-        await s.press("5", "Y", "j", key)
+        await s.press("5", "@export", "j", key)
         await s.until(lambda: "xclip" in told(s))
         assert (tmp_path / "taken").read_text() == FORMS["fish"].write(s.main.app_state.launch, DEFAULT)
 
@@ -73,7 +73,7 @@ async def test_a_form_is_copied(key: str, tmp_path: Path) -> None:
 async def test_a_form_is_written_to_a_file_and_never_over_another(tmp_path: Path) -> None:
     file = tmp_path / "run here.fish"
     async with session(size=(200, 24)) as s:
-        await s.press("5", "Y", "j", "w")
+        await s.press("5", "@export", "j", "w")
         assert isinstance(s.app.screen, LineScreen)
         s.app.screen.query_one(Input).value = f" {file} "
         await s.press("enter")
@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_is_said(tmp_path: Path) -> None:
 
 async def test_every_size_shows_the_form_at_the_cursor_and_some_of_its_text() -> None:
     async with session(environ={"A": "1"}) as s:
-        await s.press("5", "4", "Y")
+        await s.press("5", "4", "@export")
         for width, height in ((200, 50), (80, 24), (40, 10), (20, 5)):
             await s.resize(width, height)
             for place in (0, len(FORMS) // 2, len(FORMS) - 1):
@@ -117,7 +117,7 @@ async def test_every_size_shows_the_form_at_the_cursor_and_some_of_its_text() ->
 
 async def test_a_long_text_scrolls_and_says_that_there_is_more() -> None:
     async with session(command=("python", *(f"word{n}" for n in range(300)))) as s:
-        await s.press("5", "Y")
+        await s.press("5", "@export")
         assert any("more below" in line for line in texts(s))
         await s.press(*["pagedown"] * 8)
         assert "word299" in "\n".join(texts(s))
@@ -126,7 +126,7 @@ async def test_a_long_text_scrolls_and_says_that_there_is_more() -> None:
 
 async def test_a_click_chooses_a_form_and_one_into_the_text_does_not() -> None:
     async with session() as s:
-        await s.press("5", "Y")
+        await s.press("5", "@export")
         await s.pilot.click("#page-body", offset=(5, 3))
         assert texts(s)[3].startswith("▸ powershell")
         await s.pilot.click("#page-body", offset=(5, 12))
@@ -135,7 +135,7 @@ async def test_a_click_chooses_a_form_and_one_into_the_text_does_not() -> None:
 
 async def test_foreign_text_does_nothing_to_the_terminal() -> None:
     async with session(command=("python", "\x1b]0;pwn\x07\u202e\nevil")) as s:
-        await s.press("5", "Y")
+        await s.press("5", "@export")
         for place in range(len(FORMS)):
             screen(s).action_cursor(-100)
             screen(s).action_cursor(place)
@@ -146,11 +146,11 @@ async def test_foreign_text_does_nothing_to_the_terminal() -> None:
 
 async def test_without_a_choice_it_says_how_to_make_one_and_its_keys_close_it() -> None:
     async with session() as s:
-        await s.press("Y")
+        await s.press("@export")
         assert "select devices first" in s.main.message
-        await s.press("c")
-        for key in ("escape", "q", "Y"):
-            await s.press("Y")
+        await s.press("@cpu")
+        for key in ("escape", "q"):
+            await s.press("@export")
             assert isinstance(s.app.screen, ExportScreen)
             await s.press(key)
             assert s.app.screen is s.main
@@ -158,7 +158,7 @@ async def test_without_a_choice_it_says_how_to_make_one_and_its_keys_close_it() 
 
 async def test_without_a_command_each_form_that_needs_one_says_so() -> None:
     async with session(command=()) as s:
-        await s.press("5", "Y")
+        await s.press("5", "@export")
         for place in range(len(FORMS)):
             screen(s).action_cursor(-100)
             screen(s).action_cursor(place)

@@ -15,12 +15,14 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.tui import panels
 from gputui.tui.actions import ACTIONS, GROUPS
-from gputui.tui.palette import ActionProvider, score
+from gputui.tui.screens.experiments import ExperimentsScreen
 from gputui.tui.screens.help import HelpScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.messages import MessagesScreen
 from gputui.tui.screens.page import Page
-from gputui.tui.screens.panels import PanelsScreen
+from gputui.tui.screens.palette import found as search
+from gputui.tui.screens.queue import QueueScreen
+from gputui.tui.screens.settings import SettingsScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, box_at, session
 
@@ -51,7 +53,7 @@ async def test_a_message_has_a_line_of_its_own_and_nothing_moves_for_it() -> Non
 
 async def test_messages_can_be_read_again_with_their_times_the_newest_first() -> None:
     async with session(command=()) as s:
-        await s.press("9", "9", "0", "M")
+        await s.press("9", "9", "0", "@messages")
         assert isinstance(s.app.screen, MessagesScreen)
         _, first, *rest = body(s)
         assert ":" in first and "GPU 0 is busy" in first
@@ -60,19 +62,22 @@ async def test_messages_can_be_read_again_with_their_times_the_newest_first() ->
 
 async def test_a_message_on_a_page_leaves_its_keys_and_is_kept() -> None:
     async with session() as s:
-        await s.press("M")
+        await s.press("@messages")
         page = s.app.screen
         assert isinstance(page, Page)
         page.show_message("something was done")
         assert "something was done" in footer(s)[-2] and "esc back" in footer(s)[-1]
-        await s.press("escape", "M")
+        await s.press("escape", "@messages")
         assert "something was done" in body(s)[1]
 
 
 # Esc
 
 
-PAGES = ("t", "p", "P", "L", "m", "D", "Y", "v", "question_mark", "M", "H", "S", "e", "n", "ctrl+p")
+PAGES = (
+    *("t", "p", "D", "question_mark", "e", "ctrl+p", "@people", "@launch_page", "@plan", "@export", "@check"),
+    *("@messages", "@panels", "@ask"),
+)
 
 
 async def test_escape_closes_the_innermost_only_and_never_the_program() -> None:
@@ -83,8 +88,11 @@ async def test_escape_closes_the_innermost_only_and_never_the_program() -> None:
             assert s.app.screen is not s.main, key
             await s.press("escape")
             await s.until(lambda: s.app.screen is s.main)
+        assert s.selected == ["4"]
+        await s.press("escape")
+        assert not s.selected and "cleared" in s.main.message
         await s.press("escape", "escape")
-        assert s.app.is_running and s.selected == ["4"]
+        assert s.app.is_running
 
 
 # Help
@@ -102,8 +110,10 @@ async def test_the_help_has_every_action_by_groups_on_pages_of_80_by_24() -> Non
             seen += page
             await s.press("pagedown")
         text = "\n".join(seen)
-        assert all(action.title in text for action in ACTIONS)
-        assert all(f"─ {group} ─" in text for group in (*GROUPS, "Signs"))
+        shown = {action.id for action in ACTIONS if action.title in text}
+        # Other nodes are not offered where there are none.
+        assert shown == {action.id for action in ACTIONS} - {"nodes"}
+        assert all(f"─ {group} ─" in text for group in ({*GROUPS, "Signs"} - {"Other nodes"}))
         assert "NUMA node" in text and "page 1 of" in text
 
 
@@ -129,12 +139,12 @@ async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_f
     [
         ("t", ("tab", "Show what hangs where")),
         ("p", ("s", "Next order: device")),
-        ("h", ("+ =", "A shorter span")),
+        ("@timelines", ("+ =", "A shorter span")),
         ("D", ("w", "Break long lines")),
-        ("L", ("x delete", "Back to the default")),
-        ("i", ("[ shift+tab", "Previous device")),
-        ("Q", ("S", "Leave the queue")),
-        ("m", ("C", "Activation checkpointing")),
+        ("@launch_page", ("x delete", "Back to the default")),
+        ("@device", ("[ shift+tab", "Previous device")),
+        ("@queue", ("S", "Leave the queue")),
+        ("@plan", ("C", "Activation checkpointing")),
     ],
 )
 async def test_the_help_of_a_page_begins_with_its_own_keys_and_ends_there(
@@ -165,24 +175,26 @@ async def test_the_help_of_a_page_greys_what_only_the_main_screen_does() -> None
         parts = {shown[n][1].split(" ─")[1].strip(): n for n in heads}
         as_there = parts["As on the main screen"]
         here = "\n".join(text for _, text in shown[as_there : heads[heads.index(as_there) + 1]])
-        assert "Select the best devices" in here and "Sort the devices" not in here
+        assert "Copy the launch line" in here and "Sort the devices" not in here
         # This page uses → for something else than the main screen does.
-        assert "  i    " in here and "→ i" not in here
+        assert "→" not in here
         sort = next(line for line, text in shown if "Sort the devices" in text)
         assert {style for _, style in sort} == {"dim"}
         assert sum("Select the best devices" in text for _, text in shown) == 1
 
 
 async def test_the_help_of_the_main_screen_has_no_page_and_names_each_key_once() -> None:
-    async with session(size=(100, 60)) as s:
+    async with session(size=(100, 160)) as s:
         await s.press("question_mark")
-        assert "─ Select ─" in body(s)[1]
-        assert any(line.startswith("  /       ") for line in body(s))
+        lines = body(s)
+        assert "─ Start here ─" in lines[1]
+        assert next(n for n, line in enumerate(lines[2:]) if "─ Select ─" in line) == 11, "ten lines"
+        assert any(line.startswith("  :sort   ") for line in lines)
 
 
 async def test_keys_and_titles_of_pages_are_left_out_whole_where_it_is_narrow() -> None:
     async with session(size=(40, 12)) as s:
-        for page in ("D", "p", "t", "L", "h", "m"):
+        for page in ("D", "p", "t", "@launch_page", "@timelines", "@plan"):
             await s.press(page)
             assert footer(s)[-1].endswith("  ? help") and "…" not in footer(s)[-1] + body(s)[0], page
             await s.press("escape")
@@ -251,8 +263,8 @@ async def test_the_timelines_of_a_very_wide_screen_end_where_the_selection_begin
 
 async def test_a_panel_is_hidden_and_shown_again_and_that_is_kept(home: Path) -> None:
     async with session(size=(130, 40)) as s:
-        await s.press("H", *["down"] * list(panels.PANELS_BY_NAME).index("processes"), "space")
-        assert isinstance(s.app.screen, PanelsScreen)
+        await s.press("@panels", *["down"] * list(panels.PANELS_BY_NAME).index("processes"), "space")
+        assert isinstance(s.app.screen, SettingsScreen)
         assert any("[ ] Processes" in line for line in body(s))
         assert not any("processes ─" in line for line in s.texts("#lists"))
         await s.until(lambda: settings({"HOME": str(home)}).screen.hidden == ("processes",))
@@ -278,15 +290,52 @@ async def test_a_click_on_a_panel_opens_its_page() -> None:
 async def test_the_theme_of_the_settings_is_used_and_a_change_is_kept(home: Path) -> None:
     async with session(screen=ScreenSettings(theme="light")) as s:
         assert s.app.theme == "light"
-        await s.press("T")
+        await s.press("@theme")
         await s.until(lambda: settings({"HOME": str(home)}).screen.theme == "ansi")
+
+
+async def test_a_rule_is_typed_saved_and_used_at_once(home: Path) -> None:
+    async with session() as s:
+        key = next(d.key for d in box_at("shared").devices if d.index == 2)
+        assert s.main.app_state.verdicts[key].state == "held"
+        await s.press("@settings", *["down"] * 3, "e")
+        line = s.app.screen.query_one(Input)
+        line.value = "much"
+        await s.press("enter")
+        assert isinstance(s.app.screen, LineScreen), "no size"
+        line.value = "40G"
+        await s.press("enter")
+        await s.until(lambda: s.main.app_state.verdicts[key].state != "held")
+        assert settings({"HOME": str(home)}).rules.memory == 40 * 2**30
+        assert any("40960M" in line for line in body(s))
+        await s.press("x")
+        await s.until(lambda: s.main.app_state.verdicts[key].state == "held")
+
+
+async def test_every_setting_of_the_screen_can_be_changed_and_reset_on_one_page(home: Path) -> None:
+    async with session(size=(80, 60)) as s:
+        await s.press("@settings")
+        saved, page = settings({"HOME": str(home)}), s.app.screen
+        assert isinstance(page, SettingsScreen)
+        for place, row in enumerate(page.option_rows()):
+            page.go_to(place)
+            if row.kind == "text":
+                page.apply(page.typed(row, {"memory": "1G", "ignore_users": "dcgm"}.get(row.id, "7")))
+            else:
+                await s.press("space")
+            await s.until(lambda before=saved: settings({"HOME": str(home)}) != before)  # type: ignore[misc]
+            saved = settings({"HOME": str(home)})
+            page.apply(page.cleared(page.row))
+            await s.until(lambda before=saved: settings({"HOME": str(home)}) != before)  # type: ignore[misc]
+            saved = settings({"HOME": str(home)})
+        assert saved == settings({"HOME": "/nowhere"})
 
 
 async def test_what_cannot_be_kept_is_one_message(home: Path) -> None:
     (home / ".config").mkdir()
     (home / ".config" / "gputui").write_text("a file, not a folder")
     async with session() as s:
-        await s.press("T")
+        await s.press("@theme")
         await s.until(lambda: "settings not saved" in s.main.message)
         assert s.app.theme == "light"
 
@@ -304,14 +353,18 @@ async def test_own_keys_work_and_are_shown_and_the_usual_ones_do_not() -> None:
         assert any(line.startswith("  z ") and "best" in line for line in body(s))
 
 
-async def test_the_palette_is_grouped() -> None:
+async def test_the_palette_has_every_action_and_those_of_the_page_first() -> None:
     async with session() as s:
-        titles = [command.title for command in s.app.get_system_commands(s.main)]
-        groups = [title.split(":")[0] for title in titles]
-        assert set(groups) == set(GROUPS)
-        assert "Launch: Run the command" in titles and "Program: Quit" in titles
+        await s.press("colon")
+        titles = s.app.screen.item_keys()  # type: ignore[attr-defined]
+        left_out = {"palette", "up", "down", "first", "last"}
+        assert set(titles) == {action.title for action in ACTIONS if action.id not in left_out}
         assert len(set(titles)) == len(titles)
-        assert not any(title.startswith(f"{group}: {group}") for title in titles for group in GROUPS)
+        await s.press("escape", "D", "colon")
+        here = s.app.screen.item_keys()  # type: ignore[attr-defined]
+        assert set(here) > set(titles) and here[0] not in titles
+        await s.press(*"experiments", "enter")
+        assert isinstance(s.app.screen, ExperimentsScreen)
 
 
 def test_no_action_is_told_in_markup_or_names_its_keys_twice() -> None:
@@ -320,17 +373,19 @@ def test_no_action_is_told_in_markup_or_names_its_keys_twice() -> None:
         assert not any(len(key) > 2 and key in action.about for key in action.keys.split(","))
 
 
-def test_the_palette_finds_words_before_loose_letters() -> None:
+async def test_the_palette_finds_words_before_loose_letters() -> None:
+    ids = {action.title: action.id for action in ACTIONS}
+    async with session() as s:
+        await s.press("colon")
+        entries = s.app.screen._entries  # type: ignore[attr-defined]
+
     def found(query: str) -> list[str]:
-        scored = [
-            (score(query, each.title, each.about, f"{each.also} {each.group}"), each.id) for each in ACTIONS
-        ]
-        return [id for score, id in sorted(scored, key=lambda each: -each[0]) if score]
+        return [ids[entry.title] for entry in search(query, entries)]
 
     assert "queue" not in found("pow") and "export" in found("pow")
     assert found("queue")[0] == "queue" and found("show time")[0] == "timelines"
     assert found("xq") == []
-    assert found("power")[:3] == ["device", "timelines", "columns"] and "export" not in found("pow")[:2]
+    assert {*found("power")[:3]} == {"device", "timelines", "columns"} and "export" not in found("pow")[:2]
     first = {
         "jobs": "jobs",
         "queue": "queue",
@@ -342,20 +397,23 @@ def test_the_palette_finds_words_before_loose_letters() -> None:
     first |= {
         "people": "people",
         "help": "help",
-        "watts": "columns",
+        "watts": "device",
         "history": "timelines",
         "top": "topology",
     }
     assert {query: found(query)[0] for query in first} == first
     assert "topology" not in found("log")[:2] and found("memory")[0] in ("sort", "timelines")
 
+    assert found("topol")[0] == found("shwtplgy")[0] == "topology", "where no word fits, letters do"
+    without = [action for action in ACTIONS if not action.keys]
+    assert [found(action.query)[0] for action in without] == [action.id for action in without]
 
-async def test_what_nothing_is_called_the_palette_finds_by_its_letters() -> None:
+
+async def test_a_word_typed_at_once_is_enough() -> None:
     async with session() as s:
-        provider = ActionProvider(s.main)
-        for query, title in (("topol", "Show the topology"), ("shwtplgy", "Show the topology")):
-            hits = [hit async for hit in provider.search(query)]
-            assert title in str(max(hits, key=lambda hit: hit.score).text), query
+        await s.pilot.press("colon", *"queue", "enter")
+        await s.settle()
+        assert isinstance(s.app.screen, QueueScreen)
 
 
 # The demo's command
@@ -366,7 +424,7 @@ async def test_the_demos_command_is_marked_and_not_started_and_can_be_edited() -
         s.main.set_app_state(replace(s.main.app_state, example=("python", "train.py")))
         await s.press("4")
         assert "example" in s.texts("#launch")[0] and "python train.py" in s.texts("#launch")[1]
-        for key in ("enter", "r", "d"):
+        for key in ("enter", "@return", "@detach"):
             await s.press(key)
             assert "demo's example" in s.main.message and s.app.is_running
         await s.press("e")

@@ -90,7 +90,7 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
     gate = desk.gate()
     script = f"echo on $CUDA_VISIBLE_DEVICES; {gate.wait}; echo later; exit 3"
     async with session(command=("sh", "-c", script), environ=environ(desk)) as s:
-        await s.press("5", "4", "d")
+        await s.press("5", "4", "@detach")
         await s.until(lambda: "started on GPUs 5 and 4: D shows it" in s.main.message)
         (job,) = all_jobs(desk.environ)
         assert f"job {job.id} started" in s.main.message
@@ -273,7 +273,7 @@ async def test_without_a_home_the_reason_is_said(
         make_homeless(monkeypatch)
         await s.press("D")
         assert "home folder" in texts(s)[1]
-        await s.press("escape", "5", "d")
+        await s.press("escape", "5", "@detach")
         await s.until(lambda: "home folder" in s.main.message)
 
 
@@ -388,7 +388,7 @@ async def test_d_keeps_what_the_devices_were_selected_for(desk: Desk) -> None:
         (suggested, _) = s.main.app_state.select_best(2, Grouping(tensor=2))
         options = LaunchOptions(("sh", "-c", "true"))
         s.main.set_app_state(replace(suggested, options=options))
-        await s.press("d")
+        await s.press("@detach")
         await s.until(lambda: all_jobs(desk.environ))
     (job,) = all_jobs(desk.environ)
     assert again(ended(job)).request.devices.group == Grouping(tensor=2)
@@ -637,7 +637,7 @@ async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
     command = ("sh", "-c", f"{gate.wait}; exit 3")
     async with moving(command=command, environ=environ(desk), source=source, size=(130, 40)) as s:
         s.main.set_app_state(replace(s.main.app_state, label=source.label))
-        await s.press("4", "5", "d", "y")
+        await s.press("4", "5", "@detach", "y")
         await s.until(lambda: all_jobs(desk.environ))
         (job,) = all_jobs(desk.environ)
 

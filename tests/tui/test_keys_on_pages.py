@@ -12,12 +12,12 @@ from gputui.allocating.settings import DEFAULT_SCREEN
 from gputui.sources.hosts.channel import Channels
 from gputui.sources.hosts.ssh import Way
 from gputui.tui.actions import ACTIONS
+from gputui.tui.controllers.box_nodes import BoxNodes
 from gputui.tui.screens.box_jobs import BoxJobsScreen
-from gputui.tui.screens.boxes import BoxesScreen
 from gputui.tui.screens.check import CheckScreen
 from gputui.tui.screens.jobs import JobsScreen
+from gputui.tui.screens.nodes import NodesScreen
 from gputui.tui.screens.page import Page
-from gputui.tui.screens.people import PeopleScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.screens.timelines import TimelinesScreen
@@ -25,8 +25,10 @@ from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, session
 
-# Without a command, the plan asks for a model, and takes the next keys as its name.
-OPENERS = [action.keys for action in ACTIONS if action.page and action.id != "plan"]
+# Without a command, the plan asks for a model, and takes the next keys as its name. The people are the
+# processes by person, the columns and panels are among the settings.
+_ALIKE = ("plan", "people", "columns", "panels")
+OPENERS = [f"@{action.id}" for action in ACTIONS if action.page and action.id not in _ALIKE]
 
 
 def pages(s: Session) -> list[Screen[object]]:
@@ -36,19 +38,19 @@ def pages(s: Session) -> list[Screen[object]]:
 @pytest.mark.parametrize(
     ("keys", "page"),
     [
-        ("DQ", QueueScreen),
-        ("hP", PeopleScreen),
-        ("hp", TimelinesScreen),  # p is the previous device there
-        ("tp", ProcessesScreen),
-        ("pP", PeopleScreen),
-        ("iD", JobsScreen),
-        ("Lh", TimelinesScreen),
-        ("fHMt", TopologyScreen),
+        ("D @queue", QueueScreen),
+        ("@timelines @people", ProcessesScreen),
+        ("@timelines p", TimelinesScreen),  # p is the previous device there
+        ("t p", ProcessesScreen),
+        ("p @people", ProcessesScreen),
+        ("right D", JobsScreen),
+        ("@launch_page @timelines", TimelinesScreen),
+        ("@columns @panels @messages t", TopologyScreen),
     ],
 )
 async def test_the_key_of_another_page_replaces_this_one(keys: str, page: type) -> None:
     async with session() as s:
-        await s.press(*keys)
+        await s.press(*keys.split())
         assert [type(each) for each in pages(s)] == [page]
         await s.press("escape")
         assert s.app.screen is s.main
@@ -58,7 +60,7 @@ async def test_from_each_page_each_other_one_can_be_opened_and_none_stays_below(
     async with session() as s:
         seen = set()
         for keys in (*OPENERS, *OPENERS[::2], *OPENERS[::3]):
-            await s.press(keys.split(",")[0])
+            await s.press(keys)
             assert len(pages(s)) <= 1
             seen.update(type(each) for each in pages(s))
         assert len(seen) == len(OPENERS)
@@ -69,24 +71,24 @@ async def test_a_page_is_replaced_from_its_help_too_and_the_help_lists_the_keys(
         await s.press("D", "question_mark")
         text = "\n".join(s.app.screen.query_one("#page-body", Lines).texts)
         here = text.split("As on the main screen")[1].split("On the main screen:")[0]
-        assert "Show the queue" in here and "Show the timelines" in here
-        assert "Change the columns" not in here, "f follows the log there"
-        await s.press("Q")
+        assert "Show the topology" in here and "Show the processes" in here
+        assert "Run the command" not in here
+        await s.press("@queue")
         assert [type(each) for each in pages(s)] == [QueueScreen]
 
 
 async def test_ones_own_keys_open_pages_from_pages() -> None:
     async with session(screen=DEFAULT_SCREEN._replace(keymap={"queue": "u", "ids": "Q"})) as s:
-        await s.press("D", "u")
+        await s.press("D", "@queue")
         assert [type(each) for each in pages(s)] == [QueueScreen]
 
 
 async def test_a_verification_that_goes_on_is_left_without_a_wait(environ: dict[str, str]) -> None:
     async with session("idle", environ=environ) as s:
-        await s.press("0", "v")
+        await s.press("0", "@check")
         (page,) = pages(s)
         assert isinstance(page, CheckScreen)
-        await s.press("Q")
+        await s.press("@queue")
         assert [type(each) for each in pages(s)] == [QueueScreen]
 
 
@@ -116,10 +118,10 @@ async def test_nothing_is_said_of_keys_in_a_line_that_is_typed_or_behind_a_dialo
         assert "no action" not in s.main.message and not isinstance(s.app.screen, Page)
 
 
-@pytest.mark.parametrize("key", ["H", "P", "Q", "p", "f", "M", "i"])
+@pytest.mark.parametrize("key", ["@panels", "@people", "@queue", "p", "@columns", "@messages", "right"])
 async def test_the_row_of_the_cursor_has_the_same_sign_on_every_page(key: str) -> None:
     async with session(size=(100, 40)) as s:
-        await s.press("y", key, *(["down"] if key != "M" else []))
+        await s.press("y", key, *(["down"] if key != "@messages" else []))
         body = s.app.screen.query_one("#page-body", Lines)
         assert body.lit is not None and body.texts[body.lit].startswith("▸")
         assert sum(text.startswith("▸") for text in body.texts) == 1
@@ -141,13 +143,13 @@ async def test_a_page_repaints_itself_by_one_timer(monkeypatch: pytest.MonkeyPat
         # A check needs a selected device.
         await s.press("4")
         for keys in OPENERS:
-            await s.press(keys.split(",")[0])
+            await s.press(keys)
             await s.press(*["escape"] * len(pages(s)))
         s.main.perform("check")
         await s.press("escape")
-        boxes = BoxesScreen(s.main, Channels((), Way(1), 1.0), s.main.launch, {})
-        s.main.open(boxes)
-        await s.until(lambda: boxes in started)
+        nodes = NodesScreen(s.main, [BoxNodes(s.main, s.main.launch, {}, Channels((), Way(1), 1.0))])
+        s.main.open(nodes)
+        await s.until(lambda: nodes in started)
         await s.press("D")
         await s.until(lambda: BoxJobsScreen in map(type, started))
     assert CheckScreen in map(type, started)

@@ -11,7 +11,11 @@ from textual.strip import Strip
 from gputui.tui.screens.page import Page
 from tui.support import Session, box_at, session
 
-PAGES = ("right", "h", "m", "S", "Q", "D", "P", "p", "t", "L", "Y", "M", "H", "f", "question_mark", "ctrl+p")
+PAGES = (
+    *("right", "t", "p", "D", "question_mark", "ctrl+p"),
+    *(f"@{name}" for name in ("timelines", "plan", "queue", "people", "launch_page", "export")),
+    *("@messages", "@panels", "@columns"),
+)
 """The keys that open each page, and the palette."""
 
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual.widgets import Input
+from textual.containers import Vertical
+from textual.widgets import Input, Static
 
 from gputui.inventory.device import Fault
 from gputui.inventory.process import Process
@@ -29,7 +30,7 @@ from gputui.tui.widgets.lines import Lines
 from gputui.vendors.nvidia.source import NvmlSource
 from gputui.vendors.nvidia.vendor import VENDOR
 from simnvml import SimulatedNvml
-from tui.support import box_at, session, started
+from tui.support import Session, box_at, session, started
 from unit.jobs_support import Desk
 
 VISIBLE, ORDER = VENDOR.visibility.names
@@ -132,27 +133,27 @@ async def test_a_lost_device_and_a_divided_one_cannot_be_chosen() -> None:
 
 async def test_cpu_only_is_a_decision_of_its_own() -> None:
     async with session() as s:
-        await s.press("c")
+        await s.press("@cpu")
         assert f"$ {VISIBLE}= python train.py" in s.texts("#launch")[1]
-        await s.press("c")
+        await s.press("@cpu")
         assert VISIBLE not in s.texts("#launch")[1]
 
 
 async def test_the_launcher_changes_and_the_line_with_it() -> None:
     async with session() as s:
-        await s.press("4", "5", "l")
+        await s.press("4", "5", "@launcher")
         assert "launch: torchrun" in s.texts("#launch")[0]
         assert "torchrun --standalone --nproc-per-node=2 train.py" in " ".join(
             line.strip() for line in s.texts("#launch")
         )
         for launcher in ("accelerate", "deepspeed", "mpirun", "python"):
-            await s.press("l")
+            await s.press("@launcher")
             assert f"launch: {launcher}" in s.texts("#launch")[0]
 
 
 async def test_devices_can_be_named_by_uuid() -> None:
     async with session() as s:
-        await s.press("4", "u")
+        await s.press("4", "@ids")
         assert s.main.app_state.launch.environment({})[VISIBLE].startswith("GPU-")
         assert ORDER not in s.main.app_state.launch.environment({})
 
@@ -160,9 +161,9 @@ async def test_devices_can_be_named_by_uuid() -> None:
 async def test_how_devices_are_named_is_said_where_no_launch_line_shows_it() -> None:
     async with session() as s:
         for words in ("UUID", "index"):
-            await s.press("u")
+            await s.press("@ids")
             assert words in s.main.messages[-1].text
-        await s.press("4", "u")
+        await s.press("4", "@ids")
         assert "UUID" not in s.main.messages[-1].text
 
 
@@ -198,11 +199,57 @@ async def test_enter_without_a_command_asks_for_one() -> None:
         assert isinstance(s.app.screen, LineScreen)
 
 
-async def test_enter_without_devices_says_how_to_choose_them() -> None:
-    async with session() as s:
+async def offered(s: Session) -> ConfirmScreen:
+    """The question that Enter asks while nothing is selected."""
+    await s.press("enter")
+    assert isinstance(s.app.screen, ConfirmScreen)
+    return s.app.screen
+
+
+async def test_enter_twice_runs_on_the_best_free_device(environ: dict[str, str]) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        question = (await offered(s)).query_one(Vertical).border_title
+        (label,) = s.selected
+        assert question is not None and f"GPU {label} (the best free)" in question
         await s.press("enter")
-        assert s.app.is_running
-        assert "select devices first" in s.main.message
+        await s.until(lambda: not s.app.is_running)
+        outcome = s.app.return_value
+        assert outcome is not None and outcome.launch is not None
+        assert [device.index for device in outcome.launch.devices] == [int(label)]
+
+
+async def test_enter_offers_as_many_devices_as_the_command_asks_for(environ: dict[str, str]) -> None:
+    async with session(
+        command=("python", "-m", "torch.distributed.run", "--nproc-per-node=2", "train.py"), environ=environ
+    ) as s:
+        await s.press("escape")
+        assert not s.selected
+        title = (await offered(s)).query_one(Vertical).border_title
+        assert len(s.selected) == 2 and "the best two free" in str(title)
+
+
+async def test_no_leaves_nothing_selected_and_another_key_starts_a_job(desk: Desk) -> None:
+    async with session(command=("true",), environ=desk.environ) as s:
+        await offered(s)
+        await s.press("escape")
+        assert s.app.screen is s.main and not s.selected
+        await offered(s)
+        await s.press("d")
+        await s.until(lambda: started(s, "@detach", desk))
+
+
+async def test_enter_on_a_full_box_offers_the_line() -> None:
+    whole = box_at("shared")
+    full = replace(
+        whole, devices=tuple(replace(d, processes=whole.devices[0].processes) for d in whole.devices)
+    )
+    async with session(full, command=("true",)) as s:
+        await s.press("enter")
+        assert isinstance(s.app.screen, LineScreen)
+        said = str(s.app.screen.query_one("#what", Static).render())
+        assert said.startswith("All busy.") and "⏎ yes" in said
+        await s.press("escape")
+        assert s.texts("#keys")[0].startswith(" w wait in line")
 
 
 async def test_enter_reads_again_and_ends_with_the_launch_that_is_shown() -> None:
@@ -236,7 +283,7 @@ async def test_a_device_that_was_taken_meanwhile_is_asked_about() -> None:
         assert s.app.return_value.launch is not None
 
 
-@pytest.mark.parametrize("key", ["enter", "r", "d"])
+@pytest.mark.parametrize("key", ["enter", "@return", "@detach"])
 async def test_a_device_that_was_lost_meanwhile_is_refused(key: str, desk: Desk) -> None:
     async with session(command=("true",), environ=desk.environ) as s:
         await s.press("4")
@@ -296,7 +343,7 @@ async def test_no_driver_is_told_on_the_screen_and_can_heal() -> None:
 async def test_a_box_without_devices_says_so_and_can_run_on_the_cpu() -> None:
     async with session(replace(box_at("idle"), devices=(), links=())) as s:
         assert "no devices" in " ".join(s.texts("#table"))
-        await s.press("b", "space", "0", "down", "J", "c", "enter")
+        await s.press("b", "space", "0", "down", "J", "@cpu", "enter")
         await s.until(lambda: not s.app.is_running)
         assert s.app.return_value is not None
         assert s.app.return_value.launch is not None
@@ -330,10 +377,7 @@ async def test_the_keys_that_a_page_names_are_those_that_do_something_now() -> N
 async def test_the_palette_lists_the_actions_and_does_them() -> None:
     async with session() as s:
         await s.press("ctrl+p")
-        await s.press(*"cpu only")
-        await s.until(lambda: s.app.screen.query("OptionList").first().option_count >= 1)  # type: ignore[attr-defined]
-        await s.press("enter")
-        await s.until(lambda: s.main.app_state.selection.cpu_only)
+        await s.press(*"cpu only", "enter")
         assert s.main.app_state.selection.cpu_only
 
 
@@ -347,7 +391,7 @@ async def test_the_themes_follow_each_other() -> None:
 
         seen = [look()]
         for _ in range(3):
-            await s.press("T")
+            await s.press("@theme")
             await s.until(lambda: look()[1:] != seen[-1][1:])
             seen.append(look())
         assert [theme for theme, *_ in seen] == ["dark", "light", "ansi", "dark"]
@@ -360,7 +404,7 @@ async def test_a_click_on_a_row_chooses_it_and_a_click_on_a_key_does_it() -> Non
             await s.pilot.click("#table", offset=(10, 6))
             await s.settle()
             assert s.selected == selected
-        place = s.main.query_one("#keys", expect_type=None).texts[0].index("x clear")  # type: ignore[union-attr]
+        place = s.main.query_one("#keys", expect_type=None).texts[0].index("esc clear")  # type: ignore[union-attr]
         await s.pilot.click("#keys", offset=(place, 0))
         await s.until(lambda: s.selected == [])
 
@@ -409,7 +453,7 @@ async def test_the_environment_of_this_process_never_changes(tmp_path: Path) -> 
     (tmp_path / "accelerate").chmod(0o755)
     before = dict(os.environ)
     async with session(environ={"PATH": str(tmp_path)}) as s:
-        await s.press("4", "5", "l", "l", "enter")
+        await s.press("4", "5", "@launcher", "@launcher", "enter")
         await s.until(lambda: not s.app.is_running)
     assert dict(os.environ) == before
 
@@ -500,7 +544,7 @@ async def test_what_holds_a_device_without_a_process_is_listed_too() -> None:
 
 async def test_foreign_variables_do_not_reach_the_terminal() -> None:
     async with session(environ={VISIBLE: "4,5,\x1b]0;pwn\x07", "PET_X": "a\x1b[2J"}) as s:
-        await s.press("l", "4")
+        await s.press("@launcher", "4")
         assert s.selected == ["4"]
         for widget in s.main.query(Lines):
             for y in range(widget.size.height):
@@ -547,12 +591,12 @@ async def test_a_message_too_long_for_its_line_leaves_the_keys_and_names_the_key
         await running.pilot.pause()
         assert running.texts("#keys") == before
         (line,) = running.texts("#message")
-        assert line.rstrip().endswith("M: all")
+        assert line.rstrip().endswith(":messages for all")
 
 
 async def test_what_is_seen_anyway_is_no_message_to_keep() -> None:
     async with session("idle", command=("true",), interval=1000) as running:
-        await running.press("s", "T", "0", "d")
+        await running.press("@sort", "@theme", "0", "@detach")
         await running.until(lambda: "started" in running.main.message)
         assert [each.text for each in running.main.messages] == [running.main.message]
 
@@ -595,7 +639,7 @@ async def test_a_busy_device_is_told_once_beside_its_state() -> None:
 async def test_a_refused_launch_leaves_the_line_of_keys(size: tuple[int, int]) -> None:
     command = ("sh", "-c", "CUDA_VISIBLE_DEVICES=1 python train.py --and " + "many words " * 30)
     async with session("idle", command=command, interval=1000, size=size) as s:
-        await s.press("x", "0")
+        await s.press("@clear", "0")
         (keys,) = s.texts("#keys")
         await s.press("enter")
         assert s.app.is_running and "CUDA_VISIBLE_DEVICES=1" in s.main.message

@@ -74,12 +74,12 @@ async def test_the_driver_is_asked_once_after_the_first_picture(order: Want | No
 # Without a driver.
 
 
-@pytest.mark.parametrize("key", ["enter", "r", "d"])
+@pytest.mark.parametrize("key", ["enter", "@return", "@detach"])
 async def test_the_cpu_is_there_while_no_driver_answers(
     key: str, desk: Desk, environ: dict[str, str]
 ) -> None:
     async with session(NoSourceError("the driver is not loaded"), ("true",), environ=environ) as s:
-        await s.press("c")
+        await s.press("@cpu")
         assert "CPU only" in " ".join(s.texts("#selection"))
         assert s.main.app_state.launch.line == f"{LIST}= true"
         await s.press(key)
@@ -89,13 +89,13 @@ async def test_the_cpu_is_there_while_no_driver_answers(
 async def test_a_command_that_names_a_device_is_not_started_there_either(environ: dict[str, str]) -> None:
     command = ("sh", "-c", f"{LIST}=1 env")
     async with session(NoSourceError("no driver"), command, environ=environ, interval=1000) as s:
-        await s.press("c", "enter")
+        await s.press("@cpu", "enter")
         assert f"{LIST}=1" in s.main.message and s.app.is_running
 
 
 async def test_without_devices_a_list_that_nobody_knows_does_not_matter(environ: dict[str, str]) -> None:
     async with session(seen(UNCLEAR), ("true",), environ={**environ, LIST: "0"}) as s:
-        await s.press("c", "enter")
+        await s.press("@cpu", "enter")
         await s.until(lambda: not s.app.is_running)
 
 

@@ -81,7 +81,7 @@ async def test_what_is_told_of_devices_follows_the_filter_and_says_so() -> None:
 async def test_a_filter_that_matches_nothing_says_so_and_leaves_the_panels() -> None:
     for size in ((80, 40), (130, 40), (200, 60)):
         async with session("shared", size=size) as s:
-            await s.press("slash", *"olga", "enter")
+            await s.press("@filter", *"olga", "enter")
             table = " ".join(" ".join(s.texts("#table")).split())
             assert "“olga”" in table and "8 hidden" in table and "esc clears" in table
             panels = everything(s)
@@ -113,7 +113,7 @@ async def test_a_filter_of_any_length_is_told_in_the_room_there_is() -> None:
         s.main.save_screen(s.main.app_state.screen._replace(filter="\x1b[2J" + "o" * 300))
         assert "esc clears" in " ".join(" ".join(s.texts("#table")).split())
         assert "─ processes" in everything(s) and "\x1b" not in everything(s)
-        await s.press("h")
+        await s.press("@timelines")
         await s.press("escape")
         assert s.app.screen is s.main and s.main.app_state.screen.filter
 
@@ -122,7 +122,7 @@ async def test_the_page_of_timelines_shows_the_devices_that_the_table_lists() ->
     async with session("shared", size=(130, 40)) as s:
         s.main.save_screen(s.main.app_state.screen._replace(filter="free"))
         listed = [device.key for device in s.main.app_state.rows]
-        await s.press("h")
+        await s.press("@timelines")
         body = s.app.screen.query_one("#page-body", Lines)
         assert "3 of 8 devices" in body.texts[0] and "filter: free" in body.texts[0]
         for key in (*listed, listed[-1]):
@@ -137,13 +137,13 @@ async def test_the_page_of_timelines_shows_the_devices_that_the_table_lists() ->
 async def test_a_screen_with_hidden_panels_says_how_many_and_the_key(size: tuple[int, int]) -> None:
     async with session("shared", size=size) as s:
         assert "hidden" not in s.texts("#selection")[0]
-        await s.press("H", "enter", "escape")
-        assert "1 panel hidden: H" in s.texts("#selection")[0]
-        await s.press("H", "down", "space", "escape")
-        assert "2 panels hidden: H" in s.texts("#selection")[0]
+        await s.press("@panels", "enter", "escape")
+        assert "1 panel hidden: :panels" in s.texts("#selection")[0]
+        await s.press("@panels", "down", "space", "escape")
+        assert "2 panels hidden: :panels" in s.texts("#selection")[0]
         await s.press("4")
-        assert "2 panels hidden: H" in s.texts("#selection")[0]
-        await s.press("H", "enter", "down", "space", "escape")
+        assert "2 panels hidden: :panels" in s.texts("#selection")[0]
+        await s.press("@panels", "enter", "down", "space", "escape")
         assert "hidden" not in s.texts("#selection")[0]
 
 
@@ -153,10 +153,10 @@ async def test_the_key_that_shows_panels_is_the_users_own() -> None:
 
 
 async def test_the_page_of_panels_names_its_keys_and_why_a_panel_is_not_there() -> None:
-    async with session("shared", size=(80, 24)) as s:
-        await s.press("H")
+    async with session("shared", size=(80, 45)) as s:
+        await s.press("@panels")
         body, footer = (s.app.screen.query_one(part, Lines) for part in ("#page-body", "#page-footer"))
-        assert all(key in footer.texts[-1] for key in ("esc", "↑↓", "space/⏎", "?"))
+        assert all(key in footer.texts[-1] for key in ("esc", "↑↓", "space", "?"))
         absent = [line for line in body.texts if "120" in line]
         named = ("Timelines", "Links", "GPU at cursor")
         assert [name in line for name, line in zip(named, absent, strict=True)] == [True] * 3

@@ -1,11 +1,12 @@
-"""The people page, and the way from there to their processes and back."""
+"""The processes by person, and the way from there to the processes of one person and back."""
 
 from __future__ import annotations
 
 import functools
+import re
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.tui.screens.people import PeopleScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session
@@ -45,28 +46,29 @@ def show(s: Session, snapshot: Snapshot) -> None:
 
 
 async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
-    async with session("shared") as s:
-        await s.press("P")
+    async with session("shared", size=(130, 40)) as s:
+        await s.press("@people")
         lines = texts(s)
         assert "4 on this box" in lines[0]
-        assert [line.split()[0] for line in lines[1:9:2]] == ["ines", "mira", "bo", "you"]
-        assert lines[10].split()[:3] == ["GPU", "2", "22.4G"] and "no visible process" in lines[10]
+        assert [line.split()[0] for line in lines[2:10:2]] == ["ines", "mira", "bo", "you"]
+        assert lines[3].split()[:2] == ["3", "30110"] and "1 GPU: 3" in lines[2]
+        assert lines[10].split()[0] == "2" and "22.4G" in lines[10] and "no visible process" in lines[10]
         # The memory figures are in one column.
-        assert len({line.index("G  ") for line in (*lines[1:9], lines[10])}) == 1
+        assert len({re.search(r"G  ", line).start() for line in lines[2:11]}) == 1  # type: ignore[union-attr]
         assert "esc back" in texts(s, "#page-footer")[-1]
 
 
 async def test_on_an_idle_box_it_says_so_and_no_key_does_harm() -> None:
     async with session("idle") as s:
-        await s.press("P")
+        await s.press("@people")
         assert "no processes" in texts(s)[1] and not any(texts(s)[2:])
         await s.press("j", "k", "enter", "down")
-        assert isinstance(s.app.screen, PeopleScreen)
+        assert "people" in texts(s)[0]
 
 
 async def test_enter_lists_the_processes_of_that_person_and_of_no_other() -> None:
     async with session(people(jo=9, john=5, mira=1)) as s:
-        await s.press("P", "enter")
+        await s.press("@people", "enter")
         assert isinstance(s.app.screen, ProcessesScreen)
         assert "with “user jo”" in texts(s)[0]
         assert [(t.split()[0], t.split()[2]) for t in texts(s)[2:] if t] == [("0", "jo")]
@@ -75,48 +77,76 @@ async def test_enter_lists_the_processes_of_that_person_and_of_no_other() -> Non
 async def test_a_name_that_cannot_be_printed_and_an_unknown_one_lead_to_their_processes() -> None:
     evil = box(busy(gpu(0), job(7, user="e\x1bvil")), busy(gpu(1), job(8, user=None, memory=GIB)))
     async with session(evil) as s:
-        await s.press("P", "enter")
+        await s.press("@people", "enter")
         assert " 7  " in texts(s)[2]
-        await s.press("P", "down", "enter")
+        await s.press("P", "down", "down", "enter")
         assert [line for line in texts(s)[2:] if line] and " 8  " in texts(s)[2]
 
 
 async def test_the_cursor_stays_with_its_person_when_memory_changes_the_order() -> None:
     async with session(people(ana=3, bo=2, jun=1)) as s:
-        await s.press("P", "down")
+        await s.press("@people", "down", "down")
         assert lit(s).startswith("bo")
         show(s, people(bo=9, ana=3, jun=1))
         assert lit(s).startswith("bo")
-        await s.press("down")
+        await s.press("down", "down")
         assert lit(s).startswith("ana")
-        show(s, people(bo=9, jun=1))
-        assert lit(s).startswith("jun")
         await s.press("enter")
-        assert "with “user jun”" in texts(s)[0]
+        assert "with “user ana”" in texts(s)[0]
 
 
-async def test_P_and_p_go_back_and_forth_over_one_screen() -> None:
+async def test_by_person_and_as_a_list_are_one_page() -> None:
     async with session("shared") as s:
-        await s.press("P")
+        await s.press("@people")
         for _ in "ab":
             await s.press("enter")
-            assert isinstance(s.app.screen, ProcessesScreen)
+            assert "processes" in texts(s)[0] and "with “user ines”" in texts(s)[0]
             await s.press("P")
-            assert isinstance(s.app.screen, PeopleScreen)
+            assert "people" in texts(s)[0] and "4 on this box" in texts(s)[0]
         assert len(s.app.screen_stack) == 2
-        for key in ("escape", "q", "P"):
+        await s.press("P")
+        assert "processes" in texts(s)[0] and "with" not in texts(s)[0]
+        await s.press("P", "tab")
+        assert "processes" in texts(s)[0]
+        for key in ("escape", "q", "p"):
             await s.press(key)
             assert s.app.screen is s.main
             await s.press("P")
 
 
+async def test_a_filter_leaves_the_people_who_have_such_a_process() -> None:
+    async with session(people(ana=3, bo=2, jun=1)) as s:
+        await s.press("@people", "slash", *("g", "p", "u", "space", "1"), "enter")
+        assert [line.split()[0] for line in texts(s)[2:] if line] == ["bo", "1"]
+        assert "1 on this box" in texts(s)[0]
+
+
+async def test_an_order_moves_people_with_their_processes() -> None:
+    async with session(people(jun=3, bo=2, ana=1)) as s:
+        await s.press("@people")
+        heads = [line.split()[0] for line in texts(s)[2:8:2]]
+        assert heads == ["jun", "bo", "ana"]
+        await s.press("s", "s", "s")
+        assert "by user" in texts(s)[0]
+        assert [line.split()[0] for line in texts(s)[2:8:2]] == ["ana", "bo", "jun"]
+
+
+async def test_a_process_below_its_person_can_be_sent_a_signal() -> None:
+    async with session(people(ana=3)) as s:
+        s.main.set_app_state(replace(s.main.app_state, label=""))
+        await s.press("@people", "X")
+        assert "no process" in " ".join(texts(s, "#page-footer"))
+        await s.press("down", "X")
+        assert "pid 100" in " ".join(texts(s, "#page-footer"))
+
+
 async def test_many_people_scroll_and_the_last_is_shown_whole() -> None:
     many = box(*(busy(gpu(n), job(100 + n, user=f"user{n:02}")) for n in range(16)))
     async with session(many) as s:
-        await s.press("P", "G")
-        assert lit(s).startswith("user15") and "GPU 15 " in texts(s)[-1]
+        await s.press("@people", "G")
+        assert lit(s).startswith("15") and "user15" in texts(s)[-2]
         await s.press("g")
-        assert lit(s).startswith("user00") and texts(s)[1].startswith(" user00")
+        assert lit(s).startswith("user00") and "user00" in texts(s)[2]
 
 
 async def test_who_holds_memory_and_does_nothing_is_told_below() -> None:
@@ -125,14 +155,14 @@ async def test_who_holds_memory_and_does_nothing_is_told_below() -> None:
         for minute in range(12):
             device = gpu(0, processes=idle.devices[0].processes, memory_used=40 * GIB, utilization=0)
             s.main.set_app_state(s.main.app_state.with_snapshot(box(device, time=idle.time + 60 * minute)))
-        await s.press("P")
+        await s.press("@people")
         notice = texts(s, "#page-footer")[0]
         assert all(fact in notice for fact in ("bo holds 40.0G on GPU 0", "idle for 11m"))
 
 
 async def test_every_size_is_painted() -> None:
     async with session("shared") as s:
-        await s.press("P")
+        await s.press("@people")
         for width, height in ((130, 40), (20, 5)):
             await s.resize(width, height)
             assert all(len(line) <= width for line in texts(s))

@@ -16,6 +16,7 @@ from textual.widgets import Input
 from gputui.choosing.grouping import Grouping
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
+from gputui.planning.devices import PlannedDevices
 from gputui.planning.memory import Bytes
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan
@@ -24,7 +25,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import named
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
-from gputui.tui.plan_request import PlannedDevices, PlanRequest, devices_for, fewest_for, plan_of
+from gputui.tui.plan_request import PlanRequest, devices_for, fewest_for, plan_of
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.plan import FOLDER, PlanScreen
 from gputui.tui.views import plan as views
@@ -77,7 +78,7 @@ def request(s: Session) -> PlanRequest:
 
 
 async def opened(s: Session) -> PlanScreen:
-    await s.press("m")
+    await s.press("@plan")
     await s.until(lambda: not s.main.plans.reading)
     await s.settle()
     return page(s)
@@ -287,7 +288,7 @@ async def test_without_a_model_it_is_asked_for() -> None:
         await s.until(lambda: strategies(s))
         assert request(s).typed
         # The answer is kept for the next time, also when the command changes.
-        await s.press("escape", "l")
+        await s.press("escape", "@launcher")
         await opened(s)
         assert strategies(s)
 
@@ -311,7 +312,7 @@ async def test_what_is_read_slowly_stops_no_key(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("gputui.checking.trained_model.trained_model", slow)
     async with session("dgx-h100", TRAIN) as s:
         try:
-            await s.press("m")
+            await s.press("@plan")
             await s.until(reached.is_set)
             assert not strategies(s)
             await s.press("plus", "question_mark", "escape", "escape")
@@ -490,7 +491,7 @@ async def test_escape_changes_nothing() -> None:
 
 async def test_auto_selects_the_fewest_devices_that_hold_the_model() -> None:
     async with session("dgx-h100", (*TRAIN, "--bf16")) as s:
-        await typed(s, "n", "auto")
+        await typed(s, "@ask", "auto")
         await s.until(lambda: s.selected)
         assert len(s.selected) == 2
         assert s.app.screen is s.main
@@ -498,11 +499,11 @@ async def test_auto_selects_the_fewest_devices_that_hold_the_model() -> None:
 
 async def test_auto_without_a_model_or_enough_devices_selects_nothing() -> None:
     async with session("dgx-h100", ("python", "train.py")) as s:
-        await typed(s, "n", "auto")
+        await typed(s, "@ask", "auto")
         await s.until(lambda: s.main.message_shown and s.main.message_shown.style == "warn")
         assert not s.selected
     async with session("rtx4090", ("python", "train.py", "--model", "400B")) as s:
-        await typed(s, "n", "auto")
+        await typed(s, "@ask", "auto")
         await s.until(lambda: s.main.message_shown and s.main.message_shown.style == "warn")
         assert not s.selected
 

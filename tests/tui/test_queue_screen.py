@@ -63,11 +63,11 @@ def waiting_job(desk: Desk) -> Job:
 
 async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it() -> None:
     async with session("shared") as s:
-        await s.press("Q")
+        await s.press("@queue")
         lines = texts(s)
         assert "2 in line" in lines[0]
         assert lines[1].split()[:4] == ["1", "ana", "4", "devices"]
-        assert lines[2].strip() == "GPUs 4, 5 and 7 are free, 1 more is needed"
+        assert lines[2].strip() == "GPUs 4, 5 and 7 free, needs 1 more"
         assert lines[3].split()[:4] == ["2", "lee", "GPU", "6"] and lines[4].strip() == "after ana"
         assert lines[7].split()[:3] == ["GPU", "0", "mira"] and "for 3h01m" in lines[7]
         await s.press("S")
@@ -78,7 +78,7 @@ async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it()
 
 async def test_the_page_fits_every_size_and_says_so_where_nobody_waits() -> None:
     async with session("shared") as s:
-        await s.press("Q")
+        await s.press("@queue")
         for width, height in ((60, 15), (80, 24), (200, 60)):
             await s.resize(width, height)
             assert any("ana" in line for line in texts(s))
@@ -94,7 +94,7 @@ async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
         show(s, waiter(1), waiter(2, "bo"))
         panel = queue_panel(s.main.app_state, 60, 20)
         words = ["".join(text for text, _ in line) for line in panel]
-        assert "2 in line" in words[0] and "next ana: GPUs 0 and 1 are free" in words[3]
+        assert "2 in line" in words[0] and "next: ana · GPUs 0 and 1 free" in words[3]
         assert len(words) == lines_of_panel(s.main.app_state, 60)[0] == 4
         show(s, claims=(Claim(IDLE.devices[0].key, "lee", IDLE.time - 3000, "python x.py"),))
         panel = queue_panel(s.main.app_state, 80, 20)
@@ -102,15 +102,15 @@ async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
         assert len(panel) == lines_of_panel(s.main.app_state, 60)[0] == 2
         show(s, *(waiter(n, f"user{n}") for n in range(30)))
         words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 6)]
-        assert "30 in line" in words[0] and "user3" in words[4] and words[5].startswith(" next user0")
+        assert "30 in line" in words[0] and "user3" in words[4] and words[5].startswith(" next: user0")
         # When two lines fit, the most useful one is the next waiter.
         words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 2)]
-        assert len(words) == 2 and words[1].startswith(" next user0")
+        assert len(words) == 2 and words[1].startswith(" next: user0")
 
 
 async def test_who_has_lost_the_place_in_line_is_told_apart_from_who_waits() -> None:
     async with session(IDLE) as s:
-        await s.press("Q")
+        await s.press("@queue")
         show(s, waiter(1, "bo"), waiter(2, "ana", silent=True))
         await s.until(lambda: any("has lost its place" in text for text in texts(s)))
         assert sum("has lost its place" in text for text in texts(s)) == 1
@@ -123,7 +123,7 @@ async def test_two_processes_are_in_line_and_ones_own_job_leaves_it_when_asked_t
         job = waiting_job(desk)
         async with session("idle", environ=environ) as s:
             show(s, *waiters(os.environ))
-            await s.press("Q")
+            await s.press("@queue")
             assert "2 in line, all yours" in texts(s)[0] and job.id in texts(s)[3]
             await s.press("S")
             assert "Ctrl-C" in texts(s, "#page-footer")[0], "the other one is no job"
@@ -143,7 +143,7 @@ async def test_a_job_that_does_not_wait_any_more_is_not_stopped(desk: Desk, envi
     job = desk.sh(gate.wait)
     async with session("idle", environ=environ) as s:
         show(s, waiter(1, ours=True, job=job.id), waiter(2, ours=True, job="gone"))
-        await s.press("Q", "S", "S")
+        await s.press("@queue", "S", "S")
         await s.until(lambda: "no longer waits" in texts(s, "#page-footer")[0])
         await s.press("down", "S", "S")
         await s.until(lambda: "not one of this machine" in texts(s, "#page-footer")[0])
@@ -158,7 +158,7 @@ async def test_a_job_that_does_not_wait_any_more_is_not_stopped(desk: Desk, envi
 async def test_a_hostile_name_in_line_is_neutralised() -> None:
     async with session("idle") as s:
         show(s, waiter(1, "mi\x1b[2Jra\n"), waiter(2, "\u202eoxo", job="\x07"))
-        await s.press("Q")
+        await s.press("@queue")
         assert all(text.isprintable() for text in texts(s))
 
 
@@ -170,11 +170,11 @@ async def test_every_row_of_the_page_can_be_reached_and_the_title_counts_the_hid
                 replace(box_at("shared"), waiters=(*waiters, replace(waiters[0], place=(9, ""))))
             )
         )
-        await s.press("Q")
+        await s.press("@queue")
         assert "3 in line" in texts(s)[0] and "▼" in texts(s)[0] and "▲" not in texts(s)[0]
         await s.press("G")
         body = "\n".join(texts(s))
-        assert "GPU 1 " in body and "no job says when it" in body
+        assert "GPU 1 " in body and "No job says when" in body
         assert "▲" in texts(s)[0] and "▼" not in texts(s)[0]
         assert "leave" not in texts(s, "#page-footer")[-1], "a device has no place in line"
         await s.press("S", "pageup")
@@ -191,7 +191,7 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
 
     whole = panel(lines_of_panel(state, 60)[0])
     at = next(n for n, line in enumerate(whole) if line.startswith(" not free"))
-    assert whole[at - 1].startswith(" next ana") and whole[at + 1].startswith(" GPU 3")
+    assert whole[at - 1].startswith(" next: ana") and whole[at + 1].startswith(" GPU 3")
     rest, every = len(whole) - at - 1, sum(not verdict.free for verdict in state.verdicts.values())
     assert rest < every and whole[at].endswith(f"({rest} of {every} shown)")
     assert panel(len(whole) - 1)[at].endswith(f"({rest - 1} of {every} shown)")
@@ -205,16 +205,16 @@ def test_what_the_next_one_waits_for_and_who_holds_what_is_wrapped_and_not_cut()
         least, most = lines_of_panel(state, width)
         for height in (least, most):
             panel = ["".join(text for text, _ in line) for line in queue_panel(state, width, height)]
-            next_one = next(n for n, line in enumerate(panel) if line.startswith(" next ana"))
+            next_one = next(n for n, line in enumerate(panel) if line.startswith(" next: ana"))
             assert not any("…" in line for line in panel[next_one:]), (width, panel)
-            assert len(panel) == height and "needed" in " ".join(panel)
+            assert len(panel) == height and "needs" in " ".join(panel)
 
 
 async def test_a_column_of_commands_without_room_is_left_out() -> None:
     async with session("shared", size=(60, 15)) as s:
-        await s.press("Q")
+        await s.press("@queue")
         rows = [line for line in texts(s) if line.startswith(" GPU ")]
         assert rows and not any("…" in row for row in rows)
     async with session("shared", size=(80, 24)) as s:
-        await s.press("Q")
+        await s.press("@queue")
         assert any("serve.py" in line for line in texts(s) if line.startswith(" GPU "))

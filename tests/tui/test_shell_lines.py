@@ -87,5 +87,5 @@ async def test_tab_does_nothing_where_nothing_is_to_be_rewritten() -> None:
         field = await _edit(s, "python 'a.py; b")
         await s.press("tab")
         assert field.value == "python 'a.py; b" and field.has_focus
-        await s.press("escape", "slash", *"a;b", "tab")
+        await s.press("escape", "@filter", *"a;b", "tab")
         assert s.app.screen.query_one(Input).value == "a;b"

@@ -1,4 +1,4 @@
-"""A Slurm cluster on its page: what the cluster has, and how a command gets there."""
+"""A Slurm cluster on the page of nodes: what the cluster has, and how a command gets there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from gputui.cli.dispatch import dispatch
 from gputui.launching.history_file import load
-from gputui.tui.screens.slurm import SlurmScreen
+from gputui.tui.screens.nodes import NodesScreen
 from tui.support import Session, session
 from tui.test_frame import footer
 from tui.test_people_screen import lit, texts
@@ -22,6 +22,12 @@ __all__ = ["programs"]
 pytestmark = pytest.mark.usefixtures("programs")
 
 
+async def cluster_is_read(s: Session) -> None:
+    page = s.app.screen
+    assert isinstance(page, NodesScreen)
+    await s.until(lambda: page.key is not None and "asking" not in "\n".join(texts(s)))
+
+
 @asynccontextmanager
 async def opened(
     folder: Path, command: tuple[str, ...] = ("python", "train.py"), size: tuple[int, int] = (110, 30)
@@ -29,10 +35,8 @@ async def opened(
     """The session with the page open, once the cluster has been read."""
     environ = {"PATH": str(folder), "XDG_STATE_HOME": str(folder / "state")}
     async with session("idle", command=command, environ=environ, size=size) as s:
-        await s.press("S")
-        page = s.app.screen
-        assert isinstance(page, SlurmScreen)
-        await s.until(lambda: page.key is not None)
+        await s.press("@nodes")
+        await cluster_is_read(s)
         yield s
 
 
@@ -60,7 +64,7 @@ async def to(s: Session, place: str) -> None:
 async def test_places_are_partitions_and_the_types_of_each_node(tmp_path: Path) -> None:
     async with opened(tmp_path) as s:
         shown = "\n".join(texts(s))
-        assert "8 of 16 devices free" in shown and "on 1 of 4 nodes" in shown
+        assert "8 free on 1 of 4" in shown
         for place in ("any node of small", "any node of big", "a1:a100", "m1:a100", "m1:h100"):
             assert place in shown
         # A node without devices cannot be selected; a drained node shows the reason.
@@ -106,7 +110,7 @@ async def test_the_order_inside_is_typed_and_belongs_to_its_number_of_devices(tm
         await to(s, "h1:h100")
         await s.press("2", "o", *"1,1", "enter")
         # Each place may be named only once, so this answer is not accepted.
-        assert s.app.screen is not s.main and not isinstance(s.app.screen, SlurmScreen)
+        assert s.app.screen is not s.main and not isinstance(s.app.screen, NodesScreen)
         await s.press("ctrl+u", *"1,0", "enter")
         assert "CUDA_VISIBLE_DEVICES=${d[1]},${d[0]}" in launch_line(s)
         assert "in the order 1,0" in "\n".join(footer(s))
@@ -132,20 +136,28 @@ async def test_what_is_short_is_said_of_a_partition_too(tmp_path: Path) -> None:
         assert "queue" in "\n".join(footer(s)) and "a100, h100" in "\n".join(footer(s))
 
 
-async def test_the_command_of_the_page_leaves_the_selection_of_this_machine_alone(tmp_path: Path) -> None:
+async def test_as_many_devices_as_are_selected_on_this_machine_are_asked_for(tmp_path: Path) -> None:
     async with opened(tmp_path) as s:
-        await s.press("escape", "1", "0", "S")
+        await s.press("escape", "1", "0", "@nodes")
         await s.until(lambda: "--gpus-per-node" in "\n".join(footer(s)))
         assert s.selected == ["1", "0"]
         # The line asks for as many devices as are selected on this machine.
         assert ":2" in launch_line(s) or "=2" in launch_line(s)
+
+
+async def test_a_variable_that_selects_devices_is_not_passed_on(tmp_path: Path) -> None:
+    async with opened(tmp_path) as s:
         await s.press("e", "ctrl+u", *"CUDA_VISIBLE_DEVICES=2 python t.py", "enter")
-        assert launch_line(s).endswith("python t.py") and "CUDA_VISIBLE_DEVICES" in s.main.message
-        await s.press("escape")
-        assert s.selected == ["1", "0"] and s.main.app_state.options.command == ("python", "train.py")
-        await s.press("S")
-        await s.until(lambda: "$ srun" in "\n".join(footer(s)))
-        assert launch_line(s).endswith("python t.py")
+        assert launch_line(s).endswith("python t.py") and "CUDA_VISIBLE" not in launch_line(s)
+        assert any("CUDA_VISIBLE_DEVICES is left out" in line for line in footer(s))
+
+
+async def test_the_request_is_still_there_when_the_page_opens_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as s:
+        await to(s, "h1:h100")
+        await s.press("3", "tab", "escape", "@nodes")
+        await s.until(lambda: lit(s).startswith("h1:h100"))
+        assert "sbatch" in launch_line(s) and "--gpus-per-node=h100:3" in launch_line(s)
 
 
 async def test_enter_becomes_srun_and_the_launch_is_remembered(tmp_path: Path) -> None:
@@ -198,18 +210,24 @@ async def test_while_sbatch_works_nothing_is_submitted_again(tmp_path: Path) -> 
 async def test_without_a_command_one_is_asked_for(tmp_path: Path) -> None:
     async with opened(tmp_path, command=()) as s:
         await s.press("enter")
-        assert s.app.is_running and not isinstance(s.app.screen, SlurmScreen)
+        assert s.app.is_running and not isinstance(s.app.screen, NodesScreen)
 
 
-async def test_where_there_is_no_slurm_the_page_says_so(
+async def test_where_slurm_does_not_answer_the_page_says_so(tmp_path: Path) -> None:
+    (tmp_path / "nodes").unlink()
+    async with opened(tmp_path) as s:
+        await s.until(lambda: "does not answer" in "\n".join(texts(s)))
+        await s.press("enter", "d", "y", "4", "escape")
+        assert s.app.screen is s.main
+
+
+async def test_where_there_is_no_node_a_message_says_how_to_name_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     async with session("idle") as s:
-        await s.press("S")
-        await s.until(lambda: "not on PATH" in "\n".join(texts(s)))
-        await s.press("enter", "d", "y", "4", "escape")
-        assert s.app.screen is s.main
+        await s.press("@nodes")
+        assert s.app.screen is s.main and "[hosts]" in s.main.message
 
 
 async def test_hostile_text_does_nothing_to_the_terminal(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from gputui.tui.screens.confirm import ConfirmScreen
 from tui.support import box_at, session, started
 from unit.jobs_support import Desk, desk_at, ended
 
-WAYS = pytest.mark.parametrize("key", ["enter", "r", "d"])
+WAYS = pytest.mark.parametrize("key", ["enter", "@return", "@detach"])
 
 
 def taken_by_eve() -> Snapshot:
@@ -73,12 +73,10 @@ async def test_a_key_after_it_takes_it_back(key: str, desk: Desk, environ: dict[
 
 
 @WAYS
-async def test_without_a_choice_or_a_program_it_says_so(
-    key: str, desk: Desk, environ: dict[str, str]
-) -> None:
+async def test_without_a_program_it_says_so_at_once(key: str, desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("no-such-program",), environ=environ, interval=1000) as s:
         await s.press(key)
-        assert "select devices first" in s.main.message
+        assert "'no-such-program'" in s.main.message and s.app.screen is s.main
         await s.press("4", key)
         assert "'no-such-program'" in s.main.message
     assert all_jobs(desk.environ) == []
@@ -103,7 +101,7 @@ async def test_a_job_that_cannot_be_started_is_said(environ: dict[str, str], tmp
     (tmp_path / "broken").write_text("#!/no/such/interpreter\n")
     (tmp_path / "broken").chmod(0o755)
     async with session(command=(str(tmp_path / "broken"),), environ=environ) as s:
-        await s.press("4", "d")
+        await s.press("4", "@detach")
         await s.until(lambda: "there is no program" in s.main.message)
         assert "broken" in s.main.message
 
@@ -114,7 +112,7 @@ async def test_a_second_press_while_the_devices_are_read_starts_nothing_twice(
     async with session(command=("true",), environ=environ, interval=1000) as s:
         await s.press("4")
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
-        await s.press("d", "d")
+        await s.press("@detach", "@detach")
         for _ in range(2):
             s.main.post_message(NewReading(Reading(box_at("shared"), time.monotonic())))
             await s.settle()

@@ -112,7 +112,7 @@ def test_the_axis_counts_back_from_now_and_shows_the_clock_for_hours() -> None:
 
 def test_more_devices_than_lines_are_counted() -> None:
     head = _texts(timelines_pane(_seen(*map(gpu, range(16))), 80, 10))[0]
-    assert "9 more: h" in head and "last 5m" in head
+    assert "9 more :timelines" in head and "last 5m" in head
 
 
 @pytest.mark.parametrize(("width", "charts"), [(70, 1), (80, 2), (200, 3)])
@@ -353,7 +353,7 @@ async def test_the_main_screen_shows_the_past_of_a_source_that_knows_it() -> Non
 
 async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
-        await s.press("h")
+        await s.press("@timelines")
         await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
         assert "all devices" in _page(s)[0] and "last 5m" in _page(s)[0]
         await s.press("plus")
@@ -369,7 +369,7 @@ async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
 
 async def test_escape_closes_the_moment_then_the_one_device_then_the_page() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
-        await s.press("h", "n", "left", "left", "enter")
+        await s.press("@timelines", "n", "left", "left", "enter")
         assert "timelines: GPU 1" in _page(s)[0] and " at " in _page(s)[0]
         await s.press("escape")
         assert "timelines: GPU 1" in _page(s)[0] and " at " not in _page(s)[0]
@@ -377,13 +377,13 @@ async def test_escape_closes_the_moment_then_the_one_device_then_the_page() -> N
         assert "all devices" in _page(s)[0]
         await s.press("escape")
         assert s.app.screen is s.main
-        await s.press("h", "left", "enter", "q")
+        await s.press("@timelines", "left", "enter", "q")
         assert s.app.screen is s.main
 
 
 async def test_the_page_shows_as_many_devices_as_fit_after_the_terminal_has_grown() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(130, 40)) as s:
-        await s.press("h")
+        await s.press("@timelines")
         await s.resize(60, 15)
         await s.press(*["n"] * 7)
         assert "of 8 devices" in _page(s)[0] and any(row.lstrip("▸ ").startswith("7 ") for row in _page(s))
@@ -441,7 +441,7 @@ def test_power_without_a_known_limit_is_not_called_unknown() -> None:
 
 async def test_the_page_shows_what_its_title_says_with_the_figures_of_now() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(80, 24)) as s:
-        await s.press("h")
+        await s.press("@timelines")
         await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
         head, *rows = _page(s)
         assert "6 of 8 devices" in head and "utilization, memory, power" in head
@@ -454,7 +454,7 @@ async def test_the_page_shows_what_its_title_says_with_the_figures_of_now() -> N
 
 async def test_the_mouse_reads_the_moment_and_the_device_under_it() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
-        await s.press("h")
+        await s.press("@timelines")
         await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
         line = next(n for n, text in enumerate(_page(s)) if text.startswith("  3 "))
         await s.pilot.hover(Lines, offset=(90, line))
@@ -483,7 +483,7 @@ async def test_what_one_run_saw_is_there_at_the_next_start(tmp_path: Path) -> No
 
 async def test_the_page_says_which_moment_is_read_and_which_devices_it_is_read_of() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(130, 40)) as s:
-        await s.press("h")
+        await s.press("@timelines")
         await s.until(lambda: any("█" * 10 in text for text in _page(s)))
         assert " at " not in _page(s)[0]
         await s.press("left", "left")
@@ -497,7 +497,7 @@ async def test_the_page_says_which_moment_is_read_and_which_devices_it_is_read_o
 async def test_a_page_without_a_chart_says_why() -> None:
     parent = gpu(0, mig=True, utilization=None)
     async with session(box(parent, instance(parent), gpu(1)), size=(100, 30)) as s:
-        await s.press("h", "tab")
+        await s.press("@timelines", "tab")
         assert "1 of 3 devices" in _page(s)[0] and "utilization" in _page(s)[0]
         s.main.set_app_state(replace(s.main.app_state, cursor=parent.key))
         await s.press("enter")

@@ -9,10 +9,12 @@ import pytest
 from textual import events
 from textual.widgets import Input
 
+from gputui.allocating.settings import ScreenSettings
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.topology import TopologyScreen
 from tui.support import Session, session
 
+OWN = ScreenSettings(keymap={"ask": "n", "filter": "slash", "clear": "x", "launch_page": "L"})
 CHARACTERS = {"space": " "}
 
 
@@ -35,7 +37,7 @@ def environ(tmp_path: Path) -> Mapping[str, str]:
 
 
 async def test_what_follows_the_key_of_a_prompt_is_typed_in_it() -> None:
-    async with session("idle") as s:
+    async with session("idle", screen=OWN) as s:
         burst(s, "n", "2")
         await s.until(lambda: line(s) == "2")
         burst(s, "enter")
@@ -43,14 +45,14 @@ async def test_what_follows_the_key_of_a_prompt_is_typed_in_it() -> None:
 
 
 async def test_a_number_asked_for_in_one_write_is_selected() -> None:
-    async with session("dgx-2") as s:
+    async with session("dgx-2", screen=OWN) as s:
         burst(s, "n", "2", "enter", "J", "x", "n", "4", "enter")
         await s.until(lambda: len(s.selected) == 4)
         assert s.app.screen is s.main
 
 
 async def test_keys_behind_a_line_are_the_main_screens_again() -> None:
-    async with session("dgx-2") as s:
+    async with session("dgx-2", screen=OWN) as s:
         burst(s, "n", "4", "enter", "t", "escape", "x", "5", "space", "t")
         await s.until(lambda: isinstance(s.app.screen, TopologyScreen) and not s.selected)
 
@@ -67,13 +69,13 @@ async def test_keys_behind_a_line_are_the_main_screens_again() -> None:
     ],
 )
 async def test_editing_keys_act_before_what_is_typed_behind_them(keys: tuple[str, ...], left: str) -> None:
-    async with session("idle") as s:
+    async with session("idle", screen=OWN) as s:
         burst(s, "slash", *keys)
         await s.until(lambda: line(s) == left)
 
 
 async def test_a_page_gets_the_keys_behind_the_one_that_opens_it(environ: Mapping[str, str]) -> None:
-    async with session(environ=environ) as s:
+    async with session(environ=environ, screen=OWN) as s:
         burst(s, "5", "L", "down", "down", "down", "down", "space")
         await s.until(lambda: s.main.app_state.options.ids == "uuid")
         burst(s, "q", "t", "q", "x")
@@ -81,7 +83,7 @@ async def test_a_page_gets_the_keys_behind_the_one_that_opens_it(environ: Mappin
 
 
 async def test_a_text_that_is_pasted_behind_the_key_of_a_prompt_goes_into_it() -> None:
-    async with session() as s:
+    async with session(screen=OWN) as s:
         burst(s, "slash")
         s.app.post_message(events.Paste("olek"))
         burst(s, "enter")

@@ -42,12 +42,16 @@ class Ended:
         return json.loads(self.line)
 
     def refused(self, status: int) -> str:
-        """The only line, on stderr, of a call that failed with this status."""
-        assert (self.status, self.out) == (status, ""), self
-        assert self.err.startswith("gputui: ") and self.err.endswith("\n"), self
-        assert len(self.err.splitlines()) == 1, self
-        assert self.err[:-1].isprintable(), self
-        return self.err[:-1]
+        """The only line, on stderr, of a call that failed with this status. The lines of devices that are not
+        available, which are indented, are joined to it. --json puts the failure on stdout too."""
+        assert self.status == status, self
+        assert not self.out or json.loads(self.out)["error"]["message"] in self.err, self
+        first, *reasons = self.err.splitlines()
+        assert first.startswith("gputui: ") and self.err.endswith("\n"), self
+        assert all(line.startswith("gputui:   ") and status == 4 for line in reasons), self
+        assert (first + "".join(reasons)).isprintable(), self
+        told = (" ".join(line.removeprefix("gputui:   ").split()) for line in reasons)
+        return f"{first} {'; '.join(told)}".rstrip()
 
 
 Call = Callable[..., Ended]

@@ -475,6 +475,16 @@ def test_a_problem_with_a_list_names_it_once() -> None:
         assert ("VISIBLE" in message) == ("VISIBLE" in line)
 
 
+def test_the_list_of_a_vendors_variable_means_its_devices_whichever_vendor_comes_first() -> None:
+    options = LaunchOptions(("python", "t.py"), additions=(("ZE_AFFINITY_MASK", "1"),))
+    box = AppState({}, options).with_snapshot(at(BOXES["mixed-vendors"], 0.0, NOW))
+    state, problem = box.with_command_read()
+    assert problem is None
+    assert [(device.vendor, device.index) for device in state.selected] == [("intel", 1)]
+    other = box.with_devices((box.box.devices[0].key,)).with_command_read()[0]
+    assert [(device.vendor, device.index) for device in other.selected] == [("intel", 1)]
+
+
 def test_a_command_that_needs_no_device_here_says_where_its_devices_come_from() -> None:
     state = with_command("srun --gpus 2 python t.py")
     assert state.selection.cpu_only and state.command_choice is not None

@@ -1,4 +1,4 @@
-"""The page of other boxes over a real ssh: a selection there starts there, and nowhere else."""
+"""Boxes on the page of nodes, over a real ssh: a selection there starts there, and nowhere else."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_what_ssh_asks_is_answered_in_the_lent_terminal_and_then_the_box_is_live
     terminal = Terminal(argv, locked.environ, (120, 30), cwd=tmp_path)
     try:
         terminal.until("○ free")
-        terminal.send("O")
+        terminal.send(":nodes\r")
         terminal.until("dead").until("c ssh")
         terminal.send("c")
         terminal.until("Enter passphrase")
@@ -110,7 +110,7 @@ def page(there: There, tmp_path: Path) -> Iterator[Terminal]:
     terminal = Terminal(argv, there.environ, (120, 30), cwd=tmp_path)
     try:
         terminal.until("○ free")
-        terminal.send("O")
+        terminal.send(":nodes\r")
         terminal.until("2 of 2 free")
         yield terminal
     finally:

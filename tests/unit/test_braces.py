@@ -10,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputui.choosing.sharing import tasks_that_fit
-from gputui.jobs.experiments.braces import MOST_TASKS, TooManyTasksError, alternatives, expanded
+from gputui.jobs.experiments.axes import MOST_TASKS, TooManyTasksError
+from gputui.jobs.experiments.braces import alternatives, expanded
+from gputui.jobs.experiments.request import ExperimentRequest, Variant, variants_of
+from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 
 AS_BASH = [
     "{1..8}",
@@ -65,8 +69,12 @@ def test_json_and_what_is_no_group_stays_as_it_is(word: str) -> None:
     assert alternatives(word) == [word]
 
 
+def tasks(*command: str) -> tuple[Variant, ...]:
+    return variants_of(ExperimentRequest("sweep", LaunchRequest(LaunchOptions(command))))[1]
+
+
 def test_several_groups_are_every_combination_and_labels_tell_them_apart() -> None:
-    _, found = expanded(("python", "t.py", "--seed", "{1..2}", "--lr={0.1,0.01}", "{x}"))
+    found = tasks("python", "t.py", "--seed", "{1..2}", "--lr={0.1,0.01}", "{x}")
     assert [each.words[3:5] for each in found] == [
         ("1", "--lr=0.1"),
         ("1", "--lr=0.01"),
@@ -74,7 +82,7 @@ def test_several_groups_are_every_combination_and_labels_tell_them_apart() -> No
         ("2", "--lr=0.01"),
     ]
     assert found[0].label == "--seed 1 --lr=0.1" and len({each.label for each in found}) == 4
-    assert [each.words for each in expanded(("true", "{x}"))[1]] == [("true", "{x}")]
+    assert [each.words for each in tasks("true", "{x}")] == [("true", "{x}")]
 
 
 @pytest.mark.parametrize(

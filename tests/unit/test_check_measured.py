@@ -23,6 +23,7 @@ from gputui.checking.measurement import (
 )
 from gputui.checking.render import measured_lines, to_measured_document
 from gputui.choosing.rules import DEFAULT_RULES, Rules
+from gputui.inventory.formatting import UNKNOWN
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import DocumentError
 from gputui.launching.launch import Launch
@@ -87,7 +88,7 @@ def test_data_that_arrived_wrong_is_a_failure_that_is_said() -> None:
     lines = measured_lines(measured, BOX)
     text = "\n".join(lines)
     assert any("wrong" in line and numbers(line) == [1, 1] for line in lines) and "WRONG" in lines[-1]
-    assert "GPU 1  ? (371)" in text
+    assert f"GPU 1  {UNKNOWN} (371)" in text
 
 
 @pytest.mark.parametrize(

@@ -195,3 +195,18 @@ def test_a_number_beyond_that_of_any_box_is_refused_at_once(
     """A list of so many devices would use up all memory; the test shows that the call ends at all."""
     nvml_here.show_box(BOXES["dgx-h100"])
     assert numbers(call("run", "--dry-run", "--", *command.split()).refused(4))[-1] == 8
+
+
+def test_each_device_that_is_not_available_has_a_line_with_its_reason(call: Call) -> None:
+    ended = call("pick", "--demo", "-n", "5")
+    first, *lines = ended.err.splitlines()
+    assert (ended.status, ended.out) == (4, "") and first.endswith(":")
+    assert [line.split()[2] for line in lines] == ["0", "1", "2", "3", "6"]
+    assert (
+        len({line.index(" held") + 1 if " held" in line else line.index(" busy") + 1 for line in lines}) == 1
+    )
+
+
+def test_each_named_device_that_needs_force_has_a_line(call: Call) -> None:
+    first, *lines = call("pick", "--demo", "--gpus", "0,2").err.splitlines()
+    assert "--force" in first and len(lines) == 2

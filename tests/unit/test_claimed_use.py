@@ -18,8 +18,8 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.process import Identity
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
+from gputui.tui.process_rows import rows
 from gputui.tui.views.jobs import unclaimed_uses_of
-from gputui.tui.views.people import listed
 from unit.builders import NOW, box, busy, gpu, instance, job, recording
 from unit.calling import Call
 
@@ -194,8 +194,8 @@ def test_a_claimed_device_that_this_box_does_not_have_is_called_by_its_key() -> 
 def test_the_people_say_it() -> None:
     (mira,) = people(OUTSIDE)
     assert [use.job for use in mira.unclaimed_uses] == ["m6u5"]
-    lines, _ = listed(people(OUTSIDE), AppState({}).with_snapshot(OUTSIDE), 80)
-    assert "job m6u5 claimed 6,7, runs on 0,1" in "".join(text for line in lines for text, _ in line)
+    heading = rows(AppState({}).with_snapshot(OUTSIDE), form="people")[0]
+    assert "job m6u5 claimed 6,7, runs on 0,1" in heading.what and heading.tone == "warn"
 
 
 def test_of_two_jobs_of_one_user_each_is_told_for_itself(call: Call, tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from gputui import __version__
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import reason, state_and_reason
-from gputui.cli.main import main
 from gputui.cli.request_options import count, memory, percent
 from gputui.inventory.device import Fault
 from gputui.inventory.document_reader import from_json
@@ -227,8 +226,8 @@ def test_on_a_box_without_devices_there_is_none(call: Call, record: Record) -> N
     assert "none of 0" in call("pick", "--from", record(box())).refused(4)
 
 
-def test_what_is_true_of_several_devices_is_said_of_them_once(call: Call) -> None:
-    said = call("pick", "-n", "3", "--demo", "gaudi").refused(4)
+def test_what_is_true_of_several_devices_is_said_of_them_once_in_one_sentence(call: Call) -> None:
+    said = json.loads(call("pick", "-n", "3", "--demo", "gaudi", "--json").out)["error"]["message"]
     assert said.count("work together") == 1 and "GPU 0-3,6-7 free" in said
 
 
@@ -670,7 +669,7 @@ def test_a_wrong_call_with_bytes_that_are_no_text_is_one_line_too() -> None:
 
 def test_a_wrong_call_of_a_subcommand_points_to_its_help(call: Call) -> None:
     assert "gputui pick --help" in call("pick", "--nonsense").refused(2)
-    assert "gputui --help" in call("nonsense").refused(2)
+    assert "gputui --help" in call("--nonsense").refused(2)
 
 
 @pytest.mark.parametrize("name", ["ls", "pick", "run", "export", "record", "completion"])
@@ -683,6 +682,42 @@ def test_every_subcommand_has_its_help(call: Call, name: str) -> None:
 
 def test_the_version_is_printed(call: Call) -> None:
     assert call("--version").line == f"gputui {__version__}"
+
+
+# A wrong call ends with one that works when it is copied.
+
+CORRECTED = [
+    ("rnu -n 2 -- python train.py", "run -n 2 -- python train.py"),
+    ("python train.py", "run -- python train.py"),
+    ("torchrun --nproc 2 train.py", "run -- torchrun --nproc 2 train.py"),
+    ("rnu --gpu 2 python x.py --gpu 3", "run --gpus 2 -- python x.py --gpu 3"),
+    ("run python train.py --lr 3", "run -- python train.py --lr 3"),
+    ("run -n2 torchrun --standalone train.py", "run -n2 -- torchrun --standalone train.py"),
+    ("run --detatch -- x 'a b'", "run --detach -- x 'a b'"),
+    ("run --gpu 2 -- x", "run --gpus 2 -- x"),
+    ("-n 2 -- python t.py", "run -n 2 -- python t.py"),
+    ("pick 2", "pick -n 2"),
+    ("pick --min-fre=2G", "pick --min-free=2G"),
+    ("export --as dockr -- x", "export --as docker -- x"),
+    ("jobs lgo k3f9", "jobs log k3f9"),
+    ("pick 2 --demo", "pick -n 2 --demo=shared"),
+    ("pick --whi", "pick --why"),
+    ("list", "ls"),
+    ("train.py", "run -- train.py"),
+    ("rnu --help", "run --help"),
+]
+
+
+@pytest.mark.parametrize(("typed", "meant"), CORRECTED)
+def test_a_wrong_call_ends_with_the_call_that_was_meant(call: Call, typed: str, meant: str) -> None:
+    assert call(*shlex.split(typed)).refused(2).endswith(f": gputui {meant}")
+
+
+@pytest.mark.parametrize(
+    "typed", ["--nonsense", "pick --zzz", "ls foo", "--demo moonbase ls", "run --demo", "record a b"]
+)
+def test_a_wrong_call_that_may_mean_anything_points_to_the_help(call: Call, typed: str) -> None:
+    assert "--help" in call(*typed.split()).refused(2)
 
 
 # The screen without a terminal.
@@ -789,6 +824,16 @@ def test_bash_completes_subcommands_and_boxes(call: Call, tmp_path: Path) -> Non
     assert done.stdout.splitlines() == ["pick", "rtx3090 rtx4090"], done
 
 
+def test_a_completion_asks_for_jobs_boxes_and_launches(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "config" / "gputui" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[hosts]\nboxes = ["gpu1", "gpu2"]\n')
+    assert call("completion", "--list", "boxes").text.split() == ["gpu1", "gpu2", "all"]
+    for kind in ("jobs", "compare", "each", "launches"):
+        assert call("completion", "--list", kind).text.split() == []
+        assert f"_gputui_{kind}" in call("completion", "bash").out
+
+
 # A stdout that fails.
 
 
@@ -837,25 +882,5 @@ def test_a_line_for_a_shell_has_the_bytes_of_the_arguments_in_every_locale() -> 
     assert ran.stdout == "\u00e9 x\n".encode()
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        (["pick", "2", "--demo"], "-n 2"),
-        (["pick", "--deno"], "--demo?"),
-        (["pick", "--demo", "python"], "'python'"),
-        (["run", "train.py"], "--"),
-        (["list"], "ls?"),
-        (["train.py"], "gputui -- train.py"),
-    ],
-)
-def test_a_word_that_is_not_known_is_answered_with_what_may_be_meant(
-    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert meant in line
-
-
-def test_nothing_is_suggested_for_an_option_that_is_like_no_other(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pick", "--zzz"]) == 2
-    assert "did you mean" not in capsys.readouterr().err
+def test_a_word_after_demo_that_is_no_box_is_named(call: Call) -> None:
+    assert "'python'" in call("pick", "--demo", "python").refused(2)

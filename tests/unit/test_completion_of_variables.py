@@ -35,7 +35,7 @@ def test_tensorflow_and_jax_are_among_them() -> None:
 
 @pytest.mark.parametrize("subcommand", ["run", "export", "check"])
 def test_help_lists_them_with_what_they_do(call: Call, subcommand: str) -> None:
-    told = call(subcommand, "--help").out.splitlines()
+    told = call(subcommand, "--help-all").out.splitlines()
     for word, about in OFFERED.items():
         assert any(line.split(maxsplit=1) == [word, about] for line in told), word
 
@@ -81,7 +81,7 @@ def test_zsh_offers_them_with_what_they_do(call: Call, tmp_path: Path) -> None:
         child.send("gputui run --env TF_F\t")
         child.expect("TF_FORCE_GPU_ALLOW_GROWTH=true")
         child.send("\x15gputui run --env \t")
-        child.expect("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True +-- less memory lost to fragmentation")
+        child.expect("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True +-- less fragmentation")
         child.expect("XLA_PYTHON_CLIENT_PREALLOCATE=false +-- JAX allocates memory as needed")
     finally:
         child.terminate(force=True)

@@ -8,6 +8,7 @@ import pytest
 
 from gputui.allocating.settings import Settings
 from gputui.inventory.device import Device
+from gputui.launching import confine
 from gputui.launching.confine import AGAINST, Case, explained
 from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch
@@ -17,6 +18,7 @@ from gputui.requesting.prepared_launch import how_confined, prepare, read_comman
 from gputui.sources.source import Want
 from gputui.system.root import Root
 from gputui.vendors.visibility import Confine
+from unit.builders import box, gpu
 
 MOUNTED = "25 1 0:23 / /proc rw,nosuid shared:1 - proc proc rw\n"
 
@@ -141,3 +143,25 @@ def test_the_device_files_are_read_for_a_confined_launch_only(confine: Confine) 
     asked = LaunchRequest(LaunchOptions(("true",)))
     request = prepare(read_command(asked, {}, confine), Settings()).request
     assert (Want.NODES in request.facts) == (confine != "never")
+
+
+def test_a_confined_launch_is_made_again_for_its_own_numbers_and_what_no_longer_holds_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(confine, "left_out", lambda *_: ("/dev/nvidia0",))
+    monkeypatch.setattr(confine, "proved", lambda *_: None)
+    monkeypatch.setattr(confine, "AGAINST", ())
+    devices, made = (gpu(3), gpu(1)), list[tuple[list[int], Intent]]()
+
+    def make(numbered: tuple[Device, ...], said: Intent) -> Launch:
+        made.append(([device.index for device in numbered], said))
+        return Launch(("x",), devices=numbered, refused=said.leaves)
+
+    intent = Intent(doubt="may set a list", leaves="sees every device")
+    launch = confine.confined(devices, make, intent, box(gpu(0), *devices), {}, "auto")
+    assert [numbers for numbers, _ in made] == [[3, 1], [1, 0]]
+    assert [said for _, said in made] == [intent, Intent()]
+    assert launch.inside is not None and launch.refused is None and launch.devices == devices
+    made.clear()
+    assert confine.confined(devices, make, intent, box(*devices), {}, "never").refused == intent.leaves
+    assert len(made) == 1

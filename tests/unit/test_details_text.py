@@ -37,7 +37,7 @@ def test_every_known_fact_of_the_device_page_is_there_at_every_width(width: int 
 
 
 def test_what_is_not_known_is_left_out_with_the_name_of_its_group() -> None:
-    unread = Device(index=0, uuid="GPU-0", utilization=3)
+    unread = Device(index=0, uuid="GPU-0", name="H100", utilization=3)
     text = details_text(box(unread), 80)
     assert UNKNOWN not in text and "utilization 3 %" in text and "Errors" not in text
     assert "no details" in details_text(box(replace(unread, utilization=None)), 80)

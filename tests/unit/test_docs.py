@@ -5,20 +5,27 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
-from gputui.allocating.settings import settings
+from gputui.allocating.settings import ScreenSettings, settings
 from gputui.choosing.verdict import GLYPHS
 from gputui.cli.completion import whole_parser
-from gputui.cli.dispatch import SUBCOMMANDS
+from gputui.cli.subcommands import SUBCOMMANDS
 from gputui.launching.exports import FORMS
 from gputui.sources.simulated.boxes import BOXES
-from gputui.tui.actions import ACTIONS
+from gputui.tui.actions import ACTIONS, by_key
+from gputui.tui.screen_settings import checked
 from unit.calling import Call
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -64,23 +71,25 @@ def first_cells(text: str) -> set[str]:
     return {word for row in rows for word in re.findall(r"`([^`]+)`", row.split("|")[1])}
 
 
-@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.id)
-def test_every_key_of_the_main_screen_is_in_the_table_of_keys(action: object) -> None:
-    signs = {"enter": "⏎", "question_mark": "?", "down": "↓", "up": "↑", "right": "→", "slash": "/"}
-    keys = {signs.get(key, key) for key in action.keys.split(",")}  # type: ignore[attr-defined]
-    assert keys <= first_cells(section("keys.md", "The main screen"))
+_SIGNS = {"⏎": "enter", "?": "question_mark", "↓": "down", "↑": "up", "→": "right", ":": "colon"}
 
 
-def test_the_table_of_keys_has_no_key_that_does_nothing() -> None:
-    signs = {"⏎": "enter", "?": "question_mark", "↓": "down", "↑": "up", "→": "right", "/": "slash"}
-    bound = {key for action in ACTIONS for key in action.keys.split(",")} | set("0123456789")
-    assert {signs.get(key, key) for key in first_cells(section("keys.md", "The main screen"))} <= bound
+def test_the_table_of_keys_has_the_keys_of_the_main_screen_and_no_other() -> None:
+    told = first_cells(section("keys.md", "The main screen"))
+    assert {_SIGNS.get(key, key) for key in told} == {*by_key({}), "esc", *"09"}
+
+
+def test_everything_else_is_told_with_the_words_that_do_it() -> None:
+    without = {f":{action.query}" for action in ACTIONS if not action.keys}
+    assert first_cells(section("keys.md", "Everything else")) == without
 
 
 def test_the_name_of_every_action_is_told_for_the_users_own_keys() -> None:
-    assert set(re.findall(r"`(\w+)`", section("keys.md", "Your own keys"))) == {
-        action.id for action in ACTIONS
-    }
+    text = section("keys.md", "Your own keys")
+    block = tomllib.loads(re.findall("```toml\n(.*?)```", text, re.DOTALL)[0])["screen"]["keys"]
+    assert checked(ScreenSettings(keymap=block)).keymap.keys() == block.keys()
+    named = {*re.findall(r"`(\w+)`", _FENCE.sub("", text))} - {"copy"} | {*block}
+    assert named == {action.id for action in ACTIONS} - {"copy"}
 
 
 # The command line
@@ -110,7 +119,10 @@ def test_every_option_and_choice_is_on_the_page_of_the_command_line(name: str) -
     text = "".join(section("command-line.md", place) for place in places)
     there, words = options_in(text), set(re.findall(r"[\w-]+", text))
     assert f"`gputui {name}".rstrip() in page
+    public = {action.dest for action in PARSERS[name]._actions if action.help != argparse.SUPPRESS}
     for action in PARSERS[name]._actions:
+        if action.dest not in public:
+            continue
         assert set(action.option_strings) <= there, action.option_strings
         if action.choices is not None and not isinstance(action, argparse._SubParsersAction):
             assert set(map(str, action.choices)) <= words, action.option_strings

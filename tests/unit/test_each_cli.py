@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gputui.allocating import waiting_loop
 from gputui.inventory.job import Job
 from gputui.jobs.experiments import runner
 from gputui.jobs.experiments.store import kept
@@ -220,6 +221,20 @@ def test_devices_of_a_task_that_has_just_ended_are_tried_again_before_the_line(
     assert client.end() == 0
 
 
+def test_a_task_in_line_takes_the_devices_of_one_that_took_too_long(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_SETTLING", 0.0)
+    # Whoever waits in line looks again after an hour only.
+    monkeypatch.setattr(waiting_loop, "_SHORTEST", 3600.0)
+    monkeypatch.setattr(waiting_loop, "_LONGEST", 3600.0)
+    box.hold(1, 2, 3, 4, 5, 6, 7)
+    words = ("--gpus", "0", "-n", "1", "--timeout", "0.5", "--window", "0")
+    client = box.start("each", "-q", "--json", *words, "--", "sleep", "100{0..1}")
+    assert client.end() == 1, client.err
+    assert states(json.loads(client.out)) == ["timeout", "timeout"]
+
+
 def _line(box: Box) -> Any:
     return json.loads(box.call("queue", "--json")[1])["waiters"]
 
@@ -322,10 +337,7 @@ def test_a_job_whose_id_was_not_written_any_more_is_found_by_its_name(box: Box, 
     client.kill()
     (job,) = running(box)
     (known,) = kept(box.environ).records
-    file = box.folder / "state/gputui/sweeps" / known.id / "sweep.json"
-    record = json.loads(file.read_text())
-    record["tasks"][0].update(state="waiting", job=None, attempts=0, runs=[])
-    file.write_text(json.dumps(record))
+    (box.folder / "state/gputui/sweeps" / known.id / "changes.jsonl").unlink(missing_ok=True)
     again = box.start("each", "--resume", known.id, "-q", "--json")
     gates.open(1, 2)
     assert again.end() == 0, again.err
@@ -374,6 +386,37 @@ def test_a_sweep_is_resumed_where_it_was_called(box: Box, tmp_path: Path) -> Non
     assert outputs(again) == [str(tmp_path)] * 2
 
 
+def test_lines_of_a_file_with_varied_options_are_resumed(box: Box, tmp_path: Path) -> None:
+    file = tmp_path / "tasks"
+    file.write_text(f"sh -c 'test -e {tmp_path}/fixed && echo $X one'\nsh -c 'echo $X two'\n")
+    found = each(box, "-n", "1", "--vary", "env:X=a,b", "--from-file", str(file), status=1)
+    assert states(found) == ["failed", "done"] * 2
+    file.unlink()
+    (tmp_path / "fixed").touch()
+    again = each(box, "--resume", found["id"])
+    assert outputs(again) == ["a one", "a two", "b one", "b two"]
+
+
+def test_a_detached_sweep_is_rerun_where_it_was_started(box: Box, tmp_path: Path) -> None:
+    words = ["each", "--detach", "-n", "1", *sh("pwd", "{1..2}")]
+
+    def there() -> int:
+        from gputui.cli.main import main
+
+        os.chdir(tmp_path)
+        return main(words)
+
+    client = box.fork(there)
+    assert client.end() == 0, client.err
+    (job,) = (job for job in all_jobs(box.environ) if job.id == client.out.strip())
+    assert ended(job).exit_status == 0
+    again = box.call("jobs", "rerun", job.id)[1].strip()
+    (second,) = (job for job in all_jobs(box.environ) if job.id == again)
+    assert ended(second).exit_status == 0
+    sweeps = json.loads(box.call("each", "--list", "--json")[1])["sweeps"]
+    assert [outputs(found) for found in sweeps] == [[str(tmp_path)] * 2] * 2
+
+
 def test_only_one_runs_a_sweep(box: Box, gates: Gates) -> None:
     client = started(box, 1, "-n", "1", "--jobs", "1", *sh(gates.wait, "{1..2}"))
     name = show(box)["id"]
@@ -390,11 +433,12 @@ def test_detached_it_goes_on_as_a_job(box: Box) -> None:
     (client,) = (job for job in all_jobs(box.environ) if job.id == out.strip())
     assert ended(client).exit_status == 0, client.log.read_text()
     assert states(show(box)) == ["done"] * 3
-    before = show(box)["tasks"]
     status, out, err = box.call("jobs", "rerun", client.id)
     assert status == 0, err
     (again,) = (job for job in all_jobs(box.environ) if job.id == out.strip())
-    assert ended(again).exit_status == 0 and show(box)["tasks"] == before
+    assert ended(again).exit_status == 0
+    first, second = json.loads(box.call("each", "--list", "--json")[1])["sweeps"]
+    assert states(second) == states(first) and outputs(second) == outputs(first)
 
 
 def test_a_detached_sweep_that_is_stopped_stops_its_tasks(box: Box, gates: Gates) -> None:
@@ -413,9 +457,16 @@ def test_a_detached_sweep_is_told_secrets_that_are_not_kept(box: Box, tmp_path: 
     assert ended(client).exit_status == 0, client.log.read_text()
     assert outputs(show(box)) == ["--api-key=geheim 1", "--api-key=geheim 2"]
     assert "geheim" not in client.line
+    assert box.call("jobs", "rerun", client.id)[0] == 2
     file = tmp_path / "tasks"
-    file.write_text("true --api-key=geheim\n")
-    assert box.call("each", "--detach", "--from-file", str(file))[0] == 2
+    file.write_text("echo --api-key=geheim 3\n")
+    status, out, err = box.call("each", "--detach", "-n", "1", "--from-file", str(file))
+    assert status == 0, err
+    (client,) = (job for job in all_jobs(box.environ) if job.id == out.strip())
+    assert ended(client).exit_status == 0, client.log.read_text()
+    (found,) = (each for each in json.loads(box.call("each", "--list", "--json")[1])["sweeps"][1:])
+    assert outputs(found) == ["--api-key=geheim 3"]
+    assert box.call("jobs", "rerun", client.id)[0] == 2
 
 
 # Devices shared by tasks
@@ -506,7 +557,7 @@ def test_secrets_are_not_kept_and_a_resumed_sweep_is_told_them_again(box: Box, t
     words = ("-n", "1", *sh(f"test -e {tmp_path}/fixed", "--api-key=geheim", "{1..2}"))
     found = each(box, *words, status=1)
     (folder,) = (box.folder / "state/gputui/sweeps").iterdir()
-    assert "geheim" not in (folder / "sweep.json").read_text()
+    assert not any("geheim" in file.read_text() for file in folder.iterdir())
     assert box.call("each", "--resume", found["id"])[0] == 2
     (tmp_path / "fixed").touch()
     assert box.call("each", "--resume", found["id"], "-n", "1", *sh("true", "{1..2}"))[0] == 2

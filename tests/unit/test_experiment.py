@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from gputui.jobs.experiments.record import Experiment, Row, Run, as_csv, document, summaries
+from gputui.jobs.experiments.request import ExperimentRequest, Kind
 from gputui.jobs.experiments.table import bars, figures, lines, table
+from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from unit.builders import GIB, NOW
 
 
@@ -20,16 +23,25 @@ def run(number: int = 1, **more: object) -> Run:
     return replace(Run(number, "k3f9", "done", 0, wall=10.0), **more)  # type: ignore[arg-type]
 
 
-JOBS = Path("/jobs")
 FAILED = Run(1, "m4x2", "failed", 3, wall=1.0)
+
+
+def asked(kind: Kind = "comparison") -> ExperimentRequest:
+    return ExperimentRequest(kind, LaunchRequest(LaunchOptions(("t.py",))))
 
 
 def compared(*runs: tuple[Run, ...], **more: object) -> Experiment:
     """A comparison with a variant for each group of runs."""
-    rows = tuple(Row((str(place),), f"X={place} t.py", ("0", "1"), each) for place, each in enumerate(runs))
-    repeat = max(map(len, runs))
-    made = Experiment("c3c3", "done", NOW, ("t.py",), ("0", "1"), (("env:X", "X"),), rows, repeat)
-    return replace(made, **more)  # type: ignore[arg-type]
+    rows = tuple(
+        Row((str(place),), f"X={place}", ("t.py",), each, ("0", "1"), f"X={place} t.py")
+        for place, each in enumerate(runs)
+    )
+    made = Experiment(
+        Path("/state/comparisons/c3c3"), "done", NOW, asked(), (("env:X", "X"),), rows, ("0", "1")
+    )
+    asked_for = {name: more.pop(name) for name in ("metric", "less") if name in more}
+    request = replace(asked(), repeat=max(map(len, runs)), **asked_for)  # type: ignore[arg-type]
+    return replace(made, request=request, **more)  # type: ignore[arg-type]
 
 
 def differences(comparison: Experiment) -> list[float | None]:
@@ -120,13 +132,13 @@ def test_a_comparison_that_goes_on_says_what_runs_and_what_waits() -> None:
 
 
 def test_hostile_values_do_nothing_to_the_screen() -> None:
-    row = Row(("\x1b[2Jx\n",), "x", (), (run(),))
+    row = Row(("\x1b[2Jx\n",), "\x1b[2Jx\n", ("x",), (run(),))
     shown = lines(compared((run(),), rows=(row,), axes=(("env:\x1b", "\x1b]0;"),)), 80)
     assert all(line.isprintable() for line in shown)
 
 
 def test_json_has_the_runs_and_what_they_come_to() -> None:
-    found = json.loads(json.dumps(document(compared((run(runtime=5.0, peak_memory=GIB),), (FAILED,)), JOBS)))
+    found = json.loads(json.dumps(document(compared((run(runtime=5.0, peak_memory=GIB),), (FAILED,)))))
     assert (found["schema"], found["basis"], found["metric"]) == (1, "runtime", None)
     first, second = found["variants"]
     assert first["difference"] == 0 and first["summary"]["runtime"] == {
@@ -151,11 +163,11 @@ def test_the_time_for_many_tasks_grows_with_their_number() -> None:
     """Ten times as many tasks take about ten times as long, not a hundred: each is summarized separately."""
 
     def seconds(number: int) -> float:
-        rows = tuple(Row((), "", ("0",), (run(),), ("t.py",), str(place)) for place in range(number))
-        made = Experiment("c3c3", "done", NOW, (), (), (), rows, kind="sweep")
+        rows = tuple(Row((), str(place), ("t.py",), (run(),), ("0",)) for place in range(number))
+        made = Experiment(Path("/state/comparisons/c3c3"), "done", NOW, asked("sweep"), (), rows)
         began = time.process_time()
         lines(made, 80)
-        document(made, JOBS)
+        document(made)
         return time.process_time() - began
 
     seconds(10)

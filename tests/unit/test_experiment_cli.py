@@ -204,23 +204,6 @@ def test_a_comparison_that_was_stopped_goes_on_with_the_same_devices(box: Box, t
     assert rows(after)[0]["job"] == rows(found)[0]["job"] and after["devices"] == found["devices"]
 
 
-def test_a_comparison_of_an_earlier_version_is_shown_and_not_gone_on_with(box: Box) -> None:
-    found = run(box, "compare", "-n", "1", "--vary", "env:X=0,1", "--", "false", status=1)
-    file = box.folder / "state/gputui/comparisons" / found["id"] / "comparison.json"
-    record = json.loads(file.read_text())
-    kept = ("schema", "id", "state", "created", "ended", "command", "devices", "axes", "repeat", "metric")
-    kept = (*kept, "less_is_better", "runner")
-    variants = [{key: row[key] for key in ("values", "launch", "devices", "runs")} for row in rows(record)]
-    for variant in variants:
-        for each in variant["runs"]:
-            for name in ("attempts", "started", "ended", "utilizations", "signal"):
-                del each[name]
-    file.write_text(json.dumps({**{key: record[key] for key in kept}, "variants": variants}))
-    shown = json.loads(box.call("compare", "--show", found["id"], "--json")[1])
-    assert [row["status"] for row in rows(shown)] == [1, 1]
-    assert box.call("compare", "--resume", found["id"])[0] == 2
-
-
 @BOTH
 def test_lines_of_a_file_are_varied_too(box: Box, subcommand: str, tmp_path: Path) -> None:
     file = tmp_path / "tasks"

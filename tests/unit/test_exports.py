@@ -40,7 +40,7 @@ BEGINNINGS = {
     "ray": "ray job submit --working-dir=. --entrypoint-num-gpus=2 -- python train.py",
     "accelerate": "# CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1,0 accelerate launch --config_file",
     "vscode": '{\n    "version": "0.2.0",\n',
-    "json": '{"argv": ["python", "train.py"]',
+    "json": '{"schema": 1, "argv": ["python", "train.py"]',
 }
 
 
@@ -76,6 +76,7 @@ def test_a_form_is_written_or_refused_and_nothing_else(
 def test_json_is_the_whole_launch(call: Call, one: str) -> None:
     told = call("export", "--as", "json", "--gpus", "1", "--from", one, "--", "A=1", "python", "x").json
     assert told == {
+        "schema": 1,
         "argv": ["python", "x"],
         "environment": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1", "A": "1"},
         "directory": None,
@@ -83,6 +84,7 @@ def test_json_is_the_whole_launch(call: Call, one: str) -> None:
         "launcher": "python",
         "warnings": [],
         "remarks": [],
+        "line": "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1 A=1 python x",
     }
 
 

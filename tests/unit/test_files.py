@@ -24,6 +24,7 @@ from gputui.system.files import (
     open_own,
     private_folder,
     state_folder,
+    take_lock,
     write_private,
     write_result,
 )
@@ -150,6 +151,23 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
             write(tmp_path / "folder", b"x")
     assert len(names(Path("/proc/self/fd"))) == before
     assert names(tmp_path) == ["file", "folder"]
+
+
+def test_a_lock_is_held_by_one_and_where_files_cannot_be_locked_that_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = len(names(Path("/proc/self/fd")))
+    held = take_lock(tmp_path / "lock")
+    assert held is not None and take_lock(tmp_path / "lock") is None
+    os.close(held)
+
+    def refuses(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", refuses)
+    with pytest.raises(OSError, match="no locks"):
+        take_lock(tmp_path / "lock")
+    assert len(names(Path("/proc/self/fd"))) == before
 
 
 @pytest.mark.parametrize("write", [write_private, write_result])

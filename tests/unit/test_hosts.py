@@ -150,7 +150,7 @@ def test_where_no_box_can_be_reached_the_status_says_so(boxes: SshBoxes, call: C
         ("run", "--on"),
         ("run", "--hosts"),
         ("queue", "--hosts"),
-        ("ls", "--json", "--hosts"),
+        ("ls", "--details", "--hosts"),
     ],
 )
 def test_boxes_that_are_separated_by_spaces_are_told_about_commas(call: Call, words: tuple[str, ...]) -> None:

@@ -36,6 +36,7 @@ KEPT = {
 
 NOT_KEPT = {
     "help": "prints the help",
+    "help_all": "prints the help",
     "n": "the number of devices that it had counts",
     "gpus": "a rerun is on as many of the best free devices",
     "if_free": "of devices that are named, and a rerun names none",
@@ -44,6 +45,7 @@ NOT_KEPT = {
     "why": "says something once",
     "quiet": "says nothing, once",
     "dry_run": "starts no job",
+    "json": "says how an answer is printed, once",
     "detach": "a rerun is a job always",
     "attach": "it is followed once, by whoever started it",
     "on": "a rerun is on the box that has the job",

@@ -177,7 +177,7 @@ def test_a_broken_record_is_a_warning_and_no_traceback(call: Call, desk: Desk) -
     "words",
     [
         ("log", "nope"), ("wait", "nope"), ("stop", "nope"), ("forget", "nope"), ("forget",), ("log",),
-        ("stop",), ("wait", "a", "b"), ("nonsense",), ("--json", "wait", "x"), ("log", "-n", "x", "y"),
+        ("stop",), ("wait", "a", "b"), ("nonsense",), ("log", "-n", "x", "y"),
         ("stop", "--grace", "-1", "x"), ("stop", "--grace", "nan", "x"), ("stop", "--signal", "NOPE", "x"),
         ("--", "true"),
     ],

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from gputui.cli.job_output import write
 from gputui.jobs.ansi_sanitizer import AnsiSanitizer
-from gputui.jobs.log import Tail
-from gputui.jobs.wait import last_lines
+from gputui.jobs.log_screen import Tail
+from gputui.jobs.wait import start_of_last_lines
 
 
 def sanitized(data: bytes, colours: bool = True) -> str:
@@ -293,11 +293,11 @@ def test_no_log_takes_long_to_read(name: str) -> None:
 
 
 def test_the_last_lines_of_a_log_are_found(log: Path) -> None:
-    assert last_lines(log, 3) == 0
+    assert start_of_last_lines(log, 3) == 0
     append(log, b"one\ntwo\nthree\n")
-    assert [last_lines(log, number) for number in (0, 1, 2, 3, 4)] == [14, 8, 4, 0, 0]
+    assert [start_of_last_lines(log, number) for number in (0, 1, 2, 3, 4)] == [14, 8, 4, 0, 0]
     append(log, b"four")
-    assert last_lines(log, 1) == 14
+    assert start_of_last_lines(log, 1) == 14
 
 
 LONG_LINES = {
@@ -375,7 +375,7 @@ def test_a_log_that_is_faster_than_it_can_be_read_takes_little_time(log: Path) -
 def test_a_sequence_that_was_cut_off_swallows_nothing_of_what_comes_next(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gputui.jobs.log._MOST_TIME", -1.0)
+    monkeypatch.setattr("gputui.jobs.log_screen._MOST_TIME", -1.0)
     # The text is written in pieces, the first of which ends within a sequence.
     append(log, b"x" * 2047 + b"\x1b[2C" + b"y" * 9000 + b"\nstep 7")
     tail = Tail(log, 500)

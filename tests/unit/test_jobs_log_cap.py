@@ -10,9 +10,9 @@ import pytest
 
 from gputui.inventory.job import Job
 from gputui.jobs.last_lines import last_lines as end_of
-from gputui.jobs.log import Tail
 from gputui.jobs.log_file import missing, read_data
-from gputui.jobs.wait import follow, last_lines
+from gputui.jobs.log_screen import Tail
+from gputui.jobs.wait import follow, start_of_last_lines
 from unit.jobs_support import Desk, desk_at, ended, says, until
 
 MIB = 1 << 20
@@ -77,7 +77,7 @@ def test_a_job_that_goes_on_is_held_to_the_cap_and_its_follower_loses_nothing(de
     job = desk.sh(f"seq -f 'line %034.0f' {LINES}; echo first half; {gate.wait}; echo second half")
     says(job, "first half")
     until(lambda: disk(job) <= CAP + MIB)
-    following = follow(job, last_lines(job.log, 3))
+    following = follow(job, start_of_last_lines(job.log, 3))
     assert next(following).splitlines() == [b"line %034d" % (LINES - 1), b"line %034d" % LINES, b"first half"]
     gate.open()
     assert b"".join(following) == b"second half\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,6 +79,7 @@ def test_one_that_hangs_is_killed_with_what_it_started_and_nobody_waits_for_it(
 ) -> None:
     impatient = desk.folder / "supervise.py"
     text = job_start._SUPERVISE.read_text()
+    shutil.copy(job_start._SUPERVISE.with_name("log_cap.py"), desk.folder)
     assert "_NOTIFY_TIME = 10.0" in text
     monkeypatch.setattr(job_start, "_SUPERVISE", impatient)
     told = notifies(desk, 'trap "" TERM ALRM; sleep 1000 & echo $$ $! | told; wait')

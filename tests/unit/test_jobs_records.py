@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from gputui.inventory.job import Job, JobError
 from gputui.jobs.again import again, as_kept
 from gputui.jobs.last_lines import last_lines as shown_lines
-from gputui.jobs.log import Tail
+from gputui.jobs.log_screen import Tail
 from gputui.jobs.process_tree import here
 from gputui.jobs.record import read_job
 from gputui.jobs.record_folders import RecordError, Unreadable
 from gputui.jobs.store import Stored, all_jobs, find_job, forget, stored
-from gputui.jobs.wait import follow, last_lines
+from gputui.jobs.wait import follow, start_of_last_lines
 from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
 from unit.jobs_support import Desk, desk_at, ended
@@ -284,7 +284,7 @@ def test_a_job_that_puts_a_pipe_or_a_link_into_its_own_folder_makes_nobody_wait(
     seen = stored(desk.environ)
     assert len(seen.jobs) + len(seen.unreadable) == 1 and (name != "log" or seen.jobs)
     if name == "log":
-        assert shown_lines(job.log, 3) == () and last_lines(job.log, 3) == 0
+        assert shown_lines(job.log, 3) == () and start_of_last_lines(job.log, 3) == 0
         assert not Tail(job.log).feed()
         with pytest.raises(JobError):
             list(follow(job))

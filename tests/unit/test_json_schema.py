@@ -1,7 +1,7 @@
-"""The published JSON Schemas of one box and of several: documents agree with them, and they name every key.
+"""The published JSON Schemas of boxes: documents agree with them, and they name every key.
 
-The documents of boxes over ssh are checked in test_hosts.py, of Ray in test_ls_ray.py, of a real Slurm in
-e2e/.
+Those of other calls are in test_json_answers.py. Documents of boxes over ssh are checked in test_hosts.py, of
+Ray in test_ls_ray.py, of a real Slurm in e2e/.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gputui.sources.hosts.reading import read as read_answer
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.slurm.cluster import Cluster, Gpus, Job, Node, Partition
-from published_schemas import made
+from published_schemas import SCHEMAS, closed, made
 from unit.builders import NOW, box, document, gpu
 from unit.calling import Call
 
@@ -34,25 +34,13 @@ jsonschema = pytest.importorskip("jsonschema")
 referencing = pytest.importorskip("referencing")
 
 
-def published(name: str) -> Any:
+def installed(name: str) -> Any:
     """An installed schema."""
-    return json.loads(files("gputui.inventory").joinpath(name).read_text())
+    return json.loads(files("gputui.inventory").joinpath(f"{name}.schema.json").read_text())
 
 
-SCHEMA: dict[str, Any] = published("ls.schema.json")
-BOXES_SCHEMA: dict[str, Any] = published("boxes.schema.json")
-
-
-def closed(schema: Any) -> Any:
-    """The schema, changed to reject every key that it does not name."""
-    if isinstance(schema, list):
-        return [closed(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {key: closed(value) for key, value in schema.items()}
-    return {"additionalProperties": False, **found} if schema.get("type") == "object" else found
-
-
+SCHEMA: dict[str, Any] = installed("ls")
+BOXES_SCHEMA: dict[str, Any] = installed("boxes")
 CHECK = jsonschema.Draft202012Validator(closed(SCHEMA))
 """Checks the document of one box."""
 BOXES_CHECK = jsonschema.Draft202012Validator(
@@ -70,13 +58,14 @@ def boxes_document(readings: list[Reading]) -> dict[str, Any]:
     return {"schema": 1, "boxes": [entry(each.alias, each.error, own(each, Rules())) for each in readings]}
 
 
-@pytest.mark.parametrize("schema", [SCHEMA, BOXES_SCHEMA], ids=["one", "several"])
-def test_the_schema_is_one(schema: dict[str, Any]) -> None:
-    jsonschema.Draft202012Validator.check_schema(schema)
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_schema_is_one(name: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(installed(name))
 
 
-def test_the_schema_is_what_the_records_read_and_write() -> None:
-    assert made() == SCHEMA
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_schema_is_what_the_records_read_and_write(name: str) -> None:
+    assert made(name) == installed(name)
 
 
 def test_of_several_boxes_each_has_the_keys_of_one() -> None:

@@ -9,7 +9,7 @@ from gputui.inventory.job import Job
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
-from gputui.tui.actions import BY_ID
+from gputui.tui.actions import BY_ID, by_key
 from gputui.tui.app_state import AppState
 from gputui.tui.views.keys import keys, next_actions
 
@@ -29,40 +29,53 @@ def text(app_state: AppState, width: int = 80) -> str:
     words = "".join(part for part, _ in line)
     assert len(words) <= width or width < 16
     for begin, end, name in places:
-        assert words[begin:end].endswith(BY_ID[name].hint) or name in ("edit", "cpu")
+        assert words[begin:end].endswith(BY_ID[name].hint) or name == "edit"
     return words
 
 
+DOZEN = "space J K b enter w y e t p D question_mark colon ctrl+p q"
+CURSOR = "down j up k home g end G right"
+MORE = "shift+down shift+up f1 ctrl+z"
+"""The same as one of the dozen, for other keyboards and habits."""
+
+
+def test_the_main_screen_has_a_dozen_keys() -> None:
+    assert by_key({}).keys() == {*f"{DOZEN} {CURSOR} {MORE}".split()}
+
+
 def test_without_a_selection_the_first_keys_select() -> None:
-    assert text(state()).startswith(" space/0-9 select  b best  ")
+    assert text(state()).startswith(" space/0-9 select  b best  ⏎ run  ")
 
 
 def test_without_a_command_the_first_key_types_one() -> None:
     assert text(state(options=LaunchOptions())).startswith(" e type a command  space/0-9 select")
-    assert text(state(4, options=LaunchOptions())).startswith(" e type a command  y copy  x clear")
+    assert text(state(4, options=LaunchOptions())).startswith(" e type a command  y copy  esc clear")
 
 
 def test_with_both_the_first_keys_start_it() -> None:
-    assert text(state(4)).startswith(" ⏎ run  y copy  r run & return  d detach  x clear")
+    assert text(state(4)).startswith(" ⏎ run  y copy  esc clear")
     assert "J/K reorder" in text(state(4, 5)) and "J/K" not in text(state(4))
-    assert "c not CPU only" in text(state().cpu_only())
+    assert "esc clear" in text(state().cpu_only())
 
 
-def test_a_busy_device_can_be_waited_for() -> None:
+def test_a_busy_device_can_be_waited_for_and_on_a_full_box_that_is_first() -> None:
     assert text(state(0)).startswith(" w wait in line  ⏎ run")
     assert "wait" not in text(replace(state(0), label="demo"))
+    full = replace(BOX, devices=tuple(replace(d, processes=BOX.devices[0].processes) for d in BOX.devices))
+    assert text(AppState({}, COMMAND).with_snapshot(full)).startswith(" w wait in line  space/0-9 select")
 
 
-def test_jobs_are_named_while_one_runs() -> None:
-    for job_state, named in (("running", True), ("waiting", True), ("done", False)):
+def test_jobs_are_named_first_while_one_runs() -> None:
+    for job_state, first in (("running", True), ("waiting", True), ("done", False)):
         jobs = (Job(id="m6u5", name="x", state=job_state),)
-        assert ("jobs" in next_actions(replace(state(), snapshot=replace(BOX, jobs=jobs)))) is named
+        found = next_actions(replace(state(), snapshot=replace(BOX, jobs=jobs)))
+        assert (found.index("jobs") < found.index("topology")) is first
 
 
-def test_help_and_quit_stay_at_the_end_however_narrow_it_is() -> None:
-    for width in (20, 40, 80, 200):
+def test_what_always_makes_sense_stays_at_the_end_however_narrow_it_is() -> None:
+    for width in (28, 40, 80, 200):
         for app_state in (AppState({}), state(), state(4, 5), state(0, options=LaunchOptions())):
-            assert text(app_state, width).endswith("? help  q quit")
+            assert text(app_state, width).endswith(": more  ? help  q quit")
 
 
 def test_the_keys_are_those_of_the_users_keymap() -> None:
@@ -74,7 +87,7 @@ def test_the_keys_are_those_of_the_users_keymap() -> None:
     assert text(replace(state(), screen=own)).startswith(" s/0-9 select")
 
 
-def test_the_demos_example_is_edited_and_not_run() -> None:
+def test_the_demos_example_is_copied_or_edited_and_not_run() -> None:
     example = replace(state(4), example=COMMAND.command)
     assert not {"launch", "return", "detach", "wait"} & {*next_actions(example)}
-    assert text(example).startswith(" e edit  y copy  ")
+    assert text(example).startswith(" y copy  esc clear  ")

@@ -225,7 +225,7 @@ def test_a_small_screen_of_eight_gpus_shows_jobs_the_queue_and_processes() -> No
     assert heights == {"jobs": 2, "queue": 2, "processes": 4}
     told = {name: PANELS_BY_NAME[name].lines(app_state, 80, lines) for name, lines in heights.items()}
     texts = {name: ["".join(text for text, _ in line) for line in lines] for name, lines in told.items()}
-    assert "▶ running" in texts["jobs"][1] and texts["queue"][1].startswith(" next ana")
+    assert "▶ running" in texts["jobs"][1] and texts["queue"][1].startswith(" next: ana")
     assert [len(lines) for lines in texts.values()] == [2, 2, 4]
 
 
@@ -417,7 +417,7 @@ def test_the_title_names_a_launcher_that_the_line_has_not_yet_as_such() -> None:
     room = launch_room(40, 8)
     assert _text(launch(app_state, 80, room)[:1]).startswith("─ launch: python ")
     torchrun = replace(app_state, options=replace(app_state.options, launcher="torchrun"))
-    assert "launch (with a selection: torchrun)" in _text(launch(torchrun, 80, room)[:1])
+    assert "launch: torchrun, once GPUs are selected" in _text(launch(torchrun, 80, room)[:1])
     assert "launch: torchrun" in _text(launch(torchrun.toggle(BOX.devices[4])[0], 80, room)[:1])
 
 

@@ -30,7 +30,7 @@ def row(app_state: AppState, name: str) -> Row:
 
 
 def names(app_state: AppState) -> list[str]:
-    return [each.label for each in rows(app_state) if each.variable]
+    return [each.label for each in rows(app_state) if each.box]
 
 
 def test_without_anything_there_are_rows_and_none_is_given() -> None:

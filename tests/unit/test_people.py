@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gputui.choosing.people import IDLE_AFTER, Person, idle_seconds, people
+from gputui.choosing.people import Person, idle_seconds, people
+from gputui.choosing.rules import DEFAULT_RULES
 from gputui.choosing.state_times import Watch
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.claim import Claim
@@ -17,7 +17,8 @@ from gputui.inventory.device import Device
 from gputui.inventory.process import ANOTHER_NAMESPACE
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
-from gputui.tui.views.people import headline, idle_notice, listed
+from gputui.tui.process_rows import rows
+from gputui.tui.views.processes import idle_notice, listed
 from gputui.tui.views.text import Line
 from messages import lines_of
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job, recording
@@ -28,11 +29,20 @@ def text(line: Line) -> str:
     return "".join(piece for piece, _ in line).rstrip()
 
 
-def shown(snapshot: Snapshot, found: tuple[Person, ...] | None = None, width: int = 100) -> str:
+def shown(app_state: AppState | Snapshot, width: int = 100) -> str:
     """The list on the screen."""
+    if isinstance(app_state, Snapshot):
+        app_state = AppState({}).with_snapshot(app_state)
+    found = rows(app_state, form="people")
+    listing = listed(found, width, 100)
+    return "\n".join(map(text, listing.lines(0, 100)))
+
+
+def watched(snapshot: Snapshot, idle: dict[str, float]) -> AppState:
+    """The app state of a screen that has seen devices at 0 % for these seconds, by their keys."""
     app_state = AppState({}).with_snapshot(snapshot)
-    lines, _ = listed(people(snapshot) if found is None else found, app_state, width)
-    return "\n".join(map(text, lines))
+    since = {key: snapshot.time - seconds for key, seconds in idle.items()}
+    return replace(app_state, watch=replace(app_state.watch, idle_since=since))
 
 
 def seen(device: Device, seconds: int, step: int = 1) -> tuple[Person, ...]:
@@ -79,7 +89,7 @@ def test_processes_whose_owner_is_not_known_are_somebody() -> None:
     nobody = job(1, user=None, command=None, started=None, note=ANOTHER_NAMESPACE)
     (person,) = people(box(busy(gpu(0), nobody)))
     assert (person.user, person.memory, person.since) == (None, 20 * GIB, None)
-    assert shown(box(busy(gpu(0), nobody))).startswith(" no visible owner  ")
+    assert shown(box(busy(gpu(0), nobody))).strip().startswith("no visible owner  ")
 
 
 def test_drawing_a_desktop_makes_nobody_a_person() -> None:
@@ -101,7 +111,8 @@ def test_a_claim_without_a_process_is_told_once_and_one_with_a_process_not_at_al
     claims = tuple(Claim(key, "mira") for key in (taken.key, empty.key, empty.key, "GPU-elsewhere"))
     (person,) = people(replace(box(taken, empty), claims=claims))
     assert person.claims == (empty,)
-    assert re.search(r"GPU 1 +claimed$", shown(replace(box(taken, empty), claims=claims)))
+    listing = shown(replace(box(taken, empty), claims=claims)).splitlines()
+    assert [line.split()[0] for line in listing] == ["mira", "0", "1"] and "claimed" in listing[2]
 
 
 def test_who_only_claims_is_there_too() -> None:
@@ -115,7 +126,7 @@ def test_somebody_is_idle_only_after_ten_minutes_at_nothing() -> None:
     quiet = replace(busy(gpu(0)), utilization=0)
     assert not seen(quiet, 599)[0].idle
     (idle,) = seen(quiet, 600)[0].idle
-    assert idle.idle == IDLE_AFTER == 600
+    assert idle.idle == DEFAULT_RULES.idle == 600
 
 
 def test_who_has_just_come_to_a_device_that_was_long_quiet_is_not_idle() -> None:
@@ -169,7 +180,20 @@ def test_the_largest_that_is_held_idle_says_whom_to_ask() -> None:
     app_state = AppState({}).with_snapshot(box(one, two))
     notice = idle_notice(found, app_state)
     assert all(fact in notice for fact in ("2.0G", "GPU 1", "mira", "30m"))
-    assert "  idle for 1h" in shown(box(one, two), found)
+    assert "└ idle for 1h" in shown(watched(box(one, two), {one.key: 3600.0, two.key: 1800.0}))
+
+
+def test_who_is_idle_stands_out_and_nobody_else() -> None:
+    one, two = (replace(busy(gpu(n), job(n + 1, user="bo")), utilization=0) for n in (0, 1))
+    idle = rows(watched(box(one, two), {one.key: 3600.0, two.key: 60.0}), form="people")
+    assert [(row.tone, "idle" in row.what) for row in idle[1:]] == [("warn", True), ("", False)]
+
+
+def test_a_filter_that_names_a_person_leaves_all_that_they_have() -> None:
+    unknown = busy(gpu(0), job(1, user=None, command="python x.py"))
+    app_state = AppState({}).with_snapshot(box(unknown, busy(gpu(1), job(2, user="bo"))))
+    found = rows(app_state, filter_text="no visible owner", form="people")
+    assert [row.pid for row in found] == ["", "1"]
 
 
 def test_memory_that_nobody_tells_is_not_called_nothing(call: Call, tmp_path: Path) -> None:
@@ -177,7 +201,7 @@ def test_memory_that_nobody_tells_is_not_called_nothing(call: Call, tmp_path: Pa
     found = people(box(device), {device.key: 3600})
     notice = idle_notice(found, AppState({}).with_snapshot(box(device)))
     assert all(fact in notice for fact in ("GPU 0", "holds", "mira", "1h")) and notice.count("G") == 1
-    assert "0.0G" not in shown(box(device), found)
+    assert "0.0G" not in shown(watched(box(device), {device.key: 3600.0}))
     file = recording(tmp_path, box(device))
     assert call("people", "--from", file).text.splitlines()[1].split()[:4] == ["mira", "0", "–", "1h"]
     assert call("people", "--from", file, "--json").json["people"][0]["memory"] is None
@@ -185,10 +209,9 @@ def test_memory_that_nobody_tells_is_not_called_nothing(call: Call, tmp_path: Pa
 
 def test_what_is_held_by_no_process_stands_at_the_end() -> None:
     snapshot = box(busy(gpu(0)), gpu(1, memory_used=22 * GIB, memory_free=58 * GIB))
-    lines, _ = listed(people(snapshot), AppState({}).with_snapshot(snapshot), 100)
-    line = lines[-1]
-    assert text(line).split()[:3] == ["GPU", "1", "22.0G"]
-    assert "no visible process" in text(line) and "mira" not in text(line)
+    *_, line = shown(snapshot, 200).splitlines()
+    assert line.split()[0] == "1" and "22.0G" in line
+    assert "no visible process" in line and "mira" not in line
 
 
 def test_every_line_fits_and_no_name_moves_the_cursor() -> None:
@@ -197,7 +220,6 @@ def test_every_line_fits_and_no_name_moves_the_cursor() -> None:
     for width in (20, 40, 80, 200):
         listing = shown(snapshot, width=width).splitlines()
         assert all(len(line) <= width and line.isprintable() for line in listing)
-        assert len(text(headline(people(snapshot), width))) <= width
 
 
 # `gputui people`

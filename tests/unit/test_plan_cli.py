@@ -17,10 +17,13 @@ import yaml
 
 from gputui.allocating.queue import waiters
 from gputui.checking.kept_bandwidth import keep, kept
+from gputui.choosing.pick import Constraints
+from gputui.choosing.verdict import verdicts
 from gputui.cli import request_options
 from gputui.cli.plan_text import plan_lines
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
 from gputui.planning.box import box_of
+from gputui.planning.devices import Candidates
 from gputui.planning.fewest import fewest
 from gputui.planning.plan import plan
 from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
@@ -218,6 +221,46 @@ def test_devices_in_use_are_planned_as_if_empty_and_that_is_said(
     assert any("1 of the 2 devices is in use" in notice for notice in document["notices"])
     ended = call("plan", "gpt2", "-n", "1", "--from", save(box_of_devices(gpu(0), used)), "--json")
     assert not any("in use" in notice for notice in ended.json["notices"])
+
+
+def test_free_devices_are_planned_with_before_any_in_use(call: Call, save: Callable[[Snapshot], str]) -> None:
+    snapshot = box_of_devices(busy(gpu(0)), busy(gpu(1)), gpu(2), gpu(3))
+    document = call("plan", "gpt2", "-n", "3", "--from", save(snapshot), "--json").json
+    assert {device.uuid for device in snapshot.devices[2:]} < set(document["devices"])
+    assert any("1 of the 3 devices is in use" in notice for notice in document["notices"])
+
+
+def test_a_device_that_the_rules_exclude_is_not_used_with_those_in_use() -> None:
+    snapshot = box_of_devices(gpu(0), gpu(1), busy(gpu(2)), busy(gpu(3)))
+    first, second, *others = snapshot.devices
+    limits = Constraints(never=(first.key,))
+    found = Candidates(snapshot, verdicts(snapshot), limits, (others[1],)).planned(2)
+    assert found is not None and [device.key for device in found.devices] == [others[1].key, second.key]
+    used = Candidates(snapshot, verdicts(snapshot), limits).planned(3)
+    assert used is not None and {device.key for device in used.devices} == {
+        device.key for device in (second, *others)
+    }
+    assert {device.key for device in used.in_use} == {device.key for device in others}
+    assert Candidates(snapshot, verdicts(snapshot), limits).planned(4) is None
+
+
+def test_selected_devices_are_planned_with_wherever_the_others_are_picked() -> None:
+    snapshot = box_of_devices(gpu(0), gpu(1), busy(gpu(2)))
+    within = Constraints(within=[snapshot.devices[1].key, snapshot.devices[2].key])
+    for count, used in ((2, 0), (3, 1)):
+        candidates = Candidates(snapshot, verdicts(snapshot), within, snapshot.devices[:1])
+        found = candidates.planned(count)
+        assert found is not None and found.devices[0].key == snapshot.devices[0].key
+        assert len(found.devices) == count and len(found.in_use) == used
+
+
+def test_only_one_of_several_instances_can_be_planned_with() -> None:
+    parent = gpu(0, mig=True)
+    snapshot = box_of_devices(parent, instance(parent, 1), instance(parent, 2))
+    candidates = Candidates(snapshot, verdicts(snapshot), Constraints())
+    assert candidates.most == 1 and candidates.planned(2) is None
+    found = candidates.planned()
+    assert found is not None and len(found.devices) == 1
 
 
 def test_why_says_why_these(call: Call) -> None:
@@ -431,7 +474,6 @@ def test_a_group_that_cannot_be_is_refused_with_both_numbers(
         ["gpt2", "-o", "x"],
         ["gpt2", "--overwrite"],
         ["gpt2", "--use", "ddp"],
-        ["gpt2", "--use", "ddp", "--json", "--", "t.py"],
         ["--use", "ddp", "--", "t.py"],
         ["--", "t.py", "--model", "nothing"],
         ["8B", "--prove"],
@@ -447,6 +489,10 @@ def test_a_group_that_cannot_be_is_refused_with_both_numbers(
 )
 def test_a_wrong_call_is_one_line_and_status_2(call: Call, words: list[str]) -> None:
     call("plan", "--demo", *words).refused(2)
+
+
+def test_the_files_of_a_strategy_are_not_told_as_json(call: Call) -> None:
+    assert call("plan", "--demo", "gpt2", "--use", "ddp", "--json", "--", "t.py").status == 2
 
 
 def test_a_truncated_header_and_a_huge_file_are_refused(call: Call, models: Path) -> None:

@@ -164,15 +164,15 @@ def test_a_pipeline_stands_below_all_that_can_be_started() -> None:
 def test_where_only_a_pipeline_fits_what_would_do_is_said_all_the_same() -> None:
     found = plan(LLAMA3_70B, Workload(), replace(h100s(), host_memory=64 * GIB))
     assert found.best is not None and found.best.name == "pp8"
-    assert any(notice.startswith("would do: ") for notice in found.notices)
+    assert any(notice.startswith("would be enough: ") for notice in found.notices)
 
 
 def test_what_would_do_is_not_only_a_pipeline_of_many_stages() -> None:
     found = plan(LLAMA3_70B, AUTOCAST, rtx_3090s())
-    would = [notice for notice in found.notices if notice.startswith("would do: ")]
+    would = [notice for notice in found.notices if notice.startswith("would be enough: ")]
     assert would and not any("pipeline" in each for each in would)
     only = plan(LLAMA3_70B, Workload(lora=16, checkpointing=True, optimizer="adamw8bit"), rtx_3090s(2))
-    would = [notice for notice in only.notices if notice.startswith("would do: ")]
+    would = [notice for notice in only.notices if notice.startswith("would be enough: ")]
     assert would
 
 

@@ -48,7 +48,7 @@ def test_two_who_wait_are_listed_with_what_is_in_the_way(box: Box) -> None:
     first_row, second_row = (" ".join(row.split()) for row in rows[:2])
     assert re.fullmatch(r"1 you 7 devices \d+s k3f9 torchrun pretrain.py", first_row)
     assert re.fullmatch(r"2 you GPU 1 \d+s – python eval.py", second_row)
-    assert "next: your job k3f9: GPUs 2, 3, 4, 5, 6 and 7 are free, 1 more is needed" in rows
+    assert "next: your job k3f9 · GPUs 2, 3, 4, 5, 6 and 7 free, needs 1 more" in rows
     assert [row.split()[:3] for row in rows if row.startswith("GPU ")] == [
         ["GPU", "0", "you"],
         ["GPU", "1", "you"],
@@ -121,7 +121,7 @@ def test_without_a_driver_the_line_is_told_all_the_same(box: Box) -> None:
 def test_the_demo_box_has_a_line_in_motion(call: Call) -> None:
     rows = call("queue", "--demo").text.splitlines()
     assert rows[1].split()[:2] == ["1", "ana"] and rows[2].split()[:2] == ["2", "lee"]
-    assert any(row.startswith("next: ana: ") for row in rows) and "is not known" in rows[-1]
+    assert any(row.startswith("next: ana · ") for row in rows) and "No job says" in rows[-1]
     film = [at(BOXES["shared"], elapsed, NOW) for elapsed in (0, 5, 20, 45, 50)]
     users = [[each.user for each in snapshot.waiters] for snapshot in film]
     claimed, snapshot = [len(snapshot.claims) for snapshot in film], film[-1]

@@ -50,16 +50,16 @@ TWO_BUSY = box(busy(FOUR[0]), busy(FOUR[1]), FOUR[2], FOUR[3])
 
 def test_the_first_in_line_is_told_what_is_missing_and_the_others_whom_they_are_behind() -> None:
     assert reasons(TWO_BUSY, waiter(1, "ana", 4), waiter(2, "bo"), waiter(3, "kim", 2)) == [
-        "GPUs 2 and 3 are free, 2 more are needed",
+        "GPUs 2 and 3 free, needs 2 more",
         "after ana",
         "after ana and 1 more",
     ]
-    assert reasons(TWO_BUSY, waiter(1, "ana", 3)) == ["GPUs 2 and 3 are free, 1 more is needed"]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 3)) == ["GPUs 2 and 3 free, needs 1 more"]
     assert reasons(TWO_BUSY, waiter(1, "ana", 1, 0)) == ["GPU 0 is not free"]
     assert reasons(TWO_BUSY, waiter(1, "ana", 2, 0, 1)) == ["GPUs 0 and 1 are not free"], "others are free"
     assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2, 0, 1, 2)) == ["GPUs 0, 1 and 2 are not free"]
-    assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no device is free, 2 are needed"]
-    assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPUs 2 and 3 are free: it starts soon"]
+    assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no device is free, needs 2"]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPUs 2 and 3 free, starts soon"]
 
 
 def test_who_waits_for_other_devices_is_next_too() -> None:
@@ -78,7 +78,7 @@ def test_devices_that_never_do_are_not_counted() -> None:
     divided = gpu(0, mig=True)
     parts = box(divided, instance(divided, 0), instance(divided, 1), FOUR[1])
     assert reasons(parts, waiter(1, count=2)) == ["only 1 of the devices here matches: it can never start"]
-    assert reasons(parts, waiter(1, count=1)) == ["GPUs 0:0, 0:1 and 1 are free: it starts soon"]
+    assert reasons(parts, waiter(1, count=1)) == ["GPUs 0:0, 0:1 and 1 free, starts soon"]
 
 
 def test_what_is_waited_for_in_words() -> None:
@@ -107,22 +107,21 @@ def texts_of(each: Occupied, snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(column.text(each) for column in occupied_columns(snapshot)[1:])
 
 
-def test_who_has_the_devices_in_the_order_of_the_box() -> None:
-    """The time at which a device becomes free is unknown, so that none comes first. The time before a user
-    came does not count as idle."""
+def test_who_has_the_devices_those_first_who_may_be_asked_for_one() -> None:
+    """When a device becomes free is unknown. The time before a user came does not count as idle."""
     still = replace(busy(FOUR[1], job(7, user="bo", started=NOW - 7200)), utilization=0)
     young = replace(busy(FOUR[2], job(8, user="kim", started=NOW - 90)), utilization=0)
     there = box(busy(FOUR[0], job(6, user="mira")), still, young, FOUR[3])
     there = replace(there, claims=(Claim(KEYS[1], "bo", NOW - 7300), Claim(KEYS[3], "lee", NOW - 3000)))
     assert occupied(there, _1=2400.0, _2=2400.0) == [
-        (0, False, ("mira", "20.0G", "for 1h", "", "python train.py")),
         (1, True, ("bo", "20.0G", "claimed 2h01m ago", "0 % for 40m", "python train.py")),
-        (2, False, ("kim", "20.0G", "for 1m", "0 % for 1m", "python train.py")),
         (3, True, ("lee", "", "claimed 50m ago", "nothing runs on it", "")),
+        (0, False, ("mira", "20.0G", "for 1h", "", "python train.py")),
+        (2, False, ("kim", "20.0G", "for 1m", "0 % for 1m", "python train.py")),
     ]
     told = occupied(there)
-    assert [(index, hoarded) for index, hoarded, _ in told] == [(0, False), (1, False), (2, False), (3, True)]
-    assert told[1][2][3] == "0 % now", "how long is not known from one reading"
+    assert [(index, hoarded) for index, hoarded, _ in told] == [(3, True), (0, False), (1, False), (2, False)]
+    assert told[2][2][3] == "0 % now", "how long is not known from one reading"
 
 
 def test_a_claim_by_another_user_than_the_one_who_runs_is_named() -> None:

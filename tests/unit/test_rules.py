@@ -245,7 +245,7 @@ def test_what_is_never_taken_is_not_taken_with_n_and_is_when_named(
     never = "0,3" if ids == "index" else f"{uuids[0]},{uuids[3][:12]}"
     assert call("pick", "-n", "6", "--never", never).line == "1,2,4,5,6,7"
     refusal = call("pick", "-n", "7", "--never", never).refused(4)
-    assert f"GPU 0,3 {NEVER}" in refusal and "6 of 8" in refusal
+    assert f"GPU 0 {NEVER}; GPU 3 {NEVER}" in refusal and "6 of 8" in refusal
     assert call("pick", "--gpus", "3", "--never", never).line == "3"
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import WrongCallError
 from gputui.cli.status_line import FIELDS, fields_of, status_line
+from gputui.inventory.formatting import UNKNOWN
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
@@ -40,8 +41,8 @@ def test_instances_count_instead_of_their_gpu() -> None:
 def test_what_is_not_known_is_not_0() -> None:
     blank = replace(gpu(0), utilization=None, memory_used=None, temperature=None, power=None)
     found = figures(box(blank))
-    assert {found[name] for name in ("utilization", "memory_used", "temperature", "power")} == {"?"}
-    assert figures(box())["utilization"] == "?"
+    assert {found[name] for name in ("utilization", "memory_used", "temperature", "power")} == {UNKNOWN}
+    assert figures(box())["utilization"] == UNKNOWN
 
 
 @pytest.mark.parametrize("name", BOXES)

@@ -167,6 +167,15 @@ def test_a_shell_script_says_what_its_commands_say() -> None:
     assert training_of(LaunchOptions(("bash", "none.sh")), {"HOME": "/"}, told) == NO_TRAINING
 
 
+def test_a_script_that_changes_its_directory_reads_the_files_that_are_there() -> None:
+    told = Told(
+        {"t.sh": "cd sub && trl sft --config x.yaml", "u.sh": "cd $X; trl sft --config x.yaml"}
+        | {"x.yaml": "model_name_or_path: outside", "sub/x.yaml": "model_name_or_path: inside"}
+    )
+    assert training_of(LaunchOptions(("bash", "t.sh")), {"HOME": "/"}, told).model == "inside"
+    assert training_of(LaunchOptions(("bash", "u.sh")), {"HOME": "/"}, told).model is None
+
+
 def test_a_container_s_paths_are_not_ours() -> None:
     assert read("docker run --gpus all image python t.py --model a") == NO_TRAINING
     assert read("") == NO_TRAINING

@@ -88,7 +88,7 @@ WHOLES = st.builds(
 
 @given(WHOLES)
 def test_what_is_written_comes_back(whole: Whole) -> None:
-    written = WHOLE.write(whole, details=True)
+    written = WHOLE.write(whole, True)
     assert WHOLE.read(loads(json.dumps(written))) == whole
     assert [*WHOLE.write(whole)] == [*written][:-1] and "detail" in written and "hidden" not in written
 

@@ -114,6 +114,16 @@ def test_no_list_of_devices_is_named_outside_the_folder_of_its_vendor() -> None:
 # The features that a second vendor gets by being installed.
 
 
+def test_a_list_means_the_devices_of_the_vendor_whose_variable_names_it_else_of_the_first() -> None:
+    ours, theirs = gpu(0), replace(gpu(0), vendor="amd", uuid="GPU-1f")
+    apple, amd = vendor_named("apple"), vendor_named("amd")
+    for devices in ((ours, theirs), (theirs, ours)):
+        vendor, found = registry.listed("0", {}, "--gpu_ids 0", devices, (NVIDIA, amd, apple))
+        assert (vendor.name, found.devices) == ("nvidia", (ours,))
+        vendor, found = registry.listed("0", {}, "HIP_VISIBLE_DEVICES=0", devices, (NVIDIA, apple, amd))
+        assert (vendor.name, found.devices) == ("amd", (theirs,))
+
+
 def test_a_vendor_is_found_by_the_entry_point_of_another_distribution() -> None:
     assert [vendor.name for vendor in vendors()] == ["nvidia", "amd", "intel", "gaudi", "apple", "acme"]
     assert vendor_named("acme").visibility.variable == "ACME_VISIBLE_DEVICES"

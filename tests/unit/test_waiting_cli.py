@@ -106,7 +106,7 @@ def test_requests_for_other_devices_do_not_hold_each_other_up(box: Box) -> None:
     call = box.start("run", "-q", "--wait", "--window", "0", "--gpus", "5,4", *words)
     assert (call.end(), call.out) == (0, "5,4\n")
     status, _, err = box.call("run", "-q", "-n", "7", *words)
-    assert status == 4 and "GPU 1: your own run waits ahead" in err
+    assert status == 4 and "GPU 1  your own run waits ahead" in err
 
 
 @pytest.mark.usefixtures("quick")

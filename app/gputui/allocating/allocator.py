@@ -26,6 +26,7 @@ from gputui.vendors.registry import (
     MixedVendorsError,
     inherited,
     inherits,
+    listed,
     order_to_read,
     vendor_named,
     vendor_of,
@@ -150,7 +151,7 @@ class Allocator:
         if limits and outside:
             raise RequestError(
                 f"{words}: {gpus(outside)} {'is' if len(outside) == 1 else 'are'} not in {limits.words},"
-                f" which was given to you; `{limits.unset} gputui …` sees all"
+                f" which was given to you; `{limits.unset} gputui …` shows all"
             )
         return devices
 
@@ -168,9 +169,7 @@ class Allocator:
         Raises RequestError where they are unknown, or where the list would not be read as it looks.
         """
         box = vendors_of(snapshot.devices)
-        vendor = next((v for v in box if v.visibility.variable in where.words), vendor_of((), box))
-        own = [device for device in snapshot.devices if device.vendor == vendor.name]
-        found = vendor.visibility.listed(text, where.environ, own, where.words)
+        vendor, found = listed(text, where.environ, where.words, snapshot.devices, box)
         problem = found.unknown or found.warning
         if problem is not None:
             raise RequestError(f"{problem}; name them with --gpus")
@@ -239,10 +238,12 @@ class Allocator:
                 if allocation is not None:
                     return self._noticed(allocation)
             if not self.request.picks:
-                raise NotEnoughError("; ".join(taken.values()))
+                raise NotEnoughError("; ".join(taken.values()), taken)
             avoid |= taken
             chosen = self.choose(avoid, only)
-        raise NotEnoughError("other launches claimed the devices first, several times in a row: try again")
+        raise NotEnoughError(
+            "other launches claimed the devices first, several times in a row: try again", avoid
+        )
 
     def _leased(self, chosen: Allocation, waited_for: bool) -> tuple[Allocation | None, dict[str, str]]:
         """The devices under a lease, read again; or None, and the reasons why some are taken or not free.
@@ -309,7 +310,7 @@ class Allocator:
                 forced, picked = self._forced(snapshot, replace(constraints, required=free))
                 constraints = replace(constraints, within={device.key for device in picked.devices})
             if not picked.enough(constraints):
-                raise NotEnoughError(_shortage(picked, constraints, snapshot, self._where(snapshot), avoid))
+                raise self._too_few(picked, constraints, snapshot, avoid)
             eligible = picked
         explain = self.request.explain
         a_choice = len(eligible.devices) > constraints.count or constraints.count > 2
@@ -323,7 +324,7 @@ class Allocator:
         picked = pick(snapshot, {**self.verdicts(snapshot), **forced}, constraints)
         if not picked.enough(constraints):
             # A device was lost while its links were read.
-            raise NotEnoughError(_shortage(picked, constraints, snapshot, self._where(snapshot), avoid))
+            raise self._too_few(picked, constraints, snapshot, avoid)
         if explain:
             self._explain(snapshot, picked.devices, picked.alternatives[0].reason)
         self._warn_of_order(snapshot, picked.devices)
@@ -347,6 +348,20 @@ class Allocator:
                 text = f"GPU {snapshot.label(device)} is {state_and_reason(verdict, snapshot.time)}"
                 self._notice(f"{text}; used because of --force")
         return forced, picked
+
+    def _too_few(
+        self, picked: PickResult, constraints: Constraints, snapshot: Snapshot, avoid: Mapping[str, str]
+    ) -> NotEnoughError:
+        summary, why = _shortage(picked, constraints, snapshot, self._where(snapshot), avoid)
+        reasons = [(snapshot.label(device), refusal(each, snapshot.time)) for device, each in picked.refused]
+        named = {key: snapshot.label(snapshot.by_key[key]) for key in avoid if key in snapshot.by_key}
+        reasons += [(label, _without_name(avoid[key], label)) for key, label in named.items()]
+        return NotEnoughError(
+            f"{summary}: {why}" if why else summary,
+            (*(device.key for device, _ in picked.refused), *avoid),
+            summary,
+            [(f"GPU {label}", reason) for label, reason in reasons] if why else (),
+        )
 
     def _where(self, snapshot: Snapshot) -> str:
         """The limits on the devices, as part of a sentence; "" for none."""
@@ -401,7 +416,9 @@ class Allocator:
             keys = {device.key for device in devices}
             picked = pick(snapshot, as_free, Constraints(1, request.min_free, request.max_util, keys))
             if picked.refused:
-                raise NotEnoughError(_refusals(picked, snapshot))
+                raise NotEnoughError(
+                    _refusals(picked, snapshot), (device.key for device, _ in picked.refused)
+                )
         return tuple(snapshot.by_key[device.key] for device in devices)
 
     def _insist(
@@ -417,7 +434,7 @@ class Allocator:
             # The short reading was enough to see that; only a whole reading can give the reason.
             snapshot = self._look(Want.MONITOR | Want.MODES | (self.want & ~Want.VERDICT))
             judged = self.verdicts(snapshot)
-        found: list[tuple[Answer, str]] = []
+        found: dict[str, tuple[Answer, str]] = {}
         for device in devices:
             verdict, name = judged.get(device.key), f"GPU {(chosen_in or there).label(device)}"
             claim = None if self.holds and not self.request.if_free else snapshot.claimed.get(device.key)
@@ -433,25 +450,34 @@ class Allocator:
                 text = f"{name} is {state_and_reason(verdict, snapshot.time)}"
             if answer != "take" and self._told.get(device.key) != answer:
                 self._told[device.key] = answer
-                found.append((answer, text))
-        if any(answer in ("force", "never") for answer, _ in found):
+                found[device.key] = answer, text
+        if any(answer in ("force", "never") for answer, _ in found.values()):
             # A fault in the call is reported before a fault in the box.
             self.agree(devices, chosen_in or there)
         self._refuse_or_tell(found)
         return snapshot, judged
 
-    def _refuse_or_tell(self, found: Sequence[tuple[Answer, str]]) -> None:
-        """Refuse named devices, or report them, as `answer_to` has answered. Raises NotEnoughError."""
-        never = [text for answer, text in found if answer == "never"]
-        needing_force = [text for answer, text in found if answer == "force"]
+    def _refuse_or_tell(self, found: Mapping[str, tuple[Answer, str]]) -> None:
+        """Refuse named devices, by their keys, or report them, as `answer_to` has answered. Raises
+        NotEnoughError."""
+        never = {key: text for key, (answer, text) in found.items() if answer == "never"}
+        needing_force = {key: text for key, (answer, text) in found.items() if answer == "force"}
         if never:
-            raise NotEnoughError("; ".join(never))
+            summary = f"{len(never)} named devices cannot be used"
+            raise NotEnoughError(
+                "; ".join(never.values()), never, summary, [("", each) for each in never.values()]
+            )
         if found and self.request.if_free:
-            raise NotEnoughError(f"{'; '.join(text for _, text in found)} (--if-free)")
+            raise NotEnoughError(f"{'; '.join(text for _, text in found.values())} (--if-free)", found)
         if needing_force and not self.request.force:
             which = "it" if len(needing_force) == 1 else "them"
-            raise NotEnoughError(f"{'; '.join(needing_force)}; --force uses {which} anyway")
-        for answer, text in found:
+            raise NotEnoughError(
+                f"{'; '.join(needing_force.values())}; --force uses {which} anyway",
+                needing_force,
+                f"{len(needing_force)} named devices are not free (--force uses them anyway)",
+                [("", text) for text in needing_force.values()],
+            )
+        for answer, text in found.values():
             self._notice(f"{text}; used because of --force" if answer == "force" else text)
 
     def _queued(self, chosen: Allocation) -> dict[str, str]:
@@ -491,7 +517,7 @@ class Allocator:
         texts = {each.key: each.text(allocation.snapshot) for each in allocation.conflicts}
         if self.request.picks and not self.request.force:
             return texts
-        self._refuse_or_tell([("force", text) for text in texts.values()])
+        self._refuse_or_tell({key: ("force", text) for key, text in texts.items()})
         return {}
 
     def _explain(self, snapshot: Snapshot, devices: Sequence[Device], reason: str) -> None:
@@ -531,8 +557,8 @@ def _shortage(
     snapshot: Snapshot,
     where: str,
     avoid: Mapping[str, str],
-) -> str:
-    """The text why there are too few devices.
+) -> tuple[str, str]:
+    """The text that there are too few devices, and the reasons; "" for none.
 
     `avoid` has the devices that turned out to be unavailable, and the reasons; `where` is the limit on the
     devices.
@@ -543,18 +569,23 @@ def _shortage(
     if box and constraints.vendor is not None and constraints.vendor not in {each.name for each in box}:
         titles = " and ".join(each.title for each in box)
         missing = vendor_named(constraints.vendor).title
-        return f"{asked}, but this box has no device of {missing}; it has devices of {titles}"
+        return f"{asked}, but this box has no device of {missing}; it has devices of {titles}", ""
     total = have + len(picked.refused) + len(avoid)
     there = f"{have if have else 'none'} of {total} available"
     why = _refusals(picked, snapshot) if total else _apart(snapshot, constraints.vendor)
     if 0 < total < constraints.count:
-        return f"{asked}, but there {'is' if total == 1 else 'are'} only {total}{where}"
-    reasons = "; ".join(filter(None, (why, *avoid.values())))
+        return f"{asked}, but there {'is' if total == 1 else 'are'} only {total}{where}", ""
+    summary = f"{asked}, {there}{where}"
     if snapshot.host.driver is None and not snapshot.time:
         # The reading that `--from` makes of a printed matrix.
         simulated = "--demo FILE simulates its box with all devices idle"
-        reasons = f"a matrix does not say which devices are in use; {simulated}"
-    return f"{asked}, {there}{where}{': ' + reasons if reasons else ''}"
+        return f"{summary}: a matrix does not say which devices are in use; {simulated}", ""
+    return summary, "; ".join(filter(None, (why, *avoid.values())))
+
+
+def _without_name(text: str, label: str) -> str:
+    """A sentence about a device, for a line that begins with the name of the device."""
+    return text.removeprefix(f"GPU {label}").lstrip(": ").removeprefix("is ")
 
 
 def _refusals(picked: PickResult, snapshot: Snapshot) -> str:

@@ -1,10 +1,10 @@
-"""save_screen: saves the user's changes to the screen in place, in their own settings file."""
+"""save: writes the user's changes of settings in place, into their own settings file."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gputui.allocating.settings import BOM, ScreenSettings, SettingsError, own_file, refuse_of_others
@@ -15,7 +15,14 @@ _KEYS = {"keymap": "keys"}
 
 
 def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: ScreenSettings) -> None:
-    """Write the differences into the user's settings file; everything else in it stays as it is.
+    """Write the differences into the user's settings file; see `save`."""
+    fields = zip(ScreenSettings._fields, before, after, strict=True)
+    save(environ, [("screen", _KEYS.get(field, field), new) for field, old, new in fields if old != new])
+
+
+def save(environ: Mapping[str, str], changes: Iterable[tuple[str, str, object]]) -> None:
+    """Write the changes (table, key, new value; None: the default) into the user's settings file; everything
+    else in it stays as it is.
 
     Raises SettingsError where there is no home folder, the file is not TOML, or it cannot be written.
     """
@@ -41,9 +48,8 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
                 raise SettingsError(f"{named}: the file is read-only")
             text = "" if mode is None else file.read_bytes().decode()
             changed = text.removeprefix(BOM)
-            for field, old, new in zip(ScreenSettings._fields, before, after, strict=True):
-                if old != new:
-                    changed = _with(changed, _KEYS.get(field, field), new, named)
+            for table, key, value in changes:
+                changed = _with(changed, table, key, value, named)
             if "\r\n" in text:
                 changed = re.sub(r"(?<!\r)\n", "\r\n", changed)
             write_private(file, (BOM if text.startswith(BOM) else "") + changed, synced=True)
@@ -58,17 +64,17 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
         raise SettingsError(f"{named}: {error}") from None
 
 
-def _with(text: str, key: str, value: object, named: str) -> str:
-    """The text with one setting of the screen changed, or removed (None)."""
+def _with(text: str, name: str, key: str, value: object, named: str) -> str:
+    """The text with one setting of the table called `name` changed, or removed (None)."""
     import tomlkit
 
     # Parsed again for each key: once a key has been removed from a dotted table, tomlkit 0.15 misses others.
     document = tomlkit.parse(text)
-    if "screen" not in document:
-        document["screen"] = tomlkit.table()
-    table = document["screen"]
+    if name not in document:
+        document[name] = tomlkit.table()
+    table = document[name]
     if not isinstance(table, dict):
-        raise SettingsError(f"{named}: [screen] is not a table")
+        raise SettingsError(f"{named}: [{name}] is not a table")
     if value is None:
         table.pop(key, None)
     else:

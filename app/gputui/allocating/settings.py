@@ -4,6 +4,7 @@
 memory = "512M"            # a device without a process is free up to this memory in use
 utilization = 10           # and up to this utilization, in percent
 window = 10                # seconds that it must have been free, where it is watched
+idle_after = 600           # seconds at 0 % after which the holder of memory counts as idle
 ignore_users = ["dcgm"]    # users whose processes do not count
 mine_is_free = false       # whether the user's own processes do not count either
 
@@ -39,7 +40,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,11 +65,16 @@ BOM = "\ufeff"
 CONNECT_TIMEOUT = 10
 """Seconds until another box that does not answer is given up."""
 
+DEFAULT_INTERVAL = 1.0
+"""Seconds between two readings of the screen."""
+
 DEFAULT_LOG_CAP = 1024**3
 
 
 class SettingsError(GputuiError):
     """A settings file is invalid; the message names the file and the place."""
+
+    code, status = "bad_settings", 2
 
 
 class ScreenSettings(NamedTuple):
@@ -124,6 +130,14 @@ class Settings(NamedTuple):
 def settings(environ: Mapping[str, str]) -> Settings:
     """The administrator's settings, overridden by the user's. Raises SettingsError."""
     found = Settings()
+    for file, document in documents(environ):
+        found = _with(found, document, file)
+    return found
+
+
+def documents(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the settings files that there are, the administrator's first, with their parsed TOML. Raises
+    SettingsError."""
     for file in (SYSTEM, own_file(environ)):
         if file is None:
             continue
@@ -139,8 +153,7 @@ def settings(environ: Mapping[str, str]) -> Settings:
         if len(data) > _MOST:
             raise SettingsError(f"{file}: longer than {_MOST} bytes")
         refuse_of_others(file)
-        found = _with(found, _parsed(file, data), file)
-    return found
+        yield file, _parsed(file, data)
 
 
 def refuse_of_others(file: str) -> None:

@@ -6,7 +6,7 @@ Each record has the fields of `Rules`, `Settings`, `ScreenSettings` or `HostSett
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from gputui.choosing.named_devices import could_name
 from gputui.inventory.formatting import read_size
@@ -57,11 +57,12 @@ _ALIASES = form_of(tuple[Annotated[str, parsed(alias)], ...])
 _TABLES: dict[str, Record[Any]] = {
     "rules": Record(
         dict,
-        "memory utilization window ignore_users=ignore mine_is_free=mine",
+        "memory utilization window idle_after=idle ignore_users=ignore mine_is_free=mine",
         "*",
         memory=Annotated[int, parsed(read_size, 'a size ("20G", "512M")')],
         utilization=Annotated[int, whole(0, 100, "a percentage (0 to 100)")],
         window=Annotated[float, number(0, 86_400, "a number of seconds")],
+        idle=Annotated[float, number(0, 86_400, "a number of seconds")],
         ignore=frozenset[_Word],
         mine=bool,
     ),
@@ -97,6 +98,52 @@ _TABLES: dict[str, Record[Any]] = {
         filter=str,
     ),
 }
+
+
+class Described(NamedTuple):
+    """A setting for people: its meaning, its default (None: gputui decides) and an example, as in a file."""
+
+    about: str
+    default: str | None
+    example: str = ""
+
+
+DESCRIBED = {
+    "rules.memory": Described("a device without a process is free up to this memory use", '"512M"'),
+    "rules.utilization": Described("and up to this utilization, in percent", "10"),
+    "rules.window": Described("seconds for which it must have been free (screen and waiting)", "10"),
+    "rules.ignore_users": Described("users whose processes do not count", "[]", '["dcgm"]'),
+    "rules.mine_is_free": Described("whether devices with only your own processes are free", "false"),
+    "devices.never": Described("-n never selects these (index or UUID)", "[]", '["0"]'),
+    "devices.prefer": Described("-n selects these first, in this order", "[]", '["7", "6"]'),
+    "wait.notify": Described(
+        "a command for the end of a wait or a job", "[]", '["notify-send", "gputui", "{message}"]'
+    ),
+    "run.confine": Described(
+        "a command can open its own devices only: where that is proved, or always, or never", '"auto"'
+    ),
+    "run.stray": Described("a job on devices that it has not claimed: warn, or stop it", '"warn"'),
+    "jobs.log_cap": Described("the most bytes of a log that are kept; none: all", '"1G"'),
+    "hosts.boxes": Described(
+        "the boxes that --hosts all means, by their ssh names", "[]", '["gpu1", "gpu2"]'
+    ),
+    "hosts.connect_timeout": Described("seconds until a box that does not answer is given up", "10"),
+    "screen.theme": Described("the colours", None, '"light"'),
+    "screen.interval": Described("seconds between two readings", "1"),
+    "screen.keys": Described("your own keys for actions", "{}", '{copy = "c"}'),
+    "screen.hidden": Described("panels that are not shown", "[]", '["links"]'),
+    "screen.columns": Described(
+        "the columns of the device table", None, '["utilization", "memory", "state"]'
+    ),
+    "screen.sort": Described("the column that the table is sorted by", None, '"utilization"'),
+    "screen.filter": Described("show only the devices that match", '""'),
+}
+"""Every setting that `gputui config` shows, by its table and key."""
+
+
+def known_settings() -> tuple[str, ...]:
+    """Every setting as "table.key"."""
+    return tuple(f"{table}.{key}" for table, record in _TABLES.items() for key in record.keys)
 
 
 def read_tables(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

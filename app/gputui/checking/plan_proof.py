@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -25,6 +25,7 @@ from gputui.planning.reading import configuration, shaped
 from gputui.planning.safetensors import Count
 from gputui.planning.workload import Workload
 from gputui.system import child_process as process
+from gputui.vendors.vendor import Vendor
 
 T = TypeVar("T")
 
@@ -183,12 +184,7 @@ def prove(
     Failures in the child raise nothing: they are in the proof, with the answers before them. May be called on
     any thread; takes up to `seconds`, or until `cancelled` is set.
     """
-    environment = launch.environment(environ)
-    for name, value in launch.vendor.visibility.changes(()):
-        if value is None:
-            environment.pop(name, None)
-        else:
-            environment[name] = value
+    environment = without_devices(launch.environment(environ), (launch.vendor,))
     try:
         found = interpreter(launch.argv, environment, launch.directory, python)
     except InterpreterError as error:
@@ -208,6 +204,13 @@ def prove(
         ended = process.run(argv, environment, launch.directory, seconds, cancelled)
         proof = read(folder, ended)
     return replace(proof, remarks=(found.doubt, *proof.remarks)) if found.doubt else proof
+
+
+def without_devices(environ: Mapping[str, str], vendors: Iterable[Vendor]) -> dict[str, str]:
+    """The environment in which a program sees no device of these vendors: counting needs none, and must take
+    no memory of one."""
+    hiding = (change for vendor in vendors for change in vendor.visibility.changes(()))
+    return Launch((), tuple(hiding)).environment(environ)
 
 
 _SCRIPT = str(SCRIPTS / "plan_proof.py")

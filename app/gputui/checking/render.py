@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from gputui.checking.answer import Driver, Framework, SeenDevice
 from gputui.checking.measurement import AllReduce, Copy, Measured, Point
 from gputui.checking.report import Comparison, Report, Variable
 from gputui.choosing.bandwidth import bandwidth
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, MIB, printable, short_name
+from gputui.inventory.formatting import GIB, MIB, UNKNOWN, printable, short_name
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
-from gputui.inventory.typed_json import Form, Record, as_text
-
-SCHEMA = 1
+from gputui.inventory.typed_json import Document, Form, OrNull, View
 
 
 def lines(report: Report) -> tuple[str, ...]:
@@ -72,56 +70,96 @@ def _as_chosen(device: Device | None) -> tuple[str, str, str, str]:
     return f"({device.uuid})" if device.uuid else "-", f"({device.pci_bus_id or '-'})", "-", "-"
 
 
-_VARIABLE = Record(Variable, "name launch seen equal", equal=bool)
-_TORCH = Record(Framework, "version cuda hip error")
-_DRIVER = Record(Driver, "version code error")
-_SEEN = Record(SeenDevice, "uuid pci_bus_id=bus name memory_total=memory")
+_VARIABLE = View(Variable, "name launch seen equal")
+_TORCH = View(Framework, "version cuda hip error")
+_FRAMEWORK = View(
+    Framework, "name version error devices told_by", devices=int, told_by=Literal["driver", "framework"]
+)
+_DRIVER = View(Driver, "version code error devices", devices=int)
+_SEEN = View(SeenDevice, "uuid pci_bus_id=bus name memory_total=memory")
+_CHOSEN = View(Device, "index uuid pci_bus_id parent name", uuid=OrNull)
+_COMPARISON = View(
+    Comparison,
+    "cuda device state why chosen seen",
+    cuda=int,
+    device=str,
+    why=OrNull,
+    chosen=_CHOSEN.one | None,
+    seen=_SEEN.one | None,
+)
+_INTERPRETER = View(
+    Report,
+    "argv executable=seen.executable python=seen.python doubt processes",
+    argv=tuple[str, ...],
+    processes=int | None,
+)
+_Speed = Annotated[float, Form(float, lambda speed: round(speed, 3))]
+_POINTS = View(Point, "bytes=size seconds").list
+_COPY = View(
+    Copy,
+    "source target gb_per_s latency_s=latency peer_access=peer verified sizes=points modelled_gb_per_s",
+    gb_per_s=_Speed | None,
+    points=_POINTS,
+    modelled_gb_per_s=float | None,
+)
+_ALL_REDUCE = View(
+    AllReduce,
+    "backend processes=ranks algorithm_gb_per_s=algorithm bus_gb_per_s=bus verified sizes=points",
+    algorithm=_Speed | None,
+    bus=_Speed | None,
+    points=_POINTS,
+)
+_SKIPPED = View(None, "device why", device=str, why=str)
+_MEASURED = View(
+    Measured,
+    "devices copies all_reduce skipped remarks problems",
+    copies=_COPY.list,
+    all_reduce=_ALL_REDUCE.one | None,
+    skipped=_SKIPPED.list,
+)
+CONFINEMENT = View(
+    None,
+    "confined why left_out kernel driver",
+    confined=bool,
+    why=str | None,
+    left_out=tuple[str, ...],
+    kernel=str,
+    driver=str | None,
+)
+"""The facts on the confinement of a launch, also for a bug report: whether it was confined, why not, and the
+device files that it could not open."""
+CHECK = Document(
+    "equal status conclusion interpreter torch=seen.torch framework driver devices environment=variables"
+    " measured confinement",
+    Report,
+    interpreter=_INTERPRETER.one,
+    torch=_TORCH.one | None,
+    framework=_FRAMEWORK.one | None,
+    driver=_DRIVER.one | None,
+    devices=_COMPARISON.list,
+    variables=_VARIABLE.list,
+    measured=_MEASURED.one | None,
+    confinement=CONFINEMENT.one | None,
+)
 
 
-def to_document(report: Report) -> dict[str, Any]:
-    """JSON-ready values. Memory in bytes; unknown is null."""
+def to_document(report: Report, **more: Any) -> dict[str, Any]:
+    """JSON-ready values; `more` has the measurement and the confinement. Memory in bytes; unknown is null."""
     seen = report.seen
     own = seen and seen.framework
-    return {
-        "schema": SCHEMA,
-        "equal": report.equal,
-        "status": report.status,
-        "conclusion": printable(report.conclusion),
-        "interpreter": {
-            "argv": [as_text(word) for word in report.argv],
-            "executable": seen and seen.executable,
-            "python": seen and seen.python,
-            "doubt": report.doubt,
-            "processes": report.ranks if seen else None,
-        },
-        "torch": seen and seen.torch and _TORCH.write(seen.torch),
-        "framework": seen and own and {
-            "name": own.name,
-            "version": own.version,
-            "error": own.error,
-            "devices": len(own.devices),
-            "told_by": "driver" if seen.told_by_driver else "framework",
-        },
-        "driver": seen and {**_DRIVER.write(seen.driver), "devices": len(seen.driver.devices)},
-        "devices": [
-            {
-                "cuda": number,
-                "device": report.vendor.device(number),
-                "state": each.state,
-                "why": each.why or None,
-                "chosen": each.chosen and {
-                    "index": each.chosen.index,
-                    "uuid": each.chosen.uuid or None,
-                    "pci_bus_id": each.chosen.pci_bus_id,
-                    "parent": each.chosen.parent,
-                    "name": each.chosen.name,
-                },
-                "seen": each.seen and _SEEN.write(each.seen),
-            }
+    told_by = "driver" if seen and seen.told_by_driver else "framework"
+    return CHECK.write(
+        report,
+        conclusion=printable(report.conclusion),
+        interpreter=_INTERPRETER.write(report, processes=report.ranks if seen else None),
+        framework=own and _FRAMEWORK.write(own, devices=len(own.devices), told_by=told_by),
+        driver=seen and _DRIVER.write(seen.driver, devices=len(seen.driver.devices)),
+        devices=[
+            _COMPARISON.write(each, cuda=number, device=report.vendor.device(number))
             for number, each in enumerate(report.comparisons)
         ],
-        "environment": [_VARIABLE.write(each) for each in report.variables],
-    }  # fmt: skip
+        **{"measured": None, "confinement": None, **more},
+    )
 
 
 def measured_lines(measured: Measured, snapshot: Snapshot) -> tuple[str, ...]:
@@ -164,7 +202,7 @@ def _modelled(snapshot: Snapshot, source: str, target: str) -> float | None:
 
 
 def _number(speed: float | None) -> str:
-    return "?" if speed is None else f"{speed:.0f}" if speed >= 100 else f"{speed:.1f}"
+    return UNKNOWN if speed is None else f"{speed:.0f}" if speed >= 100 else f"{speed:.1f}"
 
 
 def _latency(measured: Measured) -> Iterator[str]:
@@ -191,29 +229,13 @@ def _size(amount: int) -> str:
     return f"{amount // MIB} MiB" if amount >= MIB else f"{amount // 1024} KiB"
 
 
-_Speed = Annotated[float, Form(float, lambda speed: round(speed, 3))]
-_POINT = Record(Point, "bytes=size seconds")
-_COPY = Record(
-    Copy, "source target gb_per_s latency_s=latency peer_access=peer verified sizes=points",
-    gb_per_s=_Speed, latency=float,
-)  # fmt: skip
-_ALL_REDUCE = Record(
-    AllReduce,
-    "backend processes=ranks algorithm_gb_per_s=algorithm bus_gb_per_s=bus verified sizes=points",
-    algorithm=_Speed, bus=_Speed,
-)  # fmt: skip
-
-
 def to_measured_document(measured: Measured, snapshot: Snapshot) -> dict[str, Any]:
     """JSON-ready values: bytes, seconds, GB/s; each copy also has the modelled GB/s of its link."""
-    return {
-        "devices": list(measured.devices),
-        "copies": [
-            {**_COPY.write(each), "modelled_gb_per_s": _modelled(snapshot, each.source, each.target)}
+    return _MEASURED.write(
+        measured,
+        copies=[
+            _COPY.write(each, modelled_gb_per_s=_modelled(snapshot, each.source, each.target))
             for each in measured.copies
         ],
-        "all_reduce": measured.all_reduce and _ALL_REDUCE.write(measured.all_reduce),
-        "skipped": [{"device": key, "why": why} for key, why in measured.skipped],
-        "remarks": list(measured.remarks),
-        "problems": list(measured.problems),
-    }
+        skipped=[_SKIPPED.write(device=key, why=why) for key, why in measured.skipped],
+    )

@@ -124,8 +124,8 @@ class Report:
             return f"not equal: {_changed(wrong[0])}"
         if self._only_unsure:
             count = len(self.devices)
-            number = "one device, as was selected" if count == 1 else f"{count} devices, as many as selected"
-            return f"not proved: {self._who} sees {number}, and tells nothing by which to know them"
+            number = "one device, as selected" if count == 1 else f"{count} devices, as many as selected"
+            return f"not proved: {self._who} sees {number}, and reports nothing that identifies them"
         if bad:
             return f"not equal: {self._nothing_seen or self._first_difference}"
         if wrong:
@@ -148,7 +148,8 @@ class Report:
         own, driver = self.seen.framework, self.seen.driver
         there = compare(self.devices, driver.devices, self.snapshot)
         shown = all(each.state == "equal" for each in there)
-        besides = f". ({_capital(self.vendor.driver)} itself shows the selected devices, in their order)"
+        driver_itself = self.vendor.driver[:1].upper() + self.vendor.driver[1:]
+        besides = f". ({driver_itself} itself shows the selected devices, in their order)"
         if own is not None and own.cpu_build:
             text = (
                 f"this {own.name} ({own.version}) is a CPU build: it sees no device of {self.vendor.title}; "
@@ -169,10 +170,6 @@ class Report:
         chosen, seen = len(self.devices), len(self.seen.devices) if self.seen else 0
         more = f"; {chosen} selected, {seen} seen" if chosen != seen else ""
         return f"{self.vendor.device(number)} {each.why}{more}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _changed(variable: Variable) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gputui.checking.plan_proof import meta_model
+from gputui.checking.plan_proof import meta_model, without_devices
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.training_words import Training
@@ -42,10 +42,7 @@ def trained_model(
         place = find_model(name, environment, directory)
         if place is None:
             raise
-        for vendor in vendors():
-            # Counting needs no device, and must take no memory of one.
-            hiding = vendor.visibility.changes(())
-            environment.update((variable, value) for variable, value in hiding if value is not None)
+        environment = without_devices(environment, vendors())
         try:
             found = interpreter(options.command, environment, options.directory, options.python)
             return meta_model(found.argv, environment, place, name, cancelled=cancelled)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.light_dataclasses import dataclass
@@ -147,13 +147,18 @@ def _use(
     )
 
 
-def use_document(use: ClaimedUse | None) -> dict[str, list[str] | None]:
-    """The devices that a job claimed, those it runs on, and those it runs on without a claim, for JSON.
+USE_KEYS = "claimed runs_on outside"
+USE_KINDS: dict[str, Any] = dict.fromkeys(USE_KEYS.split(), tuple[str, ...] | None)
+
+
+def use_document(use: ClaimedUse | None) -> dict[str, Any]:
+    """The values of `USE_KEYS`: the devices that a job claimed, those it runs on, and those of them that it
+    has not claimed.
 
     Devices are UUIDs; null means "not known".
     """
     if use is None:
-        return dict.fromkeys(("claimed", "runs_on", "outside"))
+        return dict.fromkeys(USE_KEYS.split())
     known = use.used is not None
     return {
         "claimed": list(use.claimed),

@@ -1,4 +1,4 @@
-"""The columns of tables of devices: `gputui ls`, and the page of other boxes. The main table has bars."""
+"""The columns of tables of devices: `gputui ls`, and the page of nodes. The main table has bars."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def device_columns(
 
     return (
         Column("#", snapshot.label, tone, right=True, least=3),
-        Column("NAME", lambda device: short_name(device.name or "?"), tone, least=4),
+        Column("NAME", lambda device: short_name(device.name or UNKNOWN), tone, least=4),
         Column("UTIL", lambda device: number(device.utilization, "%"), tone, right=True, least=4),
         Column("MEMORY", memory, tone, right=True, least=12),
         Column("°C", lambda device: number(device.temperature), tone, right=True, least=3),

@@ -127,7 +127,7 @@ def _device_named(entry: str, text: str, snapshot: Snapshot, vendor: str | None)
         uuids = ", ".join(device.uuid for device in found)
         why = f"{entry!r} is the beginning of {len(found)} UUIDs: {uuids}"
     elif found[0].index < 0:
-        why = f"{entry} is no device that programs can be given"
+        why = f"{entry} cannot be given to a program"
     elif found[0].mig:
         instances = ", ".join(map(snapshot.label, snapshot.instances(found[0]))) or "none"
         why = f"GPU {found[0].index} is divided into MIG instances; name one of {instances}"

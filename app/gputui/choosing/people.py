@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gputui.choosing.claimed_use import ClaimedUse, differing
+from gputui.choosing.rules import DEFAULT_RULES
 from gputui.choosing.state_times import Watch
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
-
-IDLE_AFTER = 600.0
-"""Seconds at 0 % after which a user with memory in use counts as idle; a checkpoint takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +29,11 @@ class Holding:
     idle: float | None
 
     @property
+    def pids(self) -> tuple[int, ...]:
+        """Its processes, by their pids."""
+        return tuple(process.pid for process in self.processes)
+
+    @property
     def main(self) -> Process:
         """The process that has the most memory there."""
         return max(self.processes, key=lambda process: process.memory or 0)
@@ -44,6 +47,7 @@ class Person:
     unclaimed_uses
               the jobs that use devices which they have not claimed
     claiming  whether a claim is our own
+    after     seconds at 0 % after which a holding counts as idle
     """
 
     user: str | None
@@ -51,6 +55,7 @@ class Person:
     claims: tuple[Device, ...] = ()
     unclaimed_uses: tuple[ClaimedUse, ...] = ()
     claiming: bool = False
+    after: float = DEFAULT_RULES.idle
 
     @property
     def own(self) -> bool:
@@ -70,14 +75,17 @@ class Person:
 
     @property
     def idle(self) -> tuple[Holding, ...]:
-        """The holdings whose devices have been idle for at least `IDLE_AFTER`."""
-        return tuple(h for h in self.holdings if h.idle is not None and h.idle >= IDLE_AFTER)
+        """The holdings whose devices have been idle for long."""
+        return tuple(h for h in self.holdings if h.idle is not None and h.idle >= self.after)
 
 
-def people(snapshot: Snapshot, idle: Mapping[str, float] | None = None) -> tuple[Person, ...]:
+def people(
+    snapshot: Snapshot, idle: Mapping[str, float] | None = None, after: float = DEFAULT_RULES.idle
+) -> tuple[Person, ...]:
     """All users with processes or claims, by memory, the most first.
 
-    `idle` maps a device's key to the seconds for which it has been at 0 % (see `idle_seconds`).
+    `idle` maps a device's key to the seconds for which it has been at 0 % (see `idle_seconds`); a holding
+    counts as idle `after` so many.
     """
     found: dict[str | None, list[Holding]] = {}
     for device in snapshot.devices:
@@ -103,6 +111,7 @@ def people(snapshot: Snapshot, idle: Mapping[str, float] | None = None) -> tuple
             tuple(claimed.get(user, {}).values()),
             tuple(use for use in unclaimed_uses if use.user == user),
             any(claim.own for claim in snapshot.claims if claim.user == user),
+            after,
         )
         for user in {*found, *claimed}
     ]

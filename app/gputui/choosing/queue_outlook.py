@@ -6,15 +6,16 @@ Nothing is guessed. Nobody knows when a job ends, so only a device that is cooli
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 
-from gputui.choosing.most_ever import can_never_start
-from gputui.choosing.people import IDLE_AFTER
+from gputui.choosing.most_ever import can_never_start, would_do
+from gputui.choosing.rules import DEFAULT_RULES
 from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy, Verdict
 from gputui.inventory.claim import Claim
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.formatting import UNKNOWN, age, devices_text, duration, gpus, person, printable, size
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 
@@ -57,6 +58,7 @@ class Occupied:
     unused  seconds for which it has been seen at 0 %, or claimed with nothing running on it; None where that
             is not known, or not the case
     free_in seconds until it counts as free, where that is known
+    after   seconds without use after which a device counts as hoarded
     """
 
     device: Device
@@ -67,19 +69,20 @@ class Occupied:
     since: float | None = None
     unused: float | None = None
     free_in: float | None = None
+    after: float = DEFAULT_RULES.idle
 
     @property
     def hoarded(self) -> bool:
         """Whether somebody has held the device for long without using it."""
-        return self.unused is not None and self.unused >= IDLE_AFTER
+        return self.unused is not None and self.unused >= self.after
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """The waiting requests, the first in line first, and the devices that are not free.
 
-    Devices for which the time of release is known come first, the soonest first; then the others in the order
-    of the box.
+    Devices for which the time of release is known come first, the soonest first; then those that nobody uses,
+    which may be asked for; then the others; each in the order of the box.
     """
 
     turns: tuple[Turn, ...]
@@ -95,8 +98,10 @@ def outlook(
     snapshot: Snapshot,
     judged: Mapping[str, Verdict],
     idle: Mapping[str, float] | None = None,
+    after: float = DEFAULT_RULES.idle,
 ) -> Outlook:
-    """The outlook; `judged` holds the verdicts, `idle` is from `people.idle_seconds`, or None."""
+    """The outlook; `judged` holds the verdicts, `idle` is from `people.idle_seconds`, or None; `after` is the
+    rule for idleness."""
     usable = [device for device in snapshot.devices if not _never(judged[device.key])]
     turns = []
     in_vain = {waiter: can_never_start(waiter, snapshot) for waiter in snapshot.waiters}
@@ -106,16 +111,11 @@ def outlook(
         if waiter.step:
             turns.append(Turn(waiter, place, ahead))
             continue
-        # No MIG instance is one of several devices, unless it is named: a process can use one instance only.
-        could = tuple(
-            device
-            for device in usable
-            if (waiter.wants_of([device.key]) and (waiter.devices or waiter.count == 1 or not device.parent))
-        )
+        could = tuple(device for device in usable if would_do(waiter, device))
         free = tuple(device for device in could if judged[device.key].free)
         turns.append(Turn(waiter, place, ahead, could, free))
     occupied = [
-        _occupied(device, judged[device.key], snapshot, (idle or {}).get(device.key))
+        replace(_occupied(device, judged[device.key], snapshot, (idle or {}).get(device.key)), after=after)
         for device in usable
         if not judged[device.key].free
     ]
@@ -147,8 +147,8 @@ def _occupied(device: Device, verdict: Verdict, snapshot: Snapshot, idle: float 
     return Occupied(device, verdict, user, own, claim, since, unused)
 
 
-def _soonest(each: Occupied) -> float:
-    return float("inf") if each.free_in is None else each.free_in
+def _soonest(each: Occupied) -> tuple[float, bool]:
+    return inf if each.free_in is None else each.free_in, not each.hoarded
 
 
 # Text for the user
@@ -222,7 +222,7 @@ def waiter_name(waiter: Waiter) -> str:
 
 
 def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
-    """Why a request has no devices yet, as a clause: "GPUs 4 and 5 are free, 2 more are needed"."""
+    """Why a request has no devices yet, as a clause: "GPUs 4 and 5 free, needs 2 more"."""
     waiter, could = turn.waiter, len(turn.could or ())
     never = f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
     if waiter.silent:
@@ -238,15 +238,15 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
     if could < waiter.count:
         return never
     missing = waiter.count - len(turn.free)
-    free = f"{gpus([*map(snapshot.label, turn.free)])} {'is' if len(turn.free) == 1 else 'are'} free"
+    free = f"{gpus([*map(snapshot.label, turn.free)])} free"
     if missing <= 0:
-        return f"{free}: it starts soon"
+        return f"{free}, starts soon"
     if turn.free:
-        return f"{free}, {missing} more {'is' if missing == 1 else 'are'} needed"
+        return f"{free}, needs {missing} more"
     if waiter.devices is not None and could <= _MOST_LABELS:
         # Other devices may be free, and are shown; the request waits for these.
         return f"{gpus([*map(snapshot.label, turn.could)])} {'is' if could == 1 else 'are'} not free"
-    return "no such device is free" if waiter.count == 1 else f"no device is free, {missing} are needed"
+    return "no such device is free" if waiter.count == 1 else f"no device is free, needs {missing}"
 
 
 def _user(each: Occupied) -> str:
@@ -302,4 +302,4 @@ def expectation(occupied: Sequence[Occupied]) -> str:
     known = sum(each.free_in is not None for each in occupied)
     if known == len(occupied):
         return ""
-    return f"When {'the others' if known else 'these'} become free is not known: no job says when it ends."
+    return f"No job says when {'the others' if known else 'these'} will be free."

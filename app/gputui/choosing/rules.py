@@ -14,6 +14,7 @@ class Rules:
     desktop_memory, desktop_utilization  the same for a device with graphics processes only: a desktop's few
                                          hundred MiB do not make a workstation's only GPU busy
     window   seconds for which a device must have been free before the screen and `--wait` treat it as free
+    idle     seconds at 0 % after which a user with memory in use counts as idle; a checkpoint takes minutes
     ignore   users whose processes do not count (a monitoring daemon's)
     mine     the user's own name, where their own processes do not count; None where they do
     never    devices that are never picked, by index or beginning of a UUID
@@ -25,6 +26,7 @@ class Rules:
     desktop_memory: int = GIB
     desktop_utilization: int = 30
     window: float = 10.0
+    idle: float = 600.0
     ignore: frozenset[str] = frozenset()
     mine: str | None = None
     never: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.device import Apart, Device, Fault
+from gputui.inventory.formatting import UNKNOWN
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
@@ -294,7 +295,7 @@ def _not_counted(device: Device, processes: Sequence[Process], rules: Rules) -> 
         return _used_by(drawing) if drawing else ("held", MemoryHeld(rest))
     if device.compute_mode in _EXCLUSIVE:
         return _used_by(processes, exclusive=True)
-    users = sorted({process.user or "?" for process in processes})
+    users = sorted({process.user or UNKNOWN for process in processes})
     return "free", NotCounted(tuple(users), next((p.user for p in processes if p.own), None))
 
 

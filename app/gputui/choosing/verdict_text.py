@@ -25,7 +25,7 @@ from gputui.choosing.verdict import (
     Verdict,
 )
 from gputui.inventory.device import GROUP_SIZES, Apart, Fault
-from gputui.inventory.formatting import YOU, duration, person, printable, program, size
+from gputui.inventory.formatting import UNKNOWN, YOU, duration, person, printable, program, size
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import OWNER_UNKNOWN
 
@@ -265,7 +265,7 @@ def _used_by(processes: tuple[Process, ...], now: float) -> tuple[str, str]:
         note = f" ({printable(main.note)})" if main.note and main.note != OWNER_UNKNOWN else ""
         full = f"pid {main.pid}, {OWNER_UNKNOWN}{note}"
     else:
-        user, what = person(main.user, main.own), program(main.command or "?")
+        user, what = person(main.user, main.own), program(main.command or UNKNOWN)
         full, few = (
             f"{user} {'are' if user == YOU else 'is'} running {what} (pid {main.pid})",
             f"{user} {what}{age}",

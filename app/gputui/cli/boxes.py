@@ -13,7 +13,6 @@ import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from gputui.allocating.errors import NotEnoughError
@@ -27,6 +26,7 @@ from gputui.cli.common import (
     WRONG_CALL,
     WrongCallError,
     output_width,
+    print_json,
     print_line,
     say,
 )
@@ -35,18 +35,18 @@ from gputui.cli.hosts_options import boxes_of, way, without_options
 from gputui.cli.ls_follow import INTERVAL, Lines
 from gputui.cli.ls_text import coloured, table
 from gputui.cli.rules import rules_of
-from gputui.inventory.document import SCHEMA, to_document
+from gputui.inventory.document import to_document
 from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.link import is_link, strength
 from gputui.inventory.text_table import cut
-from gputui.inventory.typed_json import Record, check, iso, loads_of_others, whole, within
+from gputui.inventory.typed_json import SCHEMA, Record, check, iso, loads_of_others, whole, within
 from gputui.sources.hosts.calls import ask, of_each
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading, read, unreadable
 from gputui.sources.hosts.session import MOST_REASON, Answer
-from gputui.sources.source import NoSourceError
+from gputui.sources.source import UnreachableError
 
 _IDS = re.compile(r"[A-Za-z0-9:,._/-]*")
 _MOST_TEXT = 1024 * 1024
@@ -74,24 +74,22 @@ def entry(host: str, error: str | None, own: Mapping[str, Any], **more: Any) -> 
 
 
 class _Told(NamedTuple):
-    """A box: the reason that it is unknown, or its own document for JSON, or its lines for text."""
+    """A box: the reason that it is unknown, and its own document for JSON or its lines for text."""
 
     host: str
     error: str | None
-    own: Mapping[str, Any] = MappingProxyType({})
-    text: str = ""
+    told: Mapping[str, Any] | str = ""
 
 
 def _merged(found: Sequence[_Told], as_json: bool) -> int:
     """Print the answers of the boxes; a box that cannot be reached is included with the reason. Returns 3
     where no box can be reached."""
     if as_json:
-        boxes = [entry(each.host, each.error, each.own) for each in found]
-        print(json.dumps({"schema": SCHEMA, "boxes": boxes}))
+        boxes = [entry(host, error, told if isinstance(told, Mapping) else {}) for host, error, told in found]
+        print_json({"schema": SCHEMA, "boxes": boxes})
     else:
-        print_line(
-            "\n".join(each.text or f"{each.host}  cannot be shown: {each.error}\n" for each in found)[:-1]
-        )
+        texts = (each.told or f"{each.host}  cannot be shown: {each.error}\n" for each in found)
+        print_line("\n".join(map(str, texts))[:-1])
     if any(each.error is None for each in found):
         return DONE
     if len(found) > 1 or as_json:
@@ -126,7 +124,7 @@ def _lines(answer: Answer) -> _Told:
         for line in answer.out.decode(errors="replace").splitlines()
     ]
     head = answer.alias if lines else f"{answer.alias}  {answer.reason.partition(';')[0]}"
-    return _Told(answer.alias, None, text="\n".join((head, *lines, "")))
+    return _Told(answer.alias, None, "\n".join((head, *lines, "")))
 
 
 def list_boxes(args: argparse.Namespace) -> int:
@@ -135,14 +133,10 @@ def list_boxes(args: argparse.Namespace) -> int:
     if args.follow:
         return _follow(boxes_of(args), rules, args.interval or INTERVAL)
     words = ("ls", "--json", *(("--details",) if args.details else ()))
-    found = [_reading(each) for each in answers(boxes_of(args), words, views=True)]
-    if args.json:
-        return _merged(
-            [_Told(each.alias, each.error, own(each, rules, args.details)) for each in found], True
-        )
-    return _merged(
-        [_Told(each.alias, each.error, text=_table(each, rules, args.details)) for each in found], False
-    )
+    found = map(_reading, answers(boxes_of(args), words, views=True))
+    told = own if args.json else _table
+    boxes = [_Told(each.alias, each.error, told(each, rules, args.details)) for each in found]
+    return _merged(boxes, args.json)
 
 
 def _reading(answer: Answer) -> Reading:
@@ -256,7 +250,7 @@ def ranked(boxes: Sequence[str], words: Sequence[str], explain: bool = False) ->
         where = boxes[0] if alone else "no box"
         if len(unasked) < len(reasons):
             raise NotEnoughError(f"{where} has {'not ' if alone else ''}enough devices")
-        raise NoSourceError(f"{where} {'cannot be asked' if alone else 'can be asked'}")
+        raise UnreachableError(f"{where} {'cannot be asked' if alone else 'can be asked'}")
     return sorted(found, key=lambda picked: picked.rank, reverse=True)
 
 
@@ -293,9 +287,10 @@ def pick_from_boxes(args: argparse.Namespace, words: Sequence[str]) -> int:
         raise WrongCallError("--wait does not go with --hosts: each box has a queue of its own")
     if args.format == "env":
         raise WrongCallError("--format env does not go with --hosts: the variables are for another machine")
-    picked = ranked(boxes_of(args), without_options(words, "--hosts", "--format"), args.why)[0]
+    asked = [word for word in without_options(words, "--hosts", "--format") if word != "--json"]
+    picked = ranked(boxes_of(args), asked, args.why)[0]
     if args.format == "json":
-        print(json.dumps({"host": None, **picked.document} | {"host": picked.box}))
+        print_json({"host": None, **picked.document} | {"host": picked.box})
     else:
         print(f"{picked.box} {picked.ids}")
     return DONE

@@ -10,12 +10,29 @@ from typing import Any
 from gputui.checking.check import SECONDS, check
 from gputui.checking.kept_bandwidth import keep
 from gputui.checking.measurement import Measured, measure
-from gputui.checking.render import lines, measured_lines, name_of, to_document, to_measured_document
+from gputui.checking.render import (
+    CONFINEMENT,
+    lines,
+    measured_lines,
+    name_of,
+    to_document,
+    to_measured_document,
+)
 from gputui.checking.report import Report
-from gputui.cli.common import CHECK_FAILED, DONE, Parser, duration_type, elsewhere, opened, print_line, say
+from gputui.cli.common import (
+    CHECK_FAILED,
+    DONE,
+    Parser,
+    duration_type,
+    elsewhere,
+    opened,
+    print_json,
+    print_line,
+    say,
+)
 from gputui.cli.launch_call import add_launch_options, launch_of, launch_request
 from gputui.cli.request_options import device_request, memory
-from gputui.cli.rules import rules_of, settings_or_wrong_call
+from gputui.cli.rules import own_settings, rules_of
 from gputui.inventory.formatting import GIB, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
@@ -35,11 +52,10 @@ def parser() -> Parser:
         f" and so on. Status 5 if"
         " not. The command\n"
         "itself is not started; without a command, the Python on PATH is used.",
-        epilog="gputui check --gpus 5,4 --bandwidth -- torchrun train.py",
+        common="-n --gpus --python --bandwidth --json",
+        example="gputui check --gpus 5,4 --bandwidth -- torchrun train.py",
     )
-    made.usage = (
-        "gputui check [-n N | --gpus LIST] [--launcher NAME] [--python PY] [--bandwidth] [-- COMMAND…]"
-    )
+    made.usage = "gputui check [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
     made.add_argument("--json", action="store_true", help="print the result as JSON")
     made.add_argument(
         "--timeout",
@@ -74,7 +90,7 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     asked = launch_request(args, command or ())
-    how = how_confined(asked.options, settings_or_wrong_call(), not elsewhere(args))
+    how = how_confined(asked.options, own_settings(), not elsewhere(args))
     # (Where it cannot be confined, the report says so.)
     launch = launch_of(asked, "never" if how == "never" else "auto")
     if elsewhere(args):
@@ -86,12 +102,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         say(f"warning: {report.doubt}")
     measured = _measured(args, launch, report) if args.bandwidth and report.seen else None
     if args.json:
-        import json
-
-        document = to_document(report)
-        document["measured"] = measured and to_measured_document(*measured)
-        document["confinement"] = None if how == "never" else _confinement(launch)
-        print(json.dumps(document))
+        print_json(
+            to_document(
+                report,
+                measured=measured and to_measured_document(*measured),
+                confinement=None if how == "never" else _confinement(launch),
+            )
+        )
     else:
         _say_confinement(launch)
         print_line("\n".join([*lines(report), *(measured_lines(*measured) if measured else ())]))
@@ -105,21 +122,17 @@ def _say_confinement(launch: Launch) -> None:
     if launch.unconfined is not None:
         say(f"not confined: {printable(launch.unconfined)}")
     elif launch.inside is not None:
-        say(f"confined: {len(launch.left_out)} device files cannot be opened, which is proved here")
+        say(f"confined: {len(launch.left_out)} device files cannot be opened, as this check proves")
 
 
 def _confinement(launch: Launch) -> dict[str, Any]:
-    """Return the facts on the confinement of a launch, also for a bug report.
-
-    `confined`: whether it was confined; `why`: why not; `left_out`: the device files that it could not open.
-    """
-    return {
-        "confined": launch.inside is not None,
-        "why": launch.unconfined,
-        "left_out": launch.left_out,
-        "kernel": os.uname().release,
-        "driver": launch.vendor.driver_here(HERE) or None,
-    }
+    return CONFINEMENT.write(
+        launch,
+        confined=launch.inside is not None,
+        why=launch.unconfined,
+        kernel=os.uname().release,
+        driver=launch.vendor.driver_here(HERE) or None,
+    )
 
 
 def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple[Measured, Snapshot]:

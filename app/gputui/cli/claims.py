@@ -10,7 +10,7 @@ from typing import Any
 from gputui.allocating.claims.folder import bases
 from gputui.allocating.claims.keepers import Keeper, keepers
 from gputui.allocating.claims.read import claims
-from gputui.choosing.claimed_use import ClaimedUse, claimed_uses, use_document
+from gputui.choosing.claimed_use import USE_KEYS, USE_KINDS, ClaimedUse, claimed_uses, use_document
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.cli.common import (
     DONE,
@@ -19,6 +19,7 @@ from gputui.cli.common import (
     add_source_options,
     elsewhere,
     opened,
+    print_json,
     print_line,
     say,
     starting_nothing,
@@ -29,12 +30,18 @@ from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import UNKNOWN, age, person, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.typed_json import Record
+from gputui.inventory.typed_json import Document, View
 from gputui.sources.source import NoSourceError, Want
 
-SCHEMA = 1
-_CLAIM = Record(Claim, "uuid=key user since command pid job step")
-_KEEPER = Record(Keeper)
+_KEEPER = View(Keeper, "pid name")
+_CLAIM = View(
+    Claim,
+    f"uuid=key user since command pid job step index kept_by {USE_KEYS}",
+    index=int | None,
+    kept_by=_KEEPER.list | None,
+    **USE_KINDS,
+)
+CLAIMS = Document("folder claims", folder=str | None, claims=_CLAIM.list)
 Kept = Mapping[Claim, Sequence[Keeper]]
 _MOST_KEEPERS = 3
 """The most processes that are named on a line of the table."""
@@ -46,6 +53,7 @@ def parser() -> Parser:
         "List the devices that jobs hold through gputui: who holds them, since when, and for which command.\n"
         "A claim ends with its job. Steps inside a claim are listed below it. A job that runs on devices it\n"
         "has not claimed is marked. `gputui ls` shows what runs without gputui.",
+        example="gputui claims --hosts gpu1,gpu2",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument(
@@ -68,6 +76,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.cli.boxes import call_on_boxes
 
         return call_on_boxes("claims", args, words)
+    if args.setup is not None and args.json:
+        raise WrongCallError("--setup prints lines for /etc/fstab: it does not go with --json")
     if args.setup is not None:
         from gputui.cli.claims_setup import set_up
 
@@ -103,17 +113,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         kept = keepers(found)
     uses = claimed_uses(box) if box else ()
     if args.json:
-        import json
-
-        print(
-            json.dumps(
-                {
-                    "schema": SCHEMA,
-                    "folder": None if simulated else next(iter(bases(os.environ)), None),
-                    "claims": [_row(c, box, uses, kept.get(c)) for c in found],
-                }
-            )
-        )
+        folder = None if simulated else next(iter(bases(os.environ)), None)
+        print_json(CLAIMS.write(folder=folder, claims=[_row(c, box, uses, kept.get(c)) for c in found]))
     elif not found:
         say("no claims; `gputui run` claims the devices that it starts on")
     else:
@@ -161,9 +162,5 @@ def _row(
     claim: Claim, box: Snapshot | None, uses: Sequence[ClaimedUse], kept_by: Sequence[Keeper] | None
 ) -> dict[str, Any]:
     device = box.by_key.get(claim.key) if box else None
-    return {
-        **_CLAIM.write(claim),
-        "index": device.index if device and device.parent is None else None,
-        "kept_by": None if kept_by is None else [*map(_KEEPER.write, kept_by)],
-        **use_document(_use(claim, uses)),
-    }
+    index = device.index if device and device.parent is None else None
+    return _CLAIM.write(claim, index=index, kept_by=kept_by, **use_document(_use(claim, uses)))

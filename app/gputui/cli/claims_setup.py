@@ -88,7 +88,7 @@ def _named(name: str) -> _User:
         with contextlib.suppress(KeyError, ValueError, OverflowError):
             found = pwd.getpwuid(int(name)) if by_number else pwd.getpwnam(name)
             return _User(found.pw_name, found.pw_uid, found.pw_gid)
-    raise RequestError(f"there is no user {name!r}")
+    raise RequestError(f"there is of no user {name!r}")
 
 
 def _who_can_log_in() -> Iterator[_User]:

@@ -6,41 +6,111 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import printable, read_duration
 from gputui.sources.source import Source
 
 if TYPE_CHECKING:
     from gputui.allocating.device_request import DeviceRequest
 
+_Value = TypeVar("_Value")
+
 DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED, TOO_LONG = 0, 2, 3, 4, 5, 124
 """Exit statuses, which are part of the contract; `run` ends with its command's own status."""
 
 
-class WrongCallError(Exception):
+INTERNAL = argparse.SUPPRESS
+"""The help of an option that gputui passes to itself on another box or in a job; no help shows it."""
+
+
+class WrongCallError(GputuiError):
     """The call is wrong: one line on stderr, status 2."""
 
+    code, status = "wrong_call", WRONG_CALL
 
-_ALIKE = 0.75
-"""The least similarity of a word and a suggestion for it (difflib's ratio)."""
+
+_WIDEST = 100
+"""The most columns of a help text: longer lines are hard to read."""
+
+
+class _Form(argparse.HelpFormatter):
+    """Fills paragraphs; one that begins with a space (a table, examples) stays as it is."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=min(terminal_columns(), _WIDEST) - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        parts = text.strip("\n").split("\n\n")
+        return "\n\n".join(part if part[:1] == " " else fill(part, width, indent) for part in parts)
+
+
+class _WholeHelp(argparse.Action):
+    def __call__(self, parser, namespace, values, option_string=None):  # type: ignore[no-untyped-def]
+        print(parser.format_whole_help(), end="")
+        parser.exit()
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser, with one-line errors and without abbreviated options."""
+    """argparse's parser, with one-line errors, without abbreviated options, and with a help in two depths.
 
-    def __init__(self, name: str, about: str, **more: object) -> None:
+    `common` are the options that `--help` shows; without it, all. `--help-all` shows all in their groups, but
+    those that gputui passes to itself, which have `help=INTERNAL`. `example` is printed below both.
+    """
+
+    def __init__(self, name: str, about: str, *, common: str = "", example: str = "", **more: object) -> None:
         super().__init__(
             prog=f"gputui {name}".strip(),
             description=about,
+            epilog="\n".join(f"  {line}" for line in example.splitlines()) or None,
             allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Form,
+            add_help=False,
             **more,  # type: ignore[arg-type]
         )
+        self.common = common.split()
         self._words: list[str] = []
+        self._positionals.title = "arguments"
+        self.add_argument("-h", "--help", action="help", help="show this help")
+        whole = "show all options" if common else INTERNAL
+        self.add_argument("--help-all", action=_WholeHelp, nargs=0, help=whole)
+
+    def format_help(self) -> str:
+        if not self.common:
+            return self.format_whole_help()
+        known = self._option_string_actions
+        usual = [known[name] for name in self.common]
+        positional = [action for action in self._actions if not action.option_strings]
+        more = f"`{self.prog} --help-all` shows all options."
+        return self._help([("arguments", None, positional), ("options", None, usual)], more)
+
+    def format_whole_help(self) -> str:
+        """The help with all options, in their groups."""
+        groups = self._action_groups
+        return self._help([(each.title, each.description, each._group_actions) for each in groups])
+
+    def _help(
+        self, sections: Sequence[tuple[str | None, str | None, list[argparse.Action]]], end: str = ""
+    ) -> str:
+        form = self._get_formatter()
+        form.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        form.add_text(self.description)
+        for title, about, actions in sections:
+            form.start_section(title)
+            form.add_text(about)
+            form.add_arguments(actions)
+            form.end_section()
+        if self.epilog:
+            form.start_section("examples" if "\n" in self.epilog else "example")
+            form.add_text(self.epilog)
+            form.end_section()
+        form.add_text(end or None)
+        return form.format_help()
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         self._words = list(args or ())
@@ -56,7 +126,7 @@ class Parser(argparse.ArgumentParser):
         if boxes is not None and boxes[-1] in message:
             message = f"boxes are separated by commas: {','.join(boxes)}"
         elif message.startswith("unrecognized arguments"):
-            message += self._no_demo() or self._meant(message)
+            message += self._no_demo()
         raise WrongCallError(message)
 
     def _no_demo(self) -> str:
@@ -66,19 +136,6 @@ class Parser(argparse.ArgumentParser):
             if option.startswith("--demo=") and not word.startswith("-"):
                 return f"; no demo box is called {word!r} (`gputui --demo list` has all)"
         return ""
-
-    def _meant(self, message: str) -> str:
-        """A suggestion for the first unknown word, "" where there is none."""
-        word = message.partition(": ")[2].split(" ")[0].partition("=")[0]
-        known = self._option_string_actions
-        if word.isascii() and word.isdigit() and "-n" in known:
-            return f"; the number of devices is -n {word}"
-        if not word.startswith("--"):
-            return "; a command to start goes after --"
-        import difflib
-
-        close = difflib.get_close_matches(word, known, 1, _ALIKE)
-        return f"; did you mean {close[0]}?" if close else ""
 
     def _boxes_apart(self) -> tuple[str, str] | None:
         """The words of a call that may be boxes with a space between them: `--hosts A B`."""
@@ -101,16 +158,23 @@ def starting_nothing(
     return args
 
 
-def duration_type(least: float = 0.0, most: float = 366 * 86_400.0) -> Callable[[str], float]:
-    """The argparse type of a time in seconds ("90", "30m", "2h"), from `least` to `most`."""
+def parsed_by(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """The argparse type of the values that `parse` returns, with the message of the ValueError that it
+    raises."""
 
-    def seconds(text: str) -> float:
+    def value(text: str) -> _Value:
         try:
-            return read_duration(text, least, most)
+            return parse(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    return seconds
+    return value
+
+
+def duration_type(least: float = 0.0, most: float = 366 * 86_400.0) -> Callable[[str], float]:
+    """The argparse type of a time in seconds ("90", "30m", "2h"), from `least` to `most`."""
+
+    return parsed_by(lambda text: read_duration(text, least, most))
 
 
 def number_type(what: str, least: int = 0, most: int = 999_999_999) -> Callable[[str], int]:
@@ -127,7 +191,7 @@ def number_type(what: str, least: int = 0, most: int = 999_999_999) -> Callable[
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:
     """Add `--demo [BOX]`, `--from FILE` and `--root DIR`, which every subcommand takes."""
-    where = parser.add_mutually_exclusive_group()
+    where = parser.add_argument_group("which box").add_mutually_exclusive_group()
     where.add_argument(
         "--demo",
         nargs="?",
@@ -178,6 +242,14 @@ def say(message: str) -> None:
     with contextlib.suppress(OSError):
         # A message that cannot be written does not change the outcome of a call.
         print(printable(f"gputui: {message}"), file=sys.stderr, flush=True)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print a document as one line on stdout."""
+    import json
+
+    # ASCII only: a lone surrogate from a process's command line must not break the output.
+    print(json.dumps(document))
 
 
 def output_width() -> int | None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
-from collections.abc import Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from gputui.cli.common import DONE, Parser, starting_nothing
-from gputui.cli.dispatch import SUBCOMMANDS
+from gputui.cli.common import DONE, INTERNAL, Parser, WrongCallError, starting_nothing
+from gputui.cli.subcommands import SUBCOMMANDS
+from gputui.inventory.errors import GputuiError
+
+if TYPE_CHECKING:
+    from gputui.jobs.experiments.request import Kind
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
@@ -17,14 +23,22 @@ def parser() -> Parser:
     made = Parser(
         "completion",
         "Print a completion script for a shell.",
-        epilog="gputui completion bash > ~/.local/share/bash-completion/completions/gputui",
+        example="gputui completion bash > ~/.local/share/bash-completion/completions/gputui",
     )
-    made.add_argument("shell", choices=SHELLS)
+    made.add_argument("shell", nargs="?", choices=SHELLS, help="the shell")
+    # The scripts ask for these words when a person presses Tab.
+    made.add_argument("--list", choices=tuple(LISTS), help=INTERNAL)
     return made
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
+    if args.list is not None:
+        with contextlib.suppress(GputuiError):
+            print("\n".join(LISTS[args.list]()))
+        return DONE
+    if args.shell is None:
+        raise WrongCallError(f"for which shell? There are: {', '.join(SHELLS)}")
     import shtab
 
     print(shtab.complete(whole_parser(), shell=args.shell))
@@ -38,16 +52,21 @@ def whole_parser() -> argparse.ArgumentParser:
 
     whole = screen()
     under = whole.add_subparsers(dest="subcommand", metavar="", parser_class=argparse.ArgumentParser)
-    parsers: list[argparse.ArgumentParser] = [whole]
+    parsers: list[tuple[str, argparse.ArgumentParser]] = [("", whole)]
     for name, about in SUBCOMMANDS.items():
         own = importlib.import_module(f"gputui.cli.{name}").parser()
-        parsers.append(
-            under.add_parser(name, help=about, parents=[own], add_help=False, conflict_handler="resolve")
-        )
+        made = under.add_parser(name, help=about, parents=[own], add_help=False, conflict_handler="resolve")
+        parsers.append((name, made))
+        below = [each for each in made._actions if isinstance(each, argparse._SubParsersAction)]
+        parsers += [(name, each) for group in below for each in group.choices.values()]
     names = _variable_names()
-    for each in parsers:
+    for name, each in parsers:
         for action in each._actions:
-            if (
+            if action.dest in ("id", "ids", "after", *_KINDS):
+                action.complete = _listed(_KINDS.get(action.dest, "jobs"))  # type: ignore[attr-defined]
+            elif action.dest in ("resume", "show", "forget") and name in ("compare", "each"):
+                action.complete = _listed(name)  # type: ignore[attr-defined]
+            elif (
                 action.dest in ("recording", "file", "from_file", "model", "measured", "output")
                 or action.metavar == "MODEL"
             ):
@@ -59,6 +78,63 @@ def whole_parser() -> argparse.ArgumentParser:
             elif action.dest == "env":
                 action.complete = names  # type: ignore[attr-defined]
     return whole
+
+
+def _jobs() -> list[str]:
+    from gputui.jobs.store import all_jobs
+
+    return [word for job in all_jobs(os.environ) for word in (job.id, job.name) if word]
+
+
+def _boxes() -> list[str]:
+    from gputui.allocating.settings import settings
+
+    return [*settings(os.environ).hosts.boxes, "all"]
+
+
+def _experiments(kind: Kind) -> list[str]:
+    from gputui.jobs.experiments.store import kept
+
+    return [each.id for each in kept(os.environ, None, kind).records]
+
+
+def _launches() -> list[str]:
+    from gputui.launching.history_file import load
+
+    return [each.name for each in load(os.environ) if each.name]
+
+
+def _pages() -> list[str]:
+    from gputui.cli.docs import pages
+
+    return list(pages())
+
+
+LISTS: dict[str, Callable[[], list[str]]] = {
+    "jobs": _jobs,
+    "boxes": _boxes,
+    "compare": lambda: _experiments("comparison"),
+    "each": lambda: _experiments("sweep"),
+    "launches": _launches,
+    "pages": _pages,
+}
+"""What a script asks for while a person types, by the word of `--list`."""
+_KINDS = {"on": "boxes", "hosts": "boxes", "saved": "launches", "page": "pages"}
+
+
+def _listed(kind: str) -> dict[str, Any]:
+    """Return the completions that a call of `gputui completion --list` prints."""
+    name, words = f"_gputui_{kind}", f"gputui completion --list {kind} 2>/dev/null"
+    return {
+        "bash": name,
+        "zsh": name,
+        "fish": f"({name})",
+        "preamble": {
+            "bash": f'{name}() {{ compgen -W "$({words})" -- "$1"; }}',
+            "zsh": f'{name}() {{ local -a found=("${{(@f)$({words})}}"); compadd -a found }}',
+            "fish": f"function {name}\n  {words}\nend",
+        },
+    }
 
 
 _VARIABLES = "_gputui_variables"

@@ -34,7 +34,7 @@ def details_text(snapshot: Snapshot, width: int | None) -> str:
     if load:
         lines += ["", f"host: {load}"]
     for device in snapshot.devices:
-        lines += ["", f"GPU {snapshot.label(device)}: {short_name(device.name or '?')}"]
+        lines += ["", f"GPU {snapshot.label(device)}: {short_name(device.name or UNKNOWN)}"]
         vendor = vendor_named(device.vendor)
         groups = fact_groups(device, snapshot.time, vendor.fact_names(device))
         lines += _facts(groups, width) or ["  no details"]
@@ -93,12 +93,12 @@ def _processes(processes: Iterable[Process]) -> list[str]:
     rows = [
         (
             str(process.pid),
-            person(process.user or "?", process.own),
+            person(process.user or UNKNOWN, process.own),
             number(process.sm, "%"),
             size(process.memory),
             number(process.host_cpu, "%"),
             size(process.host_memory),
-            without_path(printable(process.command or process.note or "?")),
+            without_path(printable(process.command or process.note or UNKNOWN)),
         )
         for process in processes
     ]

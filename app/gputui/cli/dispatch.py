@@ -8,87 +8,87 @@ import os
 import sys
 from itertools import pairwise
 
-from gputui.allocating.errors import NotEnoughError, RequestError, WaitedTooLongError
-from gputui.cli.common import (
-    DONE,
-    NO_SOURCE,
-    NOT_ENOUGH,
-    TOO_LONG,
-    WRONG_CALL,
-    WrongCallError,
-    say,
-)
-from gputui.sources.source import NoSourceError
+from gputui.allocating.errors import NotEnoughError
+from gputui.cli.common import DONE, WRONG_CALL, WrongCallError, print_json, say
+from gputui.cli.subcommands import SCREEN, SUBCOMMANDS
+from gputui.inventory.errors import GputuiError
 
-SUBCOMMANDS: dict[str, str] = {
-    "ls": "list the devices and their state, as a table or JSON",
-    "topo": "show the links between devices, as `nvidia-smi topo -m` does",
-    "people": "list users: who uses which devices, and for how long",
-    "pick": "print the best free devices, in order",
-    "plan": "show which parallelism a model fits with, and write its files",
-    "run": "start a command on the best free devices",
-    "export": "write the launch for a shell, docker, Slurm, VS Code, …",
-    "check": "verify which devices the command's Python will see",
-    "compare": "run a command in variants, and compare them",
-    "each": "run many tasks, each on devices of its own",
-    "jobs": "background jobs: list, log, wait, stop, rerun",
-    "claims": "list who holds which devices through gputui",
-    "queue": "list who waits for devices, and why",
-    "launches": "saved and recent launches: list, name, forget",
-    "metrics": "print OpenMetrics text, or serve it, for Prometheus",
-    "record": "write a snapshot to a file, for a bug report or for --from",
-    "completion": "print a completion script for bash, zsh, fish or tcsh",
-}
-"""Every subcommand, with its line in `gputui --help`; each is in the module of its name."""
-
-_SCREEN = "screen"
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO)
 _NO_THREAD = "can't start new thread"
 """Python's message then; the exception has no type of its own."""
-CANNOT_START = 126
 _TAKE_A_VALUE = ("--from", "--interval", "--root")
 _VALUES_WITHIN = ("--demo=", "--from=", "--interval=", "--root=")
 
 
+class _InterruptedError(GputuiError):
+    code, status = "interrupted", 130
+
+
+class _NoThreadError(GputuiError):
+    code, status = "no_threads", 126
+
+
 def dispatch(words: list[str]) -> int:
     """Run one call and return its exit status."""
-    name, status = "", DONE
+    name, status, rest = "", DONE, words
     _speak_plainly()
+    before, command = _split(words)
+    # (With --follow, each line has a key for an error.)
+    as_json = "--json" in before and "--follow" not in before
     try:
-        before, command = _split(words)
         if _asks_for_demos(before):
             status = _print_demos()
         else:
-            before = _settle_demo(before)
+            rest = before = _settle_demo(before)
             name, rest = _subcommand(before)
-            module = importlib.import_module(f"gputui.cli.{name or _SCREEN}")
+            module = importlib.import_module(f"gputui.cli.{name or SCREEN}")
             status = module.main(rest, command)
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
-    except (WrongCallError, RequestError) as error:
-        say(f"{error} (see `gputui {name + ' ' if name else ''}--help`)")
-        return WRONG_CALL
-    except NotEnoughError as error:
-        say(str(error))
-        return NOT_ENOUGH
-    except WaitedTooLongError as error:
-        say(str(error))
-        return TOO_LONG
-    except NoSourceError as error:
-        say(str(error))
-        return NO_SOURCE
+    except GputuiError as error:
+        wrong = error.status == WRONG_CALL
+        return _failed(error, _meant(rest, name, command) if wrong else error.remedy, as_json)
     except KeyboardInterrupt:
-        return 130
+        return _failed(_InterruptedError(), None, as_json)
     except RuntimeError as error:
         if str(error) != _NO_THREAD:
             raise
-        say("the system gives us no more threads (`ulimit -u`)")
-        return CANNOT_START
+        return _failed(_NoThreadError("the system gives us no more threads (`ulimit -u`)"), None, as_json)
     except OSError as error:
         if error.errno not in _OUTPUT_LOST:
             raise
         return _output_lost(error)
+
+
+def _meant(words: list[str], name: str, command: list[str] | None) -> str:
+    """The remedy of a wrong call: the call that was probably meant, or where to read on."""
+    from gputui.cli.corrected import corrected
+
+    unknown = not name and bool(words) and not words[0].startswith("-")
+    demo = not name and any(word.startswith("--demo=") for word in words)
+    meant = None if demo else corrected(words, None if unknown else name, command)
+    return f"try: {meant}" if meant else f"see `gputui {name + ' ' if name else ''}--help`"
+
+
+def _failed(error: GputuiError, remedy: str | None, as_json: bool) -> int:
+    """Print the failure of a call as a message, and as an object on stdout if the call answers in JSON.
+    Returns the exit status."""
+    message = str(error)
+    if isinstance(error, NotEnoughError) and len(error.reasons) > 1:
+        from gputui.inventory.text_table import aligned
+
+        say(f"{error.summary}:")
+        for line in aligned(error.reasons):
+            say(f"  {line.lstrip()}")
+    elif message:
+        say(f"{message}; {remedy}" if error.status == WRONG_CALL else message)
+    if as_json:
+        from gputui.inventory.document import ERROR
+
+        told = {"code": error.code, "message": message, "remedy": remedy, "devices": error.devices}
+        print_json(ERROR.write(error=told))
+    return error.status
 
 
 def _speak_plainly() -> None:
@@ -165,10 +165,4 @@ def _subcommand(words: list[str]) -> tuple[str, list[str]]:
         from gputui.sources.simulated.boxes import BOXES
 
         raise WrongCallError(f"no demo box is called {name!r}; there are: {', '.join(BOXES)}")
-    import difflib
-
-    close = difflib.get_close_matches(name, SUBCOMMANDS, 1)
-    meant = f"; did you mean {close[0]}? A" if close else "; a"
-    raise WrongCallError(
-        f"no subcommand is called {name!r}{meant} command to start goes after --: gputui -- {name} …"
-    )
+    raise WrongCallError(f"no subcommand is called {name!r}")

@@ -26,13 +26,13 @@ def parser() -> Parser:
     made = Parser(
         "export",
         _ABOUT,
-        epilog="gputui export -n 2 --as sbatch -o job.sh -- torchrun train.py",
+        common="--as -n --gpus --copy -o",
+        example="gputui export -n 2 --as sbatch -o job.sh -- torchrun train.py",
     )
-    made.usage = (
-        "gputui export [-n N | --gpus LIST] [--launcher NAME] --as FORM [--copy | -o FILE] [--image NAME]"
-        " [--name NAME] [-- COMMAND…]"
-    )
-    made.add_argument("--as", dest="form", choices=tuple(FORMS), required=True, help="the format")
+    made.usage = "gputui export --as FORM [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
+    form = made.add_mutually_exclusive_group(required=True)
+    form.add_argument("--as", dest="form", choices=tuple(FORMS), help="the format")
+    form.add_argument("--json", dest="form", action="store_const", const="json", help="as --as json")
     where = made.add_mutually_exclusive_group()
     where.add_argument("--copy", action="store_true", help="copy to the clipboard instead of printing")
     where.add_argument(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.cli.common import WrongCallError, elsewhere
-from gputui.cli.rules import settings_or_wrong_call
+from gputui.cli.rules import own_settings
 from gputui.sources.hosts.alias import ALL, AliasError, alias
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def box_named(word: str) -> str:
 
 def all_boxes() -> tuple[str, ...]:
     """Return the boxes of the settings. Raises WrongCallError where there are none."""
-    boxes = settings_or_wrong_call().hosts.boxes
+    boxes = own_settings().hosts.boxes
     if not boxes:
         raise WrongCallError(NO_BOXES)
     return boxes
@@ -72,4 +72,4 @@ def way(prompts: bool = False) -> Way:
     """Return the way to connect to boxes, by the settings."""
     from gputui.sources.hosts.ssh import Way
 
-    return Way(settings_or_wrong_call().hosts.timeout, prompts)
+    return Way(own_settings().hosts.timeout, prompts)

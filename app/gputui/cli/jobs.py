@@ -18,19 +18,20 @@ from gputui.cli.common import (
     duration_type,
     number_type,
     output_width,
+    print_json,
     print_line,
     say,
     starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
-from gputui.inventory.job import Job, JobError
+from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.jobs.again import again
 from gputui.jobs.foreground import Foreground
-from gputui.jobs.queued import call_of
+from gputui.jobs.queued import experiment_of
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import Stored, find_job, forget, stored
 from gputui.jobs.typed_name import typed_name
@@ -51,7 +52,7 @@ class _ActionParser(Parser):
     """Our parser, with the signature that argparse uses for an action."""
 
     def __init__(self, *, prog: str, description: str = "", **more: object) -> None:
-        super().__init__(prog.removeprefix("gputui "), description, **more)
+        super().__init__(prog.removeprefix("gputui "), description, **more)  # type: ignore[arg-type]
 
 
 def parser() -> Parser:
@@ -59,17 +60,12 @@ def parser() -> Parser:
         "jobs",
         "List the jobs that were started with `gputui run --detach`, or act on them. ID is a job's id, the\n"
         "beginning of one, or a job's name.",
-        epilog="gputui jobs log -f k3f9",
+        example="gputui jobs log -f k3f9",
     )
-    made.add_argument("--json", action="store_true", help="print the list as JSON")
+    made.add_argument("--json", action="store_true", help="print JSON")
     add_hosts_option(made)
     actions = made.add_subparsers(dest="action", metavar="ACTION", parser_class=_ActionParser)
-    listing = actions.add_parser(
-        "list", help="list the jobs, as without an action", description="List the jobs."
-    )
-    listing.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="print the list as JSON"
-    )
+    actions.add_parser("list", help="list the jobs, as without an action", description="List the jobs.")
     log = actions.add_parser("log", help="print a job's output", description="Print a job's output.")
     log.add_argument("id", metavar="ID")
     log.add_argument("-f", "--follow", action="store_true", help="follow until the job ends")
@@ -124,7 +120,7 @@ def parser() -> Parser:
         description="Start a job's command again as a new job: in the same directory, with the same launch\n"
         "options, number of devices and constraints (--group, --order, --wait …), on the best devices\n"
         "that are free now.",
-        epilog="gputui jobs rerun k3f9 --wait",
+        example="gputui jobs rerun k3f9 --wait",
     )
     rerun.add_argument("id", metavar="ID")
     rerun.add_argument(
@@ -154,6 +150,9 @@ def parser() -> Parser:
     gone.add_argument(
         "--force", action="store_true", help="also remove one that belongs to another machine or container"
     )
+    for name, action in actions.choices.items():
+        if name != "attach":
+            action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     return made
 
 
@@ -161,18 +160,15 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command, "`gputui run --detach -- …` does")
     if args.hosts is not None and args.action not in (None, "list"):
         raise WrongCallError(f"--hosts is for the list; name a job of another box as BOX:ID to {args.action}")
-    if args.json and args.action not in (None, "list"):
-        raise WrongCallError(f"--json is for the list, not for {args.action}")
-    try:
-        if args.hosts is not None:
-            from gputui.cli.boxes import call_on_boxes
+    if args.json and args.action == "attach":
+        raise WrongCallError("attach shows the job's own output: --json goes with log, wait and show")
+    if args.hosts is not None:
+        from gputui.cli.boxes import call_on_boxes
 
-            return call_on_boxes("jobs", args, words)
-        jobs = stored(os.environ)
-        there = _of_other_boxes(args, words, jobs)
-        return _ACTIONS[args.action](args, jobs) if there is None else there
-    except JobError as error:
-        raise WrongCallError(str(error)) from None
+        return call_on_boxes("jobs", args, words)
+    jobs = stored(os.environ)
+    there = _of_other_boxes(args, words, jobs)
+    return _ACTIONS[args.action](args, jobs) if there is None else there
 
 
 def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored) -> int | None:
@@ -193,11 +189,9 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
     box = _box(jobs.jobs)
     uses = _uses(box)
     if args.json:
-        import json
-
         from gputui.cli.jobs_text import document
 
-        print(json.dumps(document(jobs, uses)))
+        print_json(document(jobs.jobs, jobs.unreadable, uses))
     elif jobs.jobs:
         from gputui.choosing.verdict_text import claimed_and_runs_on
         from gputui.inventory.columns import printed
@@ -242,25 +236,32 @@ def _uses(box: Snapshot) -> dict[str, ClaimedUse]:
 
 def _log(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
-    if args.plain:
+    if args.plain or args.json:
         if args.follow:
-            raise WrongCallError("--plain shows a log as it is now; it does not go with --follow")
+            option = "--json" if args.json else "--plain"
+            raise WrongCallError(f"{option} shows a log as it is now; it does not go with --follow")
         try:
-            from gputui.jobs.log import Tail
+            from gputui.jobs.log_screen import Tail
         except ImportError as error:
             # The package is missing on a box to which gputui was copied.
             raise WrongCallError(f"--plain needs an installed gputui: {error}") from None
 
         tail = Tail(job.log, most=1024 * 1024)
         tail.feed()
-        for line in tail.lines(args.lines):
-            print(line)
+        lines = tail.lines(args.lines)
+        if args.json:
+            from gputui.cli.jobs_text import LOG
+
+            print_json(LOG.write(job, log=str(job.log), lines=lines))
+        else:
+            for line in lines:
+                print(line)
         return DONE
-    from gputui.jobs.wait import follow, last_lines
+    from gputui.jobs.wait import follow, start_of_last_lines
 
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
-    lines = args.lines if args.lines is not None else _LINES if args.follow and on_a_terminal else None
-    start = 0 if lines is None else last_lines(job.log, lines)
+    most = args.lines if args.lines is not None else _LINES if args.follow and on_a_terminal else None
+    start = 0 if most is None else start_of_last_lines(job.log, most)
     write(follow(job, start, args.follow))
     return DONE
 
@@ -271,7 +272,17 @@ def _attach(args: argparse.Namespace, jobs: Stored) -> int:
 
 
 def _wait(args: argparse.Namespace, jobs: Stored) -> int:
-    return status_of(_readable(args.id, jobs, newest=True))
+    job = _readable(args.id, jobs, newest=True)
+    status = status_of(job)
+    if args.json:
+        _print_job(_readable(job.id, stored(os.environ)))
+    return status
+
+
+def _print_job(job: Job) -> None:
+    from gputui.cli.jobs_text import job_document
+
+    print_json(job_document(job, _uses(_box([job])).get(job.id)))
 
 
 def _stop(args: argparse.Namespace, jobs: Stored) -> int:
@@ -279,7 +290,7 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
 
     from gputui.jobs.stop import GRACE, stop
 
-    status, asked = DONE, [_readable(word, jobs) for word in args.ids]
+    status, asked, ended = DONE, [_readable(word, jobs) for word in args.ids], list[Job]()
     why = _stray(jobs) if args.if_stray else {}
     for job in asked:
         if args.if_stray and job.id not in why:
@@ -291,9 +302,20 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
             why.get(job.id, ""),
         )
         say(stopped.message)
+        ended.append(stopped.job)
         if not stopped.job.over:
             status = NOT_KNOWN
+    _print_jobs(args, ended)
     return status
+
+
+def _print_jobs(args: argparse.Namespace, about: Sequence[Job | Unreadable]) -> None:
+    """Print the jobs that an action was about, with `--json`."""
+    if args.json:
+        from gputui.cli.jobs_text import document
+
+        broken = [each for each in about if isinstance(each, Unreadable)]
+        print_json(document([each for each in about if isinstance(each, Job)], broken))
 
 
 def _stray(jobs: Stored) -> dict[str, str]:
@@ -309,18 +331,19 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
     from gputui.cli.launch_call import as_given
 
     job = _readable(args.id, jobs, newest=True)
-    call = call_of(job)
-    if call is not None:
-        if job.withheld:
+    own = experiment_of(job)
+    if own is not None:
+        if own.withheld:
             raise WrongCallError(f"job {job.id}: secrets are not saved: type its call again")
-        import importlib
+        from gputui.cli.experiment import enter, start
+        from gputui.cli.experiment_call import parsed
 
-        called = importlib.import_module(f"gputui.cli.{call.subcommand}")
-        status: int = called.main(["--detach", *call.words, *args.options], call.command)
-        return status
+        enter(job.directory or ".")
+        options = ["--detach", *args.options, *(["--json"] if args.json else [])]
+        return start(*parsed(own.experiment.kind, options, None, own.experiment))
     request, *_ = kept = again(job)
     given = as_given(request)
-    given.n = given.gpus = None
+    given.n, given.gpus, given.json = None, None, args.json
     args = run.parser().parse_args(args.options, given)
     lacks = kept.lacks({*os.environ, *(name for name, _ in args.env)})
     if lacks is not None:
@@ -334,8 +357,16 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
 def _show(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
     if args.command:
-        call = job.argv if call_of(job) is not None else ("gputui", "run", *again(job).request.words)
-        print_line(" ".join(map(quote, call)))
+        call = job.argv if experiment_of(job) is not None else ("gputui", "run", *again(job).request.words)
+        if args.json:
+            from gputui.cli.jobs_text import CALL
+
+            print_json(CALL.write(id=job.id, call=call))
+        else:
+            print_line(" ".join(map(quote, call)))
+        return DONE
+    if args.json:
+        _print_job(job)
         return DONE
     from gputui.cli.jobs_text import facts
 
@@ -351,6 +382,7 @@ def _forget(args: argparse.Namespace, jobs: Stored) -> int:
     for job in chosen:
         forget(job, args.force)
     say(f"removed {len(chosen)} {'job' if len(chosen) == 1 else 'jobs'}")
+    _print_jobs(args, chosen)
     return DONE
 
 

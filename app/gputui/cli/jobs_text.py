@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from gputui.choosing.claimed_use import ClaimedUse, use_document
+from gputui.choosing.claimed_use import USE_KEYS, USE_KINDS, ClaimedUse, use_document
 from gputui.inventory.formatting import peak_size, printable
 from gputui.inventory.job import Job
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import Document, View, Words
 from gputui.jobs.columns import on_devices, reason_of, status_text
-from gputui.jobs.record import SCHEMA, TOLD
-from gputui.jobs.store import Stored
+from gputui.jobs.record import TOLD, TOLD_KEYS, TOLD_KINDS
+from gputui.jobs.record_folders import Unreadable
 from gputui.launching.quoting import quote
 
+_UNREADABLE = View(Unreadable, "id reason")
+_JOB = View(
+    Job,
+    f"{TOLD_KEYS} environment {USE_KEYS} host=scope.host pid=command.pid supervisor=supervisor.pid"
+    " reason log",
+    environment=dict[str, Words | None],
+    reason=Words | None,
+    log=Words,
+    **TOLD_KINDS,
+    **USE_KINDS,
+)
+JOBS = Document("jobs unreadable", jobs=_JOB.list, unreadable=_UNREADABLE.list)
+"""Several jobs: `jobs --json`, and what `jobs stop` and `jobs forget` were about."""
+JOB = Document("job", job=_JOB.one)
+"""One job: `run --detach --json`, and `jobs wait`, `jobs show` and `jobs rerun`."""
+CALL = Document("id call", id=str, call=tuple[Words, ...])
+"""`jobs show --command --json`: the words of the call that starts the same job again."""
+LOG = Document("id state log lines", Job, log=Words, lines=tuple[str, ...])
+"""`jobs log --json`: the lines as a terminal would show them."""
+NO_USES: Mapping[str, ClaimedUse] = MappingProxyType({})
 _LINES = 20
 """The number of last log lines that are searched for the reason of a failure."""
 
@@ -55,23 +77,23 @@ def _peak(job: Job) -> str | None:
     return None if most is None else f"{peak_size(most)} (its largest process)"
 
 
-def document(jobs: Stored, uses: Mapping[str, ClaimedUse]) -> dict[str, Any]:
-    """Return the JSON of `jobs`: schema 1, ISO 8601 times, null for unknown values. `uses` is by job id."""
-    return {
-        "schema": SCHEMA,
-        "jobs": [_document(job, uses.get(job.id)) for job in jobs.jobs],
-        "unreadable": [{"id": one.id, "reason": one.reason} for one in jobs.unreadable],
-    }
+def document(
+    jobs: Sequence[Job], unreadable: Sequence[Unreadable] = (), uses: Mapping[str, ClaimedUse] = NO_USES
+) -> dict[str, Any]:
+    """Return the JSON of jobs: ISO 8601 times, null for unknown values. `uses` is by job id."""
+    return JOBS.write(jobs=[_row(job, uses.get(job.id)) for job in jobs], unreadable=unreadable)
 
 
-def _document(job: Job, use: ClaimedUse | None) -> dict[str, Any]:
-    return {
-        **TOLD.write(job),
-        "environment": dict(job.changes),
+def job_document(job: Job, use: ClaimedUse | None = None) -> dict[str, Any]:
+    """Return the JSON of one job."""
+    return JOB.write(job=_row(job, use))
+
+
+def _row(job: Job, use: ClaimedUse | None) -> dict[str, Any]:
+    return _JOB.write(
+        job,
+        environment=dict(job.changes),
+        reason=reason_of(job),
+        log=str(job.log),
         **use_document(use),
-        "host": job.scope.host,
-        "pid": job.command.pid if job.command else None,
-        "supervisor": job.supervisor.pid if job.supervisor else None,
-        "reason": reason_of(job),
-        "log": str(job.log),
-    }
+    )

@@ -14,17 +14,25 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import NotEnoughError
 from gputui.allocating.request import Request
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import WrongCallError, add_source_options, elsewhere, opened, say
-from gputui.cli.request_options import DESTINATIONS, add_request_options, count, device_request
-from gputui.cli.rules import settings_or_wrong_call
+from gputui.cli.common import (
+    WrongCallError,
+    add_source_options,
+    elsewhere,
+    opened,
+    parsed_by,
+    print_json,
+    print_line,
+    say,
+)
+from gputui.cli.request_options import AUTO, DESTINATIONS, add_request_options, count, device_request
+from gputui.cli.rules import own_settings
 from gputui.inventory.light_dataclasses import fields, replace
-from gputui.inventory.text_table import aligned
 from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import THREADS, hints
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import VARIABLE, LaunchOptions, Option, OptionError, table
+from gputui.launching.launch_options import VARIABLE, LaunchOptions, Option, table
 from gputui.launching.shell_words import assignments
-from gputui.requesting.launch_request import LaunchRequest, ModelRequest
+from gputui.requesting.launch_request import LaunchRequest, ModelRequest, from_here
 from gputui.requesting.prepared_launch import PreparedLaunch, how_confined, prepare, read_command
 from gputui.vendors.visibility import Confine
 
@@ -55,7 +63,7 @@ def add_launch_options(parser: argparse.ArgumentParser, exclusive: bool = True) 
         metavar="N|near",
         help=f"set {THREADS}; near: the CPUs near each device, divided among the GPUs there",
     )
-    offered = aligned([(f"{hint.name}={hint.value}", hint.about) for hint in hints(None, ())])
+    offered = [f"  {f'{hint.name}={hint.value}':<32}  {hint.about}" for hint in hints(None, ())]
     parser.add_argument_group("variables to try with --env", "\n".join(offered))
     add_source_options(parser)
 
@@ -76,17 +84,10 @@ def _add_option(group: argparse._ArgumentGroup, each: Option) -> None:
     if each.kind == "switch":
         group.add_argument(each.flag, dest=each.name, action="store_true", help=each.help)
         return
-
-    def typed(text: str) -> object:
-        try:
-            return each.typed(text)
-        except OptionError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
     argument = group.add_argument(
         each.flag,
         dest=each.name,
-        type=str if each.kind == "choice" else typed,
+        type=str if each.kind == "choice" else parsed_by(each.typed),
         choices=each.choices() or None,
         default=each.default,
         metavar=each.metavar,
@@ -124,7 +125,7 @@ def launch_request(args: argparse.Namespace, command: Sequence[str]) -> LaunchRe
         additions = (*additions, (THREADS, str(args.threads)))
     given = {name: getattr(args, name) for name in table()}
     if getattr(args, "on", None) is None:
-        given["python"] = _from_here(args.python, args.directory)
+        given["python"] = from_here(args.python, args.directory)
     given = {name: value for name, value in given.items() if value != table()[name].default}
     options = replace(saved, additions=tuple(dict(additions).items()), **given)
     placed = getattr(args, "form", "") == "sbatch" or getattr(args, "on", None) is not None
@@ -152,17 +153,11 @@ def as_given(request: LaunchRequest) -> argparse.Namespace:
     options["python"] = request.python_from_here
     devices = {each.name: getattr(request.devices, each.name) for each in fields(DeviceRequest)}
     devices |= {DESTINATIONS.get(name, name): value for name, value in devices.items()}
+    devices |= {"n": AUTO, "auto": False} if request.devices.auto else {}
+    model = {each.name: getattr(request.model, each.name) for each in fields(ModelRequest)}
     devices["ignore_user"] = list(request.devices.ignore_user)
     env, near = list(request.options.additions), NEAR if request.near else None
-    return argparse.Namespace(**devices, **options, env=env, threads=near)
-
-
-def _from_here(python: str | None, directory: str | None) -> str | None:
-    """The interpreter's path, relative to our working directory, for a launch in another directory."""
-    if python is None or directory is None or "/" not in python:
-        return python
-    # Not resolved: the interpreter of a virtual environment is a link that leads out of it.
-    return os.path.abspath(python)  # noqa: PTH100
+    return argparse.Namespace(**devices, **options, **model, env=env, threads=near)
 
 
 def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> LaunchOptions:
@@ -223,7 +218,7 @@ def prepared_call(
     settings say, and never for devices that are not here. Raises RequestError where call and command
     contradict each other, unless the call has `--force`; WrongCallError, NotEnoughError for `-n auto`.
     """
-    settings = settings_or_wrong_call()
+    settings = own_settings()
     if confine is None:
         confine = how_confined(asked.options, settings, not elsewhere(asked.devices))
     read = read_command(asked, os.environ, confine)
@@ -264,6 +259,16 @@ def allocated_for(devices: DeviceRequest, request: Request, holds: bool, approve
             # An error in the call takes precedence over a shortage on the box.
             approve(request.size, ())
         raise
+
+
+def print_launch(launch: Launch, as_json: bool) -> None:
+    """Print a launch that is not started: its line, or its document."""
+    if as_json:
+        from gputui.launching.exports.json_document import launch_document
+
+        print_json(launch_document(launch))
+    else:
+        print_line(launch.line)
 
 
 def noted(launch: Launch) -> Launch:

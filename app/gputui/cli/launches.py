@@ -6,12 +6,22 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say, starting_nothing
-from gputui.inventory.formatting import duration, printable
-from gputui.inventory.text_table import aligned
-from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, found, named
-from gputui.launching.history_file import SCHEMA, change, load, row
-from gputui.launching.shell_words import command_line
+from gputui.cli.common import (
+    DONE,
+    Parser,
+    WrongCallError,
+    output_width,
+    print_json,
+    print_line,
+    say,
+    starting_nothing,
+)
+from gputui.inventory.columns import printed
+from gputui.inventory.typed_json import Document
+from gputui.launching.history import KeepError, Launches, check_name, found, launch_columns, named
+from gputui.launching.history_file import ROW, change, load, row
+
+LAUNCHES = Document("launches", launches=ROW.list)
 
 
 def parser() -> Parser:
@@ -19,7 +29,7 @@ def parser() -> Parser:
         "launches",
         "List recent launches, the latest first, and launches that have a name. `gputui run --saved NAME`\n"
         "(or its number) starts one again on the best devices that are free now.",
-        epilog="gputui launches name 1 nightly\ngputui run --saved nightly",
+        example="gputui launches name 1 nightly\ngputui run --saved nightly",
     )
     made.add_argument("what", nargs="?", choices=("list", "name", "forget"), default="list")
     made.add_argument("which", nargs="?", metavar="NAME|N", help="name or number of a launch")
@@ -40,15 +50,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError(f"{args.what} needs a launch: its name or its number")
     if args.what == "forget" and args.name is not None:
         raise WrongCallError("forget needs one launch")
-    if args.json:
-        raise WrongCallError("--json is for the list")
     try:
         if args.what == "name" and args.name:
             check_name(args.name)
         change(os.environ, _changed(args.what, args.which, args.name or None))
     except KeepError as error:
         raise WrongCallError(str(error)) from None
-    return DONE
+    return _list(True) if args.json else DONE
 
 
 def _changed(what: str, which: str, name: str | None) -> Callable[[Launches], Launches]:
@@ -69,30 +77,9 @@ def _list(as_json: bool) -> int:
     except KeepError as error:
         raise WrongCallError(str(error)) from None
     if as_json:
-        import json
-
-        print(json.dumps({"schema": SCHEMA, "launches": [row(each) for each in known]}))
+        print_json(LAUNCHES.write(launches=[row(each) for each in known]))
     elif not known:
         say("no launches are saved yet: gputui saves those started in a terminal")
     else:
-        print_line("\n".join(_lines(known)))
+        print_line("\n".join(printed(launch_columns(known, time.time()), known, output_width())))
     return DONE
-
-
-def _lines(known: Sequence[PastLaunch]) -> list[str]:
-    now = time.time()
-    rows = [
-        (
-            str(number),
-            printable(each.name or ""),
-            _devices(each.count),
-            f"{duration(max(0.0, now - each.when))} ago",
-            printable(command_line(each.options.additions, each.options.command)),
-        )
-        for number, each in enumerate(known, 1)
-    ]
-    return aligned(rows, right=(0, 3), least=(3, 0, 8, 10))
-
-
-def _devices(count: int) -> str:
-    return "CPU only" if not count else f"{count} GPU{'s' if count > 1 else ''}"

@@ -26,7 +26,14 @@ from gputui.sources.source import INTERVALS, Want
 
 
 def parser() -> Parser:
-    made = Parser("ls", "List the devices and their state, as a table or as JSON (schema 1).")
+    made = Parser(
+        "ls",
+        "List the devices and their state, as a table or as JSON (schema 1).",
+        common="--json --details --follow --hosts --demo",
+        usage="gputui ls [--json | --format TEXT] [OPTION…]",
+        example="gputui ls --hosts gpu1,gpu2\n"
+        "gputui ls --json | jq '.devices[] | select(.verdict.state == \"free\") | .index'",
+    )
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON instead of a table")
     form.add_argument(

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 
 from gputui.cli.common import DONE, say
-from gputui.inventory.document import SCHEMA
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.typed_json import SCHEMA
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import INTERVALS, NoSourceError, Source
 

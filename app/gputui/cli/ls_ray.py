@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
 from gputui.choosing.verdict import Verdict
 from gputui.cli.common import WrongCallError
 from gputui.cli.status_line import Figures
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import UNKNOWN, printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.typed_json import View
 from gputui.sources.ray import RayNode, address_of, read_nodes
 
 Kind = Literal["absent", "idle", "unasked", "taken"]
@@ -55,6 +55,15 @@ class Ray(NamedTuple):
 
     address: str
     nodes: Sequence[RayNode]
+
+
+_NODE = View(RayNode, "id host gpus given here", here=bool)
+_COUNTS = View(
+    Counts,
+    "counted given devices in_use by_ray differences",
+    differences=View(Difference, "kind text").list,
+)
+RAY = View(Ray, "address nodes here", address=str, nodes=_NODE.list, here=_COUNTS.one | None)
 
 
 def asked(text: str) -> Ray:
@@ -127,9 +136,9 @@ def ray_text(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> list[str
     """Return a line with both counts, and one for each difference."""
     found = counts(ray, box, judged)
     if found is None:
-        names = [printable(node.host or "?") for node in ray.nodes]
+        names = [printable(node.host or UNKNOWN) for node in ray.nodes]
         known = f"{', '.join(names[:8])}{', …' if len(names) > 8 else ''}" or "none"
-        name = printable(box.host.name or "?")
+        name = printable(box.host.name or UNKNOWN)
         return [f"Ray ({printable(ray.address)}): none of its nodes ({known}) is this machine ({name})"]
     by = f", {found.by_ray} of them by Ray" if found.in_use else ""
     head = (
@@ -142,8 +151,4 @@ def ray_text(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> list[str
 def ray_document(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> dict[str, Any]:
     """Return the same as JSON-ready values."""
     found, here = counts(ray, box, judged), _here(ray, box)
-    return {
-        "address": ray.address,
-        "nodes": [{**asdict(each), "here": each in here} for each in ray.nodes],
-        "here": None if found is None else asdict(found),
-    }
+    return RAY.write(ray, nodes=[_NODE.write(each, here=each in here) for each in ray.nodes], here=found)

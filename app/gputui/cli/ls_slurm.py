@@ -4,31 +4,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from gputui.choosing.verdict import State
 from gputui.cli.boxes import entry
-from gputui.cli.common import DONE
+from gputui.cli.common import DONE, print_json
 from gputui.inventory.columns import printed
 from gputui.inventory.device import Device
-from gputui.inventory.document import SCHEMA, to_document
+from gputui.inventory.document import to_document
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.text_table import cut
+from gputui.inventory.typed_json import SCHEMA, OrNull, View
 from gputui.sources.simulated.boxes import simulated_cluster
-from gputui.sources.slurm.cluster import Cluster, Job, Node, free_of
+from gputui.sources.slurm.cluster import Cluster, Gpus, Job, Node, Partition, free_of
 from gputui.sources.slurm.places import JOBS, NOTE, PARTITIONS, PLACE, PLACE_FACTS, places_of_nodes
 from gputui.sources.slurm.read import Slurm
+
+_GPUS = View(Gpus, "type total used indices free", free=int)
+NODE = View(
+    Node,
+    "state states usable reason partitions gpus jobs",
+    reason=OrNull,
+    gpus=_GPUS.list,
+    jobs=tuple[str, ...],
+)
+_PARTITION = View(Partition, "name up default limit")
+_JOB = View(
+    Job,
+    "id name state partition nodes count reason devices",
+    reason=OrNull,
+    devices=dict[str, tuple[int, ...]],
+)
+CLUSTER = View(Cluster, "partitions jobs errors", partitions=_PARTITION.list, jobs=_JOB.list)
 
 
 def list_nodes(as_json: bool, width: int | None, demo: bool) -> int:
     """Print the cluster; in a demo, a simulated one. Raises NoSourceError where there is no Slurm."""
     cluster = simulated_cluster() if demo else Slurm().read()
     if as_json:
-        import json
-
-        print(json.dumps(document(cluster, time.time())))
+        print_json(document(cluster, time.time()))
     else:
         print(table(cluster, width), end="")
     return DONE
@@ -39,11 +54,9 @@ def document(cluster: Cluster, now: float) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "boxes": [_box(node, cluster, now) for node in cluster.nodes],
-        "slurm": {
-            "partitions": [asdict(each) for each in cluster.partitions],
-            "jobs": [_job(each) for each in cluster.jobs],
-            "errors": list(cluster.errors),
-        },
+        "slurm": CLUSTER.write(
+            cluster, jobs=[_JOB.write(job, devices=dict(job.devices)) for job in cluster.jobs]
+        ),
     }
 
 
@@ -57,21 +70,12 @@ def _box(node: Node, cluster: Cluster, now: float) -> dict[str, Any]:
     for device in own["devices"]:
         # Slurm knows the site's names of device types, and no vendors.
         device["vendor"] = None
-    about = {
-        "state": node.state,
-        "states": list(node.states),
-        "usable": node.usable,
-        "reason": node.reason or None,
-        "partitions": list(node.partitions),
-        "gpus": [{**asdict(each), "free": free_of(node, each)} for each in node.gpus],
-        "jobs": [job.id for job in cluster.jobs if node.name in job.nodes],
-    }
+    about = NODE.write(
+        node,
+        gpus=[_GPUS.write(each, free=free_of(node, each)) for each in node.gpus],
+        jobs=[job.id for job in cluster.jobs if node.name in job.nodes],
+    )
     return {**entry(node.name, None, own, hostname=node.name), "slurm": about}
-
-
-def _job(job: Job) -> dict[str, Any]:
-    devices = {name: list(indices) for name, indices in job.devices}
-    return {**asdict(job), "nodes": list(job.nodes), "reason": job.reason or None, "devices": devices}
 
 
 def _state(index: int, node: Node, used: Collection[int] | None, jobs: Sequence[Job]) -> tuple[State, str]:
@@ -80,7 +84,7 @@ def _state(index: int, node: Node, used: Collection[int] | None, jobs: Sequence[
     if mine is not None:
         return "busy", f"your Slurm job {mine.id} ({printable(mine.name)})"
     if used is None:
-        return "unknown", "Slurm tells how many are in use here, and not which"
+        return "unknown", "Slurm reports how many are in use here, but not which"
     if index in used:
         return "busy", "a Slurm job has it"
     if not node.usable:

@@ -11,7 +11,7 @@ from gputui.choosing.verdict import GLYPHS, State, Verdict
 from gputui.choosing.verdict_text import brief, for_document, reason
 from gputui.cli.common import output_width
 from gputui.inventory.columns import printed
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import UNKNOWN, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import cut
 
@@ -83,7 +83,7 @@ def heading(snapshot: Snapshot) -> str:
     """Return "dgx-3  8× H100 80GB HBM3  driver 550.54.15  CUDA 12.4"."""
     host = snapshot.host
     parts = [
-        printable(host.name or "?"),
+        printable(host.name or UNKNOWN),
         snapshot.models,
         f"driver {printable(host.driver)}" if host.driver else "",
         f"CUDA {printable(host.cuda)}" if host.cuda else "",

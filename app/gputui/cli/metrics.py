@@ -30,8 +30,8 @@ def parser() -> Parser:
     made = Parser(
         "metrics",
         "Print the box as OpenMetrics text, with the names of NVIDIA's dcgm-exporter.",
-        epilog="gputui metrics -o /var/lib/node_exporter/textfile/gputui.prom\n"
-        "gputui metrics --serve 9400    # on the loopback: http://127.0.0.1:9400/metrics",
+        example="gputui metrics -o /var/lib/node_exporter/textfile/gputui.prom\n"
+        "gputui metrics --serve 9400    # http://127.0.0.1:9400/metrics",
     )
     where = made.add_mutually_exclusive_group()
     where.add_argument(

@@ -24,18 +24,29 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.choosing.named_devices import NONE
 from gputui.cli.boxes import ranked
-from gputui.cli.common import DONE, NO_SOURCE, NOT_ENOUGH, WrongCallError, elsewhere, print_line, say
+from gputui.cli.common import (
+    DONE,
+    NO_SOURCE,
+    NOT_ENOUGH,
+    WrongCallError,
+    elsewhere,
+    print_json,
+    print_line,
+    say,
+)
 from gputui.cli.hosts_options import all_boxes, box_named, boxes_named, way
 from gputui.cli.job_output import PrefixedOutput, write
 from gputui.cli.launch_call import check_machines, prepared_call
 from gputui.cli.run_held import reached
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.typed_json import loads_of_others, within
+from gputui.jobs.record import JOB_ID
 from gputui.jobs.store import Stored
 from gputui.requesting.launch_request import LaunchRequest, sent
 from gputui.sources.hosts.alias import ANYWHERE
@@ -44,7 +55,7 @@ from gputui.sources.hosts.remote_script import command as remote_command
 from gputui.sources.hosts.sent_core import digest
 from gputui.sources.hosts.session import Answer, Session
 from gputui.sources.hosts.ssh import LOST, Trouble, Way, ssh_argv
-from gputui.sources.source import NoSourceError
+from gputui.sources.source import NoSourceError, UnreachableError
 from gputui.system.trust import who_can_change
 
 _LONGEST_LINE = 64 * 1024
@@ -66,6 +77,8 @@ def run_on(args: argparse.Namespace, asked: LaunchRequest) -> int:
     devices = asked.devices
     said = devices.auto or devices.count is not None or devices.names is not None
     if len(counts) > 1:
+        if args.json:
+            raise WrongCallError("--json goes with one box: each of several has a launch of its own")
         _check(asked, counts, said)
         asked = replace(asked, options=replace(asked.options, nodes=len(counts)))
     elif any(counts.values()) and said:
@@ -99,7 +112,7 @@ class _Call:
 
     def words(self, *how: str) -> tuple[str, ...]:
         """The arguments of gputui there; the options `how` say how the job is followed from here."""
-        flags = {"--dry-run": self.args.dry_run, "--quiet": self.args.quiet}
+        flags = {"--dry-run": self.args.dry_run, "--json": self.args.json, "--quiet": self.args.quiet}
         flags |= {"--own-directory": self.own_directory or self.args.own_directory}
         name = () if self.args.name is None else (f"--name={self.args.name}",)
         given = (flag for flag, on in flags.items() if on)
@@ -148,7 +161,9 @@ def _counts(text: str) -> dict[str, int | None]:
 def _on(box: str, call: _Call) -> int:
     how, dry_run = _with_prompts(), call.args.dry_run
     if call.args.detach and not dry_run:
-        return _tell_started(_asked_to_start(box, call.words("--detach"), how), call.args.quiet)
+        return _tell_started(
+            _asked_to_start(box, call.words("--detach"), how), call.args.quiet, call.args.json
+        )
     own = _reached(box, how, call.starting_nothing)
     # A dry run also prints the launch line of a job.
     return _shown(box, call.words("--detach" if dry_run else "--attach"), how, own, not dry_run)
@@ -174,7 +189,7 @@ def _on_the_best(call: _Call) -> int:
             raise NotEnoughError(f"{why}{tried}")
         say(f"on {next_best}, as {why}")
     if answer.status is None or (args.detach and not args.dry_run):
-        return _tell_started(answer, args.quiet)
+        return _tell_started(answer, args.quiet, args.json)
     _tell_said(answer, args.quiet or args.dry_run)
     if args.dry_run or answer.status != DONE:
         write([answer.out])
@@ -217,7 +232,7 @@ def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> 
         others = {":".join((other, job)) for other, _, job in there if other != box}
         call = ["jobs", *(w.removeprefix(f"{box}:") if w in ids else w for w in words if w not in others)]
         if action == "rerun":
-            status = _tell_started(_asked_to_start(box, call, how))
+            status = _tell_started(_asked_to_start(box, call, how), as_json="--json" in call)
         else:
             follows = action == "attach"
             own = follows and on_a_terminal() and _reached(box, how)
@@ -247,7 +262,7 @@ def _reached(box: str, how: Way, words: Sequence[str] = ("--version",)) -> bool:
     """
     answer = ask(box, words, how)
     if answer.trouble is not None:
-        raise NoSourceError(f"{box}: {answer.trouble.text}")
+        raise UnreachableError(f"{box}: {answer.trouble.text}")
     return answer.own
 
 
@@ -260,21 +275,24 @@ def _asked_to_start(box: str, call: Sequence[str], how: Way) -> Answer:
         say(f"{box}: interrupted; {_tells_whether_it_started(box)}")
         raise
     if answer.trouble is not None and answer.mode != "run":
-        raise NoSourceError(f"{box}: {answer.trouble.text}")
+        raise UnreachableError(f"{box}: {answer.trouble.text}")
     return answer
 
 
 def _tells_whether_it_started(box: str) -> str:
-    return f"`gputui jobs --hosts {box}` tells whether the job has started"
+    return f"`gputui jobs --hosts {box}` shows whether the job has started"
 
 
-def _tell_started(answer: Answer, quiet: bool = False) -> int:
-    """Print BOX:ID of a started job and the messages from there. Returns the status."""
+def _tell_started(answer: Answer, quiet: bool = False, as_json: bool = False) -> int:
+    """Print BOX:ID of a started job and the messages from there. Returns the status. Raises NoSourceError."""
     if answer.status is None:
-        say(f"{answer.alias}: {answer.error}; {_tells_whether_it_started(answer.alias)}")
-        return LOST
+        lost = UnreachableError(f"{answer.alias}: {answer.error}; {_tells_whether_it_started(answer.alias)}")
+        lost.status = LOST
+        raise lost
     _tell_said(answer, quiet)
-    if answer.status == DONE:
+    if as_json:
+        print_json(_document_of(answer))
+    elif answer.status == DONE:
         job = _job_of(answer)
         print_line(job)
         if not quiet:
@@ -294,9 +312,27 @@ def _job_of(answer: Answer) -> str:
     people and scripts put it into commands."""
     job = _job_id(answer.out)
     if job is None:
-        started = _tells_whether_it_started(answer.alias)
-        raise NoSourceError(f"{answer.alias}: its answer cannot be read; {started}")
+        raise _unreadable(answer)
     return f"{answer.alias}:{job}"
+
+
+def _document_of(answer: Answer) -> dict[str, Any]:
+    """The same as JSON: the job with BOX:ID as its id, or the failure. Raises NoSourceError."""
+    try:
+        document: dict[str, Any] = loads_of_others(answer.out)
+        if answer.status == DONE:
+            job = within(document, "job")
+            job["id"] = f"{answer.alias}:{JOB_ID.read(within(job, 'id'))}"
+        else:
+            within(document, "error", "code")
+    except ValueError:
+        raise _unreadable(answer) from None
+    return document
+
+
+def _unreadable(answer: Answer) -> NoSourceError:
+    started = _tells_whether_it_started(answer.alias)
+    return UnreachableError(f"{answer.alias}: its answer cannot be read; {started}")
 
 
 def _job_id(said: bytes) -> str | None:
@@ -309,7 +345,7 @@ def _say_how_to_come_back(jobs: Sequence[str]) -> None:
     one = len(jobs) == 1
     if jobs:
         say(
-            f"{' and '.join(jobs)}: {'it outlives' if one else 'they outlive'} this terminal;"
+            f"{' and '.join(jobs)}: {'it keeps' if one else 'they keep'} running without this terminal;"
             f" `gputui jobs attach {jobs[0] if one else 'BOX:ID'}` comes back to {'it' if one else 'one'}"
         )
 
@@ -322,7 +358,7 @@ def _shown(box: str, call: Sequence[str], how: Way, own: bool, in_terminal: bool
     try:
         session = Session(box, call, how, tied=True, apart=True, own=own)
     except OSError as error:
-        raise NoSourceError(cannot_start(box, error).error) from None
+        raise UnreachableError(cannot_start(box, error).error or "") from None
     with _ctrl_c(session) if to_job else contextlib.nullcontext():
         try:
             write(_output(session))
@@ -393,7 +429,7 @@ def _status(session: Session, goes_on: str) -> int:
     session.finish()
     answer = session.answer()
     if answer.mode != "run" and answer.trouble is not None:
-        raise NoSourceError(f"{answer.alias}: {answer.trouble.text}")
+        raise UnreachableError(f"{answer.alias}: {answer.trouble.text}")
     _pass_on(answer.alias, session.new_messages())
     if answer.status is None:
         say(f"{answer.alias}: the connection is lost{goes_on}")
@@ -539,7 +575,7 @@ def _place(boxes: Sequence[_Box]) -> str:
     if loops[0] and not all(loops[1:]):
         names = ", ".join(box.name for box in others)
         raise WrongCallError(
-            f"{first.name} is reached as {first.address}, which is no address for {names}:"
+            f"{first.name} is reached as {first.address}, which is not an address for {names}:"
             " --rendezvous HOST[:PORT] says one"
         )
     return f"[{first.address}]:{first.port}" if ":" in first.address else f"{first.address}:{first.port}"

@@ -4,22 +4,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
-from gputui.choosing.claimed_use import use_document
-from gputui.choosing.people import Person, people
+from gputui.choosing.claimed_use import ClaimedUse
+from gputui.choosing.people import Holding, Person, people
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import job_claimed_and_runs_on, reason, user_name
-from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
+from gputui.cli.common import (
+    DONE,
+    Parser,
+    add_source_options,
+    opened,
+    print_json,
+    print_line,
+    say,
+    starting_nothing,
+)
 from gputui.cli.rules import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, age, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
-from gputui.inventory.typed_json import iso
+from gputui.inventory.typed_json import Document, Form, Moment, OrNull, View
 from gputui.sources.source import Want
 
-SCHEMA = 1
+_HOLDING = View(
+    Holding,
+    "uuid=device.uuid index=device.index parent=device.parent memory pids",
+    uuid=OrNull,
+)
+_USE = View(ClaimedUse, "job pid claimed runs_on=used outside")
+_PERSON = View(
+    Person,
+    "user memory since devices=holdings claims unclaimed_uses",
+    since=Moment | None,
+    devices=_HOLDING.list,
+    unclaimed_uses=_USE.list,
+    claims=Annotated[tuple[str, ...], Form(list, lambda claims: [device.uuid for device in claims])],
+)
+_HELD = View(Device, "uuid index memory=memory_used", uuid=OrNull)
+PEOPLE = Document("time people held", time=Moment, people=_PERSON.list, held=_HELD.list)
 
 
 def parser() -> Parser:
@@ -27,6 +51,7 @@ def parser() -> Parser:
         "people",
         "List users: which devices they use, how much memory, for how long, and the command. Devices whose\n"
         "memory is in use with no visible process come last.",
+        example="gputui people",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     add_source_options(made)
@@ -41,9 +66,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     judged = verdicts(snapshot, rules_of(None))
     held = [device for device in snapshot.devices if judged[device.key].state == "held"]
     if args.json:
-        import json
-
-        print(json.dumps(_document(found, held, snapshot)))
+        print_json(PEOPLE.write(time=snapshot.time, people=found, held=held))
     elif not found and not held:
         say("no processes or claims on this box")
     else:
@@ -60,7 +83,7 @@ def _lines(
         labels = [snapshot.label(holding.device) for holding in person.holdings]
         labels += [f"{snapshot.label(device)} (claimed)" for device in person.claims]
         main = max((each.main for each in person.holdings), key=lambda p: p.memory or 0, default=None)
-        command = (main.command or main.note or "?") if main else UNKNOWN
+        command = (main.command or main.note or UNKNOWN) if main else UNKNOWN
         memory = size(person.memory) if person.memory else UNKNOWN
         # Jobs that run on unclaimed devices are shown before the command.
         uses = "".join(f"({job_claimed_and_runs_on(use, snapshot)}) " for use in person.unclaimed_uses)
@@ -71,33 +94,3 @@ def _lines(
         why, memory = reason(judged[device.key], now), size(device.memory_used or 0)
         rows.append((UNKNOWN, snapshot.label(device), memory, UNKNOWN, why))
     return aligned(rows)
-
-
-def _document(found: Sequence[Person], held: Sequence[Device], snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "time": iso(snapshot.time),
-        "people": [
-            {
-                "user": person.user,
-                "memory": person.memory,
-                "since": None if person.since is None else iso(person.since),
-                "devices": [
-                    {
-                        "uuid": holding.device.uuid or None,
-                        "index": holding.device.index,
-                        "parent": holding.device.parent,
-                        "memory": holding.memory,
-                        "pids": [process.pid for process in holding.processes],
-                    }
-                    for holding in person.holdings
-                ],
-                "claims": [device.uuid for device in person.claims],
-                "unclaimed_uses": [
-                    {"job": use.job, "pid": use.pid, **use_document(use)} for use in person.unclaimed_uses
-                ],
-            }
-            for person in found
-        ],
-        "held": [{"uuid": d.uuid or None, "index": d.index, "memory": d.memory_used} for d in held],
-    }

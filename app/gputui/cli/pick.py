@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from gputui.allocating.allocate import allocate
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import DONE, Parser, add_source_options, opened, starting_nothing
+from gputui.cli.common import DONE, Parser, add_source_options, opened, print_json, starting_nothing
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.request_options import add_request_options, add_wait_option, device_request, memory, percent
-from gputui.cli.rules import settings_or_wrong_call
+from gputui.cli.rules import own_settings
 from gputui.sources.source import Want
 
 
@@ -18,10 +18,11 @@ def parser() -> Parser:
     made = Parser(
         "pick",
         "Print the best free devices, in order, on one line. If there are too few: nothing on stdout, the\n"
-        "reason on stderr, status 4.",
-        epilog="E=$(gputui pick -n 2 --format env) && env $E python train.py\n"
-        "(without &&, the command would start on every GPU if too few are free; `gputui run`"
-        " has no such risk)",
+        "reason on stderr, status 4. Without && in the example, the command would then start on every GPU;\n"
+        "`gputui run` has no such risk.",
+        common="-n --gpus --min-free --wait --format",
+        usage="gputui pick [-n N] [--gpus LIST] [OPTION…]",
+        example="E=$(gputui pick -n 2 --format env) && env $E python train.py",
     )
     add_request_options(made, exclusive=False)
     made.add_argument(
@@ -38,8 +39,16 @@ def parser() -> Parser:
         action="store_true",
         help="print devices that somebody else uses or has claimed, too, if named or if too few are free",
     )
-    made.add_argument(
+    form = made.add_mutually_exclusive_group()
+    form.add_argument(
         "--format", choices=("ids", "env", "json"), default="ids", help="output format (default ids)"
+    )
+    form.add_argument(
+        "--json",
+        dest="format",
+        action="store_const",
+        const="json",
+        help="as --format json; on a failure the reason is on stdout too, as JSON",
     )
     add_hosts_option(made)
     add_source_options(made)
@@ -64,7 +73,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     facts = Want.LOAD | Want.PROCESSES | Want.NAMES if as_json else Want.VERDICT
     by_index = args.ids == "index" and not as_json
     request = asked.request(
-        settings_or_wrong_call().rules,
+        own_settings().rules,
         purpose="gputui pick",
         facts=facts,
         explain=as_json or args.why,
@@ -80,22 +89,14 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         print(Launch((), allocation.changes(os.environ, args.ids)).line)
     else:
-        import json
+        from gputui.inventory.document import PICK, picked
 
-        shown = ("index", "uuid", "name", "pci_bus_id", "parent", "memory_total", "memory_free")
-        print(
-            json.dumps(
-                {
-                    "devices": [
-                        {fact: getattr(device, fact) for fact in shown}
-                        | {"parent": device.parent or device.board}
-                        for device in devices
-                    ],
-                    "environment": dict(allocation.visibility.changes(devices, args.ids)),
-                    "weakest_link": allocation.weakest_link,
-                    "reason": allocation.reason,
-                    "ids": allocation.visibility.identifiers(devices, args.ids),
-                }
-            )
+        document = PICK.write(
+            devices=[*map(picked, devices)],
+            environment=dict(allocation.visibility.changes(devices, args.ids)),
+            weakest_link=allocation.weakest_link,
+            reason=allocation.reason,
+            ids=allocation.visibility.identifiers(devices, args.ids),
         )
+        print_json(document)
     return DONE

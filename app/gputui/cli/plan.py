@@ -15,17 +15,19 @@ from gputui.cli.common import (
     WrongCallError,
     elsewhere,
     output_width,
+    print_json,
     print_line,
     say,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.launch_call import NEAR, add_launch_options, launch_request, noted
-from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
+from gputui.cli.planned_devices import devices_for_plan
 from gputui.cli.planned_training import Subject, subject_of
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.launch_options import LaunchOptions
 from gputui.planning.box import box_of
+from gputui.planning.devices import PlannedDevices
 from gputui.planning.document import to_document
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan, Row, plan
@@ -37,13 +39,11 @@ def parser() -> Parser:
         "Show which parallelism a model can be trained with on these devices: the memory of each device and\n"
         "what a step moves over the links, ranked, each with its reason. Computed from the model's shape,\n"
         "nothing is started. --use writes the files of a strategy and prints the launch line.",
-        epilog="gputui plan 8B -n 4 -s 4096 --checkpointing\n"
-        "gputui plan -n 4 --use fsdp2 -o plan/ -- train.py --model_name_or_path meta-llama/Llama-2-7b-hf",
+        common="-n --precision --checkpointing --use -o",
+        example="gputui plan 8B -n 4 -s 4096 --checkpointing\n"
+        "gputui plan -n 4 --use fsdp2 -o plan/ -- train.py --model ~/llama-7b",
     )
-    made.usage = (
-        "gputui plan [MODEL | --parameters N] [-n N | --gpus LIST] [-b N] [-s N] [--precision P] [--optim O]"
-        " [--checkpointing] [--lora R] [--json | --use STRATEGY -o DIR] [-- COMMAND…]"
-    )
+    made.usage = "gputui plan [MODEL] [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
     made.add_argument(
         "name", nargs="?", metavar="MODEL", help="as --model; without it, the model that the command names"
     )
@@ -116,9 +116,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         return _use(args, options, made, found)
     made = replace(made, notices=(*_notices(found), *made.notices))
     if args.json:
-        import json
-
-        print(json.dumps(to_document(made)))
+        print_json(to_document(made))
         return DONE
     _show(made, found)
     if args.prove:
@@ -134,23 +132,23 @@ def _check_options(args: argparse.Namespace) -> None:
             " --processes"
         )
     if args.threads == NEAR:
-        raise WrongCallError("--threads near is not planned with: give it to `gputui run`")
+        raise WrongCallError("a plan does not use --threads near: give it to `gputui run`")
 
 
 def _notices(found: PlannedDevices) -> list[str]:
-    if not found.as_if_empty:
+    used = len(found.in_use)
+    if not used:
         return []
-    are = "is" if found.as_if_empty == 1 else "are"
+    are = "is" if used == 1 else "are"
     return [
-        f"{found.as_if_empty} of the {len(found.devices)} devices {are} in use: planned as if all their"
-        " memory were free"
+        f"{used} of the {len(found.devices)} devices {are} in use: planned as if all their memory were free"
     ]
 
 
 def _show(made: Plan, found: PlannedDevices) -> None:
     from gputui.cli.plan_text import plan_lines
 
-    shown = plan_lines(made, found.snapshot, found.devices, found.as_if_empty, output_width())
+    shown = plan_lines(made, found.snapshot, found.devices, len(found.in_use), output_width())
     print("\n".join(shown), flush=True)
     for notice in made.notices:
         say(f"note: {notice}")
@@ -214,7 +212,7 @@ def _row(made: Plan, name: str) -> Row:
     rows = {row.name: row for row in made.rows}
     row = rows.get(name) or rows.get(f"{name}-fsdp2")
     if row is None:
-        raise WrongCallError(f"{name!r} is no strategy of these devices: {', '.join(rows)}")
+        raise WrongCallError(f"{name!r} is not a strategy for these devices: {', '.join(rows)}")
     return row
 
 

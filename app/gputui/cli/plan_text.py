@@ -72,7 +72,7 @@ def _workload(workload: Workload) -> str:
 
 def _devices(plan: Plan, snapshot: Snapshot, devices: Sequence[Device], in_use: int) -> str:
     """Return "4× RTX 3090  23.7G free on each  NV4, PHB  host memory 239.0G  GPU 0,1,2,3"."""
-    models = sorted({short_name(device.name or "?") for device in devices})
+    models = sorted({short_name(device.name or UNKNOWN) for device in devices})
     free, host = plan.box.memory_free_min, plan.box.host_memory
     where = " on each" if len(devices) > 1 else ""
     parts = [

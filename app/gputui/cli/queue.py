@@ -25,6 +25,7 @@ from gputui.cli.common import (
     add_source_options,
     elsewhere,
     opened,
+    print_json,
     print_line,
     say,
     starting_nothing,
@@ -32,11 +33,14 @@ from gputui.cli.common import (
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.rules import rules_of
 from gputui.inventory.columns import printed
-from gputui.inventory.document import waiters_document
 from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.typed_json import Document, Positive, View
+from gputui.inventory.waiter import Waiter
 from gputui.sources.source import NoSourceError, Want
 
-SCHEMA = 1
+# Whether a waiter is a step inside a lease matters only for recordings.
+_WAITER = View(Waiter, "place user count devices since command job ours silent", place=Positive)
+QUEUE = Document("waiters", waiters=_WAITER.list)
 
 
 def parser() -> Parser:
@@ -45,6 +49,7 @@ def parser() -> Parser:
         "List who waits for devices, first come first served (`gputui run --wait`, `pick --wait`, w on the\n"
         "screen), then who is next, what they wait for, and who uses the devices that are not free.\n"
         "`gputui jobs stop ID` removes your own job from the queue.",
+        example="gputui queue",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     add_hosts_option(made)
@@ -69,12 +74,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         say(str(error))
         snapshot = Snapshot(Host(), time.time(), (), waiters=waiters(os.environ))
     if args.json:
-        import json
-
-        # Whether a waiter is a step inside a lease matters only for recordings.
-        rows = waiters_document(snapshot.waiters)
-        line = [{key: value for key, value in row.items() if key != "step"} for row in rows]
-        print(json.dumps({"schema": SCHEMA, "waiters": line}))
+        rows = [_WAITER.write(each, place=place) for place, each in enumerate(snapshot.waiters, 1)]
+        print_json(QUEUE.write(waiters=rows))
     elif not snapshot.waiters:
         why = None if elsewhere(args) else unusable(os.environ)
         say(why or "the queue is empty; `gputui run --wait` waits for devices")
@@ -89,7 +90,7 @@ def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
     if not snapshot.devices:
         return lines
     lines.append("")
-    lines += [f"next: {waiter_name(turn.waiter)}: {blocking_reason(turn, snapshot)}" for turn in found.next]
+    lines += [f"next: {waiter_name(turn.waiter)} · {blocking_reason(turn, snapshot)}" for turn in found.next]
     if found.occupied:
         _, *held = printed(occupied_columns(snapshot), found.occupied)
         lines += ["", "not free:", *held, "", expectation(found.occupied)]

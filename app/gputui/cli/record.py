@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gputui.allocating.settings import SettingsError
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, say, starting_nothing
@@ -18,7 +19,11 @@ from gputui.sources.source import Want
 
 
 def parser() -> Parser:
-    made = Parser("record", "Write a snapshot of the box to FILE (- for stdout); --from FILE replays it.")
+    made = Parser(
+        "record",
+        "Write a snapshot of the box to FILE (- for stdout); --from FILE replays it.",
+        example="gputui record --anonymous box.json && gputui --from box.json",
+    )
     made.add_argument("file", metavar="FILE", help="file to write (- for stdout)")
     made.add_argument(
         "--anonymous", action="store_true", help="leave out the host name, user names and command lines"
@@ -88,7 +93,7 @@ def _rules() -> Rules:
     report."""
     try:
         return rules_of(None)
-    except WrongCallError as error:
+    except SettingsError as error:
         say(f"warning: {error}; the default rules are used")
         return DEFAULT_RULES
 

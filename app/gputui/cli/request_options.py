@@ -6,17 +6,18 @@ import argparse
 import math
 
 from gputui.allocating.device_request import DeviceRequest
-from gputui.choosing.grouping import Grouping, GroupingError, parse
+from gputui.choosing.grouping import parse
 from gputui.choosing.named_devices import could_name
 from gputui.choosing.order import ORDERS
-from gputui.cli.common import duration_type, number_type
+from gputui.cli.common import duration_type, number_type, parsed_by
 from gputui.inventory.formatting import read_size
 from gputui.inventory.light_dataclasses import fields
 
 
 def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
     """Add `-n`, `--gpus`, the group, the order, the rules, and the model."""
-    group = parser.add_mutually_exclusive_group() if exclusive else parser
+    which = parser.add_argument_group("which devices")
+    group = which.add_mutually_exclusive_group() if exclusive else which
     group.add_argument(
         "-n",
         type=count_or_auto,
@@ -26,17 +27,20 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
     group.add_argument(
         "--gpus", metavar="LIST", help="these devices, in this order: indices or UUIDs; none for CPU only"
     )
-    parser.add_argument(
-        "--vendor", type=_vendor, metavar="NAME", help="devices of this vendor only, in a box of several"
+    which.add_argument(
+        "--vendor",
+        type=parsed_by(_vendor),
+        metavar="NAME",
+        help="only devices of this vendor, in a box that has several",
     )
-    parser.add_argument(
+    which.add_argument(
         "--group",
-        type=grouping,
+        type=parsed_by(parse),
         metavar="SHAPE",
         help="how the devices communicate: tp=2,pp=2 (tensor-parallel groups, pipeline stages), all with all"
         " (all, default), none (separate processes)",
     )
-    parser.add_argument(
+    which.add_argument(
         "--order",
         choices=ORDERS,
         help="order: best for the links (default with -n), given (default with --gpus), fastest"
@@ -45,17 +49,14 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
     )
     _add_rules(parser)
     _add_model_options(parser)
-    parser.add_argument("--why", action="store_true", help="explain the selection on stderr")
+    which.add_argument("--why", action="store_true", help="explain the selection on stderr")
 
 
 def _vendor(text: str) -> str:
     """Parse the name of an installed vendor."""
-    from gputui.vendors.registry import vendors
+    from gputui.vendors.registry import installed
 
-    names = [vendor.name for vendor in vendors()]
-    if text not in names:
-        raise argparse.ArgumentTypeError(f"no vendor is called {text!r}; there are: {', '.join(names)}")
-    return text
+    return installed(text)
 
 
 count = number_type("a number of devices (1 or more)", 1)
@@ -72,20 +73,8 @@ def count_or_auto(text: str) -> int | str:
     return AUTO if text == AUTO else count(text)
 
 
-def grouping(text: str) -> Grouping:
-    """Parse the shape in which the devices communicate."""
-    try:
-        return parse(text)
-    except GroupingError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def memory(text: str) -> int:
-    """Parse a SIZE into bytes."""
-    try:
-        return read_size(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+memory = parsed_by(read_size)
+"""The argparse type of a SIZE, in bytes."""
 
 
 def percent(text: str) -> int:
@@ -129,9 +118,7 @@ BATCH, SEQUENCE = 1, 2048
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add `--model` and the options of its training."""
-    group = parser.add_argument_group(
-        "the model, for -n auto and plan (what is not said here is read from the command)"
-    )
+    group = parser.add_argument_group("the model, for -n auto and plan (by default as the command says)")
     which = group.add_mutually_exclusive_group()
     which.add_argument(
         "--model", help="a folder, config.json, safetensors file or index, cached hub id, or a size (8B)"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.cli.become import become
-from gputui.cli.common import DONE, Parser, WrongCallError, elsewhere, print_line, say
+from gputui.cli.common import DONE, INTERNAL, Parser, WrongCallError, elsewhere, say
 from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
@@ -23,6 +23,7 @@ from gputui.cli.launch_call import (
     noted,
     own_job,
     prepared_call,
+    print_launch,
     remember_typed,
 )
 from gputui.cli.request_options import add_wait_option
@@ -46,12 +47,10 @@ def parser() -> Parser:
         "run",
         "Select the best N free devices (or the named ones), claim them, and start the command on exactly\n"
         "those. gputui becomes the command: same process, the command's own exit status.",
-        epilog="gputui run -n 2 --launcher torchrun -- python train.py --lr 3e-4",
+        common="-n --gpus --wait --detach --on --dry-run",
+        example="gputui run -n 2 --launcher torchrun -- python train.py --lr 3e-4",
     )
-    made.usage = (
-        "gputui run [-n N | --gpus LIST] [--launcher NAME] [--wait [TIME]] [--detach [--name NAME]]"
-        " [--dry-run] -- COMMAND…"
-    )
+    made.usage = "gputui run [-n N | --gpus LIST] [OPTION…] -- COMMAND…"
     made.add_argument(
         *("--on", "--hosts"),
         metavar="BOX|A,B|all|anywhere",
@@ -61,21 +60,20 @@ def parser() -> Parser:
     made.add_argument("--dry-run", action="store_true", help="print the launch line and start nothing")
     made.add_argument("--detach", action="store_true", help="start as a background job and print its id")
     made.add_argument(
+        "--json",
+        action="store_true",
+        help="with --dry-run and --detach: print the launch, or the job, as JSON",
+    )
+    made.add_argument(
         "--attach",
         action="store_true",
-        help="start as a job and show its output here; it outlives this terminal (`gputui jobs attach`)",
+        help="start as a job and show its output; it does not need this terminal (`gputui jobs attach`)",
     )
-    made.add_argument(
-        "--held",
-        action="store_true",
-        help="what `run --on A,B` calls on each box: claim the devices, and start once standard input says"
-        " where the machines meet",
-    )
-    made.add_argument(
-        "--own-directory",
-        action="store_true",
-        help="what `run --on` calls where it names the directory: refuse one that others can change",
-    )
+    # `run --on A,B` calls this on each box: claim the devices, and start once standard input says where the
+    # machines meet.
+    made.add_argument("--held", action="store_true", help=INTERNAL)
+    # `run --on` calls this where it names the directory: refuse one that others can change.
+    made.add_argument("--own-directory", action="store_true", help=INTERNAL)
     made.add_argument("--name", help="name of the job (`gputui jobs`)")
     made.add_argument(
         "--slurm",
@@ -84,11 +82,8 @@ def parser() -> Parser:
         metavar="PLACE",
         help="through Slurm: on any node, or on PLACE, a NODE or PARTITION (with :TYPE of the devices)",
     )
-    made.add_argument(
-        "--request",
-        metavar="JSON",
-        help="what another gputui asks for, instead of a command and options (`run --on`, jobs in line)",
-    )
+    # What another gputui asks for, instead of a command and options (`run --on`, jobs in line).
+    made.add_argument("--request", metavar="JSON", help=INTERNAL)
     add_wait_option(made)
     add_force(made)
     made.add_argument(
@@ -127,17 +122,19 @@ def start(args: argparse.Namespace, command: Sequence[str], asked: LaunchRequest
     if asked is None and not command and args.saved is None:
         raise WrongCallError("no command: put it after --, as in `gputui run -n 2 -- python train.py`")
     if args.name is not None:
-        from gputui.cli.run_as_job import check_job_name
+        from gputui.jobs.start import check_name
 
         if not (args.detach or args.attach or args.on):
             raise WrongCallError("--name is for a job: it goes with --detach")
-        check_job_name(args.name)
+        check_name(args.name)
     if args.slurm is not None and (args.on is not None or args.attach):
-        raise WrongCallError("--slurm goes with neither --on nor --attach")
+        raise WrongCallError("--slurm does not go with --on or --attach")
     if args.if_free and (args.force or args.wait is not None):
         raise WrongCallError("--if-free excludes --force and --wait")
     if args.attach and args.detach:
         raise WrongCallError("--attach and --detach exclude each other")
+    if args.json and not (args.dry_run or (args.detach and args.slurm is None)):
+        raise WrongCallError("--json goes with --dry-run and --detach: else stdout is the command's")
     if args.on is not None and args.saved is not None:
         raise WrongCallError("--saved does not go with --on: saved launches are those of this machine")
     asked = asked or launch_request(args, command)
@@ -164,8 +161,10 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
     as_job = args.detach or foreground is not None
     directory = asked.options.directory
     if args.own_directory and directory and (reason := who_can_change(directory)):
-        say(f"{reason}, and may have made it for you to start in: --directory names the one that you mean")
-        return CANNOT_START
+        raise StartError(
+            f"{reason}, and may have made it for you to start in: --directory names the one that you mean",
+            CANNOT_START,
+        )
     check_machines(asked.options, args.held)
     prepared = prepared_call(asked, own_job())
     request = prepared.request
@@ -194,7 +193,7 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
 
         launch = detached(launch, os.environ)
     if args.dry_run:
-        print_line(launch.line)
+        print_launch(launch, args.json)
         return DONE
     warn_elsewhere(asked)
     if not args.quiet:
@@ -204,11 +203,7 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
         from gputui.cli.run_as_job import start_with
 
         return start_with(allocation, launch, args, prepared.asked, foreground)
-    try:
-        return allocation.start(lambda lease: become(launch, _environment(launch, lease), lease))
-    except StartError as error:
-        say(str(error))
-        return error.status
+    return allocation.start(lambda lease: become(launch, _environment(launch, lease), lease))
 
 
 def warn_elsewhere(asked: LaunchRequest) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Allocator
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import DONE, WrongCallError, opened, print_line, say
+from gputui.cli.common import DONE, opened, print_json, print_line, say
 from gputui.cli.job_output import attached
 from gputui.cli.run_held import obey_input
 from gputui.inventory.formatting import devices_text
@@ -24,7 +24,7 @@ from gputui.jobs.process_tree import here
 from gputui.jobs.queued import queue_job
 from gputui.jobs.record import read_job, write_claims, write_taken
 from gputui.jobs.record_folders import RecordError
-from gputui.jobs.start import check_name, start_leased_job
+from gputui.jobs.start import start_leased_job
 from gputui.jobs.typed_name import typed_name
 from gputui.launching.launch import Launch
 from gputui.launching.start import CANNOT_START, StartError
@@ -34,14 +34,6 @@ from gputui.system.environment import given_environment
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
-
-
-def check_job_name(name: str) -> None:
-    """Raise WrongCallError where no job can have that name."""
-    try:
-        check_name(name)
-    except JobError as error:
-        raise WrongCallError(str(error)) from None
 
 
 def queue(args: argparse.Namespace, prepared: PreparedLaunch, foreground: Foreground | None) -> int:
@@ -84,20 +76,16 @@ def start_with(
 def _started(
     start: Callable[[], Job], told: str, args: argparse.Namespace, foreground: Foreground | None
 ) -> int:
-    """Start a job, print its id on stdout and return; 126 or 127 when it could not be started. With
+    """Start a job, print its id on stdout and return. Raises StartError. With
     `foreground` the job is followed there, and the status is its own; `--held` still prints the id first.
     `told` is the message about the job, with {0} for its id."""
     try:
         job = start()
-    except StartError as error:
-        say(str(error))
-        return error.status
     except JobError as error:
-        say(str(error))
-        return CANNOT_START
+        raise StartError(str(error), CANNOT_START) from None
     quiet = args.quiet or args.held
     if foreground is None:
-        print_line(job.id)
+        print_job(job, args.json)
         if not quiet:
             say(told.format(job.id))
         return DONE
@@ -107,8 +95,20 @@ def _started(
         obey_input()
     if not quiet:
         name = typed_name(job.id)
-        say(f"job {job.id}: it outlives this terminal; `gputui jobs attach {name}` comes back to it")
+        say(
+            f"job {job.id}: it keeps running without this terminal; `gputui jobs attach {name}` returns to it"
+        )
     return attached(job, foreground)
+
+
+def print_job(job: Job, as_json: bool) -> None:
+    """Print a job that has been started: its id, or its document."""
+    if as_json:
+        from gputui.cli.jobs_text import job_document
+
+        print_json(job_document(job))
+    else:
+        print_line(job.id)
 
 
 def write_devices(folder: str, launch: Launch, lease: Lease | None) -> None:

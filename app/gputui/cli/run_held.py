@@ -89,7 +89,7 @@ def met(allocation: Allocation) -> tuple[str, Meeting] | None:
     print(json.dumps(facts), flush=True)
     line = _line(time.monotonic() + HELD_FOR)
     if line is None:
-        say("nobody has said where the machines meet: nothing starts")
+        say("nothing is started: where the machines meet was not sent")
         return None
     return agreed(line)
 

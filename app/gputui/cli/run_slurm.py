@@ -10,13 +10,12 @@ from gputui.allocating.request import Request
 from gputui.choosing.named_devices import entries_of
 from gputui.cli.become import become
 from gputui.cli.common import DONE, WrongCallError, elsewhere, print_line, say
-from gputui.cli.launch_call import NEAR, noted, prepared_call, remember_typed
+from gputui.cli.launch_call import NEAR, noted, prepared_call, print_launch, remember_typed
 from gputui.cli.request_options import AUTO
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.slurm import place_in, slurm_launch, submit
+from gputui.jobs.slurm import named_place, request_at, slurm_launch, submit
 from gputui.launching.launch import Launch
 from gputui.launching.slurm_launch import SlurmError
-from gputui.launching.start import StartError
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.slurm.read import Slurm
 from gputui.system.environment import given_environment
@@ -40,7 +39,8 @@ def run_in_slurm(args: argparse.Namespace, asked: LaunchRequest) -> int:
     count, order = _count_and_order(prepared_call(asked, confine="never").request)
     vendor = vendor_named(args.vendor) if args.vendor else default_vendor()
     try:
-        place, notes = place_in(Slurm().places(), args.slurm, count)
+        cluster = Slurm().places()
+        place, notes = request_at(cluster, *named_place(cluster, args.slurm), count)
         for note in notes:
             say(f"note: {note}")
         place = replace(place, order=order, detach=args.detach, name=args.name)
@@ -51,18 +51,14 @@ def run_in_slurm(args: argparse.Namespace, asked: LaunchRequest) -> int:
     if "SLURM_JOB_ID" in os.environ and not args.detach:
         say(f"note: srun starts this as a step of job {os.environ['SLURM_JOB_ID']}, in which we are")
     if args.dry_run:
-        print_line(launch.line)
+        print_launch(launch, args.json)
         return DONE
     if not args.quiet:
         say(launch.line)
     remember_typed(options, count)
-    try:
-        if args.detach:
-            return _submit(launch, args.quiet)
+    if not args.detach:
         become(launch, given_environment())
-    except StartError as error:
-        say(str(error))
-        return error.status
+    return _submit(launch, args.quiet)
 
 
 def _submit(launch: Launch, quiet: bool) -> int:
@@ -82,7 +78,9 @@ def _check(args: argparse.Namespace) -> None:
         raise WrongCallError("--slurm does not go with --demo, --from and --root")
     for name in _OF_THIS_BOX:
         if getattr(args, name) not in (None, False):
-            raise WrongCallError(f"--{name.replace('_', '-')} does not go with --slurm, whose queue it is")
+            raise WrongCallError(
+                f"--{name.replace('_', '-')} does not go with --slurm: Slurm selects the devices"
+            )
     if args.n == AUTO or args.threads == NEAR:
         raise WrongCallError("-n auto and --threads near need the node's own devices: not with --slurm")
     if args.name is not None and not _NAME.fullmatch(args.name):
@@ -92,7 +90,7 @@ def _check(args: argparse.Namespace) -> None:
 def _count_and_order(request: Request) -> tuple[int, tuple[int, ...]]:
     """The number of devices, and their order among the devices that Slurm gives; () for Slurm's own order."""
     if request.cpu_only:
-        raise WrongCallError("a job without devices needs no gputui: srun starts it")
+        raise WrongCallError("a job without devices does not need gputui: use srun")
     if request.names is None:
         return request.size, ()
     entries = entries_of(request.names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -23,9 +24,8 @@ from gputui.cli.common import (
     elsewhere,
     say,
 )
-from gputui.cli.dispatch import SUBCOMMANDS
-from gputui.cli.rules import rules_of, settings_or_wrong_call
-from gputui.launching.start import StartError
+from gputui.cli.rules import own_settings, rules_of
+from gputui.cli.subcommands import SUBCOMMANDS
 from gputui.sources.source import INTERVALS, NoSourceError, Source
 from gputui.system.environment import given_environment
 
@@ -33,18 +33,46 @@ EXAMPLE = ("python", "train.py")
 """The default command of a demo: it can be edited and copied, but not started."""
 
 
+_ABOUT = "See which GPUs are free, select them in an order, and start a command on those."
+_EXAMPLES = """\
+gputui --demo                           try the screen on a simulated box
+gputui -- python train.py               select GPUs on the screen, press Enter
+gputui run -n 2 -- torchrun train.py    start on the best two free GPUs"""
+_GROUPS = {
+    "look": ("ls", "topo", "people", "queue"),
+    "launch": ("run", "pick", "plan", "check", "export"),
+    "jobs": ("jobs", "each", "compare", "claims", "launches"),
+}
+"""The subcommands that `gputui --help` explains; it names the others under "more"."""
+
+
+class _ScreenParser(Parser):
+    def format_help(self) -> str:
+        lines = [_ABOUT, "", *(f"  {line}" for line in _EXAMPLES.splitlines()), ""]
+        for title, names in _GROUPS.items():
+            for place, name in enumerate(names):
+                lines.append(f"{'' if place else title:<8}{name:<11}{SUBCOMMANDS[name]}")
+        grouped = {name for names in _GROUPS.values() for name in names}
+        rest = ", ".join(name for name in SUBCOMMANDS if name not in grouped)
+        lines += textwrap.wrap(rest, 78, initial_indent=f"{'more':<8}", subsequent_indent=" " * 8)
+        lines += ["", "`gputui SUBCOMMAND --help` explains one. `gputui --help-all` has the options of"]
+        lines += ["the screen, all subcommands and the exit statuses."]
+        return "\n".join(lines) + "\n"
+
+
 def parser() -> Parser:
     listed = "\n".join(f"  {name:<11} {about}" for name, about in SUBCOMMANDS.items())
-    made = Parser(
-        "",
-        "See which GPUs are free, select them in an order, and start a command on exactly those.",
-        epilog=f"subcommands (each has its own --help):\n{listed}\n\n"
-        "exit status: 0 done, 2 wrong call, 3 no source, 4 not enough devices, 5 a check failed, 124 waited\n"
-        "too long, else the command's own",
+    made = _ScreenParser("", _ABOUT, common="--demo", example=_EXAMPLES)
+    made.usage = "gputui [OPTION…] [-- COMMAND…]\n       gputui SUBCOMMAND [OPTION…]"
+    made.add_argument_group("subcommands (each has its own --help)", listed)
+    made.add_argument_group(
+        "exit status",
+        "0 done, 2 wrong call, 3 no source, 4 not enough devices, 5 a check failed, 124 waited too long, else"
+        " the command's own",
     )
-    where = "[--demo [BOX] | --from FILE | --root DIR]"
-    made.usage = f"gputui {where} [--interval S] [-- COMMAND…]\n       gputui SUBCOMMAND …"
-    made.add_argument("--version", action="version", version=f"gputui {__version__}")
+    made.add_argument(
+        "--version", action="version", version=f"gputui {__version__}", help="print the version"
+    )
     made.add_argument(
         "--interval",
         type=duration_type(*INTERVALS),
@@ -59,7 +87,7 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     source = named_source(args.demo, args.recording, args.root)
-    found = settings_or_wrong_call()
+    found = own_settings()
     reason = _no_screen()
     if reason:
         return _table_instead(source, reason, command)
@@ -76,6 +104,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             found.screen,
             args.interval,
             example,
+            found.hosts.boxes,
         )
     except SettingsError as error:
         raise WrongCallError(str(error)) from None
@@ -100,9 +129,6 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         if outcome.allocation is None:
             become(launch, given_environment())
         return outcome.allocation.start(lambda lease: become(launch, given_environment(), lease))
-    except StartError as error:
-        say(str(error))
-        return error.status
     except UpdatedError as error:
         say(str(error))
         return 1

@@ -8,11 +8,8 @@ from typing import NoReturn
 
 from gputui.choosing.verdict import State, Verdict
 from gputui.cli.common import WrongCallError
-from gputui.inventory.formatting import GIB, printable
+from gputui.inventory.formatting import GIB, UNKNOWN, printable
 from gputui.inventory.snapshot import Snapshot
-
-UNKNOWN = "?"
-"""The text for an unknown figure."""
 
 
 class Figures:
@@ -90,7 +87,7 @@ def fields_of(text: str) -> frozenset[str]:
 def _refuse(rest: str) -> NoReturn:
     end = rest.find("}") + 1
     raise WrongCallError(
-        f"--format: {rest[: end or 40]!r} is no field; there are: {', '.join(FIELDS)}"
+        f"--format: {rest[: end or 40]!r} is not a field; there are: {', '.join(FIELDS)}"
         " ({free} is one; {{ and }} are braces)"
     )
 

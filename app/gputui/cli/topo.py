@@ -8,14 +8,49 @@ from typing import Any
 
 from gputui.choosing.bandwidth import bandwidth, generation
 from gputui.choosing.tree import lines, links_in_words
-from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
+from gputui.cli.common import (
+    DONE,
+    Parser,
+    add_source_options,
+    opened,
+    print_json,
+    print_line,
+    say,
+    starting_nothing,
+)
 from gputui.inventory.device import Device
-from gputui.inventory.document import SCHEMA, TOPOLOGY
-from gputui.inventory.formatting import printable, short_name
+from gputui.inventory.document import TOPOLOGY
+from gputui.inventory.formatting import UNKNOWN, printable, short_name
 from gputui.inventory.link import direct_links, family, is_counted
 from gputui.inventory.matrix_text import write, write_peers
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.typed_json import Document, View
 from gputui.sources.source import Want
+
+_DEVICE = View(
+    Device, "vendor index uuid name pci_bus_id numa_node parent", index=int | None, parent=str | None
+)
+_PAIR = View(
+    None,
+    "devices labels link kind count generation gb_per_s weight peer_access",
+    devices=tuple[int, int],
+    labels=tuple[str, str],
+    link=str | None,
+    kind=str | None,
+    count=int | None,
+    generation=int | None,
+    gb_per_s=float | None,
+    weight=int | None,
+    peer_access=str | None,
+)
+TOPO = Document(
+    "host=host.name devices matrix=links links=pairs topology",
+    Snapshot,
+    devices=_DEVICE.list,
+    matrix=tuple[tuple[str | None, ...], ...],
+    pairs=_PAIR.list,
+    topology=TOPOLOGY.one | None,
+)
 
 
 def parser() -> Parser:
@@ -23,7 +58,7 @@ def parser() -> Parser:
         "topo",
         "Show the links between devices: the matrix and legend of `nvidia-smi topo -m`, computed from NVML\n"
         "and the kernel.",
-        epilog="gputui topo --json | jq '.links[] | select(.kind == \"NVLink\")'",
+        example="gputui topo --json | jq '.links[] | select(.kind == \"NVLink\")'",
     )
     form = made.add_mutually_exclusive_group()
     form.add_argument(
@@ -45,9 +80,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         if device.fault and device.fault.kind in ("lost", "reset"):
             say(f"GPU {snapshot.label(device)}: {device.fault.message}; its links are not known")
     if args.json:
-        import json
-
-        print(json.dumps(_document(snapshot)))
+        print_json(_document(snapshot))
     elif args.tree:
         print_line("\n".join(_tree(snapshot)))
     else:
@@ -58,7 +91,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 def _tree(snapshot: Snapshot) -> Iterator[str]:
     for before, thing in lines(snapshot):
         if isinstance(thing, Device):
-            yield f"{before}GPU {snapshot.label(thing)}  {short_name(thing.name or '?')}"
+            yield f"{before}GPU {snapshot.label(thing)}  {short_name(thing.name or UNKNOWN)}"
         else:
             yield before + (f"network {printable(thing.name)}" if thing else "")
     for name, told in links_in_words(snapshot):
@@ -66,38 +99,34 @@ def _tree(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _document(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "host": snapshot.host.name,
-        "devices": [
-            {
-                name: getattr(device, name)
-                for name in ("vendor", "index", "uuid", "name", "pci_bus_id", "numa_node")
-            }
-            | ({"index": None} if device.index < 0 else {})
-            | {"parent": device.parent or device.board}
+    return TOPO.write(
+        snapshot,
+        devices=[
+            _DEVICE.write(
+                device,
+                index=None if device.index < 0 else device.index,
+                parent=device.parent or device.board,
+            )
             for device in snapshot.devices
         ],
-        "matrix": [list(row) for row in snapshot.links],
-        "links": [_link(snapshot, one, other) for one, other in combinations(snapshot.numbered, 2)],
-        "topology": TOPOLOGY.write(snapshot.topology) if snapshot.topology else None,
-    }
+        pairs=[_pair(snapshot, one, other) for one, other in combinations(snapshot.numbered, 2)],
+    )
 
 
-def _link(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
+def _pair(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
     """Return a pair by its indices. `gb_per_s` is in one direction, from the kernel or by NCCL's model;
     `weight` is the kernel's distance. Null where the value cannot be computed."""
     word = snapshot.link(one, other)
     count = direct_links(word)
-    return {
-        "devices": [one.index, other.index],
-        "labels": [snapshot.label(one), snapshot.label(other)],
-        "link": word,
-        "kind": None if word is None else family(word),
+    return _PAIR.write(
+        devices=[one.index, other.index],
+        labels=[snapshot.label(one), snapshot.label(other)],
+        link=word,
+        kind=None if word is None else family(word),
         # Some links have no count: XGMI, MDF.
-        "count": count if is_counted(word) else None,
-        "generation": None if word is None else generation(snapshot, one, other),
-        "gb_per_s": bandwidth(snapshot, one, other),
-        "weight": snapshot.link_weight(one, other),
-        "peer_access": snapshot.peer(one, other),
-    }
+        count=count if is_counted(word) else None,
+        generation=None if word is None else generation(snapshot, one, other),
+        gb_per_s=bandwidth(snapshot, one, other),
+        weight=snapshot.link_weight(one, other),
+        peer_access=snapshot.peer(one, other),
+    )

@@ -7,7 +7,7 @@ null. Keys that recordings of older versions lack are `later`; `details` are wri
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from gputui.inventory.claim import Claim
@@ -19,22 +19,23 @@ from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.topology import Locality, Nic, Topology, from_ranges, ranges
 from gputui.inventory.typed_json import (
+    SCHEMA,
+    SCHEMA_KEY,
+    Document,
     DocumentError,
     Form,
     Moment,
     Positive,
     Record,
+    View,
     check,
     few,
     list_of,
     one_of,
-    schema,
     text,
     wrong,
 )
 from gputui.inventory.waiter import Waiter
-
-SCHEMA = 1
 
 MOST_NUMBERS = 262_144
 """The most CPUs and NUMA nodes of all devices together: 72 devices of a machine with 3,600."""
@@ -112,7 +113,6 @@ TOPOLOGY = Record(
     nic_links=_Links,
 )
 HOST_LOAD = Record(HostLoad)
-SCHEMA_KEY = schema(SCHEMA)
 TROUBLE = Record(Trouble, "device kind message since", later="kind since")
 BOX = Record(
     Snapshot,
@@ -132,6 +132,28 @@ BOX = Record(
     errors=tuple[Trouble, ...],
     host_load=HostLoad | None,
 )
+ERROR = Document(
+    "error",
+    error=View(
+        None, "code message remedy devices", code=str, message=str, remedy=str | None, devices=tuple[str, ...]
+    ).one,
+)
+"""What a call with `--json` prints where it fails."""
+_PICKED = View(Device, "index uuid name pci_bus_id parent memory_total memory_free", parent=str | None)
+PICK = Document(
+    "devices environment weakest_link reason ids",
+    devices=_PICKED.list,
+    environment=dict[str, str | None],
+    weakest_link=_Link | None,
+    reason=str | None,
+    ids=str,
+)
+"""What `pick --json` prints."""
+
+
+def picked(device: Device) -> dict[str, Any]:
+    """A device of `PICK`."""
+    return _PICKED.write(device, parent=device.parent or device.board)
 
 
 def to_document(
@@ -151,7 +173,7 @@ def to_document(
         driver=snapshot.host.driver,
         cuda=snapshot.host.cuda,
         devices=[_device(snapshot, device, verdicts[device.key], details) for device in snapshot.devices],
-        waiters=waiters_document(snapshot.waiters),
+        waiters=[WAITER.write(waiter, place=place) for place, waiter in enumerate(snapshot.waiters, 1)],
         errors=troubles,
         host_load=snapshot.host.load,
     )
@@ -170,8 +192,3 @@ def _device(snapshot: Snapshot, device: Device, verdict: tuple[str, str], detail
     if details and device.processes:
         facts["processes"] = [PROCESS.write(process, details) for process in device.processes]
     return facts
-
-
-def waiters_document(line: Sequence[Waiter]) -> list[dict[str, Any]]:
-    """The waiters, the first in line first, as JSON-ready values. `devices` null means any."""
-    return [WAITER.write(waiter, place=place) for place, waiter in enumerate(line, 1)]

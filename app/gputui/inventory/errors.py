@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class GputuiError(Exception):
-    """A failure of gputui and its reason, in one line."""
+    """A failure of gputui and its reason, in one line.
+
+    code     the kind of failure as a word for scripts; docs/json.md lists all
+    status   the exit status of a call that ends with it
+    remedy   what helps against this kind of failure; None where the message says it
+    devices  the keys of the devices that are the reason
+    """
+
+    code = "failed"
+    status = 1
+    remedy: str | None = None
+
+    def __init__(self, message: str = "", devices: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.devices = tuple(devices)

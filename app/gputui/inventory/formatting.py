@@ -131,7 +131,7 @@ def program(command: str) -> str:
 
     "/usr/bin/python3 -u src/train.py" is "train.py", "python -m pkg.train" is "pkg.train".
     """
-    name, *words = [word.rsplit("/", 1)[-1] or word for word in printable(command).split()] or ["?"]
+    name, *words = [word.rsplit("/", 1)[-1] or word for word in printable(command).split()] or [UNKNOWN]
     python = _PYTHON.fullmatch(name)
     while python and words and words[0] in _VALUED:
         del words[:2]

@@ -243,6 +243,8 @@ Epoch = Annotated[float, number(most=LAST_MOMENT)]
 Celsius = Annotated[int, whole(-273)]
 Figure = Annotated[float, number(-1e30, 1e30)]
 """A number that may be below zero."""
+Signed = Annotated[int, whole(-MOST_NUMBER)]
+"""A whole number that may be below zero."""
 Large = Annotated[float, number(most=MOST_NUMBER)]
 """A large number, of bytes or joules."""
 Positive = Annotated[int, whole(1)]
@@ -250,6 +252,12 @@ SignalNumber = Annotated[int, whole(1, 64)]
 """signal(7): Linux has 64 signals, other systems fewer."""
 Words = Annotated[str, Form(_words)]
 """A text that gputui wrote; command lines (2 MiB at most, execve(2)) and paths may have undecodable bytes."""
+
+
+OrNull = Annotated[str | None, Form(text, lambda value: as_text(value) or None, nullable=True)]
+"""A text; "" is written as null."""
+SCHEMA = 1
+"""The version of the documents that `--json` prints."""
 
 
 def schema(version: int) -> Any:
@@ -275,8 +283,11 @@ def form_of(kind: Any) -> Form:
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     if origin is Annotated:
-        found: Form = parts[1]
-        return found
+        found: Form | Record[Any] = parts[1]
+        if isinstance(found, Form):
+            return found
+        form = Form(found.read, found.written)
+        return _list(form, tuple) if get_origin(parts[0]) is tuple else form
     if origin in (Union, UnionType):
         (one,) = (part for part in parts if part is not NoneType)
         form = form_of(one)
@@ -355,6 +366,29 @@ def inside(step: str | int, read: Callable[[Any], T], value: Any) -> T:
         raise error.within(step) from None
 
 
+def _kind_of(cls: Any, path: str) -> Any:
+    """The type of an attribute of a class: a field, a property, or one on the path to it."""
+    name, _, rest = path.partition(".")
+    fields = getattr(cls, "__light_fields__", {})
+    if name in fields:
+        said = fields[name].type
+    else:
+        made: Any = getattr(cls, name)
+        said = (made.fget if isinstance(made, property) else made.func).__annotations__["return"]
+    kind = eval(said, {**globals(), **_KNOWN, **vars(sys.modules[cls.__module__])})
+    if not rest:
+        return kind
+    (inside,) = (part for part in get_args(kind) or (kind,) if part is not NoneType)
+    return _kind_of(inside, rest) | None if inside is not kind else _kind_of(inside, rest)
+
+
+def _value_of(subject: Any, path: str) -> Any:
+    """The value of an attribute; None where one on the way to it is None."""
+    for name in path.split("."):
+        subject = None if subject is None else getattr(subject, name)
+    return subject
+
+
 class Record(Generic[T]):
     """How a class is represented in JSON.
 
@@ -363,17 +397,18 @@ class Record(Generic[T]):
     later    fields whose keys may be missing, because older versions do not write them; None: all fields
              with a default; "*": all
     details  fields whose keys may be missing, because they are written on demand only
-    kinds    types by field, where the JSON has another type than the class
+    kinds    types by field, or by key, where the JSON has another type than the class
     """
 
     def __init__(
-        self, cls: type[T], keys: str = "", later: str | None = None, details: str = "", **kinds: Any
+        self, cls: type[T] | None, keys: str = "", later: str | None = None, details: str = "", **kinds: Any
     ) -> None:
         self.cls, self._said, self._later, self._kinds = cls, keys.split(), later, kinds
         self._details = details.split()
         self._rows: list[tuple[str, str, Form, bool]] = []
-        _RECORDS.setdefault(cls, self)
-        _KNOWN.setdefault(cls.__name__, cls)
+        if cls is not None and not isinstance(self, View):
+            _RECORDS.setdefault(cls, self)
+            _KNOWN.setdefault(cls.__name__, cls)
 
     @property
     def rows(self) -> list[tuple[str, str, Form, bool]]:
@@ -392,20 +427,31 @@ class Record(Generic[T]):
             rows = []
             for said in (*names, *self._details):
                 key, _, name = said.rpartition("=")
-                kind = self._kinds.get(name) or own[name].type
+                kind = self._given(name, key) or (own[name].type if name in own else name)
                 if kind not in forms:
-                    forms[kind] = form_of(self.kind(name))
+                    forms[kind] = form_of(self.kind(name, key))
                 rows.append((name, key or name, forms[kind], not {name, "*"} & optional))
             # Assigned at once, because another thread may use them as soon as they exist.
             self._rows = rows
         return self._rows
 
-    def kind(self, name: str) -> Any:
+    def kind(self, name: str, key: str) -> Any:
         """The type of a field."""
-        if name in self._kinds:
-            return self._kinds[name]
-        own = getattr(self.cls, "__light_fields__", {})
-        return eval(own[name].type, {**globals(), **_KNOWN, **vars(sys.modules[self.cls.__module__])})
+        return self._given(name, key) or _kind_of(self.cls, name)
+
+    def _given(self, name: str, key: str) -> Any:
+        return self._kinds.get(name, self._kinds.get(key))
+
+    @property
+    def one(self) -> Any:
+        """The type of a value of this record in another one, which also takes it as it is written."""
+        return Annotated[self.cls, self]
+
+    @property
+    def list(self) -> Any:
+        """The same of a list of such values."""
+        kind: Any = self.cls
+        return Annotated[tuple[kind, ...], self]
 
     @property
     def keys(self) -> set[str]:
@@ -431,13 +477,42 @@ class Record(Generic[T]):
 
     def read(self, value: Any) -> T:
         """The object that a JSON value describes. Raises DocumentError."""
-        return self.cls(**self.facts(value))
+        made: Any = self.cls
+        return made(**self.facts(value))  # type: ignore[no-any-return]
 
-    def write(self, subject: object, details: bool = False, **given: Any) -> dict[str, Any]:
+    def written(self, value: Any) -> Any:
+        """A value as JSON-ready values, also one that is so already."""
+        return value if isinstance(value, dict) else self.write(value)
+
+    def write(self, subject: object = None, details: bool = False, /, **given: Any) -> dict[str, Any]:
         """An object as JSON-ready values; a value in `given` replaces that of the field."""
         found: dict[str, Any] = {}
         for name, key, form, _ in self.rows:
             if details or name not in self._details:
-                value = given[name] if name in given else getattr(subject, name)
+                value = given[name] if name in given else _value_of(subject, name)
                 found[key] = value if value is None or form.write is None else form.write(value)
         return found
+
+
+SCHEMA_KEY = schema(SCHEMA)
+
+
+class View(Record[Any]):
+    """How values are written in a document, which is never read as such: with all of its keys.
+
+    A key may also be a property of the class, or a path in it ("pid=command.pid"); or it has a type in
+    `kinds`, and its value is given to `write`. `cls` is None where all values are given.
+    """
+
+    def __init__(self, cls: type | None, keys: str, **kinds: Any) -> None:
+        super().__init__(cls, keys, "", **kinds)
+
+
+class Document(View):
+    """A document that `--json` prints: the version of its schema, and its keys."""
+
+    def __init__(self, keys: str, cls: type | None = None, **kinds: Any) -> None:
+        super().__init__(cls, f"schema {keys}", schema=SCHEMA_KEY, **kinds)
+
+    def write(self, subject: object = None, details: bool = False, /, **given: Any) -> dict[str, Any]:
+        return super().write(subject, details, schema=SCHEMA, **given)

@@ -96,12 +96,12 @@ def labels_of(job: Job, snapshot: Snapshot | None) -> list[str]:
 
 
 def status_text(job: Job) -> str:
-    """ "0", "127", "SIGTERM"; "?" for a job whose end is not known, "–" before the end."""
+    """ "0", "127", "SIGTERM"; "–" where it is not known, as before the end."""
     if job.signal is not None:
         return signal_name(job.signal)
     if job.status is not None:
         return str(job.status)
-    return "?" if job.over else UNKNOWN
+    return UNKNOWN
 
 
 def _outcome(job: Job) -> str:

@@ -33,9 +33,10 @@ class OwnCall:
     its folder. The record shows `argv` as its command and `line` as its launch line.
 
     `count` is the number of devices that the job waits for before it becomes that command, None for a call
-    that does not become another command."""
+    that does not become another command. `kept` is what a rerun of the job reads from its record."""
 
     count: int | None
     argv: tuple[str, ...]
     words: tuple[str, ...]
     line: tuple[str, ...]
+    kept: object = None

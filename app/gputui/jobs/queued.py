@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from gputui.allocating.claims.own_lease import own_lease
 from gputui.inventory.job import Job, JobError
+from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.typed_json import DocumentError, Record
+from gputui.jobs.experiments.request import REQUEST, SUBCOMMANDS, ExperimentRequest, without_secrets
 from gputui.jobs.own_call import OwnCall, this_gputui
 from gputui.jobs.start import start_job
 from gputui.launching.launch import Launch
-from gputui.requesting.launch_request import LaunchRequest, sent
+from gputui.requesting.launch_request import LaunchRequest, sent, sparse
+
+if TYPE_CHECKING:
+    from gputui.inventory.typed_json import Words
 
 
 def queue_job(
@@ -38,41 +44,36 @@ def queue_job(
     return start_job(launch, environ, name, own.descriptors, call, request=request)
 
 
-CALLS: Mapping[str, str] = {"compare": "a comparison", "each": "a sweep"}
-"""The subcommands that can run as a job for its whole life, and the noun for such a job in messages."""
+@dataclass(frozen=True, slots=True)
+class KeptExperiment:
+    """The request of the experiment that a job runs, without secrets, and the names of what is withheld."""
+
+    experiment: ExperimentRequest
+    withheld: tuple[Words, ...] = ()
 
 
-def call_job(
-    subcommand: str,
-    words: Sequence[str],
-    command: Sequence[str],
-    environ: Mapping[str, str],
-    name: str | None = None,
+_KEPT = Record(KeptExperiment)
+
+
+def experiment_job(
+    id: str, request: ExperimentRequest, environ: Mapping[str, str], words: Sequence[str] = ()
 ) -> Job:
-    """Start a subcommand of CALLS with these words as a job. Raises StartError and JobError."""
+    """Start a job that runs the recorded experiment with this id; `words` are further options. Raises
+    StartError and JobError."""
+    subcommand = SUBCOMMANDS[request.kind]
     launch = Launch(this_gputui(("gputui", subcommand), "queued_entry"))
-    call = (*words, *(("--", *command) if command else ()))
-    line = ("gputui", subcommand, *call)
-    queued = OwnCall(None, line, call, line)
-    return start_job(launch, environ, name, own_lease(environ).descriptors, queued)
+    call = (*words, "--resume", id, "--request", sent(request, REQUEST))
+    kept = sparse(_KEPT.write(KeptExperiment(*without_secrets(request))))
+    own = OwnCall(None, request.words, call, request.words, kept)
+    return start_job(launch, environ, None, own_lease(environ).descriptors, own)
 
 
-class Call(NamedTuple):
-    """The call of gputui that a job runs: a subcommand of CALLS, its arguments, and its command."""
-
-    subcommand: str
-    words: list[str]
-    command: list[str] | None
-
-
-def call_of(job: Job) -> Call | None:
-    """The call of gputui that a job runs; None where it runs another command."""
-    if job.argv[:1] != ("gputui",) or job.argv[1:2] == () or job.argv[1] not in CALLS:
+def experiment_of(job: Job) -> KeptExperiment | None:
+    """The experiment that a job runs; None where it runs another command. Raises JobError if its request
+    cannot be read."""
+    if not isinstance(job.launch, dict) or "experiment" not in job.launch:
         return None
-    if job.launch is not None:
-        return None
-    words = list(job.argv[2:])
-    if "--" not in words:
-        return Call(job.argv[1], words, None)
-    place = words.index("--")
-    return Call(job.argv[1], words[:place], words[place + 1 :])
+    try:
+        return _KEPT.read(job.launch)
+    except DocumentError as error:
+        raise JobError(f"the experiment of job {job.id} cannot be read: {error}") from None

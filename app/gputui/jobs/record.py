@@ -59,15 +59,13 @@ _FINISHED = Record(
     ended=Epoch,
 )
 _LATER = "created started ended directory status signal stop killed left peak_process_memory launcher user"
-TOLD = Record(
-    Job,
-    f"id name state line argv devices {_LATER}",
-    later=_LATER,
-    id=Annotated[str, check(str, re.compile("[a-z0-9]{1,64}").fullmatch, "a job's id")],
-    created=Moment | None,
-    started=Moment | None,
-    ended=Moment | None,
-)
+JOB_ID = check(str, re.compile("[a-z0-9]{1,64}").fullmatch, "a job's id")
+TOLD_KEYS = f"id name state line argv devices {_LATER}"
+TOLD_KINDS: dict[str, Any] = {
+    "id": Annotated[str, JOB_ID],
+    **dict.fromkeys(("created", "started", "ended"), Moment | None),
+}
+TOLD = Record(Job, TOLD_KEYS, _LATER, **TOLD_KINDS)
 """The facts of a job that `jobs --json` prints and another box reads; an older gputui prints fewer."""
 _WORDS = form_of(tuple[Words, ...])
 

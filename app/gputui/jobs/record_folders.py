@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from gputui.inventory.job import JobError
+from gputui.inventory.job import JobError, NoSuchJobError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.typed_json import DocumentError, loads
 from gputui.system.files import open_own, private_folder
@@ -117,7 +117,7 @@ def meant(
     what    the word for such a record
     listed  the call that lists them
 
-    Raises JobError where there is none, or more than one.
+    Raises NoSuchJobError where there is none, or more than one.
     """
     found: Sequence[R | Unreadable] = (
         [one for one in among if one.id == word]
@@ -125,10 +125,10 @@ def meant(
         or [one for one in among if word and one.id.startswith(word)]
     )
     if not found:
-        raise JobError(f"no {what} is called {word!r}; `{listed}` lists them")
+        raise NoSuchJobError(f"no {what} is called {word!r}; `{listed}` lists them")
     if len(found) > 1:
         ids = ", ".join(one.id for one in found)
-        raise JobError(f"{word!r} matches more than one {what}: {ids}")
+        raise NoSuchJobError(f"{word!r} matches more than one {what}: {ids}")
     return found[0]
 
 

@@ -33,7 +33,7 @@ class JobsOfSimulatedBoxes(JobsOfBoxes):
 
 
 def _jobs_of(state: BoxState) -> BoxJobs:
-    snapshot = state.reading.snapshot if state.reading else None
+    snapshot = state.snapshot
     if snapshot is None:
         return BoxJobs(state.alias, error=state.error)
     jobs = tuple(replace(job, box=state.alias) for job in snapshot.jobs)

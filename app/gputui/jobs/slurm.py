@@ -26,22 +26,28 @@ _SUBMITTED = re.compile(r"([0-9]+)(?:;([A-Za-z0-9_.-]+))?")
 _MOST_TEXT = 64 * 1024
 
 
-def place_in(
-    cluster: Cluster, text: str, count: int, partition_only: bool = False
-) -> tuple[SlurmRequest, tuple[str, ...]]:
-    """The request for `count` devices at "[NODE|PARTITION][:TYPE]", and notes for the user.
-
-    A name that both a node and a partition have means the node, unless `partition_only`.
-
-    Raises SlurmError for an unknown name or type, NotEnoughError where no node there has `count` devices.
+def named_place(cluster: Cluster, text: str) -> tuple[Node | None, Partition | None, str]:
+    """The node, else the partition, and the type of devices that "[NODE|PARTITION][:TYPE]" names, None and ""
+    for any. A name that both a node and a partition have means the node. Raises SlurmError for another name.
     """
     where, _, kind = text.partition(":")
-    node, partition = None if partition_only else cluster.node(where), cluster.partition(where)
-    notes: list[str] = []
+    node, partition = cluster.node(where), cluster.partition(where)
     if where and node is None and partition is None:
         places = [*(each.name for each in cluster.partitions), *(each.name for each in cluster.nodes)]
         more = ", …" if len(places) > 12 else ""
         raise SlurmError(f"Slurm has no node or partition {where!r}: {', '.join(places[:12])}{more}")
+    return node, partition if node is None else None, kind
+
+
+def request_at(
+    cluster: Cluster, node: Node | None, partition: Partition | None, kind: str, count: int
+) -> tuple[SlurmRequest, tuple[str, ...]]:
+    """The request for `count` devices of this type on a node, else on any node of a partition; and notes for
+    the user. None and "" stand for any.
+
+    Raises SlurmError for an unknown type, NotEnoughError where no node there has `count` devices.
+    """
+    notes: list[str] = []
     if node is not None:
         partition = _partition_of(node, cluster)
         nodes = [node]
@@ -56,7 +62,7 @@ def place_in(
         best = max((each.total(kind) for each in nodes), default=0)
         if node is not None:
             raise NotEnoughError(f"{count} devices asked for, and {node.name} has {best}")
-        there = where or (partition.name if partition else "Slurm")
+        there = partition.name if partition else "Slurm"
         raise NotEnoughError(f"{count} devices asked for, and no node of {there} has more than {best}")
     if partition is not None and not partition.up:
         notes.append(f"partition {partition.name} is not up: the job waits in Slurm's queue")

@@ -85,7 +85,7 @@ def start_job(
     kept = without_secrets_of(launch)
     given = replace(
         _given(kept, new_folder(jobs_folder(environ)), name),
-        launch=None if request is None else as_kept(request),
+        launch=as_kept(request) if request is not None else queued and queued.kept,
         withheld=without_secrets(launch.argv)[1],
     )
     if queued is not None:

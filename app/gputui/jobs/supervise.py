@@ -2,21 +2,21 @@
 
     python -I -S supervise.py FOLDER PIPE [DESCRIPTOR…]
 
-It imports nothing of gputui and little else, because it lives as long as the job (9 MB, 5 of them its own).
-Its stdin carries the directory, the cap of the log, a pipe and the command; its stdout and stderr are the
-job's log; its environment is the command's. To PIPE it writes "started", or the step at which the start
-failed and the errno. Only the command inherits the DESCRIPTORs.
+It imports nothing of gputui and little else, because it lives as long as the job (9 MB, 5 of them its own);
+two files that do the same are loaded by their paths (`_loaded`). Its stdin carries the directory, the cap of
+the log, a pipe and the command; its stdout and stderr are the job's log; its environment is the command's. To
+PIPE it writes "started", or the step at which the start failed and the errno. Only the command inherits the
+DESCRIPTORs.
 
 The command never begins before its pid is in the record. SIGTERM begins a stop with the signal and the
 seconds of grace from the file "stop" in the folder. The signal goes to the command's process group and, once
 the command has ended, to the remaining processes; after the grace, SIGKILL goes to all of them. Launchers
 such as torchrun start workers in their own sessions, which no signal to a group reaches.
 
-A log above its cap loses its middle: the disk space is freed and the rest keeps its offsets, so that neither
-the command, which writes into the file itself, nor a reader of the log notices. A job that is tied to a
-process is stopped when that process ends, even by SIGKILL: the process holds the other end of a pipe. When
-the job has ended, the command of the file "notify" is started. On Linux, orphans become children of the
-supervisor (PR_SET_CHILD_SUBREAPER, prctl(2)), so that every process of the job stays a descendant.
+A log above its cap loses its middle (log_cap.py). A job that is tied to a process is stopped when that
+process ends, even by SIGKILL: the process holds the other end of a pipe. When the job has ended, the command
+of the file "notify" is started. On Linux, orphans become children of the supervisor (PR_SET_CHILD_SUBREAPER,
+prctl(2)), so that every process of the job stays a descendant.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ import os
 import signal
 import sys
 import time
+from types import ModuleType
 
-_LANDLOCK = f"{os.path.abspath(__file__).rsplit('/', 2)[0]}/system/landlock.py"  # noqa: PTH100
+_JOBS = os.path.abspath(__file__).rsplit("/", 1)[0]  # noqa: PTH100
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of linux/prctl.h."""
 _GRACE = 10.0
@@ -36,13 +37,6 @@ _NOTIFY_TIME = 10.0
 """Seconds that the command of "notify" may take."""
 _AGAIN, _AT_MOST = 0.05, 1.0
 """Seconds between two rounds of SIGKILL: a process may have started another one meanwhile."""
-_HEAD = 1 << 20
-"""Bytes at the beginning of a log that are kept under any cap: the command's first output. A freed range
-begins and ends at a multiple of it, so that it covers whole blocks of any file system."""
-_LOOK, _LOOK_OFTEN, _LOOK_SELDOM = 1.0, 0.05, 10.0
-"""Seconds to the first check of the size of a log, and the least and the most between two checks."""
-_PUNCH = 1 | 2
-"""FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE of linux/falloc.h."""
 _END = 512
 """Bytes that are reserved for the record of the end."""
 _WAITED_FOR = (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM, signal.SIGIO)
@@ -69,6 +63,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, _WAITED_FOR)
     _adopt_orphans()
     try:
+        log_cap = _loaded(f"{_JOBS}/log_cap.py")
         command, trouble = _start(folder, given)
     except _NoProcessError as error:
         _reply(answer, f"process {error.errno}")
@@ -81,7 +76,7 @@ def main() -> None:
     os.chdir("/")
     if trouble is None:
         _reply(answer, "started")
-        end = _Watch(folder, command, _Cap(given.cap), given.look, given.tie).until_the_end()
+        end = _Watch(folder, command, given, log_cap).until_the_end()
         _remove_claims(folder)
         with contextlib.suppress(OSError):
             # A job that was killed before it read its arguments leaves this file, which may hold secrets.
@@ -299,11 +294,16 @@ def _become(given: _Command, fail: int) -> None:
 
 def _confine(left_out: list[bytes]) -> None:
     """Confine the process with system/landlock.py, which only the command's process loads. Raises OSError."""
-    with open(_LANDLOCK, "rb") as file:  # noqa: PTH123
-        code = compile(file.read(), _LANDLOCK, "exec")
-    landlock = type(os)("landlock")
-    exec(code, landlock.__dict__)
-    landlock.confine(left_out)
+    _loaded(f"{_JOBS}/../system/landlock.py").confine(left_out)
+
+
+def _loaded(file: str) -> ModuleType:
+    """The module in a file that imports nothing of gputui. Raises OSError."""
+    with open(file, "rb") as opened:  # noqa: PTH123
+        code = compile(opened.read(), file, "exec")
+    module = type(os)("loaded")
+    exec(code, module.__dict__)
+    return module
 
 
 def _execute(argv: list[bytes], environment: dict[bytes, bytes]) -> None:
@@ -335,55 +335,6 @@ class _End:
 
     def __init__(self, json: str, words: str, seconds: float) -> None:
         self.json, self.words, self.seconds = json, words, seconds
-
-
-class _Cap:
-    """Keeps the beginning and the end of the log, our stdout: about `most` bytes on the disk (0: all)."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._size = 0
-        self._given_back = _HEAD
-        self.pause: float | None = _LOOK if most and hasattr(signal, "sigtimedwait") else None
-        """Seconds until the next check, None when none is needed."""
-
-    def look(self) -> None:
-        """Free the part of the log that exceeds the cap."""
-        if self.pause is None:
-            return
-        facts = os.fstat(1)
-        grown, self._size = facts.st_size - self._size, facts.st_size
-        if self._size < self._given_back:
-            # Somebody has emptied it.
-            self._given_back = _HEAD
-        end = (self._size - self._most + _HEAD) // _HEAD * _HEAD
-        if end > self._given_back and facts.st_blocks * 512 > self._most:
-            try:
-                _give_back(_HEAD, end - _HEAD)
-            except (OSError, AttributeError) as error:
-                self.pause = None
-                why = getattr(error, "strerror", None) or error
-                with contextlib.suppress(OSError):
-                    os.write(1, f"gputui: the log has no cap (log_cap) on this file system: {why}\n".encode())
-                return
-            self._given_back = end
-        room = self._most / 16
-        if grown > room:
-            self.pause = max(self.pause / 4, _LOOK_OFTEN)
-        elif grown < room / 4:
-            self.pause = min(self.pause * 2, _LOOK_SELDOM)
-
-
-def _give_back(start: int, length: int) -> None:
-    """Make a hole in the log (fallocate(2)). Raises OSError, AttributeError where the call does not exist."""
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    call = getattr(libc, "fallocate64", None) or libc.fallocate
-    offset = ctypes.c_longlong
-    call.argtypes = (ctypes.c_int, ctypes.c_int, offset, offset)
-    if call(1, _PUNCH, start, length):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 class _Look:
@@ -432,9 +383,9 @@ class _Watch:
     """Waits for the command to end, stops it on request, and checks the size of its log and the devices that
     it runs on."""
 
-    def __init__(self, folder: str, command: int, cap: _Cap, look: _Look, tie: int | None) -> None:
-        self._folder, self._command, self._cap, self._tie = folder, command, cap, tie
-        self._look, self._why = look, ""
+    def __init__(self, folder: str, command: int, given: _Command, log_cap: ModuleType) -> None:
+        self._folder, self._command, self._tie = folder, command, given.tie
+        self._cap, self._look, self._why = log_cap.LogCap(given.cap), given.look, ""
         self._ended: int | None = None
         self._when = time.time()
         # Durations come from the monotonic clock, which nobody sets.

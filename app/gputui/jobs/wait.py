@@ -158,7 +158,7 @@ def follow(job: Job, place: int = 0, live: bool = True) -> Iterator[bytes]:
                 over = job.over or job.state == "elsewhere"
 
 
-def last_lines(log: Path, number: int) -> int:
+def start_of_last_lines(log: Path, number: int) -> int:
     """The offset in a log where its last `number` lines begin, at most a mebibyte before its end.
 
     0 for a log that does not exist.

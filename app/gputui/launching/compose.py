@@ -136,7 +136,10 @@ def _device_variables(
         case _:
             ours = (*before, *visibility.changes(devices, options.ids))
     if not devices:
-        ours = (*ours, *(change for other in box if other is not vendor for change in _hidden(other)))
+        ours = (
+            *ours,
+            *(change for other in box if other is not vendor for change in other.visibility.changes(())),
+        )
     prefix, rewritten = with_variables(prefix, ours, {**environ, **dict(options.additions)})
     # A variable that only the command itself had set is no longer in it.
     ours = tuple(each for each in ours if each not in before or each[0] in environ)
@@ -146,7 +149,7 @@ def _device_variables(
     ]
     if taken_away:
         remarks.append(
-            f"{' '.join(taken_away)} unset: beside it, the selected indices would mean other devices"
+            f"{' '.join(taken_away)} unset: with it, the selected indices would mean other devices"
         )
     remarks += [
         f"{words} replaced by the selected devices"
@@ -203,11 +206,6 @@ def _only_indices(
         notices.remark(f"the devices by index: {program.name} cannot read UUIDs in {visibility.variable}")
     if any(device.parent for device in devices):
         notices.warn(f"{program.name} cannot read the UUID of a MIG instance in {visibility.variable}")
-
-
-def _hidden(vendor: Vendor) -> Changes:
-    """The environment changes that hide all devices of a vendor."""
-    return vendor.visibility.changes(())
 
 
 def _with_option(own: OwnDevices | None, visibility: Visibility) -> OwnDevices | None:

@@ -33,13 +33,15 @@ from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap, wrappers
 from gputui.system.landlock import LandlockError, check
 from gputui.system.root import HERE, Root
-from gputui.vendors.registry import vendors_here
+from gputui.vendors.registry import vendor_of, vendors_here
 from gputui.vendors.vendor import renumbered
 from gputui.vendors.visibility import CONFINED, Confine
 
 
 class CannotConfineError(GputuiError):
     """The launch cannot be confined; the message is a sentence."""
+
+    code, status = "not_confined", 2
 
 
 class Case(NamedTuple):
@@ -59,7 +61,7 @@ class Case(NamedTuple):
 
 
 def confined(
-    launch: Launch,
+    devices: tuple[Device, ...],
     made: Callable[[tuple[Device, ...], Intent], Launch],
     intent: Intent,
     snapshot: Snapshot,
@@ -69,15 +71,16 @@ def confined(
     again: bool = False,
     asking: Callable[[], object] | None = None,
 ) -> Launch:
-    """Return the launch, with `inside` set where it is to be confined.
+    """Return the launch on the devices, with `inside` set where it is to be confined.
 
-    `made` composes the launch for the renumbered devices and the intent of a confined command. Warnings that
-    do not hold for a confined launch are removed.
+    `made` composes the launch; where it is confined, a second time: for the renumbered devices and the intent
+    of a confined command. Warnings that do not hold for a confined launch are removed.
 
     Without `prove` no driver is asked, and a launch is confined only where an earlier proof is kept; `again`
     repeats the proof; `asking` is called before a driver is asked, which can take seconds. Raises
     CannotConfineError where `how` is "always" and the launch cannot be confined.
     """
+    launch = made(devices, intent)
     if how == "never" or not launch.devices:
         return launch
     others = left_out(launch.devices, snapshot, HERE)
@@ -115,10 +118,19 @@ def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Map
     named = intent.devices
     if how == "never" or named is None or named.rewritable or not named.listed:
         return intent
-    against = _landlock() or _program(options.command, {**environ, **dict(options.additions)})
+    against = no_landlock() or _program(options.command, {**environ, **dict(options.additions)})
     if against is not None or not any(is_proved(vendor, environ, HERE) for vendor in vendors_here()):
         return intent
     return replace(intent, relative=True)
+
+
+def against_here(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root: Root) -> str | None:
+    """Return why launches on devices like this one are not confined on this machine; None where they are. No
+    driver is asked."""
+    if left_out((device,), snapshot, root) is None:
+        return _NO_FILES
+    why = vendor_of((device,)).unready_to_confine(root) or no_landlock() or _mounted_on_demand(root)
+    return why or proved(device, snapshot, environ, root, ask=False)
 
 
 def _alone(devices: tuple[Device, ...]) -> tuple[Device, ...]:
@@ -133,10 +145,11 @@ def _not_confined(launch: Launch, how: Confine, why: str, said: bool) -> Launch:
     return replace(launch, unconfined=why, remarks=remarks)
 
 
-_SETUID = "{} gets no other user's rights in a confined process"
+_NO_FILES = "the device files are not known"
+_SETUID = "{} cannot become another user in a confined process"
 _MOUNTS = "{} changes mounts, which the kernel refuses a confined process"
 _SERVER = "{} may hand the command to a server that runs already, and is not confined"
-_DAEMON = "{} has the command started by another process, which is not confined"
+_DAEMON = "{} lets another process start the command, which is not confined"
 _OWN_LIST = "{} gives its containers devices of its own: the selected ones"
 
 _PROGRAMS: dict[str, str] = {
@@ -208,7 +221,7 @@ def explained(lines: Sequence[str]) -> str | None:
     for line in reversed(lines):
         for what, how, why in _EXPLAINED:
             if re.search(what, line) and re.search(how, line):
-                return f"{why} (--no-confine starts it otherwise): {printable(line)}"
+                return f"{why} (--no-confine starts it without confinement): {printable(line)}"
     return None
 
 
@@ -226,7 +239,8 @@ def _own_numbers(case: Case) -> str | None:
     return None
 
 
-def _landlock() -> str | None:
+def no_landlock() -> str | None:
+    """Return why this kernel confines no process; None where it does."""
     try:
         check()
     except LandlockError as error:
@@ -234,11 +248,11 @@ def _landlock() -> str | None:
     return None
 
 
-def _mounted_on_demand(case: Case) -> str | None:
+def _mounted_on_demand(root: Root) -> str | None:
     """Return a reason where a folder directly below `/` is mounted on its first access: the new mount is not
     the folder that was allowed (proc_pid_mountinfo(5)). An "indirect" map mounts below its folder, which is
     allowed."""
-    for line in (case.root.text("/proc/self/mountinfo", 2**20) or "").splitlines():
+    for line in (root.text("/proc/self/mountinfo", 2**20) or "").splitlines():
         before, _, after = line.partition(" - ")
         words, options = before.split(" "), after.split(" ")
         if len(words) > 4 and options[0] == "autofs" and ",direct" in after:
@@ -249,12 +263,12 @@ def _mounted_on_demand(case: Case) -> str | None:
 
 
 AGAINST: tuple[tuple[bool, Callable[[Case], str | None]], ...] = (
-    (False, lambda case: "the device files are not known" if case.left_out is None else None),
+    (False, lambda case: _NO_FILES if case.left_out is None else None),
     (True, lambda case: _program(case.launch.argv, case.launch.environment(case.environ))),
     (True, _own_numbers),
     (False, lambda case: case.launch.vendor.unready_to_confine(case.root)),
-    (False, lambda case: _landlock()),
-    (False, _mounted_on_demand),
+    (False, lambda case: no_landlock()),
+    (False, lambda case: _mounted_on_demand(case.root)),
 )
 """The reasons against confining a launch, the cheapest check first: whether the reason lies in the command,
 not in the machine (then each launch reports it), and the function that returns the sentence, or None. A

@@ -113,7 +113,7 @@ def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root:
         return None
     trouble = vendor.driver_trouble(answer.code, answer.error) if not seen else None
     shown = trouble or f"{len(seen)} device{'s' if len(seen) != 1 else ', and another one'}"
-    return f"a process that can open GPU {snapshot.label(device)} only was shown: {shown}"
+    return f"a process that can open only GPU {snapshot.label(device)} was shown {shown}"
 
 
 def _is(seen: DriverDevice, device: Device) -> bool:

@@ -34,9 +34,7 @@ _OF_NCCL: tuple[EnvironmentHint, ...] = (
 )
 """For collectives over NCCL, and over AMD's RCCL, which reads the same variables."""
 
-_OF_COLLECTIVES = EnvironmentHint(
-    "TORCH_DISTRIBUTED_DEBUG", "DETAIL", "check that ranks agree on collectives; slow"
-)
+_OF_COLLECTIVES = EnvironmentHint("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "check that the ranks agree; slow")
 
 _OF_FRAMEWORKS: tuple[EnvironmentHint, ...] = (
     EnvironmentHint("TF_FORCE_GPU_ALLOW_GROWTH", "true", "TensorFlow allocates memory as needed"),

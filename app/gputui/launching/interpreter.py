@@ -103,7 +103,7 @@ def _inline(word: str, place: Path) -> str | None:
     head = _head(place / word, 1 << 16)
     if head is None or not _INLINE.search(head):
         return None
-    return f"{word} names its own dependencies, for which uv makes another environment than the one looked at"
+    return f"{word} names its own dependencies, for which uv makes another environment than this one"
 
 
 def _of_program(

@@ -72,7 +72,7 @@ class Option(NamedTuple):
     def typed(self, text: str) -> Any:
         """Parse the text that a person has typed. Raises OptionError."""
         if self.kind == "number":
-            return _number(text)
+            return number_of(text)
         if self.kind == "choice" and text not in self.choices():
             raise OptionError(f"{text!r} is not one of {', '.join(self.choices())}")
         return self.read(text)
@@ -145,7 +145,8 @@ def option(
     return field(default=default, metadata={"option": facts})
 
 
-def _number(text: str) -> int:
+def number_of(text: str) -> int:
+    """Parse a number of processes, machines, threads or devices. Raises OptionError."""
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST):
         raise OptionError(f"{text!r} is not a number from 1 to {MOST}")
     return int(text)
@@ -156,7 +157,7 @@ def with_home(text: str) -> str:
     try:
         return str(Path(text).expanduser()) if text.startswith("~") else text
     except RuntimeError:
-        raise OptionError(f"there is no user {text.partition('/')[0][1:]!r}") from None
+        raise OptionError(f"there is of no user {text.partition('/')[0][1:]!r}") from None
 
 
 def _rendezvous(text: str) -> str:

@@ -114,5 +114,5 @@ def _training_does_not_fit(
     each = "" if len(devices) == 1 else f" of each of the {len(devices)} devices"
     return (
         f"{printable(model.name)} does not fit: training it ({how}) needs at least {size(least)}{each}, and"
-        f" {size(free)} are free; `gputui plan` shows what would do"
+        f" {size(free)} are free; `gputui plan` shows what is enough"
     )

@@ -176,7 +176,7 @@ def _with_json(
         else:
             words[place + 1] = path
     if path is not None and launcher.name == "deepspeed" and not found:
-        notes.append(f"the script must be told its file: --deepspeed {path} (transformers' Trainer)")
+        notes.append(f"the script needs its file: --deepspeed {path} (transformers' Trainer)")
     return tuple(words)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from gputui.inventory.light_dataclasses import replace
@@ -77,11 +78,7 @@ def shell_intent(script: StartedScript, context: CommandContext, read: ReadComma
     intent = beside_each_other(
         replace(each, devices=None) if each.devices and not each.devices.listed else each for each in intents
     )
-    return _with_doubt(intent, script, lists, _without_shell_comments, *_SHELL)
-
-
-def _without_shell_comments(text: str) -> str:
-    return _SHELL_COMMENT.sub("", text)
+    return _with_doubt(intent, script, lists, partial(_SHELL_COMMENT.sub, ""), *_SHELL)
 
 
 def _with_doubt(
@@ -134,12 +131,7 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
     # The text of `bash -c` needs no location: the user sees it in the command.
     place = script if script.endswith(" -c") else f"{script}:{command.line}"
     behind = "" if script.endswith(" -c") else f" ({place})"
-    context = context.with_variables(command.variables)
-    if command.directory is None:
-        # The directory is not known, so its files cannot be read.
-        context = replace(context, host_environment=HostEnvironment())
-    elif command.directory:
-        context = replace(context, directory=os.path.join(context.directory or "", command.directory))  # noqa: PTH118
+    context = context_of(command, context)
     inner = read(command.words, context).as_it_stands(behind)
     for visibility in context.visibilities:
         name = visibility.variable
@@ -167,6 +159,16 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
             )
             inner = replace(inner, warnings=(*inner.warnings, text))
     return inner
+
+
+def context_of(command: StartedCommand, context: CommandContext) -> CommandContext:
+    """Return the context of a command that a script with this context starts."""
+    context = context.with_variables(command.variables)
+    if command.directory is None:
+        # The directory is not known, so its files cannot be read.
+        return replace(context, host_environment=HostEnvironment())
+    directory = os.path.join(context.directory or "", command.directory)  # noqa: PTH118 - as text
+    return replace(context, directory=directory) if command.directory else context
 
 
 def _unknown_of_launcher(command: StartedCommand, context: CommandContext) -> str | None:

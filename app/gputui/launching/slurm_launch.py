@@ -106,7 +106,7 @@ def _check(launch: Launch, request: SlurmRequest) -> None:
             " --launcher torchrun names none"
         )
     if not launch.devices:
-        raise SlurmError("a job without devices needs no gputui: srun starts it")
+        raise SlurmError("a job without devices does not need gputui: use srun")
     if sorted(request.order) not in ([], list(range(len(launch.devices)))):
         raise SlurmError("the order inside names each device once")
     if tasks_of(launch) is None:

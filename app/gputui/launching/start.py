@@ -28,6 +28,8 @@ CANNOT_START = 126
 class StartError(GputuiError):
     """The command could not be started; `status` is the status that a shell would have (126 or 127)."""
 
+    code = "cannot_start"
+
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status

@@ -28,6 +28,7 @@ from gputui.launching.programs import program_of
 from gputui.launching.programs.program import read_mapping
 from gputui.launching.programs.serving import SERVING
 from gputui.launching.programs.training import TRAINING
+from gputui.launching.script_intent import context_of
 from gputui.launching.shell_script import read_shell
 from gputui.launching.shells import shell_of
 from gputui.launching.started_script import started_script
@@ -171,9 +172,11 @@ def training_of(
     For a shell script, they are those of the first command that trains and names a model, or else of the
     first one that names a model. For a container nothing is known: its paths are not ours.
     """
+    variables = {**environ, **dict(options.additions)}
+    context = CommandContext(variables, host_environment or ThisHost(), vendors(), options.directory)
     with one_reading() as unread:
         try:
-            found = _of_command(options, environ, host_environment or ThisHost(), _DEEPEST)
+            found = _of_command(options.command, context)
         except NotReadError as error:
             found = NO_TRAINING
             not_read("the command", error)
@@ -184,15 +187,12 @@ _DEEPEST = 3
 """The limit for following shell scripts that start each other."""
 
 
-def _of_command(
-    options: LaunchOptions, environ: Mapping[str, str], host: HostEnvironment, depth: int
-) -> Training:
-    command = unwrap(options.command)[1]
+def _of_command(command: Sequence[str], context: CommandContext) -> Training:
+    command = unwrap(command)[1]
     if not command or read_container(command) is not None:
         return NO_TRAINING
     if shell_of(command) is not None or command[0].endswith(".sh"):
-        return _of_script(options, environ, host, depth)
-    context = CommandContext({**environ, **dict(options.additions)}, host, vendors(), options.directory)
+        return _of_script(command, context)
     said = _Said(command, context)
     program = program_of(command)
     verbs = _SERVING_VERBS.intersection(command[1:4])
@@ -220,17 +220,15 @@ def _of_command(
     )
 
 
-def _of_script(
-    options: LaunchOptions, environ: Mapping[str, str], host: HostEnvironment, depth: int
-) -> Training:
+def _of_script(command: Sequence[str], context: CommandContext) -> Training:
     """Return the parameters of a script's first command that trains and names a model, or that names one."""
-    script = started_script(options.command, host, options.directory)
-    if script is None or script.kind != "shell" or not depth:
+    script = started_script(command, context.host_environment, context.directory)
+    if script is None or script.kind != "shell" or context.depth >= _DEEPEST:
         return NO_TRAINING
-    variables = {**environ, **dict(options.additions)}
-    commands, _ = read_shell(script.text, script.arguments, variables)
+    commands, _ = read_shell(script.text, script.arguments, context.environ)
+    inside = replace(context, depth=context.depth + 1)
     found = [
-        _of_command(replace(options, command=tuple(each.words)), variables, host, depth - 1)
+        _of_command(each.words, context_of(each, inside))
         for each in commands[:_MOST_COMMANDS]
         if each.certain
     ]

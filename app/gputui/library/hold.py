@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
     # Importing `hold` is cheap: its dependencies are imported when it is called.
     from gputui.allocating.allocation import Allocation
+    from gputui.allocating.allocator import Approve
     from gputui.allocating.device_request import DeviceRequest
+    from gputui.allocating.request import Request
     from gputui.choosing.order import Order
     from gputui.inventory.device import Device
     from gputui.library.request import Names
@@ -127,8 +129,7 @@ class Held(Picked):
 
         try:
             snapshot = self._allocation.snapshot
-            launch = made(self.devices, Intent())
-            launch = confined(launch, made, Intent(), snapshot, base, self._confine).started
+            launch = confined(self.devices, made, Intent(), snapshot, base, self._confine).started
         except CannotConfineError as error:
             raise RequestError(str(error)) from None
         how["pass_fds"] = (*how.get("pass_fds", ()), *self.pass_fds)
@@ -192,7 +193,7 @@ def pick(
     from gputui.library.request import device_request, warn
 
     asked = device_request(n, devices, min_free, max_util, group, order, vendor, never, wait, force, window)
-    allocation = _allocated(asked, demo, recording, holds=False)
+    allocation = allocated(_request(asked), demo, recording, holds=False)
     warn(allocation, 2)
     return Picked(allocation)
 
@@ -232,7 +233,7 @@ def hold(
 
     asked = device_request(n, devices, min_free, max_util, group, order, vendor, never, wait, force, window)
     how = _confine(confine, demo is None and recording is None)
-    allocation = _allocated(asked, demo, recording, holds=True, nodes=how != "never")
+    allocation = allocated(_request(asked, nodes=how != "never"), demo, recording, holds=True)
     with held(allocation):
         warn(allocation, 3)
         yield Held(allocation, how)
@@ -250,23 +251,29 @@ def _confine(given: Confine | None, here: bool) -> Confine:
     return how_confined(LaunchOptions(confine=given), settings(os.environ), here)
 
 
-def _allocated(
-    asked: DeviceRequest,
-    demo: str | None,
-    recording: str | os.PathLike[str] | None,
-    holds: bool,
-    nodes: bool = False,
-) -> Allocation:
-    from gputui.allocating.allocate import allocate
+def _request(asked: DeviceRequest, nodes: bool = False) -> Request:
     from gputui.allocating.settings import settings
-    from gputui.library.request import Quiet, own_purpose
-    from gputui.library.source import opened
+    from gputui.library.request import own_purpose
     from gputui.sources.source import Want
 
     facts = Want.VERDICT | (Want.NODES if nodes else Want(0))
-    request = asked.request(settings(os.environ).rules, purpose=own_purpose(), facts=facts)
+    return asked.request(settings(os.environ).rules, purpose=own_purpose(), facts=facts)
+
+
+def allocated(
+    request: Request,
+    demo: str | None,
+    recording: str | os.PathLike[str] | None,
+    holds: bool,
+    approve: Approve | None = None,
+) -> Allocation:
+    """Allocate devices without messages; the allocation keeps its warnings."""
+    from gputui.allocating.allocate import allocate
+    from gputui.library.request import Quiet
+    from gputui.library.source import opened
+
     with opened(demo, recording, request.cpu_only) as source:
-        return allocate(request, source, os.environ, Quiet(), holds)
+        return allocate(request, source, os.environ, Quiet(), holds, approve)
 
 
 @contextmanager

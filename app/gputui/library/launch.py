@@ -121,14 +121,12 @@ def launch(
     Raises StartError (the command could not be started), JobError, and the errors of `pick`; RequestError
     also where the command requests other devices. Warns as `pick` does.
     """
-    from gputui.allocating.allocate import allocate
     from gputui.allocating.errors import RequestError
     from gputui.allocating.settings import settings
     from gputui.jobs.start import detached, start_leased_job
     from gputui.launching.start import run_child
-    from gputui.library.hold import held
-    from gputui.library.request import Quiet, device_request, warn
-    from gputui.library.source import opened
+    from gputui.library.hold import allocated, held
+    from gputui.library.request import device_request, warn
     from gputui.requesting.launch_request import LaunchRequest
     from gputui.requesting.prepared_launch import how_confined, prepare, read_command
     from gputui.system.environment import given_environment
@@ -145,9 +143,8 @@ def launch(
     own = settings(os.environ)
     how = how_confined(options, own, demo is None and recording is None)
     prepared = prepare(read_command(asked, os.environ, how), own)
-    request, approve = prepared.request, prepared.approve(os.environ)
-    with opened(demo, recording, request.cpu_only) as source:
-        allocation = allocate(request, source, os.environ, Quiet(), holds=not dry_run, approve=approve)
+    approve = prepared.approve(os.environ)
+    allocation = allocated(prepared.request, demo, recording, not dry_run, approve)
     environ = given_environment()
     with held(allocation):
         warn(allocation, 2)

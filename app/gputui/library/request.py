@@ -16,7 +16,7 @@ from gputui.choosing.grouping import parse
 from gputui.choosing.order import ORDERS, Order
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import read_size
-from gputui.vendors.registry import vendors
+from gputui.vendors.registry import installed
 
 if TYPE_CHECKING:
     from gputui.allocating.waiting_loop import Progress
@@ -49,15 +49,12 @@ def device_request(
         raise RequestError(f"{order!r} is not one of {', '.join(ORDERS)}")
     if max_util is not None and not 0 <= max_util <= 100:
         raise RequestError(f"{max_util!r} is not a percentage (0 to 100)")
-    names = [each.name for each in vendors()] if vendor is not None else []
-    if vendor is not None and vendor not in names:
-        raise RequestError(f"no vendor is called {vendor!r}; there are: {', '.join(names)}")
     without = listed(never)
     try:
         return DeviceRequest(
             count=n,
             names=None if devices is None else listed(devices),
-            vendor=vendor,
+            vendor=None if vendor is None else installed(vendor),
             group=None if group is None else parse(group),
             order=order,
             min_free=read_size(min_free) if isinstance(min_free, str) else min_free,

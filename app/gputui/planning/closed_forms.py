@@ -276,7 +276,7 @@ class Family:
 def closed_form(fields: Fields, name: str) -> Model:
     """The model of a configuration. Raises PlanningError for an unknown family and for wrong fields."""
     kind = fields.text("model_type")
-    architecture = fields.first_text("architectures")
+    architecture = fields.architecture
     if fields.has("text_config"):
         raise UnknownArchitectureError(printable(kind or architecture), "with parts beside its text")
     if kind not in FAMILIES:

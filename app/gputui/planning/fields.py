@@ -66,9 +66,10 @@ class Fields:
         """A list of layers; empty where it is missing."""
         return self._read((name,), _LAYERS.read, ())
 
-    def first_text(self, name: str) -> str:
-        """The first of a list of texts; "" where there is none."""
-        value = self._values.get(name)
+    @property
+    def architecture(self) -> str:
+        """The first of `architectures`; "" where there is none."""
+        value = self._values.get("architectures")
         if isinstance(value, list) and value and isinstance(value[0], str) and len(value[0]) <= 200:
             return value[0]
         return ""

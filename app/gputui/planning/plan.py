@@ -420,7 +420,7 @@ def _notices(found: Plan) -> Iterator[str]:
     if found.shortage:
         yield found.shortage
         for words in what_would_do(model, workload, rows):
-            yield f"would do: {words}"
+            yield f"would be enough: {words}"
 
 
 def what_would_do(model: Model, workload: Workload, rows: Sequence[Row]) -> Iterator[str]:

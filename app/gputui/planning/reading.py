@@ -223,7 +223,7 @@ def shaped(count: Count, name: str, config: dict[str, Any]) -> Model:
     """
     text = config.get("text_config")
     fields = Fields({**config, **text} if isinstance(text, dict) else config, "config.json")
-    architecture = fields.first_text("architectures") or fields.text("model_type")
+    architecture = fields.architecture or fields.text("model_type")
     names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
     if not all(fields.has(each) for each in names):
         return _unshaped(count, name, f"the shape of {printable(architecture) or 'the model'}")

@@ -60,6 +60,14 @@ class LaunchRequest:
         return os.path.join(directory, python)  # noqa: PTH118 - without the "/." that Path drops
 
 
+def from_here(python: str | None, directory: str | None) -> str | None:
+    """The path of an interpreter, relative to our working directory, for a launch in another directory."""
+    if python is None or directory is None or "/" not in python:
+        return python
+    # Not resolved: the interpreter of a virtual environment is a link that leads out of it.
+    return os.path.abspath(python)  # noqa: PTH100
+
+
 _FOR_EVER = "forever"
 
 
@@ -80,16 +88,16 @@ def sparse(document: Any) -> Any:
     return {key: sparse(value) for key, value in document.items() if value is not None and value is not False}
 
 
-def sent(request: LaunchRequest) -> str:
-    """The request as one word of ASCII, which `received` reads."""
-    return json.dumps(sparse(REQUEST.write(request)), separators=(",", ":"))
+def sent(request: object, record: Record[Any] = REQUEST) -> str:
+    """A request as one word of ASCII, which `received` reads."""
+    return json.dumps(sparse(record.write(request)), separators=(",", ":"))
 
 
-def received(text: str) -> LaunchRequest:
+def received(text: str, record: Record[Any] = REQUEST) -> Any:
     """Read the request that `sent` wrote. Raises DocumentError, also for unknown keys: a demand of a newer
     gputui must not be ignored."""
     document = loads(text)
-    request = REQUEST.read(document)
-    if sparse(REQUEST.write(request)) != document:
+    request = record.read(document)
+    if sparse(record.write(request)) != document:
         raise DocumentError("it has keys of a newer gputui")
     return request

@@ -108,12 +108,13 @@ class PreparedLaunch(CommandRead):
         def made(numbered: Sequence[Device], said: Intent) -> Launch:
             return compose(numbered, options, environ, host, box, said, meeting, link)
 
-        launch = made(devices, intent)
-        if self.confine != "never":
+        if self.confine == "never":
+            launch = made(devices, intent)
+        else:
             from gputui.launching.confine import CannotConfineError, confined
 
             try:
-                launch = confined(launch, made, intent, snapshot, environ, self.confine, prove, again)
+                launch = confined(devices, made, intent, snapshot, environ, self.confine, prove, again)
             except CannotConfineError as error:
                 raise RequestError(str(error)) from None
             if launch.inside is None and intent.counted_inside is not None and launch.refusal is not None:

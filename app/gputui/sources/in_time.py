@@ -26,7 +26,7 @@ class InTime:
         self.label = source.label
         self._source = source
         self._patience = PATIENCE if patience is None else patience
-        self._hangs = False
+        self.hangs = False
 
     def open(self) -> None:
         self._done(self._source.open)
@@ -36,7 +36,7 @@ class InTime:
 
     def close(self) -> None:
         # Closing NVML under a running call crashes (nvitop #222).
-        if not self._hangs:
+        if not self.hangs:
             self._source.close()
 
     def _done(self, work: Callable[[], T]) -> T:
@@ -59,6 +59,6 @@ class InTime:
         if errors:
             raise errors[0]
         if not answers:
-            self._hangs = True
+            self.hangs = True
             raise NoSourceError(f"the driver has not answered for {self._patience:.0f} seconds; see `dmesg`")
         return answers[0]

@@ -74,9 +74,7 @@ def read_nodes(host: str, port: int) -> tuple[RayNode, ...]:
     try:
         return nodes_of(status, summary)
     except DocumentError as error:
-        raise NoSourceError(
-            f"what answers at {netloc(host, port)} is no dashboard of Ray's: {error}"
-        ) from None
+        raise NoSourceError(f"{netloc(host, port)} is not a Ray dashboard: {error}") from None
 
 
 Counted = Annotated[float, number(most=_MOST_GPUS)]
@@ -148,7 +146,7 @@ def _asked(host: str, port: int, path: str, end: float) -> bytes:
                 if not piece:
                     break
                 if len(data) > _MOST_BYTES:
-                    raise NoSourceError(f"{where} says too much")
+                    raise NoSourceError(f"{where} sends too much")
         answer = http.client.HTTPResponse(_Answer(bytes(data)))  # type: ignore[arg-type]
         answer.begin()
         body = answer.read()
@@ -160,7 +158,7 @@ def _asked(host: str, port: int, path: str, end: float) -> bytes:
             " ray[default] has one, and --ray HOST:PORT names another"
         ) from None
     except (http.client.HTTPException, ValueError):
-        raise NoSourceError(f"what answers at {netloc(host, port)} is no dashboard of Ray's") from None
+        raise NoSourceError(f"{netloc(host, port)} is not a Ray dashboard") from None
     if answer.status != 200:
         raise NoSourceError(f"{where} refuses: HTTP status {answer.status}")
     return body

@@ -89,13 +89,23 @@ class Want(Flag):
 class NoSourceError(GputuiError):
     """There is nothing to read from: no library, no driver, no such box, no such file.
 
-    The message is one line with the cause and the remedy; the command line exits with status 3.
+    The message is one line with the cause and the remedy.
     """
+
+    code, status = "no_source", 3
 
 
 class NoHardwareError(NoSourceError):
     """There is no source, and the machine has no device of the vendor either: if another vendor's devices are
     present, nothing is missing."""
+
+    code = "no_hardware"
+
+
+class UnreachableError(NoSourceError):
+    """Another box cannot be reached, or cannot answer."""
+
+    code = "unreachable"
 
 
 class NoDevices:

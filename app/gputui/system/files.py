@@ -109,6 +109,19 @@ def write_private(file: Path, content: str | bytes, synced: bool = False) -> Non
     _replace(file, data, 0o600, synced)
 
 
+def append_private(file: Path, content: str) -> int:
+    """Add to a file that only its owner can read, and return its size; the file is created if missing.
+
+    Raise OSError, also where the disk is full; a part may be written then.
+    """
+    data = content.encode()
+    with os.fdopen(
+        _checked(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _OLD, 0o600)), "ab"
+    ) as own:
+        own.write(data)
+        return own.tell()
+
+
 def write_public(file: Path, data: bytes) -> None:
     """Write a file that everybody may read, into a folder of our own that no other user can write into.
 
@@ -145,6 +158,22 @@ def open_own(file: Path, flags: int = os.O_RDONLY) -> int:
 def open_lock(file: Path) -> int:
     """Return a descriptor of a lock file, which is created if missing. Raise OSError."""
     return _checked(os.open(file, os.O_RDWR | os.O_CREAT | _OLD, 0o600))
+
+
+def take_lock(file: Path) -> int | None:
+    """Return a descriptor that holds the lock of this file, which is created if missing; None where another
+    process holds it. Raise OSError."""
+    import fcntl
+
+    handle = open_lock(file)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return handle
 
 
 @contextlib.contextmanager

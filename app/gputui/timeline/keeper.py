@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gputui.system.files import NoHomeError, open_lock, open_own, private_folder, state_folder, write_private
+from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, take_lock, write_private
 from gputui.timeline import ring_file
 from gputui.timeline.store import Store
 
@@ -96,19 +96,9 @@ class Keeper:
 
     def _has_lock(self, file: Path) -> bool:
         """Return whether this run is the one that writes: it becomes so once no other run writes."""
-        import fcntl
-
         if self._lock is None:
-            handle = open_lock(file.with_name(f".{file.stem}.lock"))
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                os.close(handle)
-                if isinstance(error, BlockingIOError):
-                    return False
-                raise
-            self._lock = handle
-        return True
+            self._lock = take_lock(file.with_name(f".{file.stem}.lock"))
+        return self._lock is not None
 
 
 def _write(file: Path, store: Store, start: int, end: int) -> None:

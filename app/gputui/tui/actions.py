@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Literal, get_args
 
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.vendors.registry import default_vendor
 
-Group = Literal["Select", "Launch", "Look", "Box & people", "Program"]
-"""The subject of an action; help and palette are grouped by it, in this order."""
+Group = Literal["Select", "Launch", "Wait", "Jobs", "Look", "Other nodes", "Settings"]
+"""The task that an action belongs to; help and palette are grouped by it, in this order."""
 
 GROUPS: tuple[Group, ...] = get_args(Group)
 
@@ -19,13 +19,14 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 class Action:
     """An action that the user can perform on the main screen.
 
-    group    the subject of the action
+    group    the task that it belongs to
     id       the name of the handler in `screens/main.py`, and of the action in a keymap
-    keys     Textual's key names, separated by commas
+    keys     Textual's key names, separated by commas; "": the palette only, unless the user gives it a key
     title    the title in the palette and the help; `about` adds details
     hint     a word for the key line (`views/keys.py` decides when it is shown)
     shown    the keys as displayed unless the keymap gives others; "": the first key
     also     further search words for the palette
+    word     what the screen and the documentation name to type for it in the palette; "": the id
     page     whether the action opens a page that is the same from everywhere: its key then works on every
              page that gives the key no other meaning
     """
@@ -38,10 +39,16 @@ class Action:
     hint: str = ""
     shown: str = ""
     also: str = ""
+    word: str = ""
     page: bool = False
 
+    @property
+    def query(self) -> str:
+        """What to type for it in the palette."""
+        return self.word or self.id.replace("_", " ")
 
-_select, _launch, _look, _box, _program = (partial(Action, group) for group in GROUPS)
+
+_select, _launch, _wait, _jobs, _look, _nodes, _settings = (partial(Action, group) for group in GROUPS)
 
 _VENDOR = default_vendor()
 _FIRST, _SECOND = _VENDOR.device(0), _VENDOR.device(1)
@@ -56,20 +63,6 @@ ACTIONS: tuple[Action, ...] = (
         hint="select",
         shown="space/0-9",
     ),
-    _launch(
-        "launch",
-        "enter",
-        "Run the command",
-        "checks the devices again, closes the screen and becomes the command",
-        hint="run",
-    ),
-    _launch("copy", "y", "Copy the launch line", "to the clipboard, also over SSH and in tmux", hint="copy"),
-    _launch(
-        "export",
-        "Y",
-        "Export the launch",
-        "for fish, PowerShell, .env, docker, sbatch, accelerate, VS Code, JSON: copy or save",
-    ),
     _select(
         "best",
         "b",
@@ -77,14 +70,169 @@ ACTIONS: tuple[Action, ...] = (
         "one more each time, the best connected free ones, and why, as gputui pick -n does",
         hint="best",
     ),
-    _select("other", "B", "Select the next best set", "of the same size, and why"),
-    _select("ask", "n", "Select the best N devices", "for a job: 4, 8 tp=2 pp=2, or auto", hint="best N"),
+    _select(
+        "later",
+        "J,shift+down",
+        "Move the selected device later",
+        f"{_FIRST} becomes {_SECOND}",
+        hint="reorder",
+        also="reorder",
+    ),
+    _select(
+        "earlier",
+        "K,shift+up",
+        "Move the selected device earlier",
+        f"{_SECOND} becomes {_FIRST}",
+        also="reorder",
+    ),
+    _select(
+        "clear", "", "Clear the selection", "deselect every device", hint="clear", shown="esc", also="none"
+    ),
+    _select(
+        "other",
+        "",
+        "Select the next best set",
+        "of the same size, and why",
+        hint="next set",
+        also="another",
+        word="next set",
+    ),
+    _select(
+        "ask",
+        "",
+        "Select the best N devices",
+        "for a job: 4, 8 tp=2 pp=2, or auto",
+        hint="best N",
+        also="number count how many pick",
+        word="number",
+    ),
     _select(
         "order",
-        "o",
+        "",
         "Order the selected devices",
         "best for the links, by index, fastest first, emptiest first",
         hint="order",
+        also="sort rank",
+    ),
+    _select("cpu", "", "Use the CPU only", f"run with {_NONE}; the command sees no GPU", hint="CPU only"),
+    _select(
+        "command",
+        "",
+        "Select what the command asks for",
+        "the devices that it names, or the best of that number",
+        also="read intent",
+        word="asked",
+    ),
+    _select("down", "down,j", "Move the cursor down", shown="↓ j"),
+    _select("up", "up,k", "Move the cursor up", shown="↑ k"),
+    _select("first", "home,g", "Move to the first device", shown="g"),
+    _select("last", "end,G", "Move to the last device", shown="G"),
+    _launch(
+        "launch",
+        "enter",
+        "Run the command",
+        "checks the devices again, closes the screen and becomes the command",
+        hint="run",
+        also="start",
+    ),
+    _launch("edit", "e", "Edit the command", "with quotes as in a shell", hint="command", also="type script"),
+    _launch("copy", "y", "Copy the launch line", "to the clipboard, also over SSH and in tmux", hint="copy"),
+    _launch(
+        "detach",
+        "",
+        "Run the command as a job",
+        "it keeps running after the screen, terminal or connection is closed",
+        hint="detach",
+        also="background nohup start",
+    ),
+    _launch(
+        "return",
+        "",
+        "Run the command and come back",
+        "the screen returns when it ends; Ctrl-C stops the command only",
+        hint="run & return",
+        word="come back",
+        also="start",
+    ),
+    _launch(
+        "launcher",
+        "",
+        "Change the launcher",
+        "python, torchrun, accelerate, deepspeed, mpirun: how the command is started",
+        hint="launcher",
+    ),
+    _launch(
+        "launch_page",
+        "",
+        "Show the launch page",
+        "launcher, processes, variables, directory, Python; recent and saved launches",
+        hint="launch page",
+        also="options environment nodes recent saved",
+        page=True,
+    ),
+    _launch(
+        "export",
+        "",
+        "Export the launch",
+        "for fish, PowerShell, .env, docker, sbatch, accelerate, VS Code, JSON: copy or save",
+    ),
+    _launch(
+        "check",
+        "",
+        "Verify what the command will see",
+        f"its own Python reports which GPU is {_FIRST}, {_SECOND}, …",
+        hint="verify",
+        also="check bandwidth measure prove",
+        word="verify",
+    ),
+    _launch(
+        "plan",
+        "",
+        "Plan: how many devices, and how",
+        "does the model fit, with which parallelism; writes its files",
+        hint="plan",
+        also="memory parallelism fsdp ddp zero deepspeed tensor pipeline batch lora model estimate",
+        page=True,
+    ),
+    _launch(
+        "ids",
+        "",
+        "Name devices by UUID",
+        "or by index; UUIDs stay valid when the numbering changes",
+        word="uuid",
+    ),
+    _wait(
+        "wait",
+        "w",
+        "Wait in line for devices",
+        "first come, first served; when they are free, the command runs in the background",
+        hint="wait in line",
+        also="queue",
+    ),
+    _wait(
+        "queue",
+        "",
+        "Show the queue",
+        "who waits for devices, and why",
+        also="waiting line claims",
+        page=True,
+    ),
+    _jobs(
+        "jobs",
+        "D",
+        "Show the jobs",
+        "their logs and exit status; stop, clone or rerun one",
+        hint="jobs",
+        also="log output kill background",
+        page=True,
+    ),
+    _jobs(
+        "experiments",
+        "",
+        "Show comparisons and sweeps",
+        "commands in variants or over many inputs: tables and bars",
+        also="experiments compare each vary results",
+        page=True,
     ),
     _look(
         "topology",
@@ -94,116 +242,6 @@ ACTIONS: tuple[Action, ...] = (
         hint="topology",
         also="nvlink numa pcie nic",
         page=True,
-    ),
-    _launch("edit", "e", "Edit the command", "with quotes as in a shell", hint="edit"),
-    _launch(
-        "launcher",
-        "l",
-        "Change the launcher",
-        "python, torchrun, accelerate, deepspeed, mpirun: how the command is started",
-        hint="launcher",
-    ),
-    _launch(
-        "launch_page",
-        "L",
-        "Show the launch page",
-        "launcher, processes, variables, directory, Python; recent and saved launches",
-        hint="launch page",
-        page=True,
-    ),
-    _launch(
-        "plan",
-        "m",
-        "Plan: how many devices, and how",
-        "does the model fit, with which parallelism; writes its files",
-        hint="plan",
-        also="memory parallelism fsdp ddp zero deepspeed tensor pipeline batch lora model estimate",
-        page=True,
-    ),
-    _launch(
-        "return",
-        "r",
-        "Run the command and come back",
-        "the screen returns when it ends; Ctrl-C stops the command only",
-        hint="run & return",
-    ),
-    _launch(
-        "detach",
-        "d",
-        "Run the command as a job",
-        "it keeps running after the screen, terminal or connection is closed",
-        hint="detach",
-    ),
-    _launch(
-        "wait",
-        "w",
-        "Wait in line for devices",
-        "first come, first served; the command starts as a job when they are free",
-        hint="wait in line",
-    ),
-    _box(
-        "queue",
-        "Q",
-        "Show the queue",
-        "who waits for devices, and why",
-        also="waiting line claims",
-        page=True,
-    ),
-    _box(
-        "jobs",
-        "D",
-        "Show the jobs",
-        "their logs and exit status; stop, clone or rerun one",
-        hint="jobs",
-        also="log output kill background",
-        page=True,
-    ),
-    _launch(
-        "check",
-        "v",
-        "Verify what the command will see",
-        f"its own Python reports which GPU is {_FIRST}, {_SECOND}, …",
-        hint="verify",
-    ),
-    _select(
-        "later",
-        "J,shift+down",
-        "Move the selected device later",
-        f"{_FIRST} becomes {_SECOND}",
-        hint="reorder",
-    ),
-    _select("earlier", "K,shift+up", "Move the selected device earlier", f"{_SECOND} becomes {_FIRST}"),
-    _select("down", "down,j", "Move the cursor down", shown="↓ j"),
-    _select("up", "up,k", "Move the cursor up", shown="↑ k"),
-    _select("first", "home,g", "Move to the first device", shown="g"),
-    _select("last", "end,G", "Move to the last device", shown="G"),
-    _look("sort", "s", "Sort the devices", "by index, utilization, memory, temperature, state or user"),
-    _look("filter", "slash", "Filter the devices", "free, busy, a user, part of a name", also="search find"),
-    _look(
-        "columns",
-        "f",
-        "Change the columns",
-        "show, hide and move columns of the device table",
-        also="watts power memory temperature clock fan pcie bus numa throttle",
-        page=True,
-    ),
-    _select("clear", "x", "Clear the selection", "deselect every device", hint="clear"),
-    _select("cpu", "c", "Use the CPU only", f"run with {_NONE}; the command sees no GPU", hint="CPU only"),
-    _select(
-        "command",
-        "C",
-        "Select what the command asks for",
-        "the devices that it names, or the best of that number",
-    ),
-    _launch("ids", "u", "Name devices by UUID", "or by index; UUIDs stay valid when the numbering changes"),
-    _look(
-        "device",
-        "right,i",
-        "Show the device page",
-        "load, power, temperature, clocks, links, errors, processes",
-        hint="details",
-        shown="→ i",
-        also="memory watts xid ecc",
     ),
     _look(
         "processes",
@@ -215,60 +253,81 @@ ACTIONS: tuple[Action, ...] = (
         page=True,
     ),
     _look(
-        "timelines",
-        "h",
-        "Show the timelines",
-        "utilization, memory and power over minutes or hours",
-        also="history charts graphs watts past",
-        page=True,
-    ),
-    _box(
         "people",
-        "P",
+        "",
         "Show the people",
         "who uses which devices, for how long, and who is idle",
         hint="people",
+        also="users",
         page=True,
     ),
-    _box(
-        "boxes",
-        "O",
-        "Show other boxes",
-        "those of the settings, over ssh: what is free where",
-        also="hosts machines servers cluster remote",
-    ),
-    _box(
-        "slurm",
-        "S",
-        "Show the Slurm cluster",
-        "its nodes and your jobs there; starts the command on one by srun or sbatch",
-        also="nodes partitions sbatch srun scheduler",
+    _look(
+        "device",
+        "right",
+        "Show the device page",
+        "load, power, temperature, clocks, links, errors, processes",
+        hint="details",
+        also="memory watts xid ecc details",
     ),
     _look(
+        "timelines",
+        "",
+        "Show the timelines",
+        "utilization, memory and power over minutes or hours",
+        also="history charts graphs past",
+        page=True,
+    ),
+    _look("filter", "", "Filter the devices", "free, busy, a user, part of a name", also="search find"),
+    _look(
         "messages",
-        "M",
+        "",
         "Show recent messages",
         "with their times",
         hint="messages",
         also="log notifications errors warnings",
         page=True,
     ),
-    _look(
+    _nodes(
+        "nodes",
+        "",
+        "Show other nodes",
+        "boxes over ssh and the nodes of Slurm: what is free there; starts the command on one",
+        hint="nodes",
+        also="hosts boxes machines servers cluster remote slurm partitions sbatch srun scheduler",
+    ),
+    _settings(
+        "settings",
+        "",
+        "Change the settings",
+        "when a device is free, columns, panels, theme, interval",
+        also="options preferences configure rules interval confine idle",
+        page=True,
+    ),
+    _settings("sort", "", "Sort the devices", "by index, utilization, memory, temperature, state or user"),
+    _settings(
+        "columns",
+        "",
+        "Change the columns",
+        "show, hide and move columns of the device table",
+        also="watts power memory temperature clock fan pcie bus numa throttle",
+        page=True,
+    ),
+    _settings(
         "panels",
-        "H",
+        "",
         "Hide and show panels",
         "processes, timelines, links, …; saved in the settings",
         hint="panels",
         page=True,
     ),
-    _look(
+    _settings(
         "theme",
-        "T",
+        "",
         "Change the theme",
         "dark, light, ansi (your terminal's own colours)",
         also="colors color dark light",
     ),
-    _program(
+    _settings(
         "help",
         "question_mark,f1",
         "Show all keys",
@@ -276,10 +335,20 @@ ACTIONS: tuple[Action, ...] = (
         hint="help",
         also="help shortcuts",
     ),
-    _program("palette", "ctrl+p", "Search the actions"),
-    _program("stop", "ctrl+z", "Back to the shell", "fg returns"),
-    _program("quit", "q", "Quit", "without starting anything", hint="quit", also="exit close"),
+    _settings(
+        "palette",
+        "colon,ctrl+p",
+        "Do anything else, by its words",
+        "type a word of it: sort, theme, docker, history, queue",
+        hint="more",
+        also="search actions commands",
+    ),
+    _settings("stop", "ctrl+z", "Back to the shell", "fg returns", also="suspend"),
+    _settings("quit", "q", "Quit", "without starting anything", hint="quit", also="exit close"),
 )
+
+START = ("select", "best", "later", "edit", "launch", "wait", "jobs", "copy", "processes", "palette")
+"""The actions of a first minute, in their order: the help begins with them."""
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 
@@ -290,6 +359,7 @@ _SIGNS = {
     "down": "↓",
     "up": "↑",
     "right": "→",
+    "colon": ":",
     "comma": ",",
     "plus": "+",
     "left": "←",
@@ -309,22 +379,25 @@ def written(key: str) -> str:
 
 
 def key_of(action_id: str, keymap: Mapping[str, str]) -> str:
-    """The key of an action as it is displayed, with the user's own keymap."""
+    """The key of an action as displayed, with the user's own keymap; where it has none, what to type for
+    it: ":order"."""
     own = keymap.get(action_id)
     action = BY_ID[action_id]
-    return (not own and action.shown) or written((own or action.keys).split(",")[0].strip())
+    key = (not own and action.shown) or written((own or action.keys).split(",")[0].strip())
+    return key or f"{written(keymap.get('palette', 'colon').split(',')[0])}{action.query}"
 
 
-def keys_of(action: Action, keymap: Mapping[str, str]) -> list[str]:
-    """All keys of an action in Textual's names, with the user's own keymap."""
-    return [key.strip() for key in keymap.get(action.id, action.keys).split(",")]
+def by_key(keymap: Mapping[str, str]) -> dict[str, str]:
+    """The action (id) of each key in Textual's names, with the user's own keymap."""
+    return {
+        key.strip(): action.id
+        for action in ACTIONS
+        for key in keymap.get(action.id, action.keys).split(",")
+        if key
+    }
 
 
-def in_palette(action: Action) -> str:
-    """The palette's name for an action: the group and the title, without repeating the group's name."""
-    return f"{action.group}: {action.title.removeprefix(f'{action.group} ')}"
-
-
-def in_groups() -> tuple[tuple[Group, tuple[Action, ...]], ...]:
-    """The actions by group."""
-    return tuple((group, tuple(a for a in ACTIONS if a.group == group)) for group in GROUPS)
+def in_groups(without: Collection[str] = ()) -> tuple[tuple[Group, tuple[Action, ...]], ...]:
+    """The actions by group, without those of these ids."""
+    kept = [action for action in ACTIONS if action.id not in without]
+    return tuple((group, tuple(a for a in kept if a.group == group)) for group in GROUPS)

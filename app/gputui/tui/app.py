@@ -11,21 +11,20 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 from rich.cells import cached_cell_len
 from textual import events
-from textual.app import App, SystemCommand
+from textual.app import App
 from textual.await_complete import AwaitComplete
 from textual.driver import Driver
-from textual.screen import Screen
 from textual.widget import Widget
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
-from gputui.tui.actions import in_groups, in_palette, key_of
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 from gputui.tui.early_signals import EarlySignals
@@ -37,17 +36,6 @@ from gputui.tui.screens.page import Page
 from gputui.tui.terminal_size import terminal_size
 from gputui.tui.theme import DARK, THEMES, default_theme
 from gputui.tui.typed_ahead import TypedAhead
-
-if TYPE_CHECKING:
-    from textual.command import Provider
-
-
-def _actions() -> type[Provider]:
-    # Imported when the palette is first opened.
-    from gputui.tui.palette import ActionProvider
-
-    return ActionProvider
-
 
 _NOBODY_PRESSED = re.compile("^<|_(shift|control|alt|super|hyper|meta|lock)$|^iso_level")
 """Textual's names of keys that a terminal sends by itself or with another key: modifiers, ignored bytes."""
@@ -65,8 +53,7 @@ class GputuiApp(App[Outcome]):
     """
 
     TITLE = "gputui"
-    ENABLE_COMMAND_PALETTE = True
-    COMMANDS = {_actions}
+    ENABLE_COMMAND_PALETTE = False
     # Textual reads the styles of every other screen from that screen.
     CSS_PATH = "screens/main.tcss"
 
@@ -90,7 +77,6 @@ class GputuiApp(App[Outcome]):
         for each in THEMES:
             self.register_theme(each)
         self.theme = app_state.screen.theme or default_theme(app_state.environ)
-        self.set_keymap(app_state.screen.keymap)
         self._typed_ahead = TypedAhead(self)
         self.unsaved: Callable[[], str | None] = lambda: None
         """Returns, once the screen is gone, why the settings are not saved; None where they are saved."""
@@ -249,31 +235,6 @@ class GputuiApp(App[Outcome]):
     def action_help_quit(self) -> None:
         """Exit at Ctrl-C, as any program in a shell would."""
         self.leave(130)
-
-    def action_command_palette(self) -> None:
-        # Imported when the palette is first opened.
-        from gputui.tui.palette import Palette
-
-        if not isinstance(self.screen, Palette):
-            self.push_screen(Palette(id="--command-palette"))
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        keymap = self.main.app_state.screen.keymap
-        for _, actions in in_groups():
-            for action in actions:
-                if action.id in ("palette", "up", "down"):
-                    continue
-                yield SystemCommand(
-                    in_palette(action),
-                    f"{key_of(action.id, keymap)}   {action.about}",
-                    lambda id=action.id: self.main.call_later(self.main.perform, id),
-                )
-        for each in THEMES:
-            yield SystemCommand(
-                f"Look: Theme {each.name}",
-                "change how it looks",
-                lambda name=each.name: self.main.set_theme(name),
-            )
 
 
 def _settle() -> None:

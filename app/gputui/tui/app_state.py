@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING
 
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
@@ -15,7 +16,7 @@ from gputui.choosing.people import idle_seconds
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.state_times import Watch, with_cooling
-from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict import UsedBy, Verdict, verdicts
 from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus, short_name
@@ -34,6 +35,7 @@ from gputui.vendors.registry import (
     vendors_here,
     vendors_of,
 )
+from gputui.vendors.registry import listed as listed_in_command
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Inherited
 
@@ -76,7 +78,11 @@ class Suggestion:
     @property
     def reason(self) -> str:
         """Why this set was chosen, and how many others there are."""
-        number = f"{self.index + 1} of {len(self.alternatives)} (B): " if len(self.alternatives) > 1 else ""
+        number = (
+            f"{self.index + 1} of {len(self.alternatives)} (:next set): "
+            if len(self.alternatives) > 1
+            else ""
+        )
         return f"{number}{self.alternatives[self.index].reason or 'no known difference'}"
 
 
@@ -117,6 +123,7 @@ class AppState:
     timelines               how the devices were used over the last hours, None before the first reading
     measured                GB/s from one device to another, by their keys, where `v` has measured it
     always_warns            whether `warnings` are also shown without a command
+    has_nodes               whether there are other nodes to show: boxes in the settings, Slurm, or a demo's
     """
 
     environ: Mapping[str, str]
@@ -142,6 +149,7 @@ class AppState:
     short_of: int | None = None
     listed_before: tuple[str, ...] = ()
     always_warns: bool = False
+    has_nodes: bool = False
 
     # A new reading
 
@@ -171,6 +179,11 @@ class AppState:
         filtered = replace(self, set_aside="", screen=self.screen._replace(filter=self.set_aside))
         return filtered if filtered.rows else self
 
+    def with_rules(self, rules: Rules) -> AppState:
+        """The app state with every device judged by other rules."""
+        judged = verdicts(self.snapshot, rules) if self.snapshot else self.verdicts_now
+        return replace(self, rules=rules, verdicts_now=judged)
+
     def with_problem(self, problem: str) -> AppState:
         """The app state when there is nothing to read; an earlier snapshot stays."""
         return replace(self, problem=problem)
@@ -194,6 +207,9 @@ class AppState:
         keys = [device.key for device in self.rows]
         if self.cursor in keys or self.cursor in self.selection:
             return self
+        if self.cursor is None and self.is_example:
+            # A demo begins with a device that the first key can take.
+            return replace(self, cursor=next((key for key in keys if self.verdicts[key].free), keys[0]))
         place = self.box.position.get(self.cursor or "", 0)
         following = (key for key in keys if self.box.position[key] >= place)
         return replace(self, cursor=next(following, keys[-1] if keys else None))
@@ -225,7 +241,28 @@ class AppState:
         # The first frame needs no outlook, and its search for sets of devices takes 4 ms to import.
         from gputui.choosing.queue_outlook import outlook
 
-        return outlook(self.box, self.verdicts, idle_seconds(self.watch, self.box))
+        return outlook(self.box, self.verdicts, self.idle, self.rules.idle)
+
+    @cached_property
+    def idle(self) -> Mapping[str, float]:
+        """The seconds for which each device has been at 0 %, by its key. For a device that was so when this
+        program started, the timelines may know the start."""
+        found = idle_seconds(self.watch, self.box)
+        for key, seconds in found.items() if self.timelines is not None else ():
+            since = self.box.time - seconds
+            if self.timelines is not None and since == self.watch.began:
+                found[key] = self.box.time - self.timelines.unused_since(key, since, 0.0, inf)
+        return found
+
+    def idle_for(self, key: str) -> float | None:
+        """For how long the user of a device has had it without using it; None where that is not long, or not
+        known."""
+        cause, now = self.verdicts[key].cause, self.box.time
+        if not isinstance(cause, UsedBy) or key not in self.idle:
+            return None
+        started = min((each.started for each in cause.processes if each.started is not None), default=now)
+        seconds = min(self.idle[key], now - started)
+        return seconds if seconds >= self.rules.idle else None
 
     @cached_property
     def limits(self) -> Inherited | None:
@@ -537,15 +574,15 @@ class AppState:
         """Select the devices that the command names."""
         if not devices.listed:
             return self._select(Selection(cpu_only=True)), None
-        own = [device for device in self.box.devices if device.vendor == self.vendor.name]
-        listed = self.vendor.visibility.listed(devices.listed, devices.environ, own, devices.words)
-        problem = listed.unknown or listed.warning
+        box = (self.vendor, *self.vendors)
+        _, found = listed_in_command(devices.listed, devices.environ, devices.words, self.box.devices, box)
+        problem = found.unknown or found.warning
         if problem is not None:
             return self, problem
-        refusal = next(filter(None, map(self._refusal, listed.devices)), None)
+        refusal = next(filter(None, map(self.clear()._refusal, found.devices)), None)
         if refusal is not None:
             return self, f"{devices.words}: {refusal}"
-        return self._select(Selection(tuple(device.key for device in listed.devices))), None
+        return self._select(Selection(tuple(device.key for device in found.devices))), None
 
     @property
     def unclaimed(self) -> str | None:
@@ -635,13 +672,17 @@ class AppState:
     def _composed(self) -> Launch:
         if not self.selection.decided:
             return Launch(self.options.command, tuple(self.options.additions), self.options.directory)
+        return self.composed(self.selected)
+
+    def composed(self, devices: Sequence[Device], intent: Intent | None = None) -> Launch:
+        """The launch on these devices; `intent` is that of the command, None where it has not been read."""
         # The first frame usually needs no launch, and launchers take 15 ms to import.
         from gputui.choosing.links import weakest
         from gputui.launching.compose import compose
 
         link = weakest(self.box, self.selected)
         options, host = self.options, self.host_environment
-        return compose(self.selected, options, self.environ, host, self.vendors, link=link)
+        return compose(devices, options, self.environ, host, self.vendors, intent, link=link)
 
     @property
     def is_example(self) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from textual.app import App
 from textual.screen import Screen
 
-from gputui.allocating.settings import ScreenSettings
+from gputui.allocating.settings import ScreenSettings, Settings
 from gputui.tui.app_state import AppState
 from gputui.tui.message_log import Message
 
@@ -78,6 +78,17 @@ class MainView(SelectionView, Protocol):
 
     def perform(self, action_id: str) -> None:
         """Perform one of the actions of `tui/actions.py`."""
+
+    def save_setting(self, table: str, key: str, value: Any, saved: Callable[[Settings], object]) -> None:
+        """Save one setting (None: the default) in the user's settings, and use it. `saved` is called with the
+        settings afterwards, unless they are the screen's own."""
+
+    @property
+    def page_action(self) -> str:
+        """The action that opened the last page."""
+
+    def choose(self, action_id: str) -> None:
+        """Perform an action as chosen from the palette: on the present page if that can do it, else here."""
 
     def replace_page(self, action_id: str) -> None:
         """Close the open pages, and perform one of these actions, which opens another page."""

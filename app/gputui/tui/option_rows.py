@@ -14,6 +14,10 @@ from gputui.launching.environment_hints import hints
 from gputui.launching.launch_options import OptionError, next_choice, table, with_home, with_value
 from gputui.tui.app_state import AppState
 
+Kind = Literal["choice", "switch", "text"]
+
+ENVIRONMENT = "environment"
+"""The section of the rows of variables."""
 NEW = "new variable"
 """The id of the row that adds a variable."""
 
@@ -27,16 +31,19 @@ class Row:
     kind    choice: space selects the next value; switch: space turns it on and off; text: typed
     given   whether the user has set it
     typed   the initial text of the row's editor
+    section the heading that it stands below, "" for none
+    box     whether it is a line with a check box: a variable, a column, a panel
     """
 
     id: str
     label: str
     value: str
     about: str
-    kind: Literal["choice", "switch", "text"]
+    kind: Kind
     given: bool = False
     typed: str = ""
-    variable: bool = False
+    section: str = ""
+    box: bool = False
 
 
 def rows(app_state: AppState) -> tuple[Row, ...]:
@@ -74,11 +81,11 @@ def _variables(app_state: AppState) -> list[Row]:
     found = [
         Row(
             f"env {name}", name, given.get(name, value), abouts.get(name, "yours"), "switch",
-            name in given, given.get(name, value), True,
+            name in given, given.get(name, value), ENVIRONMENT, True,
         )
         for name, value in (*((name, given[name]) for name in own), *((o.name, o.value) for o in hinted))
     ]  # fmt: skip
-    return [*found, Row(NEW, "another …", "", "NAME=VALUE", "text", variable=True)]
+    return [*found, Row(NEW, "another …", "", "NAME=VALUE", "text", section=ENVIRONMENT, box=True)]
 
 
 def pressed(app_state: AppState, row: Row) -> AppState:
@@ -86,9 +93,9 @@ def pressed(app_state: AppState, row: Row) -> AppState:
     options = app_state.options
     if row.kind == "choice":
         return replace(app_state, options=next_choice(options, row.id, row.value))
-    if row.kind == "switch" and not row.variable:
+    if row.kind == "switch" and not row.box:
         return replace(app_state, options=with_value(options, row.id, not row.given))
-    if row.variable and row.kind == "switch":
+    if row.box and row.kind == "switch":
         pairs = tuple(pair for pair in options.additions if pair[0] != row.label)
         if not row.given:
             pairs = (*pairs, (row.label, row.value))
@@ -98,7 +105,7 @@ def pressed(app_state: AppState, row: Row) -> AppState:
 
 def cleared(app_state: AppState, row: Row) -> AppState:
     """The app state with the row at its default."""
-    if row.variable:
+    if row.box:
         return pressed(app_state, row) if row.given else app_state
     return replace(app_state, options=with_value(app_state.options, row.id, table()[row.id].default))
 
@@ -113,7 +120,7 @@ def typed(app_state: AppState, row: Row, text: str) -> AppState:
         if not equals or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
             raise OptionError(f"{text!r} is not NAME=VALUE")
         return _with_variable(app_state, name, value)
-    if row.variable:
+    if row.box:
         return _with_variable(app_state, row.label, text)
     each = table()[row.id]
     value = each.typed(with_home(text.strip()) if each.kind == "path" else text.strip())

@@ -44,7 +44,7 @@ class Panel:
     """A region of the main screen.
 
     name    its name in the settings
-    title   its title on the page of panels
+    title   its title on the page of settings
     lines   (app state, width, height) → at most `height` lines; the first is a rule with its title
     size    (app state, width of the screen) → the fewest lines worth showing, and the lines that it would
             fill; NOTHING hides it

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from gputui.checking.trained_model import said_of, workload_of
-from gputui.choosing.as_if_empty import IN_USE, as_if_empty
 from gputui.choosing.best import best
 from gputui.choosing.grouping import ALL_REDUCE
-from gputui.choosing.pick import available, pick
-from gputui.choosing.verdict import State, Verdict
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import dataclass, field, replace
-from gputui.inventory.snapshot import Snapshot
 from gputui.launching.training_words import NO_TRAINING, Training
 from gputui.planning.box import box_of
-from gputui.planning.fewest import fewest
+from gputui.planning.devices import Candidates, PlannedDevices
 from gputui.planning.model import Model, PlanningError
 from gputui.planning.plan import Plan, Row, plan
 from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
@@ -25,7 +20,6 @@ from gputui.tui.app_state import AppState
 
 _RANKS = (0, 8, 16, 32, 64, 128)
 _MOST_BATCH = 1 << 16
-_PERHAPS_FREE: tuple[State, ...] = ("unknown",)
 
 
 @dataclass(frozen=True)
@@ -93,118 +87,29 @@ def request_of(training: Training) -> PlanRequest:
     return PlanRequest(name=training.model or "", training=training)
 
 
-Origin = Literal["selected", "free", "as if empty", "perhaps in use"]
-
-
-@dataclass(frozen=True)
-class PlannedDevices:
-    """Devices in the order of a launch, in a snapshot that has their links and memory.
-
-    how     "as if empty": some devices are in use, and the plan treats them as empty; "perhaps in use": the
-            use of some devices cannot be known
-    in_use  the devices in use
-    most    the greatest possible number of devices
-    """
-
-    snapshot: Snapshot
-    devices: tuple[Device, ...]
-    how: Origin
-    in_use: tuple[Device, ...]
-    most: int
-
-    def as_read(self, app_state: AppState) -> PlannedDevices:
-        """The same devices in the newest snapshot, if it contains all of them."""
-        snapshot = app_state.snapshot
-        if snapshot is None or snapshot is self.snapshot:
-            return self
-        found = [snapshot.by_key.get(device.key) for device in self.devices]
-        there = tuple(device for device in found if device is not None)
-        return replace(self, snapshot=snapshot, devices=there) if len(there) == len(found) else self
-
-    @property
-    def labels(self) -> str:
-        """ "GPUs 4 and 5"."""
-        return gpus([self.snapshot.label(device) for device in self.devices])
+def candidates_of(app_state: AppState) -> Candidates | str:
+    """The devices that a plan may use here, or the reason that there are none."""
+    snapshot, limits = app_state.snapshot, app_state.limits
+    if snapshot is None:
+        return app_state.problem or "no reading yet"
+    if limits and limits.unknown and not app_state.selected:
+        return f"it is unknown which devices {limits.words} means: select them on the main screen"
+    constraints = app_state.constraints(snapshot, 1)
+    return Candidates(snapshot, app_state.verdicts, constraints, app_state.selected)
 
 
 def devices_for(app_state: AppState, count: int | None) -> PlannedDevices | str:
-    """The devices of a plan for `count` devices, or the reason that there are none.
-
-    They are the selected devices, filled up with the best free ones. Where too few are free, devices in use
-    are taken as if they were empty.
-    """
-    snapshot, selected = app_state.snapshot, app_state.selected
-    if snapshot is None:
-        return app_state.problem or "no reading yet"
-    if app_state.limits and app_state.limits.unknown and not selected:
-        return f"it is unknown which devices {app_state.limits.words} means: select them on the main screen"
-    # Where the use of devices cannot be known, as on WSL, their memory is known all the same.
-    emptied, as_free = as_if_empty(snapshot, app_state.verdicts, _PERHAPS_FREE)
-    keys = app_state.selection.keys
-    most = _together(app_state, emptied, as_free, keys)
+    """The devices of a plan for `count` devices (at most those of the box), or the reason that there are
+    none."""
+    candidates = candidates_of(app_state)
+    if isinstance(candidates, str):
+        return candidates
+    most = candidates.most
     if not most:
         helps = "no device is free: select those to plan for on the main screen"
-        return helps if snapshot.devices else "no devices in this box"
-    if selected and (count is None or count <= len(selected)):
-        devices = selected
-        if count is not None and count < len(selected):
-            in_box = tuple(device for device in snapshot.devices if device.key in keys)
-            devices = best(snapshot, in_box, count, limit=1)[0].devices
-        return PlannedDevices(snapshot, devices, "selected", (), most)
-    free = _together(app_state, snapshot, app_state.verdicts, keys)
-    # Some devices work together only in groups of certain sizes.
-    for wanted in [min(most, count)] if count is not None else range(free or most, 0, -1):
-        if wanted <= free:
-            found = pick(snapshot, app_state.verdicts, app_state.constraints(snapshot, wanted, keys))
-            if found.alternatives:
-                return PlannedDevices(snapshot, _in_order(found.devices, selected), "free", (), most)
-        elif planned := _partly_in_use(app_state, emptied, as_free, wanted, most):
-            return planned
-    return f"no {count or most} devices can work together here"
-
-
-def _partly_in_use(
-    app_state: AppState, emptied: Snapshot, as_free: Mapping[str, Verdict], count: int, most: int
-) -> PlannedDevices | None:
-    """The best set of `count` devices, not all of which are free. It contains the selected and the free
-    devices, or only the selected ones, if such a set exists."""
-    selected = app_state.selection.keys
-    free = (d.key for d in emptied.devices if app_state.verdicts[d.key].free and d.parent is None)
-    vendors = {device.key: device.vendor for device in emptied.devices}
-    ours = {vendors[key] for key in selected}
-    first = [key for key in free if not ours or vendors[key] in ours]
-    for kept in ((*selected, *(key for key in first if key not in selected)), selected):
-        constraints = app_state.constraints(emptied, count, kept)
-        # A device that may not be picked must not be required, either.
-        within = [key for key in kept if constraints.within is None or key in constraints.within]
-        if len({vendors[key] for key in within}) > 1 or len(within) > count:
-            continue
-        found = pick(emptied, as_free, replace(constraints, required=within))
-        if found.alternatives:
-            ordered = _in_order(found.devices, app_state.selected)
-            in_use = tuple(d for d in ordered if app_state.verdicts[d.key].state in IN_USE)
-            unknown = any(app_state.verdicts[d.key].state == "unknown" for d in ordered)
-            how: Origin = "as if empty" if in_use else "perhaps in use" if unknown else "free"
-            return PlannedDevices(emptied, ordered, how, in_use, most)
-    return None
-
-
-def _in_order(devices: tuple[Device, ...], selected: tuple[Device, ...]) -> tuple[Device, ...]:
-    """The devices with the selected ones first, in the order of the selection."""
-    by_key = {device.key: device for device in devices}
-    first = tuple(by_key[device.key] for device in selected if device.key in by_key)
-    return (*first, *(device for device in devices if device not in first))
-
-
-def _together(
-    app_state: AppState, snapshot: Snapshot, verdicts: Mapping[str, Verdict], keys: tuple[str, ...]
-) -> int:
-    """The number of devices that can work together; MIG instances count as one."""
-    one, two = (
-        available(snapshot, verdicts, app_state.constraints(snapshot, count, keys)).devices
-        for count in (1, 2)
-    )
-    return len(two) if len(two) > 1 else min(1, len(one))
+        return helps if candidates.snapshot.devices else "no devices in this box"
+    found = candidates.planned(None if count is None else min(most, count))
+    return found or f"no {count or most} devices can work together here"
 
 
 def plan_of(request: PlanRequest, app_state: AppState, found: PlannedDevices) -> Plan:
@@ -233,12 +138,8 @@ def devices_of_row(row: Row, found: PlannedDevices) -> tuple[Device, ...]:
 def fewest_for(request: PlanRequest, app_state: AppState) -> int | None:
     """The fewest free devices that hold the training; where none do, the fewest of all devices as if
     empty."""
-    snapshot = app_state.snapshot
-    if request.model is None or snapshot is None:
+    candidates = candidates_of(app_state)
+    if request.model is None or isinstance(candidates, str):
         return None
-    for box, verdicts in ((snapshot, app_state.verdicts), as_if_empty(snapshot, app_state.verdicts)):
-        able = available(box, verdicts, app_state.constraints(box, 1)).devices
-        found = fewest(request.model, request.workload, box, able)
-        if found is not None:
-            return len(found.devices)
-    return None
+    found = candidates.fewest(request.model, request.workload, in_use=True)
+    return len(found.devices) if found else None

@@ -1,20 +1,36 @@
-"""The rows of the process list: sorted, filtered, as a list or as trees of parents and children. Pure."""
+"""The rows of the process list: sorted, filtered, as a list, as trees of parents and children, or by person.
+
+Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
-from gputui.choosing.verdict_text import state_and_brief, state_and_reason
+from gputui.choosing.people import Person, people
+from gputui.choosing.verdict_text import (
+    job_claimed_and_runs_on,
+    state_and_brief,
+    state_and_reason,
+    user_name,
+)
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import UNKNOWN, age, person, printable, size, without_path
+from gputui.inventory.formatting import UNKNOWN, age, duration, person, printable, size, without_path
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.process import Process
+from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
+from gputui.tui.views.text import bar
 
 SORTS = ("device", "memory", "age", "user", "GPU", "CPU", "RAM")
+
+Form = Literal["list", "trees", "people"]
+
+_BAR = 12
+"""Cells of a person's share of the box's memory."""
 
 _MOST_ABOVE = 3
 """Ancestors that are drawn: the launcher and its shell are enough, a desktop's whole session is too much."""
@@ -22,10 +38,14 @@ _MOST_ABOVE = 3
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A process on a device; an ancestor of one (no device); or a device that is held without a process.
+    """A process on a device; an ancestor of one (no device); a device that is held without a process; or a
+    person.
+
+    Below a person, a row is all that they have on one device; its process has the most memory there.
 
     `short` is `what` for little room: a command without the path of its program, a state without advice.
-    `depth` is the indentation in a tree; `amount` is the memory in bytes, 0 where it is not known.
+    `depth` is the indentation in a tree; `amount` is the memory in bytes, 0 where it is not known; `tone` is
+    the style of `what`.
     """
 
     label: str
@@ -40,21 +60,95 @@ class Row:
     key: str | None = None
     depth: int = 0
     amount: int = 0
+    tone: str = ""
+    person: Person | None = None
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """An identity that stays with the process or device: a pid alone may be reused."""
-        return (self.key, self.pid, self.process.started if self.process else None)
+        """An identity that stays with the process, device or person: a pid alone may be reused."""
+        user = (self.person.user,) if self.person else None
+        return (self.key, self.pid, self.process.started if self.process else None, user)
+
+    @property
+    def same_user(self) -> str:
+        """The filter that leaves the processes of this row's user; "" where the row has no user."""
+        owner = self.person or self.process
+        return f"user {printable(UNKNOWN if owner.user is None else owner.user)}" if owner else ""
 
 
 def rows(
-    app_state: AppState, sort: str = "device", filter_text: str = "", tree: bool = False
+    app_state: AppState, sort: str = "device", filter_text: str = "", form: Form = "list"
 ) -> tuple[Row, ...]:
     """The rows that match `filter_text`: part of a user, command, container or pid, "gpu 3", "user ana"."""
-    found = [row for row in _all(app_state) if _matches(row, filter_text.lower())]
+    wanted = filter_text.lower()
+    if form == "people":
+        return tuple(_people(app_state, sort, wanted))
+    found = [row for row in _all(app_state) if _matches(row, wanted)]
     # Sorting is stable: equal rows stay in the order of the devices, then of the driver.
     found.sort(key=_ORDER[sort])
-    return tuple(_trees(found)) if tree else tuple(found)
+    return tuple(_trees(found)) if form == "trees" else tuple(found)
+
+
+def _people(app_state: AppState, sort: str, wanted: str) -> Iterator[Row]:
+    """Each person with what they have on each device; last, the devices that are held with no visible
+    process."""
+    snapshot = app_state.snapshot
+    if snapshot is None:
+        return
+    groups: list[tuple[Row, ...]] = []
+    for found in people(snapshot, app_state.idle, app_state.rules.idle):
+        heading, *others = _person(app_state, snapshot, found)
+        below = [row for row in others if _matches(heading, wanted) or _matches(row, wanted)]
+        if below:
+            groups.append((heading, *(replace(row, user="", depth=1) for row in below)))
+    order = _ORDER[sort]
+    for group in sorted(groups, key=lambda group: min(map(order, group[:1] if sort == "user" else group))):
+        yield from group
+    for device in snapshot.devices:
+        if app_state.verdicts[device.key].state == "held":
+            row = _row(app_state, device, None)
+            if _matches(row, wanted):
+                yield row
+
+
+def _person(app_state: AppState, snapshot: Snapshot, found: Person) -> list[Row]:
+    now, count = snapshot.time, len(found.holdings)
+    total = sum(device.memory_total or 0 for device in snapshot.devices if device.parent is None)
+    labels = ",".join(snapshot.label(holding.device) for holding in found.holdings)
+    has = [f"{count} GPU{'s' if count != 1 else ''}: {labels}" if labels else "no process"]
+    has += [job_claimed_and_runs_on(use, snapshot) for use in found.unclaimed_uses]
+    what = f"{''.join(bar((found.memory or 0) / total if total else 0.0, _BAR))}  {'; '.join(has)}"
+    heading = Row(
+        "",
+        "",
+        user_name(found),
+        size(found.memory or None),
+        age(found.since, now),
+        "",
+        what,
+        what,
+        amount=found.memory or 0,
+        tone="warn" if found.unclaimed_uses else "memory",
+        person=found,
+    )
+    below = []
+    for holding in found.holdings:
+        row = _row(app_state, holding.device, holding.main)
+        idle = f"idle for {duration(holding.idle or 0)}  " if holding in found.idle else ""
+        more = f" +{len(holding.processes) - 1}" if len(holding.processes) > 1 else ""
+        below.append(
+            replace(
+                row,
+                memory=size(holding.memory),
+                age=age(holding.since, now),
+                what=f"{idle}{row.what}{more}",
+                short=f"{idle}{row.short}{more}",
+                amount=holding.memory or 0,
+                tone="warn" if idle else "",
+            )
+        )
+    below += [_row(app_state, device, None) for device in found.claims]
+    return [heading, *below]
 
 
 def device_rows(app_state: AppState, key: str) -> tuple[Row, ...]:
@@ -147,12 +241,12 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
         return Row(
             label,
             str(process.pid),
-            person(process.user or "?", process.own),
+            person(process.user or UNKNOWN, process.own),
             size(process.memory),
             age(process.started, snapshot.time),
             printable(process.container or ""),
-            printable(process.command or process.note or "?"),
-            without_path(printable(process.command or process.note or "?")),
+            printable(process.command or process.note or UNKNOWN),
+            without_path(printable(process.command or process.note or UNKNOWN)),
             process,
             device.key,
             amount=process.memory or 0,
@@ -216,7 +310,7 @@ def _trees(found: Sequence[Row]) -> Iterator[Row]:
         ancestors = row.process.ancestors
         chain = (row.process.pid, *(each.pid for each in ancestors))
         parents.update(pairwise(chain))
-        commands.update((each.pid, printable(each.command or "?")) for each in ancestors)
+        commands.update((each.pid, printable(each.command or UNKNOWN)) for each in ancestors)
         shown.update(chain[: _MOST_ABOVE + 1])
     trunk: dict[int, _Branch] = {}
     for place, row in enumerate(found):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
+from gputui.allocating.settings import DEFAULT_INTERVAL, DEFAULT_SCREEN, ScreenSettings
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.source import WithJobs
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shell_words import assignments
 from gputui.sources.sampler import Sampler
+from gputui.sources.slurm import slurm_is_here
 from gputui.sources.source import Source
 from gputui.tui.app_state import AppState
 from gputui.tui.asyncio_without_tls import import_asyncio
@@ -26,9 +27,6 @@ from gputui.vendors.registry import order_to_read
 
 if TYPE_CHECKING:
     from gputui.tui.outcome import Outcome
-
-_INTERVAL = 1.0
-"""Seconds between two readings by default."""
 
 _USUALLY, _PATIENCE = 0.1, 2.0
 """Seconds in which most drivers start, and after which the screen opens without one: a start takes 1.5 s
@@ -43,11 +41,13 @@ def run_screen(
     screen: ScreenSettings = DEFAULT_SCREEN,
     interval: float | None = None,
     example: tuple[str, ...] = (),
+    boxes: Sequence[str] = (),
 ) -> Outcome:
     """Show the screen until the user leaves it or launches.
 
     interval  seconds between readings, None for the value of the settings
     example   a command that is shown where none is given, and is not started
+    boxes     the other boxes that the settings name
 
     Raises NoSourceError where the source cannot be opened, SettingsError for invalid settings.
     """
@@ -58,8 +58,16 @@ def run_screen(
         # The saved sort order and filter of this machine do not apply to another box.
         screen = screen._replace(sort=None, filter="")
     given = () if command else example
-    app_state = AppState(environ, options, source.label, rules=rules, screen=screen, example=given)
-    interval = interval or screen.interval or _INTERVAL
+    app_state = AppState(
+        environ,
+        options,
+        source.label,
+        rules=rules,
+        screen=screen,
+        example=given,
+        has_nodes=has_nodes(source.label, boxes),
+    )
+    interval = interval or screen.interval or DEFAULT_INTERVAL
     stamp = stamp_of_package()
     with FirstFrame(app_state) as first_frame, EarlySignals() as signals:
         mailbox, arrived = Mailbox(), threading.Event()
@@ -98,3 +106,9 @@ def run_screen(
             return replace(outcome, warning="; ".join(filter(None, warnings)) or None)
         finally:
             sampler.stop()
+
+
+def has_nodes(label: str, boxes: Sequence[str]) -> bool:
+    """Whether there are other nodes to show for the box with this label: those of a demo; for this machine,
+    the boxes of the settings, or Slurm's."""
+    return label.startswith("demo ") if label else bool(boxes) or slurm_is_here()

@@ -14,17 +14,16 @@ from gputui.allocating.request import Request
 from gputui.allocating.settings import settings
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.named_devices import NONE
-from gputui.inventory.device import Device
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import duration, gpus, printable
-from gputui.inventory.job import signal_name
+from gputui.inventory.job import how_it_ended
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
 from gputui.requesting.launch_request import LaunchRequest
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 
@@ -113,26 +112,14 @@ _PROVING = (
 
 def _confined(app_state: AppState, environ: Mapping[str, str], asking: Callable[[], object]) -> Launch:
     """The launch of the app state, confined where requested. Raises CannotConfineError, SettingsError."""
-    from gputui.launching.compose import compose
     from gputui.launching.confine import confined
     from gputui.requesting.prepared_launch import how_confined
 
-    launch, snapshot = app_state.launch, app_state.snapshot
-    if snapshot is None or app_state.label or not launch.devices:
-        return launch
-
-    def made(devices: tuple[Device, ...], intent: Intent) -> Launch:
-        return compose(
-            devices,
-            app_state.options,
-            app_state.environ,
-            app_state.host_environment,
-            app_state.vendors,
-            intent,
-        )
-
-    how = how_confined(app_state.options, settings(environ))
-    return confined(launch, made, app_state.intent, snapshot, environ, how, asking=asking)
+    snapshot = app_state.snapshot
+    if snapshot is None or app_state.label or not app_state.selected:
+        return app_state.launch
+    how, intent = how_confined(app_state.options, settings(environ)), app_state.intent
+    return confined(app_state.selected, app_state.composed, intent, snapshot, environ, how, asking=asking)
 
 
 def run_and_return(
@@ -175,7 +162,8 @@ def _on_our_terminal(
             terminal.take_back()
             return Returned(str(error), signal=terminal.ended, gone=terminal.gone)
         terminal.take_back()
-        text = f"{_ended(status)} after {duration(time.monotonic() - began)}"
+        how = "done" if status == 0 else how_it_ended(status, -status if status < 0 else None)
+        text = f"{how} after {duration(time.monotonic() - began)}"
         if terminal.ended is None and not terminal.gone:
             terminal.say(f"{text}; press Enter to return to gputui", end="")
             terminal.wait_for_enter()
@@ -184,12 +172,6 @@ def _on_our_terminal(
     program = launch.argv[0] if line == launch.line else line.partition(" ")[0]
     name = program.rsplit("/", 1)[-1]
     return Returned(f"{name} {text}", status == 0, terminal.ended, terminal.gone, text)
-
-
-def _ended(status: int) -> str:
-    if status < 0:
-        return f"ended by {signal_name(-status)}"
-    return "done" if status == 0 else f"ended with status {status}"
 
 
 def request_of(app_state: AppState) -> LaunchRequest:
@@ -235,7 +217,8 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: DeviceRequ
         waiting = queue_job(LaunchRequest(app_state.options, request), count, environ)
     except (JobError, StartError) as error:
         return str(error), False
-    return f"job {waiting.id} is {place}: Q shows the queue, D the job", True
+    key = key_of("jobs", app_state.screen.keymap)
+    return f"job {waiting.id} is {place}: {key} shows it", True
 
 
 def leave_line(job_id: str, environ: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ _NAMES = {
     "?": "question_mark",
     "/": "slash",
     ",": "comma",
+    ":": "colon",
     "+": "plus",
     " ": "space",
     "return": "enter",
@@ -47,7 +48,7 @@ def checked(keymap: Mapping[str, str]) -> dict[str, str]:
         found[name] = ",".join(_keys_in(name, keys))
     owners: dict[str, str] = {}
     for action in ACTIONS:
-        for key in found.get(action.id, action.keys).split(","):
+        for key in filter(None, found.get(action.id, action.keys).split(",")):
             other = owners.setdefault(key, action.id)
             if other != action.id:
                 name = action.id if action.id in found else other

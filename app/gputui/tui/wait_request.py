@@ -12,8 +12,6 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.queue import names_in_line, nth, wanting
 from gputui.choosing.grouping import ALL_REDUCE, GroupingError, parse_request
 from gputui.choosing.most_ever import most_ever, waits_for_ever
-from gputui.choosing.named_devices import keys_named
-from gputui.choosing.pick import Constraints, of_own_lease
 from gputui.inventory.formatting import devices_text, gpus
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -59,28 +57,28 @@ def _in_vain(request: DeviceRequest, app_state: AppState) -> str | None:
     limits = app_state.limits
     if limits and limits.unknown:
         return f"it is unknown which devices {limits.words} means: select them, then wait for these"
-    within = of_own_lease(app_state.snapshot, limits.keys if limits else None)
-    never = keys_named(app_state.rules.never, app_state.snapshot)
-    can = most_ever(app_state.snapshot, Constraints(request.count, within=within, never=never))
+    can = most_ever(app_state.snapshot, app_state.constraints(app_state.snapshot, request.count))
     return waits_for_ever(request.count, can) if request.count > can else None
 
 
 def wait_prompt(app_state: AppState) -> str:
     """What waiting does, before anything is typed."""
     return (
-        "Wait in line: the command starts as a job when it is your turn and enough devices are free."
+        "Wait in line: when it is your turn and enough devices are free, the command runs in the background."
         f" How many devices?{_or_these(app_state)}"
     )
 
 
 def what_it_does(line: str, app_state: AppState) -> str:
     """What Enter does with a line that can be waited for."""
+    full = not any(verdict.free for verdict in app_state.verdicts.values())
     request = read_wait_request(line, app_state)
     waiters = app_state.snapshot.waiters if app_state.snapshot else ()
     other = _or_these(app_state) if request.names is None else ""
     return (
-        f"⏎ waits for {_wanted(request.count, app_state)}; the command starts as a job then."
-        f" You would be {place_in_line(request, waiters, app_state.snapshot)}.{other}"
+        f"{'All busy. ' if full else ''}Wait in line for {_wanted(request.count, app_state)},"
+        f" {place_in_line(request, waiters, app_state.snapshot)}?"
+        f" ⏎ yes: the command then runs in the background.{other}"
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, cast
 
@@ -19,7 +19,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.root import HERE, Root
 from gputui.vendors.vendor import UnknownVendor, Vendor
-from gputui.vendors.visibility import Inherited
+from gputui.vendors.visibility import Inherited, Listed
 
 GROUP = "gputui.vendors"
 
@@ -60,6 +60,14 @@ class MixedVendorsError(ValueError):
 def vendors() -> tuple[Vendor, ...]:
     """Return all installed vendors, those that gputui ships first."""
     return (*(vendor_named(name) for name in _BUILT_IN), *_added().values())
+
+
+def installed(name: str) -> str:
+    """Return the name. Raise ValueError where no vendor has it."""
+    names = [vendor.name for vendor in vendors()]
+    if name not in names:
+        raise ValueError(f"no vendor is called {name!r}; there are: {', '.join(names)}")
+    return name
 
 
 def vendors_maybe_on(root: Root) -> tuple[Vendor, ...]:
@@ -123,6 +131,20 @@ def mixed_vendors(found: Iterable[Vendor]) -> str:
     """Return one sentence that says that devices of these vendors were selected together."""
     names = " and ".join(vendor.title for vendor in found)
     return f"devices of {names} cannot be selected together: a command runs on one vendor's"
+
+
+def listed(
+    text: str, environ: Mapping[str, str], words: str, devices: Sequence[Device], box: Sequence[Vendor]
+) -> tuple[Vendor, Listed]:
+    """Return the vendor of a command's list of devices, and what the list means to the program that reads it
+    in `environ`.
+
+    The vendor is that whose variable is in `words`, which name the list; else the first of the box.
+    """
+    named = (each for each in box if each.visibility.variable and each.visibility.variable in words)
+    vendor = next(named, None) or vendor_of((), box)
+    own = [device for device in devices if device.vendor == vendor.name]
+    return vendor, vendor.visibility.listed(text, environ, own, words)
 
 
 def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | None:

@@ -183,7 +183,7 @@ def _newest(theirs: list[Found], most: int, known: bool, problems: Problems) -> 
         each.place.told is problems.missing and is_unmapped(owner_of(each) or 0) for each in left_out
     )
     told = problems.missing if unknown else problems.ignored
-    why = f"{most} of one person are read, the newest" if known else "gputui makes none like them"
+    why = f"{most} of one person are read: the newest" if known else "gputui does not make such files"
     told.append(f"{len(left_out)} records are ignored: {why}")
     return kept
 

@@ -40,7 +40,7 @@ STICKY = ("/tmp", "/var/tmp")
 FALLBACKS = tuple(f"{place}/gputui-claims" for place in ("/tmp", "/var/tmp", "/dev/shm"))
 """Where format 1 has its folder, unless root or `VARIABLE` says otherwise."""
 
-REMEDY = "`gputui claims --setup` says how root makes a place that no other user can fill"
+REMEDY = "`gputui claims --setup` shows how root makes a folder that no other user can fill"
 
 _BEGINNING = "gputui-claims."
 """How the name of a user's folder begins where everybody can make one; its format follows."""
@@ -119,7 +119,7 @@ def unusable(environ: Mapping[str, str]) -> str | None:
     if not named or bases(environ) or not os.path.lexists(named):
         return None
     why = who_can_change(f"{named}/.")
-    what = "no folder with mode 1777 that only root and you can take away"
+    what = "not a folder with mode 1777 that only root and you can remove"
     return f"{VARIABLE} names {printable(named)}, which is {what}" + (f" ({why})" if why else "")
 
 
@@ -198,7 +198,7 @@ def own_place(environ: Mapping[str, str]) -> Path:
     if there.get(base):
         raise UnsafeError(f"root has made no folder in {base} for you: `gputui claims --setup` makes one")
     made = Path(base, f"{_BEGINNING}{FORMAT}.{os.urandom(8).hex()}")
-    error = _make(made, 0o755) if there else "it is not root's, with mode 1777"
+    error = _make(made, 0o755) if there else "it does not belong to root with mode 1777"
     if error is not None:
         raise UnsafeError(f"cannot claim devices: {base}: {error}. {REMEDY}")
     return made

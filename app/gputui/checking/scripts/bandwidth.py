@@ -69,7 +69,7 @@ def _run(folder: Path, spec: dict[str, Any], roles: list[str], deadline: float) 
     failed = ""
     while not failed and any(child.poll() is None for child in children.values()):
         if time.monotonic() > deadline:
-            _tell(folder, roles[0], "the time was up")
+            _tell(folder, roles[0], "the time limit was reached")
             break
         time.sleep(0.02)
         failed = next((role for role, child in children.items() if child.poll()), "")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Collection, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gputui.allocating.errors import RequestError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.shell_words import split
 
-Kind = Literal["option", "env", "arg", "switch", "word", "n", "gpus"]
+if TYPE_CHECKING:
+    from gputui.inventory.typed_json import Words
+
+Kind = Literal["option", "env", "arg", "switch", "word", "n", "gpus", "braces"]
 """option   a launch option of `gputui run` ("launcher"), with a value that the option accepts
 env      an environment variable; "" leaves it unchanged
 arg      an option of the command, or a word NAME=VALUE of it; "" leaves it out
@@ -19,37 +23,62 @@ switch   an option of the command without a value: ON or OFF
 word     the replacement for {NAME} in the command
 n        the number of devices: the first n of those that are held
 gpus     the names of devices, joined by "+"
+braces   a word of the command with braces, which has these alternatives
 """
 
 ON, OFF = "on", "off"
 JOIN = "+"
 """Separates the devices of one value of "gpus", as a comma separates the values."""
 
-MOST_VARIANTS = 1000
+MOST_TASKS = 10_000
 _MOST_TEXT = 10_000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PREFIXES: tuple[Kind, ...] = ("env", "arg", "word")
 _WRITE = "write NAME=VALUE,VALUE"
 
 
-class AxisError(RequestError):
+class AxisError(RequestError, ValueError):
     """The typed text names nothing that can be varied; the message is one line with the reason."""
+
+
+class TooManyTasksError(AxisError):
+    """There are more variants than an experiment can have."""
+
+    def __init__(self) -> None:
+        super().__init__(f"more than {MOST_TASKS} tasks")
+
+
+def check_number(tasks: int) -> None:
+    """Raise TooManyTasksError for more variants than an experiment can have."""
+    if tasks > MOST_TASKS:
+        raise TooManyTasksError
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
     """One varied thing: `key` is its name within its kind, and `values` are in the order in which they were
-    typed."""
+    typed. `place` is the index of a word with braces in the command."""
 
     kind: Kind
-    key: str
-    values: tuple[str, ...]
+    key: Words
+    values: tuple[Words, ...]
+    place: int = 0
 
     @property
     def name(self) -> str:
         """The name of the axis in `--vary`."""
         kind = "arg" if self.kind == "switch" else self.kind
         return f"{kind}:{self.key}" if kind in _PREFIXES else self.key
+
+    @property
+    def text(self) -> str:
+        """The value of `--vary` that `read_axis` parses into this axis."""
+        values = ",".join(value.replace(",", "\\,") for value in self.values)
+        return self.name if self.kind == "switch" else f"{self.name}={values}"
+
+    def told(self, value: str) -> str:
+        """A value in a table: that of a word with braces without its option."""
+        return value.removeprefix(f"{self.key}=") if self.kind == "braces" else value
 
     @property
     def heading(self) -> str:
@@ -109,17 +138,11 @@ def _values(text: str) -> list[str]:
 def variants(axes: Sequence[Axis]) -> list[tuple[Setting, ...]]:
     """Return every combination; the last axis changes first. Raises AxisError for an axis given twice and for
     too many variants."""
-    seen: set[tuple[str, str]] = set()
-    number = 1
-    for axis in axes:
-        kind = "arg" if axis.kind == "switch" else "n" if axis.kind == "gpus" else axis.kind
-        if (kind, "" if kind == "n" else axis.key) in seen:
-            twice = "the devices are" if kind == "n" else f"{axis.name} is"
-            raise AxisError(f"{twice} varied twice")
-        seen.add((kind, "" if kind == "n" else axis.key))
-        number *= len(axis.values)
-        if number > MOST_VARIANTS:
-            raise AxisError(f"more than {MOST_VARIANTS} variants")
+    names = ["n" if axis.kind == "gpus" else axis.name for axis in axes if axis.kind != "braces"]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise AxisError(f"{'the devices are' if twice == 'n' else f'{twice} is'} varied twice")
+    check_number(math.prod(len(axis.values) for axis in axes))
     return [
         tuple(zip(axes, values, strict=True)) for values in itertools.product(*(axis.values for axis in axes))
     ]
@@ -128,26 +151,29 @@ def variants(axes: Sequence[Axis]) -> list[tuple[Setting, ...]]:
 NOTHING_VARIED = f"nothing is varied: --vary launcher=python,torchrun ({_WRITE})"
 
 
-def left_out(
-    texts: Sequence[str], axes: Sequence[tuple[str, str]], combinations: Sequence[tuple[str, ...]]
-) -> set[tuple[str, ...]]:
-    """Return the combinations that the `--except` options leave out. A combination is left out if it has all
-    the values of one of the texts ("launcher=python env:X=1"). `axes` are names and headings. Raises
-    AxisError."""
-    found = set[tuple[str, ...]]()
+def left_out(texts: Sequence[str], combinations: Sequence[tuple[Setting, ...]]) -> set[int]:
+    """Return the indices of the combinations that the `--except` options leave out: those that have all the
+    values of one of the texts ("launcher=python env:X=1"), by names or headings. Raises AxisError."""
+    found = set[int]()
+    beginnings = [
+        (f"{name}=", place)
+        for place, (axis, _) in enumerate(combinations[0])
+        for name in (axis.name, axis.heading)
+    ]
     for text in texts:
         wanted: dict[int, str] = {}
         for word in split(text):
-            place = next(
-                (n for n, names in enumerate(axes) for name in names if word.startswith(f"{name}=")), None
-            )
-            if place is None:
-                raise AxisError(f"--except {text!r}: {word!r} is no NAME=VALUE of what is varied")
+            name, place = next((each for each in beginnings if word.startswith(each[0])), ("", -1))
+            if not name:
+                raise AxisError(f"--except {text!r}: {word!r} is not NAME=VALUE of what is varied")
             if place in wanted:
-                raise AxisError(f"--except {text!r} names {axes[place][1]} twice")
-            name = next(name for name in axes[place] if word.startswith(f"{name}="))
-            wanted[place] = word.removeprefix(f"{name}=")
-        alike = {each for each in combinations if all(each[n] == value for n, value in wanted.items())}
+                raise AxisError(f"--except {text!r} names {name.rstrip('=')} twice")
+            wanted[place] = word.removeprefix(name)
+        alike = {
+            number
+            for number, settings in enumerate(combinations)
+            if all(settings[place][0].told(settings[place][1]) == value for place, value in wanted.items())
+        }
         if not wanted or not alike:
             raise AxisError(f"--except {text!r} leaves nothing out: there is no such combination")
         found |= alike
@@ -162,6 +188,9 @@ def label(settings: Sequence[tuple[str, str]]) -> str:
 def varied_command(command: Sequence[str], settings: Sequence[Setting]) -> tuple[str, ...]:
     """Apply the settings to the words of the command. Raises AxisError if the command has no such {NAME}."""
     words = list(command)
+    for axis, value in settings:
+        if axis.kind == "braces":
+            words[axis.place] = value
     for axis, value in settings:
         if axis.kind == "word":
             words = _filled(words, axis.key, value)

@@ -1,4 +1,4 @@
-"""Expand braces in the words of a command into tasks: `--seed {1..8} --lr={0.1,0.01}` is sixteen commands.
+"""Expand braces in the words of a command into axes: `--seed {1..8} --lr={0.1,0.01}` is sixteen commands.
 
 Ranges and lists are those of bash (Brace Expansion in bash(1)), with two differences: each combination is a
 command of its own, and a group that contains a blank or a quote is not expanded, because it is JSON or the
@@ -7,15 +7,12 @@ program's own syntax.
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from gputui.jobs.experiments.axes import AxisError
+from gputui.jobs.experiments.axes import Axis, check_number
 
-MOST_TASKS = 10_000
 _MOST_BRACES = 100
 """A word with more opening braces than this is not expanded."""
 _NUMBERS = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})(?:\.\.(-?[0-9]{1,18}))?")
@@ -24,41 +21,18 @@ _BRACE = re.compile("[{}]")
 _NOT_WITHIN = re.compile(r"""[\s"']""")
 
 
-class TooManyTasksError(AxisError):
-    """The braces of a command expand to more tasks than a sweep can have."""
+def expanded(words: Sequence[str]) -> list[Axis]:
+    """Return an axis for each word with braces. Raises TooManyTasksError.
 
-    def __init__(self) -> None:
-        super().__init__(f"more than {MOST_TASKS} tasks")
-
-
-class Expansion(NamedTuple):
-    """One task: the words of its command, a label of the words that differ between tasks, and its value of
-    each axis."""
-
-    words: tuple[str, ...]
-    label: str
-    values: tuple[str, ...] = ()
-
-
-def expanded(words: Sequence[str]) -> tuple[list[str], list[Expansion]]:
-    """Return the headings of the words with braces, and a command for every combination; the last group
-    changes first. Without braces, return one command. Raises TooManyTasksError.
-
-    A heading is the option that a word belongs to, or else the word itself.
+    Its key is the heading of the word: the option that the word belongs to, or else the word itself.
     """
     every = [alternatives(word) for word in words]
-    _check(math.prod(map(len, every)))
-    headings = {place: _heading(words, place, each) for place, each in enumerate(every) if len(each) > 1}
-    found = []
-    for combination in itertools.product(*every):
-        shown: list[str] = []
-        for place, heading in headings.items():
-            # A value is meaningless to the reader without its option.
-            shown += [words[place - 1]] if place and heading == words[place - 1] else []
-            shown.append(combination[place])
-        values = (combination[place].removeprefix(f"{heading}=") for place, heading in headings.items())
-        found.append(Expansion(combination, " ".join(shown), tuple(values)))
-    return [*headings.values()], found
+    check_number(math.prod(map(len, every)))
+    return [
+        Axis("braces", _heading(words, place, each), tuple(each), place)
+        for place, each in enumerate(every)
+        if len(each) > 1
+    ]
 
 
 def _heading(words: Sequence[str], place: int, values: Sequence[str]) -> str:
@@ -67,11 +41,6 @@ def _heading(words: Sequence[str], place: int, values: Sequence[str]) -> str:
         return before
     option, equals, _ = words[place].partition("=")
     return option if equals and all(each.startswith(f"{option}=") for each in values) else words[place]
-
-
-def _check(tasks: int) -> None:
-    if tasks > MOST_TASKS:
-        raise TooManyTasksError
 
 
 def alternatives(word: str) -> list[str]:
@@ -89,7 +58,7 @@ def _spread(text: str) -> list[str]:
         group = _group(text[start + 1 : end])
         if group is not None:
             rest = _spread(text[end + 1 :])
-            _check(len(group) * len(rest))
+            check_number(len(group) * len(rest))
             return [f"{text[:start]}{one}{more}" for one in group for more in rest]
     return [text]
 
@@ -111,7 +80,7 @@ def _group(inner: str) -> list[str] | None:
     values = _split(inner)
     if len(values) > 1:
         found = [each for value in values for each in _spread(value)]
-        _check(len(found))
+        check_number(len(found))
         return found
     if match := _NUMBERS.fullmatch(inner):
         first, last, step = match.groups("1")
@@ -136,5 +105,5 @@ def _split(inner: str) -> list[str]:
 
 
 def _range(first: int, last: int, step: int) -> range:
-    _check(abs(last - first) // step + 1)
+    check_number(abs(last - first) // step + 1)
     return range(first, last + 1, step) if first <= last else range(first, last - 1, -step)

@@ -8,34 +8,34 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from statistics import median
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from gputui.inventory.job import PidScope
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.process import Identity
 from gputui.inventory.typed_json import (
+    SCHEMA_KEY,
+    Document,
     DocumentError,
     Figure,
+    Form,
     Moment,
     Positive,
     Record,
+    View,
     Words,
+    form_of,
     inside,
-    iso,
     list_of,
-    schema,
+    text,
     within,
 )
 from gputui.jobs.experiments.axes import label
-from gputui.jobs.process_tree import alive, here, identity
+from gputui.jobs.experiments.request import ExperimentRequest, Kind
+from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 
-SCHEMA = 1
-
-Kind = Literal["comparison", "sweep"]
 State = Literal["running", "done", "stopped"]
 """running: a process starts its runs; done: every run was made; stopped: `--resume` continues it."""
 
@@ -69,35 +69,35 @@ class Run:
     started, ended    seconds since the epoch
     """
 
-    round: int
-    job: str | None
+    round: Positive
+    job: Words | None
     state: RunState
     status: int | None = None
-    reason: str | None = None
-    wall: float | None = None
-    runtime: float | None = None
-    steps_per_second: float | None = None
-    metric: float | None = None
+    reason: Words | None = None
+    wall: Figure | None = None
+    runtime: Figure | None = None
+    steps_per_second: Figure | None = None
+    metric: Figure | None = None
     peak_memory: int | None = None
-    utilization: float | None = None
+    utilization: Figure | None = None
     signal: int | None = None
-    utilizations: tuple[float | None, ...] = ()
+    utilizations: tuple[Figure | None, ...] = ()
     attempts: int = 1
-    started: float | None = None
-    ended: float | None = None
+    started: Moment | None = None
+    ended: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A variant: the values of the axes in their order, its launch line, the labels of its devices, its runs,
-    the words of its command without secrets, and its label."""
+    """A variant: the values of the axes in their order, its label, the words of its command without secrets,
+    its runs, and the devices (labels) and the launch line of the last run, empty before the first."""
 
-    values: tuple[str, ...]
-    line: str
-    devices: tuple[str, ...]
+    values: tuple[Words, ...] = ()
+    label: Words = ""
+    words: tuple[Words, ...] = ()
     runs: tuple[Run, ...] = ()
-    words: tuple[str, ...] = ()
-    label: str = ""
+    devices: tuple[Words, ...] = ()
+    line: Words = ""
 
     @property
     def last(self) -> Run | None:
@@ -110,40 +110,45 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """A run that has begun or ended: the index of its variant, the run, and its devices and launch line."""
+
+    place: int
+    run: Run
+    devices: tuple[Words, ...]
+    line: Words
+
+
+@dataclass(frozen=True, slots=True)
 class Experiment:
     """An experiment with the present state of its runs. Times are seconds since the epoch.
 
-    command    the words of the call's command, without secrets; () where its tasks are lines of a file
-    devices    labels of all devices that are held
+    folder     where its record is; its name is the id of the experiment
+    request    without secrets
     axes       the name in `--vary`, and the heading, of each axis
-    repeat     runs of each variant
-    metric     the user's pattern
-    less       whether a lower metric is better
+    devices    labels of all devices that are held for all variants
     directory  the working directory of the call and of its commands
-    call       the options of the call, without secrets
     withheld   the names of options and variables whose values were not kept; see `launching/secrets.py`
     """
 
-    id: str
+    folder: Path
     state: State
-    created: float
-    command: tuple[str, ...]
-    devices: tuple[str, ...]
-    axes: tuple[tuple[str, str], ...]
+    created: Moment
+    request: ExperimentRequest
+    axes: tuple[tuple[Words, Words], ...]
     rows: tuple[Row, ...]
-    repeat: int = 1
-    metric: str | None = None
-    less: bool = False
-    ended: float | None = None
-    kind: Kind = "comparison"
-    directory: str = ""
-    call: tuple[str, ...] = ()
-    withheld: tuple[str, ...] = ()
+    devices: tuple[Words, ...] = ()
+    ended: Moment | None = None
+    directory: Words = ""
+    withheld: tuple[Words, ...] = ()
 
-    def label(self, row: Row) -> str:
-        """Return the label of a variant."""
-        pairs = zip(self.axes, row.values, strict=True)
-        return row.label or label([(heading, value) for (_, heading), value in pairs])
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    def log(self, run: Run | None) -> Path | None:
+        """The path of the log of a run's job."""
+        return self.folder.parents[1] / "jobs" / run.job / "log" if run and run.job else None
 
     @property
     def title(self) -> str:
@@ -159,7 +164,7 @@ class Experiment:
     @property
     def wanted(self) -> int:
         """The number of runs that the experiment makes in all."""
-        return len(self.rows) * self.repeat
+        return len(self.rows) * self.request.repeat
 
     def state_of(self, row: Row) -> RunState:
         """Return the state of a variant: done if all its runs are done."""
@@ -167,7 +172,7 @@ class Experiment:
         for state in ("running", "failed", "timeout", "stopped"):
             if state in found:
                 return state
-        return "waiting" if len(row.runs) < self.repeat or "waiting" in found else "done"
+        return "waiting" if len(row.runs) < self.request.repeat or "waiting" in found else "done"
 
     def count(self, *states: RunState) -> int:
         """Count the variants that are in one of these states."""
@@ -176,7 +181,7 @@ class Experiment:
     @property
     def went_well(self) -> bool:
         """Whether every task is done; for a comparison, one run that is done is enough."""
-        if self.kind == "sweep":
+        if self.request.kind == "sweep":
             return self.count("done") == len(self.rows)
         return any(run.state == "done" for row in self.rows for run in row.runs)
 
@@ -184,7 +189,7 @@ class Experiment:
     def basis(self) -> Basis:
         """The figure that variants are compared by. The time in the log counts if every successful run has
         it, because it leaves start-up out."""
-        if self.metric is not None:
+        if self.request.metric is not None:
             return "metric"
         good = [run for row in self.rows for run in row.runs if run.state == "done"]
         return "runtime" if good and all(run.runtime is not None for run in good) else "wall"
@@ -193,18 +198,24 @@ class Experiment:
     def compares(self) -> bool:
         """Whether its variants are compared with the best one. Tasks that run at the same time are not,
         except by a metric of the user's."""
-        return self.kind == "comparison" or self.metric is not None
+        return self.request.kind == "comparison" or self.request.metric is not None
 
     @property
     def more_is_better(self) -> bool:
-        return self.basis == "metric" and not self.less
+        return self.basis == "metric" and not self.request.less
 
-    def with_run(self, place: int, run: Run, **more: Any) -> Experiment:
-        """Replace the run of the same round by this run, and change fields of the row by `more`."""
+    def with_changes(self, changes: Iterable[Change]) -> Experiment:
+        """Replace, for each change, the run of the same round of its variant."""
         rows = list(self.rows)
-        others = [each for each in rows[place].runs if each.round != run.round]
-        rows[place] = replace(rows[place], runs=(*others, run), **more)
+        for change in changes:
+            row, run = rows[change.place], change.run
+            others = [each for each in row.runs if each.round != run.round]
+            rows[change.place] = replace(row, runs=(*others, run), devices=change.devices, line=change.line)
         return replace(self, rows=tuple(rows))
+
+    def change(self, place: int, run: Run) -> Change:
+        """The change to this run of a variant, whose devices and launch line stay."""
+        return Change(place, run, self.rows[place].devices, self.rows[place].line)
 
 
 class Spread(NamedTuple):
@@ -223,12 +234,14 @@ FIGURES = ("wall", "runtime", "steps_per_second", "metric", "peak_memory", "util
 class Summary:
     """The result of a variant, computed from its runs that are done.
 
+    number      1 for the first variant
     spreads     by the names of FIGURES; None where no such run has the figure
     basis       the spread of the figure that variants are compared by
     failed      runs that have ended and are not done
     difference  percent from the best variant, which has 0
     """
 
+    number: int
     row: Row
     spreads: Mapping[str, Spread | None]
     basis: Spread | None
@@ -239,7 +252,7 @@ class Summary:
 def summaries(experiment: Experiment) -> list[Summary]:
     """Return the result of each variant, in the order of the variants."""
     basis = experiment.basis
-    found = [_summary(row, basis) for row in experiment.rows]
+    found = [_summary(number, row, basis) for number, row in enumerate(experiment.rows, 1)]
     medians = [each.basis.median for each in found if each.basis is not None]
     best = (max if experiment.more_is_better else min)(medians, default=0.0)
     if best == 0 or not experiment.compares:
@@ -250,11 +263,11 @@ def summaries(experiment: Experiment) -> list[Summary]:
     ]
 
 
-def _summary(row: Row, basis: Basis) -> Summary:
+def _summary(number: int, row: Row, basis: Basis) -> Summary:
     good = [run for run in row.runs if run.state == "done"]
     spreads = {name: _spread([getattr(run, name) for run in good]) for name in FIGURES}
     failed = tuple(run for run in row.runs if run.state in ("failed", "timeout", "stopped"))
-    return Summary(row, spreads, spreads[basis], failed)
+    return Summary(number, row, spreads, spreads[basis], failed)
 
 
 def _spread(values: Sequence[float | None]) -> Spread | None:
@@ -265,57 +278,78 @@ def _spread(values: Sequence[float | None]) -> Spread | None:
     return Spread(median(known), min(known), max(known)) if known else None
 
 
-def log_of(job: str | None, jobs: PurePath) -> PurePath | None:
-    """Return the path of the log of a job; `jobs` is the folder of the jobs."""
-    return None if job is None else jobs / job / "log"
-
-
 # JSON and CSV
 
-
-def document(experiment: Experiment, jobs: PurePath) -> dict[str, Any]:
-    """Return the experiment as JSON: its fields, and the figures that follow from them. `jobs` is the folder
-    of the jobs with their logs."""
-    axes = tuple(_Axis(*axis) for axis in experiment.axes)
-    return {
-        **_EXPERIMENT.write(experiment, schema=SCHEMA, axes=axes),
-        "basis": experiment.basis,
-        _ROWS[experiment.kind]: [
-            _row_document(experiment, number, summary, jobs)
-            for number, summary in enumerate(summaries(experiment), 1)
-        ],
-    }
-
-
+STORED = Record(Experiment, "state created request axes rows devices ended directory withheld")
+CHANGE = Record(Change)
+"""The forms of the record's files."""
+_SCHEMA = form_of(SCHEMA_KEY)
+_RUN = Record(Run)
 _ROWS: Mapping[Kind, str] = {"comparison": "variants", "sweep": "tasks"}
+_SPREAD = View(Spread, "median low high", median=Figure, low=Figure, high=Figure)
+_SUMMARY = View(None, " ".join(FIGURES), **dict.fromkeys(FIGURES, _SPREAD.one | None))
+_AXIS = View(None, "name heading", name=str, heading=str)
+_ROW = View(
+    Run,
+    "task label command state devices job attempts status signal reason started ended seconds=wall log values"
+    " launch difference summary runs",
+    task=Positive,
+    label=Words,
+    command=tuple[Words, ...],
+    devices=tuple[Words, ...],
+    wall=Annotated[float, Form(float, lambda seconds: round(seconds, 3))] | None,
+    log=Words | None,
+    values=tuple[Words, ...],
+    launch=Words,
+    difference=Figure | None,
+    summary=_SUMMARY.one,
+    runs=_RUN.list,
+)
+DOCUMENTS: Mapping[Kind, Document] = {
+    kind: Document(
+        "id state created ended directory call=request.options withheld"
+        " command=request.launch.options.command devices axes repeat=request.repeat metric=request.metric"
+        f" less_is_better=request.less basis {rows}",
+        Experiment,
+        call=tuple[Words, ...],
+        command=tuple[Words, ...],
+        axes=_AXIS.list,
+        **{rows: _ROW.list},
+    )
+    for kind, rows in _ROWS.items()
+}
+LISTS: Mapping[Kind, Document] = {
+    kind: Document(f"{kind}s", **{f"{kind}s": of_one.list}) for kind, of_one in DOCUMENTS.items()
+}
 
 
-def _row_document(experiment: Experiment, number: int, summary: Summary, jobs: PurePath) -> dict[str, Any]:
+def document(experiment: Experiment) -> dict[str, Any]:
+    """Return the experiment as JSON, with the figures that follow from its runs."""
+    kind = experiment.request.kind
+    rows = [_row_document(experiment, each) for each in summaries(experiment)]
+    axes = [_AXIS.write(name=name, heading=heading) for name, heading in experiment.axes]
+    return DOCUMENTS[kind].write(experiment, axes=axes, **{_ROWS[kind]: rows})
+
+
+def _row_document(experiment: Experiment, summary: Summary) -> dict[str, Any]:
     """Return a variant as JSON. The result of its last run is also on the top level, as most variants have
     one run only."""
     row, last = summary.row, summary.row.last or Run(1, None, "waiting", attempts=0)
-    log = log_of(last.job, jobs)
-    return {
-        "task": number,
-        "label": experiment.label(row),
-        "command": list(row.words),
-        "state": experiment.state_of(row),
-        "devices": list(row.devices),
-        "job": last.job,
-        "attempts": last.attempts,
-        "status": last.status,
-        "signal": last.signal,
-        "reason": last.reason,
-        "started": _moment(last.started),
-        "ended": _moment(last.ended),
-        "seconds": None if last.wall is None else round(last.wall, 3),
-        "log": None if log is None else str(log),
-        "values": list(row.values),
-        "launch": row.line,
-        "difference": summary.difference,
-        "summary": {name: spread and spread._asdict() for name, spread in summary.spreads.items()},
-        "runs": [_RUN.write(run) for run in row.runs],
-    }
+    log = experiment.log(last)
+    return _ROW.write(
+        last,
+        task=summary.number,
+        label=row.label,
+        command=row.words,
+        state=experiment.state_of(row),
+        devices=row.devices,
+        log=None if log is None else str(log),
+        values=row.values,
+        launch=row.line,
+        difference=summary.difference,
+        summary=_SUMMARY.write(**summary.spreads),
+        runs=row.runs,
+    )
 
 
 def as_csv(experiment: Experiment) -> str:
@@ -334,120 +368,42 @@ def as_csv(experiment: Experiment) -> str:
 # Reading
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    name: str
-    heading: str
+def read(value: Any, folder: Path, changes: Iterable[Any]) -> Experiment:
+    """Read the experiment in this folder from its record, and apply its changes. Raises DocumentError."""
+    inside("schema", _SCHEMA.read, within(value, "schema"))
+    facts = STORED.facts(value) if "request" in value else _facts_of_earlier(value)
+    found = Experiment(folder, **facts)
+    if not found.rows or any(len(row.values) != len(found.axes) for row in found.rows):
+        raise DocumentError("variants with a value of each axis expected", "rows")
+    return found.with_changes(each for each in map(CHANGE.read, changes) if each.place < len(found.rows))
 
 
-@dataclass(frozen=True, slots=True)
-class Runner:
-    """The process that runs a recorded experiment."""
-
-    host: Words
-    boot: Words | None
-    pids: Words | None
-    pid: Positive
-    ticks: int | None
-
-    @classmethod
-    def own(cls) -> Runner:
-        """This process."""
-        scope, process = here(), identity(os.getpid())
-        return cls(scope.host, scope.boot, scope.pids, process.pid, process.ticks)
-
-    @property
-    def runs(self) -> bool:
-        """Whether it exists. On another machine or in another PID namespace that cannot be told, and it
-        counts as existing."""
-        now = here()
-        if PidScope(self.host, self.boot, self.pids) == now:
-            return alive(Identity(self.pid, self.ticks))
-        # After a reboot of this machine the process is gone.
-        return not (self.host == now.host and self.boot != now.boot)
+_EARLIER = Record(Experiment, "state created ended devices directory withheld", "devices directory withheld")
+_EARLIER_REQUEST = Record(ExperimentRequest, "repeat metric less_is_better=less", "*")
+_EARLIER_ROW = Record(Row, "values label command=words runs devices launch=line", "*")
+_COMMAND = form_of(tuple[Words, ...])
 
 
-RUNNER = Record(Runner)
-_FIGURES: dict[str, Any] = {name: Figure | None for name in FIGURES if name != "peak_memory"}
-_RUN = Record(
-    Run,
-    "",
-    "signal utilizations attempts started ended peak_memory wall runtime steps_per_second metric utilization",
-    round=Positive,
-    job=Words | None,
-    reason=Words | None,
-    utilizations=tuple[Figure | None, ...],
-    started=Moment | None,
-    ended=Moment | None,
-    **_FIGURES,
-)
-_ROW = Record(
-    Row,
-    "values launch=line devices runs command=words label",
-    "values line runs words label",
-    values=tuple[Words, ...],
-    line=Words,
-    devices=tuple[Words, ...],
-    words=tuple[Words, ...],
-    label=Words,
-)
-_EXPERIMENT = Record(
-    Experiment,
-    "schema id state created ended directory call withheld command devices axes repeat metric"
-    " less_is_better=less",
-    "id command devices axes repeat metric less directory call withheld",
-    schema=schema(SCHEMA),
-    created=Moment,
-    ended=Moment | None,
-    directory=Words,
-    call=tuple[Words, ...],
-    withheld=tuple[Words, ...],
-    command=tuple[Words, ...],
-    devices=tuple[Words, ...],
-    axes=tuple[_Axis, ...],
-    repeat=Positive,
-)
-
-
-def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else iso(seconds)
-
-
-def read(value: Any, name: str) -> Experiment:
-    """Read the experiment of a document, also of an earlier version; its id is `name`. An experiment that no
-    process runs any more is stopped. Raises DocumentError."""
-    facts = _EXPERIMENT.facts(value)
-    del facts["schema"]
+def _facts_of_earlier(value: dict[str, Any]) -> dict[str, Any]:
+    """Read a record without a request: an earlier gputui kept the options of the call as words. A sweep then
+    has no command either, so that it cannot be resumed with other options than its own."""
     kind: Kind = "sweep" if "tasks" in value else "comparison"
-    axes = tuple((axis.name, axis.heading) for axis in facts.get("axes", ()))
-    rows = inside(
-        _ROWS[kind],
-        lambda found: list_of(lambda row: _row(row, len(axes)), found),
-        within(value, _ROWS[kind]),
-    )
-    if not rows or (kind == "comparison" and not axes):
-        raise DocumentError("variants expected", _ROWS[kind])
-    if facts["state"] == "running":
-        runner = inside("runner", RUNNER.read, value["runner"]) if "runner" in value else None
-        facts["state"] = "running" if runner is not None and runner.runs else "stopped"
-    own = {"id": name, "axes": axes, "rows": rows, "kind": kind}
-    return Experiment(**{"command": (), "devices": (), **facts, **own})
+    command = inside("command", _COMMAND.read, value.get("command", [])) if kind == "comparison" else ()
+    request = ExperimentRequest(kind, LaunchRequest(LaunchOptions(command)), **_EARLIER_REQUEST.facts(value))
+    names = ("name", "heading")
+    pairs = list_of(lambda axis: [text(within(axis, name)) for name in names], value.get("axes", []))
+    axes = tuple((name, heading) for name, heading in pairs)
+    rows = inside(_ROWS[kind], lambda found: list_of(_row_of_earlier, found), within(value, _ROWS[kind]))
+    named = [label([(axis[1], each) for axis, each in zip(axes, row.values, strict=False)]) for row in rows]
+    rows = tuple(replace(row, label=row.label or name) for row, name in zip(rows, named, strict=True))
+    return {**_EARLIER.facts(value), "request": request, "axes": axes, "rows": rows}
 
 
-def _row(value: Any, axes: int) -> Row:
-    facts = {"values": (), "line": "", **_ROW.facts(value)}
-    if len(facts["values"]) != axes:
-        raise DocumentError("a value of each axis expected", "values")
-    if not axes and not facts.get("words"):
-        raise DocumentError("a command expected", "command")
-    if "runs" not in facts:
-        facts["runs"] = _only_run(value)
-    return Row(**facts)
-
-
-def _only_run(value: dict[str, Any]) -> tuple[Run, ...]:
-    """Read the run of a task of an earlier version, in which the task itself had the fields of its only
-    run."""
+def _row_of_earlier(value: Any) -> Row:
+    """Read a variant, or a task that has the fields of its only run itself."""
+    row = _EARLIER_ROW.read(value)
+    if row.runs or not value.get("attempts"):
+        return row
     run = _RUN.read({"round": 1, **value})
     wall = run.ended - run.started if run.ended is not None and run.started is not None else None
-    return (replace(run, wall=wall),) if run.attempts or run.state != "waiting" else ()
+    return replace(row, runs=(replace(run, wall=wall),))

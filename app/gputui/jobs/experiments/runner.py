@@ -22,17 +22,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
-from threading import Thread
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gputui.allocating.allocate import allocate
 from gputui.allocating.allocate_in_turn import TurnListener
 from gputui.allocating.allocation import Allocation
-from gputui.allocating.allocator import Approve
 from gputui.allocating.errors import NotEnoughError, RequestError
 from gputui.allocating.queue import in_line_for, waiters
-from gputui.allocating.request import Request
+from gputui.choosing.named_devices import NamingError, devices_named
 from gputui.choosing.sharing import tasks_that_fit
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
@@ -40,16 +39,19 @@ from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.experiments.log_figures import read_figures
-from gputui.jobs.experiments.record import Experiment, Run
+from gputui.jobs.experiments.record import Change, Experiment, Run
+from gputui.jobs.experiments.request import ExperimentRequest, Variant
 from gputui.jobs.log_file import end_of
-from gputui.jobs.start import start_job, start_leased_job
+from gputui.jobs.record import without_secrets_of
+from gputui.jobs.start import detached, start_job, start_leased_job
 from gputui.jobs.stop import stop
 from gputui.jobs.store import Stored, stored
-from gputui.jobs.wait import refreshed, wait_for_any
+from gputui.jobs.wait import wait_for_any
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.start import StartError
 from gputui.requesting.launch_request import LaunchRequest
+from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.system.ending_signals import EndedError, without_signals
 from gputui.vendors.registry import vendors_of
@@ -67,36 +69,57 @@ _MOST_LOG, _MOST_LINES = 1024 * 1024, 20_000
 _LONGEST_NAME = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A variant's request for devices, and its launch on them. `launch` raises RequestError."""
+class Planned(NamedTuple):
+    """A variant, and its launch before it has devices."""
 
-    request: Request
-    approve: Approve
-    launch: Callable[[Allocation, LaunchOptions], Launch]
-    asked: LaunchRequest
+    variant: Variant
+    prepared: PreparedLaunch
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits and options of an experiment's runs.
+def launch_on(
+    planned: Planned,
+    allocation: Allocation,
+    environ: Mapping[str, str],
+    options: LaunchOptions | None = None,
+    prove: bool = True,
+) -> Launch:
+    """Make the launch of a variant on these devices, with `options` in place of its own; see
+    `PreparedLaunch.launch`. Raises RequestError."""
+    prepared = planned.prepared
+    asked = prepared.asked if options is None else replace(prepared.asked, options=options)
+    launch = replace(prepared, asked=asked).launch(allocation, environ, prove=prove)
+    if launch.refusal is not None:
+        raise RequestError(launch.refusal)
+    return detached(launch, environ)
 
-    jobs      the most runs at the same time; None for no limit but the devices
-    memory    bytes that a run needs on each device, if runs may share devices; else None
-    retries   how many times a failed run is started again
-    stops     whether no further run starts after one has failed for good
-    seconds   the longest duration of a run, None for no limit
-    warm_up   whether the first variant runs once before, uncounted, to fill the caches of files and kernels
-    before    a shell command that runs before each run, "" for none
-    """
 
-    jobs: int | None = None
-    memory: int | None = None
-    retries: int = 0
-    stops: bool = False
-    seconds: float | None = None
-    warm_up: bool = False
-    before: str = ""
+def varies_names(variant: Variant) -> bool:
+    """Whether a variant names its devices among those that are held for all."""
+    return any(axis.kind == "gpus" for axis, _ in variant.settings)
+
+
+def most_devices(planned: Planned) -> int | None:
+    """The number of devices of a variant that gets the first of those that are held; None for all of them."""
+    request = planned.prepared.request
+    return request.size if request.names is None else None
+
+
+def own_devices(planned: Planned, held: Allocation) -> Allocation:
+    """The devices of a variant among those that are held for all. Raises RequestError."""
+    names = planned.prepared.request.names
+    if names is None or not varies_names(planned.variant):
+        return held._replace(devices=held.devices[: most_devices(planned)])
+    try:
+        named = devices_named(names, held.snapshot, held.request.vendor)
+    except NamingError as error:
+        raise RequestError(f"{planned.variant.label}: {error}") from None
+    keys = {device.key for device in held.devices}
+    return held._replace(devices=tuple(device for device in named if device.key in keys))
+
+
+def notes_of(launch: Launch) -> list[str]:
+    """The warnings and remarks of a launch, for the user."""
+    return [*(f"warning: {each}" for each in launch.warnings), *(f"note: {each}" for each in launch.remarks)]
 
 
 class Listener(TurnListener, Protocol):
@@ -109,28 +132,20 @@ class Listener(TurnListener, Protocol):
         """A run has ended; it may be started again later."""
 
     def remark(self, text: str) -> None:
-        """There is a warning for the user; the experiment continues."""
+        """There is a warning or a note for the user; the experiment continues."""
 
-    def changed(self, experiment: Experiment) -> None:
-        """The experiment has changed and should be written to its record."""
-
-
-@dataclass(eq=False)
-class _Held:
-    """Devices that runs share: their allocation, and the runs on them, each as (place, round)."""
-
-    allocation: Allocation
-    runs: set[tuple[int, int]] = field(default_factory=set)
+    def changed(self, experiment: Experiment, change: Change | None) -> None:
+        """The experiment has changed and should be written to its record; None: more than one run has."""
 
 
 class _Running:
-    """A run in progress: its job, its shared devices, and measurements since it began. These are the peak
-    memory and, for each device, the integral of its utilization and the time over which it is known."""
+    """A run in progress: its job, the devices that it shares, and measurements since it began. These are the
+    peak memory and, for each device, the integral of its utilization and the time over which it is known."""
 
     def __init__(
         self,
         job: Job,
-        held: _Held | None = None,
+        held: Allocation | None = None,
         devices: Sequence[Device] = (),
         limit: float | None = None,
     ) -> None:
@@ -175,42 +190,45 @@ class _AgainError(Exception):
     """A run ended while this process was in the queue: trying again at once is better than waiting."""
 
 
+@dataclass(eq=False)
 class Runner:
     """Runs one experiment. The field `experiment` is always up to date, also after an exception.
 
+    request  with its secrets, and with the options of the call that resumes the experiment
     planned  the variants in their order
     opened   opens the source of the box; its argument is whether the variants use no devices
     held     the devices that all variants run on, None where each has its own
     reads    whether memory and utilization of devices are measured
     """
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        planned: Sequence[Planned],
-        environ: Mapping[str, str],
-        job_environ: Mapping[str, str],
-        opened: Callable[[bool], AbstractContextManager[Source]],
-        listener: Listener,
-        limits: Limits,
-        held: Allocation | None = None,
-        reads: bool = True,
-    ) -> None:
-        self.experiment = experiment
-        self._planned, self._environ, self._job_environ = planned, environ, job_environ
-        self._opened, self._listener, self._limits = opened, listener, limits
-        self._reads = reads
-        self._stack = contextlib.ExitStack()
-        self._source: Source | None = None
-        self._metric = re.compile(experiment.metric) if experiment.metric is not None else None
-        self._for_all = _Held(held) if held is not None else None
-        self._most = limits.jobs or (1 if held is not None and limits.memory is None else len(planned))
-        self._todo: deque[tuple[int, int]] = deque()
-        self._running: dict[tuple[int, int], _Running] = {}
-        self._shared: list[_Held] = []
-        self._halted = False
-        self._settled = 0.0
-        self._tie: int | None = None
+    experiment: Experiment
+    request: ExperimentRequest
+    planned: Sequence[Planned]
+    environ: Mapping[str, str]
+    job_environ: Mapping[str, str]
+    opened: Callable[[bool], AbstractContextManager[Source]]
+    listener: Listener
+    held: Allocation | None = None
+    reads: bool = True
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _source: Source | None = None
+    _todo: deque[tuple[int, int]] = field(default_factory=deque)
+    _running: dict[tuple[int, int], _Running] = field(default_factory=dict)
+    """By the index of the variant and the round."""
+    _halted: bool = False
+    _settled: float = 0.0
+    _tie: int | None = None
+
+    @cached_property
+    def _most(self) -> int:
+        """The most runs at the same time. On the CPU, nothing else limits their number."""
+        one_by_one = self._on_cpu or (self.held is not None and self.request.memory is None)
+        return self.request.jobs or (1 if one_by_one else len(self.planned))
+
+    @cached_property
+    def _on_cpu(self) -> bool:
+        no_device = self.held is not None and not self.held.devices
+        return no_device or any(each.prepared.request.cpu_only for each in self.planned)
 
     def run(self) -> Experiment:
         """Make every run that is not done. Each variant runs once before any variant runs again, so that a
@@ -222,7 +240,7 @@ class Runner:
         """
         trouble: Exception | None = None
         with self._stack:
-            if self._for_all is not None:
+            if self.held is not None:
                 self._tie = self._stack.enter_context(_tie())
             try:
                 self._adopt()
@@ -241,74 +259,73 @@ class Runner:
                 # After any other exception, `--resume` adopts the runs that are not tied to this process.
                 if self._tie is not None or (isinstance(error, EndedError) and not error.hangs_up):
                     self._stop_all()
-                self._set(replace(self.experiment, state="stopped", ended=time.time()))
+                self._keep(replace(self.experiment, state="stopped", ended=time.time()))
                 raise
         done = not self._todo and trouble is None
-        self._set(replace(self.experiment, state="done" if done else "stopped", ended=time.time()))
+        self._keep(replace(self.experiment, state="done" if done else "stopped", ended=time.time()))
         if trouble is not None:
             raise trouble
         return self.experiment
 
     def _adopt(self) -> None:
-        jobs = stored(self._job_environ)
-        found = as_it_stands(self.experiment, jobs)
-        running = {}
-        for number in range(1, found.repeat + 1):
+        jobs = stored(self.job_environ)
+        found, by_id = as_it_stands(self.experiment, jobs), {job.id: job for job in jobs.jobs}
+        again = []
+        for number in range(1, found.request.repeat + 1):
             for place, row in enumerate(found.rows):
                 run = row.run_of(number)
                 if run is not None and run.state == "running":
-                    job = _last_job(found, place, run, jobs)
-                    if job is None or job.state == "elsewhere":
-                        where = repr(job.scope.host) if job is not None else "another place"
-                        raise RunsElsewhereError(
-                            f"task {place + 1} runs on {where}: resume the {found.kind} there"
-                        )
-                    running[place, number] = _Running(job, limit=self._limits.seconds)
+                    job = by_id[run.job or ""]
+                    if job.state == "elsewhere":
+                        where = f"task {place + 1} runs on {job.scope.host!r}"
+                        raise RunsElsewhereError(f"{where}: resume the {found.request.kind} there")
+                    self._running[place, number] = _Running(job, limit=self.request.timeout)
                 elif run is None or run.state != "done":
                     self._todo.append((place, number))
-        for place, number in self._todo:
-            if found.rows[place].run_of(number) is not None:
-                found = found.with_run(place, Run(number, None, "waiting", attempts=0))
-        if self._limits.warm_up and self._todo:
+                    if run is not None:
+                        again.append(found.change(place, Run(number, None, "waiting", attempts=0)))
+        if self.request.warm_up and self._todo:
             self._todo.appendleft((0, 0))
-        self._running = running
-        self._set(replace(found, state="running", ended=None))
+        self._keep(replace(found.with_changes(again), state="running", ended=None))
 
     # Starting
 
     def _next(self) -> None:
-        """Get devices for the next run and start it. Raises _AgainError, and the errors of `allocate`."""
-        place, number = self._todo[0]
-        planned = self._planned[place]
-        held = self._for_all
+        """Start the next run, once there are devices for it. Raises _AgainError, and the errors of
+        `allocate`."""
+        planned = self.planned[self._todo[0][0]]
+        held = self.held
+        # On the CPU, only --jobs limits the number of runs at the same time.
+        if held is None or (held.devices and self._on(held)):
+            with self.opened(planned.prepared.request.cpu_only) as source:
+                held = self._devices(planned.prepared, source)
         if held is None:
-            with self._opened(planned.request.cpu_only) as source:
-                held = self._devices_of_its_own(planned, source)
-        elif held.runs and not self._room_for_another(held):
-            self._collect()
             return
         try:
-            self._start(place, number, held)
+            self._start(planned, held)
         finally:
-            if held is not self._for_all:
-                if self._limits.memory is not None and held.runs:
-                    if held not in self._shared:
-                        self._shared.append(held)
-                else:
-                    # The job, if one has started, has inherited the lease.
-                    held.allocation.release()
+            if held is not self.held and not self._on(held):
+                # The job, if one has started, has inherited the lease.
+                held.release()
 
-    def _devices_of_its_own(self, planned: Planned, source: Source) -> _Held:
+    def _devices(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
+        """Get devices for a run. None: there are none yet, and some time has passed or a run has ended."""
+        if self.held is not None:
+            if self._room([self.held], source):
+                return self.held
+            self._collect()
+            return None
         held = self._at_once(planned, source) or self._beside(planned, source)
-        while held is None and time.monotonic() < self._settled and not self._others(own=0):
-            if not self._running:
-                time.sleep(_PAUSE)
-            elif self._collect(_PAUSE):
-                raise _AgainError
-            held = self._at_once(planned, source)
-        return held or self._allocated(planned, source, float("inf"))
+        if held is None and time.monotonic() < self._settled and not self._others(own=0):
+            self._collect(_PAUSE)
+            return None
+        return held or self._allocated(planned, source, math.inf)
 
-    def _at_once(self, planned: Planned, source: Source) -> _Held | None:
+    def _on(self, held: Allocation | None) -> list[_Running]:
+        """The runs in progress that share these devices."""
+        return [each for each in self._running.values() if held is not None and each.held is held]
+
+    def _at_once(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
         """Allocate devices that are free now and that no other launch is waiting for; None if there are
         none."""
         if not planned.request.picks and not planned.request.cpu_only:
@@ -319,129 +336,134 @@ class Runner:
         except NotEnoughError:
             return None
 
-    def _allocated(self, planned: Planned, source: Source, wait: float | None) -> _Held:
-        request = replace(planned.request, wait=wait)
-        return _Held(
-            allocate(request, source, self._environ, self._listener, True, planned.approve, self._sleep)
-        )
+    def _allocated(self, planned: PreparedLaunch, source: Source, wait: float | None) -> Allocation:
+        request, approve = replace(planned.request, wait=wait), planned.approve(self.environ)
+        return allocate(request, source, self.environ, self.listener, True, approve, self._sleep)
 
-    def _beside(self, planned: Planned, source: Source) -> _Held | None:
+    def _beside(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
         """Return devices of runs in progress that have memory for another run; None if there are none, or if
         others are in the queue for them."""
-        need = self._limits.memory
-        alike = [held for held in self._shared if held.allocation.request.size == planned.request.size]
-        if need is None or not alike or not planned.request.picks:
+        shared = [each.held for each in self._running.values() if each.held is not None]
+        found = self._room([held for held in shared if held.request.size == planned.request.size], source)
+        if found is None or not planned.request.picks:
+            return None
+        held, now = found
+        if in_line_for([device.key for device in held.devices], self.environ, now):
+            return None
+        planned.approve(self.environ)(held.devices, vendors_of(now.devices))
+        return held
+
+    def _room(self, among: Sequence[Allocation], source: Source) -> tuple[Allocation, Snapshot] | None:
+        """The shared devices with memory for most further runs, and the box; None without any."""
+        need = self.request.memory
+        if need is None or not among:
             return None
         now = source.read(Want.VERDICT | Want.HOST | Want.MODES)
-        found = max(alike, key=lambda held: _room(held, need, now))
-        keys = [device.key for device in found.allocation.devices]
-        if _room(found, need, now) < 1 or in_line_for(keys, self._environ, now):
-            return None
-        planned.approve(found.allocation.devices, vendors_of(now.devices))
-        return found
 
-    def _room_for_another(self, held: _Held) -> bool:
-        """Whether another run fits on the devices that are held for all variants."""
-        if self._limits.memory is None or not held.allocation.devices:
-            # On the CPU, only --jobs limits the number of runs at the same time.
-            return not held.allocation.devices
-        with self._opened(False) as source:
-            now = source.read(Want.VERDICT | Want.HOST | Want.MODES)
-        return _room(held, self._limits.memory, now) > 0
+        def room(held: Allocation) -> int:
+            return min((fits(device, held) for device in held.devices), default=0)
 
-    def _start(self, place: int, number: int, held: _Held) -> None:
-        self._todo.popleft()
-        planned, before = self._planned[place], self.experiment.rows[place].run_of(number)
+        def fits(device: Device, held: Allocation) -> int:
+            there = now.by_key.get(device.key)
+            if there is None or there.fault is not None or there.compute_mode not in (None, "default"):
+                return 0
+            then = held.snapshot.memory_free(device)
+            return tasks_that_fit(need, then, now.memory_free(there), len(self._on(held)))
+
+        found = max(among, key=room)
+        return (found, now) if room(found) > 0 else None
+
+    def _start(self, planned: Planned, held: Allocation) -> None:
+        place, number = self._todo.popleft()
+        before = self.experiment.rows[place].run_of(number)
         run = Run(number, None, "running", attempts=(before.attempts if before else 0) + 1)
         try:
             launch, asked = self._made_ready(planned, held, place, number)
             if number:
-                labels = tuple(map(held.allocation.snapshot.label, launch.devices))
-                self.experiment = self.experiment.with_run(place, run, devices=labels)
+                labels = tuple(map(held.snapshot.label, launch.devices))
+                change = Change(place, run, labels, without_secrets_of(launch).line)
+                self.experiment = self.experiment.with_changes([change])
             with without_signals():
-                job = self._job(place, number, held, launch, asked)
-                shared = held if held is self._for_all or self._limits.memory is not None else None
-                if shared is not None:
-                    shared.runs.add((place, number))
-                seen = launch.devices if self._reads else ()
-                self._running[place, number] = _Running(job, shared, seen, self._limits.seconds)
+                shared = held if held is self.held or self.request.memory is not None else None
+                job = self._job(launch, job_name(self.experiment, place, number), held, shared, asked)
+                seen = launch.devices if self.reads and not self._on_cpu else ()
+                self._running[place, number] = _Running(job, shared, seen, self.request.timeout)
                 self._tell_whose(shared)
                 run = replace(run, job=job.id, started=job.started)
                 self._put(place, run)
         except StartError as error:
             self._ended(place, replace(run, state="failed", status=error.status, reason=str(error)))
             return
-        self._listener.begins(self.experiment, place, run)
+        self.listener.begins(self.experiment, place, run)
 
     def _made_ready(
-        self, planned: Planned, held: _Held, place: int, number: int
+        self, planned: Planned, held: Allocation, place: int, number: int
     ) -> tuple[Launch, LaunchRequest]:
         """Run the command of `--before`, and return the launch of a run and its request. Raises
         StartError."""
         name = str(place + 1) if number == 1 else f"{place + 1}.{number}"
         folder = Path(self.experiment.directory or Path.cwd()) / self.experiment.id / name
-        options = _in_folder(planned.asked.options, str(folder))
-        before = self._limits.before.replace(RUN_FOLDER, shlex.quote(str(folder)))
+        asked = planned.prepared.asked
+        options = _in_folder(asked.options, str(folder))
+        before = self.request.before.replace(RUN_FOLDER, shlex.quote(str(folder)))
         try:
-            if options != planned.asked.options or before != self._limits.before:
+            if options != asked.options or before != self.request.before:
                 folder.mkdir(parents=True, exist_ok=True)
-            launch = planned.launch(held.allocation, options)
+            own = own_devices(planned, held) if held is self.held else held
+            launch = launch_on(planned, own, self.environ, options)
+            # For held devices, the user has been told before.
+            for text in notes_of(launch) if held is not self.held else ():
+                self.listener.remark(text)
             if before:
-                environ, where = launch.environment(self._job_environ), launch.directory
+                environ, where = launch.environment(self.job_environ), launch.directory
                 shell, nothing = ("/bin/sh", "-c", before), subprocess.DEVNULL
                 done = subprocess.run(shell, env=environ, cwd=where, stdin=nothing, stdout=2, check=False)
                 if done.returncode:
                     # As in `rm -r out; python t.py`, the command starts nevertheless.
-                    self._listener.remark(f"--before ended with status {done.returncode}")
+                    self.listener.remark(f"warning: --before ended with status {done.returncode}")
         except OSError as error:
             raise StartError(f"{folder}: {error.strerror}", 126) from None
-        return launch, replace(planned.asked, options=options)
+        return launch, replace(asked, options=options)
 
-    def _job(self, place: int, number: int, held: _Held, launch: Launch, asked: LaunchRequest) -> Job:
+    def _job(
+        self, launch: Launch, name: str, held: Allocation, shared: Allocation | None, asked: LaunchRequest
+    ) -> Job:
         """Start the job of a run. Raises StartError, JobError."""
-        name, lease = job_name(self.experiment, place, number), held.allocation.lease
-        if self._limits.memory is None and held is not self._for_all:
-            return start_leased_job(launch, self._job_environ, lease, name, asked)
+        lease = held.lease
+        if shared is None:
+            return start_leased_job(launch, self.job_environ, lease, name, asked)
+        descriptors, records = (lease.passed_on, lease.records) if lease else ((), ())
         return start_job(
-            launch,
-            self._job_environ,
-            name,
-            lease.passed_on if lease else (),
-            claims=lease.records if lease else (),
-            request=asked,
-            tie=self._tie,
+            launch, self.job_environ, name, descriptors, claims=records, request=asked, tie=self._tie
         )
 
-    def _tell_whose(self, held: _Held | None) -> None:
+    def _tell_whose(self, held: Allocation | None) -> None:
         """Record the run that began last as the owner of a shared claim."""
-        if held is None or held.allocation.lease is None or not held.runs:
+        jobs = [each.job for each in self._on(held)]
+        if held is None or held.lease is None or not jobs:
             return
-        jobs = [self._running[key].job for key in sorted(held.runs) if key in self._running]
         last = max(jobs, key=lambda job: job.created)
         others = [job.supervisor.pid for job in jobs if job.supervisor is not None and job is not last]
         if last.command is not None:
             supervisor = last.supervisor.pid if last.supervisor is not None else None
-            held.allocation.lease.belongs_to(last.command.pid, last.id, supervisor, others)
+            held.lease.belongs_to(last.command.pid, last.id, supervisor, others)
 
     # Going on
 
     def _sleep(self, seconds: float) -> None:
         """Wait in the queue. Raises _AgainError if a run has ended and no other launch is in the queue,
         because its devices can be taken at once then; also if no further run is to start."""
-        if not self._running:
-            time.sleep(seconds)
-            return
         if self._collect(seconds) and (self._halted or not self._others(own=1)):
             raise _AgainError
 
     def _others(self, own: int) -> bool:
         """Whether others are in the queue; `own` is the number of places in it that belong to this
         process."""
-        return sum(not waiter.silent for waiter in waiters(self._environ)) > own
+        return sum(not waiter.silent for waiter in waiters(self.environ)) > own
 
     def _collect(self, seconds: float = math.inf) -> bool:
         """Wait until a run ends, or until `seconds` have passed, and read the devices of the runs meanwhile.
-        Return whether a run has ended by itself, not by its timeout."""
+        Return whether a run has ended, by itself or by its timeout."""
         deadline = time.monotonic() + seconds
         while True:
             by_id = {running.job.id: key for key, running in self._running.items()}
@@ -450,15 +472,17 @@ class Runner:
             over = wait_for_any([running.job for running in self._running.values()], wait)
             for job in over:
                 self._came_to_end(by_id[job.id], job)
-            if over or self._look() or time.monotonic() >= deadline:
-                return bool(over)
+            if over or self._look():
+                return True
+            if time.monotonic() >= deadline:
+                return False
 
     def _look(self) -> bool:
         """Read the devices that are due, and stop the runs that are past their timeout. Return whether any
         was stopped."""
         now = time.monotonic()
         due = [each for each in self._running.values() if each.next <= now]
-        snapshot = self._now() if due and self._reads else None
+        snapshot = self._now() if due and self.reads else None
         for each in due:
             each.see(snapshot)
         late = [key for key, each in self._running.items() if each.latest <= now]
@@ -470,11 +494,11 @@ class Runner:
         """Read the devices. If they cannot be read, return None and measure no more."""
         try:
             if self._source is None:
-                self._source = self._stack.enter_context(self._opened(False))
+                self._source = self._stack.enter_context(self.opened(False))
             return self._source.read(Want.LOAD | Want.HOST)
         except NoSourceError as error:
-            self._reads = False
-            self._listener.remark(f"memory and utilization are not measured any more: {error}")
+            self.reads = False
+            self.listener.remark(f"warning: memory and utilization are not measured any more: {error}")
             return None
 
     # Ending
@@ -483,21 +507,16 @@ class Runner:
         with without_signals():
             running = self._running.pop(key)
             self._settled = time.monotonic() + _SETTLING
-            held = running.held
-            if held is not None:
-                held.runs.discard(key)
-                if held.runs:
-                    self._tell_whose(held)
-                elif held is not self._for_all:
-                    self._shared.remove(held)
-                    held.allocation.release()
+            if running.held is not None and running.held is not self.held and not self._on(running.held):
+                running.held.release()
+            self._tell_whose(running.held)
             self._ended(key[0], self._seen(key, running, job, late))
 
     def _seen(self, key: tuple[int, int], running: _Running, job: Job, late: bool = False) -> Run:
         """Return the run with the outcome of its job and the measurements of its devices."""
         place, number = key
         before = self.experiment.rows[place].run_of(number) or Run(number, job.id, "running")
-        run = came_to(before, job, self._metric)
+        run = came_to(before, job, self.experiment)
         known = [each for each in running.utilizations if each is not None]
         return replace(
             run,
@@ -509,69 +528,52 @@ class Runner:
 
     def _ended(self, place: int, run: Run) -> None:
         failed = run.state not in ("done", "running")
-        again = run.state == "failed" and run.attempts <= self._limits.retries and not self._halted
+        again = run.state == "failed" and run.attempts <= self.request.retry and not self._halted
         if again:
             self._todo.append((place, run.round))
-        elif failed and self._limits.stops:
+        elif failed and self.request.stop_on_failure:
             self._halted = True
         self._put(place, replace(run, state="waiting") if again else run)
-        self._listener.ended(self.experiment, place, run)
+        self.listener.ended(self.experiment, place, run)
 
     def _stop_all(self) -> None:
         """Stop all runs in progress, in parallel."""
-        with without_signals():
-            running = dict(self._running)
-            # A job that cannot be stopped from here is one whose record is gone.
-            threads = [Thread(target=_stop, args=(each.job,)) for each in running.values()]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            for key, each in running.items():
-                try:
-                    run = self._seen(key, each, refreshed(each.job))
-                except JobError as error:
-                    run = Run(key[1], each.job.id, "failed", reason=str(error))
-                self._put(key[0], run)
+        from concurrent.futures import ThreadPoolExecutor
+
+        with without_signals(), ThreadPoolExecutor(len(self._running) or 1) as threads:
+            jobs = threads.map(_stopped, [each.job for each in self._running.values()])
+            for (key, each), job in zip(self._running.items(), jobs, strict=True):
+                if isinstance(job, JobError):
+                    self._put(key[0], Run(key[1], each.job.id, "failed", reason=str(job)))
+                else:
+                    self._put(key[0], self._seen(key, each, job))
 
     def _put(self, place: int, run: Run) -> None:
         if run.round:
-            self._set(self.experiment.with_run(place, run))
+            change = self.experiment.change(place, run)
+            self._keep(self.experiment.with_changes([change]), change)
 
-    def _set(self, experiment: Experiment) -> None:
+    def _keep(self, experiment: Experiment, change: Change | None = None) -> None:
         self.experiment = experiment
-        self._listener.changed(experiment)
+        self.listener.changed(experiment, change)
 
 
 def job_name(experiment: Experiment, place: int, number: int = 1) -> str:
     """Return the name of the job of a run. For a task it is "k3f9.12" (`gputui jobs log k3f9.12`), and
     "k3f9.12.2" in the second round. For a variant of a comparison it has the label, as users see no number of
     a variant."""
-    if experiment.kind == "comparison":
-        label = experiment.label(experiment.rows[place])
+    if experiment.request.kind == "comparison":
+        label = experiment.rows[place].label
         return printable(f"{experiment.id} {label}")[:_LONGEST_NAME].rstrip()
     return f"{experiment.id}.{place + 1}" + (f".{number}" if number > 1 else "")
 
 
-def _last_job(experiment: Experiment, place: int, run: Run, jobs: Stored) -> Job | None:
-    """Return the last job of a run, None if the record of no job exists.
-
-    The job of a task is also found by its name, as the process may have been killed before it wrote the id.
-    """
-    name = job_name(experiment, place, run.round) if experiment.kind == "sweep" else None
-    own = [
-        job
-        for job in jobs.jobs
-        if job.id == run.job or (name and job.name == name and job.created >= experiment.created)
-    ]
-    return own[-1] if own else None
-
-
-def came_to(run: Run, job: Job, metric: re.Pattern[str] | None) -> Run:
+def came_to(run: Run, job: Job, experiment: Experiment) -> Run:
     """Return the run with the outcome of its job, or as running if the job is not over."""
     if not job.over:
         return replace(run, state="running", job=job.id, started=job.started)
-    figures = read_figures(last_lines(job.log), metric)
+    metric = experiment.request.metric
+    figures = read_figures(last_lines(job.log), re.compile(metric) if metric is not None else None)
     return replace(
         run,
         state="done" if job.state == "done" else "stopped" if job.state == "stopped" else "failed",
@@ -590,21 +592,27 @@ def came_to(run: Run, job: Job, metric: re.Pattern[str] | None) -> Run:
 
 def as_it_stands(experiment: Experiment, jobs: Stored) -> Experiment:
     """Update an experiment that no process runs from the records of its jobs, which may have changed since
-    its record was written."""
-    metric = re.compile(experiment.metric) if experiment.metric is not None else None
+    its record was written.
+
+    The job of a task is also found by its name, as the process may have been killed before it wrote the id.
+    """
+    named = experiment.request.kind == "sweep"
+    by_id = {job.id: job for job in jobs.jobs}
+    by_name = {job.name: job for job in jobs.jobs if named and job.created >= experiment.created}
+    changes = []
     for place, row in enumerate(experiment.rows):
-        for number in range(1, experiment.repeat + 1):
+        for number in range(1, experiment.request.repeat + 1):
             run = row.run_of(number) or Run(number, None, "waiting", attempts=0)
             if run.state == "done":
                 continue
-            job = _last_job(experiment, place, run, jobs)
+            job = by_name.get(job_name(experiment, place, number)) or by_id.get(run.job or "")
             if job is not None and (job.id != run.job or run.state == "running"):
-                run = came_to(replace(run, attempts=max(1, run.attempts)), job, metric)
-                experiment = experiment.with_run(place, run)
+                run = came_to(replace(run, attempts=max(1, run.attempts)), job, experiment)
+                changes.append(experiment.change(place, run))
             elif job is None and run.state == "running":
                 run = replace(run, state="failed", reason="the record of its job is gone")
-                experiment = experiment.with_run(place, run)
-    return experiment
+                changes.append(experiment.change(place, run))
+    return experiment.with_changes(changes)
 
 
 def _in_folder(options: LaunchOptions, folder: str) -> LaunchOptions:
@@ -633,22 +641,12 @@ def _tie() -> Iterator[int]:
         os.close(reading)
 
 
-def _stop(job: Job) -> None:
-    # If its record has been removed, the reason in the row says so.
-    with contextlib.suppress(JobError):
-        stop(job)
-
-
-def _room(held: _Held, need: int, now: Snapshot) -> int:
-    """Return the number of further runs that fit on shared devices."""
-    found = []
-    for device in held.allocation.devices:
-        there = now.by_key.get(device.key)
-        if there is None or there.fault is not None or there.compute_mode not in (None, "default"):
-            return 0
-        then = held.allocation.snapshot.memory_free(device)
-        found.append(tasks_that_fit(need, then, now.memory_free(there), len(held.runs)))
-    return min(found, default=0)
+def _stopped(job: Job) -> Job | JobError:
+    """Stop a job; the error if that is impossible because its record is gone."""
+    try:
+        return stop(job).job
+    except JobError as error:
+        return error
 
 
 def last_lines(log: Path) -> list[str]:

@@ -1,4 +1,8 @@
-"""Write, read, find and remove the experiments in the state folder, where each has a folder."""
+"""Write, read, find and remove the experiments in the state folder, where each has a folder.
+
+The record is written as a whole when its experiment begins and ends. A change in between is one line more in
+a second file, so that its cost does not grow with the number of variants.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,10 @@ from pathlib import Path
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.job import JobError
-from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.typed_json import DocumentError
-from gputui.jobs.experiments.record import RUNNER, Experiment, Kind, Runner, document, read
+from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.typed_json import SCHEMA, DocumentError, loads
+from gputui.jobs.experiments.record import CHANGE, STORED, Change, Experiment, read
+from gputui.jobs.experiments.request import SUBCOMMANDS, Kind
 from gputui.jobs.record_folders import (
     RecordError,
     Unreadable,
@@ -26,20 +31,22 @@ from gputui.jobs.record_folders import (
     remove,
 )
 from gputui.jobs.store import jobs_folder
-from gputui.system.files import open_lock, write_private
+from gputui.system.files import alone, append_private, open_own, write_private
 
 _MOST_BYTES = 64 * 1024 * 1024
-_LOCK = "lock"
-SUBCOMMANDS: Mapping[Kind, str] = {"comparison": "compare", "sweep": "each"}
-"""The subcommand that makes experiments of each kind; the kind also names their files and folders."""
+_MOST_CHANGES = 4 * 1024 * 1024
+"""Bytes of changes after which the record is written as a whole."""
+_CHANGES, _LOCK = "changes.jsonl", "lock"
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The experiments of some kinds, the oldest first, and the folders that cannot be read."""
+    """Experiments, the oldest first, and the folders that cannot be read. `stamps` are the states of the
+    files from before they were read, by id."""
 
     records: tuple[Experiment, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
+    stamps: Mapping[str, object] = field(default_factory=dict)
 
 
 def folder(kind: Kind, environ: Mapping[str, str]) -> Path:
@@ -47,34 +54,70 @@ def folder(kind: Kind, environ: Mapping[str, str]) -> Path:
     return jobs_folder(environ).with_name(f"{kind}s")
 
 
-def new(kind: Kind, environ: Mapping[str, str]) -> str:
-    """Make the folder of a new experiment and return its id. Raises JobError."""
-    return new_folder(folder(kind, environ)).name
+def _record(own: Path) -> Path:
+    """The file of the record in an experiment's folder."""
+    return own / f"{own.parent.name[:-1]}.json"
 
 
-def keep(experiment: Experiment, environ: Mapping[str, str]) -> None:
-    """Write the experiment, with this process as its runner. Raises JobError."""
-    parent = folder(experiment.kind, environ)
-    written = {**document(experiment, jobs_folder(environ)), "runner": RUNNER.write(Runner.own())}
+def begin(experiment: Experiment, environ: Mapping[str, str]) -> Experiment:
+    """Write the record of a new experiment, and return the experiment with its folder. Raises JobError."""
+    experiment = replace(experiment, folder=new_folder(folder(experiment.request.kind, environ)))
+    keep(experiment)
+    return experiment
+
+
+def keep(experiment: Experiment, change: Change | None = None) -> None:
+    """Write the last change of a recorded experiment, or the whole record. Raises JobError."""
+    own, size = experiment.folder, 0
     try:
-        write_private(parent / experiment.id / f"{experiment.kind}.json", json.dumps(written))
+        if change is not None:
+            # A line that was cut off by a full disk does not spoil the next one.
+            size = append_private(own / _CHANGES, f"\n{json.dumps(CHANGE.write(change))}")
+        if change is None or size > _MOST_CHANGES:
+            write_private(_record(own), json.dumps({"schema": SCHEMA, **STORED.write(experiment)}))
+            # If we are killed before this, the changes are applied once more, with the same result.
+            (own / _CHANGES).unlink(missing_ok=True)
     except OSError as error:
-        raise cannot_keep(parent, error) from None
+        raise cannot_keep(own.parent, error) from None
 
 
 def kept(environ: Mapping[str, str], before: Kept | None = None, *kinds: Kind) -> Kept:
     """Read the experiments of these kinds, or of all kinds. Raises JobError if a folder cannot be listed.
 
-    Experiments of `before` that have ended are not read again, as they do not change any more.
+    Experiments of `before` whose files have not changed are not read again.
     """
-    ended = [each for each in before.records if each.state != "running"] if before else []
+    before, stamps = before or Kept(), dict[str, object]()
+    known = {each.id: each for each in before.records}
+
+    def read_again(folder: Path) -> Experiment:
+        stamp = stamps[folder.name] = _stamp(folder)
+        unchanged = stamp == before.stamps.get(folder.name) and folder.name in known
+        return _present(folder, known[folder.name] if unchanged else _read(folder))
+
     records, unreadable = list[Experiment](), list[Unreadable]()
     for kind in kinds or SUBCOMMANDS:
-        own = [each for each in ended if each.kind == kind]
-        found, others = read_folders(folder(kind, environ), _read, own)
+        found, others = read_folders(folder(kind, environ), read_again, ())
         records += found
         unreadable += others
-    return Kept(tuple(sorted(records, key=lambda each: (each.created, each.id))), tuple(unreadable))
+    return Kept(tuple(sorted(records, key=lambda each: (each.created, each.id))), tuple(unreadable), stamps)
+
+
+def _present(own: Path, found: Experiment) -> Experiment:
+    """The experiment, stopped if no process runs it any more. Raises RecordError."""
+    try:
+        over = found.state == "running" and not _is_run(own)
+    except OSError as error:
+        raise RecordError(f"its lock cannot be read: {error.strerror}") from None
+    return replace(found, state="stopped") if over else found
+
+
+def _stamp(folder: Path) -> object:
+    found: list[object] = []
+    for file in (_record(folder), folder / _CHANGES):
+        with contextlib.suppress(OSError):
+            facts = file.stat()
+            found.append((file.name, facts.st_ino, facts.st_size, facts.st_mtime_ns))
+    return found
 
 
 def find(kind: Kind, word: str, environ: Mapping[str, str]) -> Experiment | Unreadable:
@@ -84,37 +127,47 @@ def find(kind: Kind, word: str, environ: Mapping[str, str]) -> Experiment | Unre
     return meant(word, everything, kind, f"gputui {SUBCOMMANDS[kind]} --list")
 
 
-def forget(found: Experiment | Unreadable, environ: Mapping[str, str]) -> None:
+def forget(found: Experiment | Unreadable) -> None:
     """Remove the experiment if it exists; its jobs and their logs stay. Raises JobError while it runs."""
-    if isinstance(found, Unreadable):
-        remove(found.folder)
-    elif found.state == "running":
-        raise JobError(f"{found.kind} {found.id} is running: end it first (Ctrl-C where it runs)")
-    else:
-        remove(folder(found.kind, environ) / found.id)
+    if isinstance(found, Experiment) and found.state == "running":
+        raise JobError(f"{found.request.kind} {found.id} is running: end it first (Ctrl-C where it runs)")
+    remove(found.folder)
 
 
 @contextlib.contextmanager
-def running_alone(experiment: Experiment, environ: Mapping[str, str]) -> Iterator[None]:
+def running_alone(experiment: Experiment) -> Iterator[None]:
     """Hold the lock of the experiment, so that no other process runs it. Raises JobError if another process
     does."""
-    try:
-        handle = open_lock(folder(experiment.kind, environ) / experiment.id / _LOCK)
-    except OSError as error:
-        raise JobError(f"{experiment.kind} {experiment.id} cannot be locked: {error.strerror}") from None
-    try:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            stack.enter_context(alone(experiment.folder / _LOCK))
+        except TimeoutError:
             raise runs_already(experiment) from None
+        except OSError as error:
+            what = f"{experiment.request.kind} {experiment.id}"
+            raise JobError(f"{what} cannot be locked: {error.strerror}") from None
         yield
+
+
+def _is_run(own: Path) -> bool:
+    """Whether a process holds the lock of the experiment in this folder, or that cannot be known (some NFS).
+    Raises OSError."""
+    try:
+        lock = open_own(own / _LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
     finally:
-        os.close(handle)
+        os.close(lock)
+    return False
 
 
 def runs_already(experiment: Experiment) -> JobError:
     """Return the error that another process runs the experiment."""
-    kind, id = experiment.kind, experiment.id
+    kind, id = experiment.request.kind, experiment.id
     return JobError(f"{kind} {id} is running already: `gputui {SUBCOMMANDS[kind]} --show {id}` shows it")
 
 
@@ -130,8 +183,9 @@ def _read(folder: Path) -> Experiment:
     """Read the experiment of a folder. Raises RecordError."""
     try:
         refuse_of_others(folder)
-        file = folder / f"{folder.parent.name[:-1]}.json"
-        found = read_document(file, _MOST_BYTES, lambda document: read(document, folder.name))
+        changes = _changes(folder / _CHANGES)
+        file = _record(folder)
+        found = read_document(file, _MOST_BYTES, lambda value: read(value, folder, changes))
         if found is None:
             raise RecordError("there is no record in it")
         return found
@@ -139,3 +193,14 @@ def _read(folder: Path) -> Experiment:
         raise RecordError(f"it cannot be read: {error.strerror}") from None
     except DocumentError as error:
         raise RecordError(str(error)) from None
+
+
+def _changes(file: Path) -> list[object]:
+    """The documents of the changes. A line that was not written completely is left out: the jobs have the
+    same information. Raises OSError."""
+    found = []
+    with contextlib.suppress(FileNotFoundError), os.fdopen(open_own(file), "rb") as stream:
+        for line in stream.read(_MOST_BYTES).splitlines():
+            with contextlib.suppress(DocumentError):
+                found.append(loads(line))
+    return found

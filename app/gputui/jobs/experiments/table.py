@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size
-from gputui.inventory.job import how_it_failed
+from gputui.inventory.job import how_it_ended
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.text_table import aligned, cut
-from gputui.jobs.experiments.record import Basis, Experiment, Run, Spread, Summary, log_of, summaries
+from gputui.inventory.text_table import cut
+from gputui.jobs.experiments.record import Basis, Experiment, Run, Spread, Summary, summaries
 from gputui.launching.quoting import quote
 
 BASES: Mapping[Basis, str] = {
@@ -73,29 +74,29 @@ def figures(experiment: Experiment) -> list[Figure]:
 
 def headline(experiment: Experiment) -> str:
     """Summarize the state of an experiment in one line."""
-    what = "variants" if experiment.kind == "comparison" else "tasks"
-    runs = f" × {experiment.repeat} runs" if experiment.repeat > 1 else ""
+    kind, repeat = experiment.request.kind, experiment.request.repeat
+    what = "variants" if kind == "comparison" else "tasks"
+    runs = f" × {repeat} runs" if repeat > 1 else ""
     on = f" on GPU {','.join(experiment.devices)}" if experiment.devices else " on the CPU"
-    on = on if experiment.kind == "comparison" else ""
+    on = on if kind == "comparison" and any(row.runs for row in experiment.rows) else ""
     parts = [f"{experiment.count('done')}/{len(experiment.rows)} {what}{runs} done{on}"]
     for state in ("running", "waiting", "failed", "timeout", "stopped"):
         number = experiment.count(state)
         parts += [f"{number} {'took too long' if state == 'timeout' else state}"] if number else []
-    return printable(f"{experiment.kind} {experiment.id} {experiment.state}: {', '.join(parts)}")
+    return printable(f"{kind} {experiment.id} {experiment.state}: {', '.join(parts)}")
 
 
 def by_what(experiment: Experiment) -> str:
     """Describe the figure that variants are compared by, and whether more or less is better."""
     which = "more" if experiment.more_is_better else "less"
-    several = "; median, with the least and the most" if experiment.repeat > 1 else ""
+    several = "; median, with the least and the most" if experiment.request.repeat > 1 else ""
     return f"compared by {BASES[experiment.basis]}: {which} is better{several}"
 
 
 class Place(NamedTuple):
-    """The context of the columns for times and logs of tasks: the folder of the jobs, the home directory that
+    """The context of the columns for times and logs of tasks: the home directory that
     "~" abbreviates, and the present time (seconds since the epoch)."""
 
-    jobs: PurePath
     home: PurePath | None
     now: float
 
@@ -110,50 +111,42 @@ def table(experiment: Experiment, width: int | None = None, place: Place | None 
     found = summaries(experiment)
     lines: list[str] = []
     for other_time, spread in ((True, True), (False, True), (False, False)):
-        lines = _table(experiment, found, other_time, spread, place)
+        lines = printed(_columns(experiment, found, other_time, spread, place), found)
         if width is None or max(map(len, lines)) <= width:
             return lines
     return [cut(line, width) for line in lines]
 
 
-_Cell = Callable[[Summary], str]
-
-
-def _table(
+def _columns(
     experiment: Experiment, found: Sequence[Summary], other_time: bool, spread: bool, place: Place | None
-) -> list[str]:
-    numbers = {id(each): str(number) for number, each in enumerate(found, 1)}
-    sweep, basis = experiment.kind == "sweep", experiment.basis
-    first: list[tuple[str, _Cell]] = [
-        (printable(heading), _value_of(number)) for number, (_, heading) in enumerate(experiment.axes)
-    ]
+) -> list[Column[Summary]]:
+    sweep, basis = experiment.request.kind == "sweep", experiment.basis
+    first = [_value(number, heading) for number, (_, heading) in enumerate(experiment.axes)]
     if sweep:
-        what: _Cell = lambda each: cut(printable(experiment.label(each.row)), _MOST_WHAT)  # noqa: E731
-        first = [("TASK", lambda each: numbers[id(each)]), ("WHAT", what), ("GPU", _devices)]
-    columns: list[tuple[str, _Cell]] = []
-    for figure in _FIGURES:
+        first = [
+            Column("TASK", lambda each: str(each.number), right=True),
+            Column("WHAT", lambda each: cut(printable(each.row.label), _MOST_WHAT)),
+            Column("GPU", _devices),
+            Column("TIME", lambda each: _took(each, place), right=True),
+        ]
+
+    def is_shown(figure: Figure) -> bool:
         known = any(each.spreads[figure.name] is not None for each in found)
-        if figure.name == "wall" and sweep:
-            columns.insert(0, (figure.heading, lambda each: _took(each, place)))
-        elif figure.name == basis and (known or not sweep):
-            compared = [("VS BEST", _difference)] if experiment.compares else []
-            columns[:0] = [(figure.heading, _spread_of(figure, spread)), *compared]
-        elif figure.name in ("metric", "runtime", "wall"):
-            columns += [(figure.heading, _spread_of(figure, spread))] if other_time and known else []
-        elif known or not sweep:
-            several = figure.name == "steps_per_second" and spread
-            columns.append((figure.heading, _spread_of(figure, several)))
-    result: list[tuple[str, _Cell]] = [("RESULT", lambda each: how_it_went(experiment, each))]
-    if place is not None and sweep:
-        result.append(("LOG", lambda each: _log(each, place)))
-    every = [*first, *columns, *result]
-    rows = [[heading for heading, _ in every], *([cell(each) for _, cell in every] for each in found)]
-    right = range(len(first), len(first) + len(columns))
-    return aligned(rows, [0, *right] if sweep else right)
+        if figure.name == basis or figure.name not in ("metric", "runtime", "wall"):
+            return known or not sweep
+        return known and other_time
+
+    figures = [each for each in _FIGURES if is_shown(each) and not (sweep and each.name == "wall")]
+    figures.sort(key=lambda figure: figure.name != basis)
+    columns = [_figure(each, spread and each.name in (basis, "steps_per_second")) for each in figures]
+    if experiment.compares and figures and figures[0].name == basis:
+        columns.insert(1, Column("VS BEST", _difference, right=True))
+    columns = [*first, *columns, Column("RESULT", lambda each: how_it_went(experiment, each))]
+    return [*columns, _log_column(experiment, place)] if place is not None and sweep else columns
 
 
-def _value_of(place: int) -> _Cell:
-    return lambda each: printable(each.row.values[place]) if each.row.values[place] else _UNSET
+def _value(place: int, heading: str) -> Column[Summary]:
+    return Column(printable(heading), lambda each: printable(each.row.values[place]) or _UNSET)
 
 
 def _devices(summary: Summary) -> str:
@@ -161,12 +154,15 @@ def _devices(summary: Summary) -> str:
     return ",".join(map(printable, summary.row.devices)) or ("CPU" if last and last.job is not None else "")
 
 
-def _log(summary: Summary, place: Place) -> str:
-    log = log_of(summary.row.last.job if summary.row.last else None, place.jobs)
-    if log is None:
-        return ""
-    at_home = place.home is not None and log.is_relative_to(place.home)
-    return printable(f"~/{log.relative_to(place.home)}" if at_home and place.home else str(log))
+def _log_column(experiment: Experiment, place: Place) -> Column[Summary]:
+    def text(summary: Summary) -> str:
+        log = experiment.log(summary.row.last)
+        if log is None:
+            return ""
+        at_home = place.home is not None and log.is_relative_to(place.home)
+        return printable(f"~/{log.relative_to(place.home)}" if at_home and place.home else str(log))
+
+    return Column("LOG", text)
 
 
 def how_it_went(experiment: Experiment, summary: Summary) -> str:
@@ -175,17 +171,17 @@ def how_it_went(experiment: Experiment, summary: Summary) -> str:
     running = any(run.state == "running" for run in runs)
     words = [how(run) for run in summary.failed]
     ended = len(runs) - running
-    if experiment.repeat > 1 and words:
+    if experiment.request.repeat > 1 and words:
         words = [f"{len(words)} of {ended} failed ({', '.join(dict.fromkeys(words))})"]
     if running:
-        goes_on = experiment.state == "running" or experiment.kind == "sweep"
+        goes_on = experiment.state == "running" or experiment.request.kind == "sweep"
         words.append("running" if goes_on else "not finished")
     if not runs:
         words.append("waits" if experiment.state == "running" else "not run")
     if words:
         return ", ".join(words)
     again = runs[-1].attempts
-    said = "ok" if experiment.repeat == 1 else f"{ended} of {experiment.repeat} ok"
+    said = "ok" if experiment.request.repeat == 1 else f"{ended} of {experiment.request.repeat} ok"
     return f"{said}, {again}. time" if again > 1 else said
 
 
@@ -193,7 +189,11 @@ def how(run: Run) -> str:
     """Describe the state or the outcome of a run in words."""
     said = {"done": "ok", "timeout": "took too long"}.get(run.state, str(run.state))
     if run.state == "failed":
-        said = "failed" if run.status is None else how_it_failed(run.status, run.signal)
+        said = (
+            "failed"
+            if run.status is None
+            else how_it_ended(run.status, run.signal).removeprefix("ended with ")
+        )
         said += f" ({printable(run.reason)})" if run.reason is not None else ""
     return f"{said}, {run.attempts}. time" if run.attempts > 1 else said
 
@@ -215,7 +215,7 @@ def bars(experiment: Experiment, figure: Figure, width: int, ascii_only: bool = 
     """Return one bar per variant, from 0 to the maximum. For the figure that variants are compared by, the
     best one is marked and the others have their difference."""
     found, basis = summaries(experiment), experiment.basis
-    labels = [cut(printable(experiment.label(each.row)), _MOST_LABEL) for each in found]
+    labels = [cut(printable(each.row.label), _MOST_LABEL) for each in found]
     spreads = [each.spreads[figure.name] for each in found]
     texts = [UNKNOWN if spread is None else figure.text(spread.median) for spread in spreads]
     if figure.name == basis:
@@ -240,8 +240,8 @@ def _bar(fraction: float, room: int, ascii_only: bool) -> str:
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(room)
 
 
-def _spread_of(figure: Figure, spread: bool) -> _Cell:
-    def cell(summary: Summary) -> str:
+def _figure(figure: Figure, spread: bool) -> Column[Summary]:
+    def text(summary: Summary) -> str:
         found: Spread | None = summary.spreads[figure.name]
         if found is None:
             return UNKNOWN
@@ -254,7 +254,7 @@ def _spread_of(figure: Figure, spread: bool) -> _Cell:
         least, most = (figure.text(value).removesuffix(" s") for value in (found.low, found.high))
         return f"{told} ({least}-{most})"
 
-    return cell
+    return Column(figure.heading, text, right=True)
 
 
 def _difference(summary: Summary) -> str:
@@ -276,29 +276,27 @@ def lines(
     return found
 
 
-def list_rows(experiments: Sequence[Experiment], now: float) -> list[str]:
-    """Return the headings, and one line per experiment. `now` is seconds since the epoch."""
-    rows = [("ID", "STATE", "RUNS", "FAILED", "BEGAN", "VARIED", "BEST", "COMMAND")]
-    for each in experiments:
-        failed, best = each.count("failed", "timeout"), _best(each)
-        command = each.command or each.rows[0].words
-        rows.append(
-            (
-                each.id,
-                each.state,
-                f"{each.made}/{each.wanted}",
-                str(failed) if failed else UNKNOWN,
-                f"{duration(max(0.0, now - each.created))} ago",
-                cut(printable(each.title), _MOST_LABEL),
-                UNKNOWN if best is None else printable(best),
-                " ".join(map(quote, command)),
-            )
-        )
-    return aligned(rows)
+def experiment_columns(now: float) -> list[Column[Experiment]]:
+    """The columns of the list of experiments. `now` is seconds since the epoch."""
+    return [
+        Column("ID", lambda each: each.id, "strong"),
+        Column("STATE", lambda each: each.state),
+        Column("RUNS", lambda each: f"{each.made}/{each.wanted}"),
+        Column("FAILED", lambda each: str(each.count("failed", "timeout") or UNKNOWN)),
+        Column("BEGAN", lambda each: f"{duration(max(0.0, now - each.created))} ago"),
+        Column("VARIED", lambda each: cut(printable(each.title), _MOST_LABEL)),
+        Column("BEST", lambda each: printable(_best(each))),
+        Column("COMMAND", _command),
+    ]
 
 
-def _best(experiment: Experiment) -> str | None:
-    """The label of the best variant, with which the others are compared; None without one."""
+def _command(experiment: Experiment) -> str:
+    command = experiment.request.launch.options.command or experiment.rows[0].words
+    return " ".join(map(quote, command))
+
+
+def _best(experiment: Experiment) -> str:
+    """The label of the best variant, with which the others are compared."""
     found = summaries(experiment) if experiment.compares else []
-    best = next((experiment.label(each.row) for each in found if each.difference == 0), None)
-    return f"{best} so far" if best is not None and experiment.state == "running" else best
+    best = next((each.row.label for each in found if each.difference == 0), UNKNOWN)
+    return f"{best} so far" if best != UNKNOWN and experiment.state == "running" else best

@@ -1,27 +1,43 @@
-"""The launch as JSON, for programs."""
+"""The launch as JSON, for programs: what `export --as json` and `run --dry-run --json` print."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+from gputui.inventory.device import Device
+from gputui.inventory.typed_json import Document, View, Words
 from gputui.launching.launch import Launch
+
+_DEVICE = View(Device, "index uuid name")
+_KEYS = "argv environment directory devices launcher warnings remarks line"
+_KINDS: dict[str, Any] = {
+    "argv": tuple[Words, ...],
+    "environment": dict[str, Words | None],
+    "directory": Words | None,
+    "devices": _DEVICE.list,
+    "line": Words,
+}
+LAUNCH = Document(_KEYS, Launch, **_KINDS)
+_LABELLED = View(Launch, f"label {_KEYS}", label=str, **_KINDS)
+DRY_RUN = Document("launches", launches=_LABELLED.list)
+"""What `compare` and `each` print with `--dry-run --json`."""
+
+
+def dry_run_document(launches: Iterable[tuple[str, Launch]]) -> dict[str, Any]:
+    """The launch of each variant, by its label."""
+    found = [_LABELLED.write(each, label=label, environment=dict(each.changes)) for label, each in launches]
+    return DRY_RUN.write(launches=found)
+
+
+def launch_document(launch: Launch) -> dict[str, Any]:
+    """argv, environment changes (null: unset), directory, devices in order, launcher, warnings, remarks, and
+    the line to paste. Bytes that are no text are lone surrogates, as Python's `os.fsdecode` has them."""
+    return LAUNCH.write(launch, environment=dict(launch.changes))
 
 
 def to_json(launch: Launch) -> str:
-    """argv, environment changes (null: unset), directory, devices in order, launcher, warnings, remarks.
-
-    One line. Bytes that are no text are lone surrogates, as Python's `os.fsdecode` has them.
-    """
+    """The document as one line."""
     import json
 
-    return json.dumps(
-        {
-            "argv": list(launch.argv),
-            "environment": dict(launch.changes),
-            "directory": launch.directory,
-            "devices": [
-                {"index": device.index, "uuid": device.uuid, "name": device.name} for device in launch.devices
-            ],
-            "launcher": launch.launcher,
-            "warnings": list(launch.warnings),
-            "remarks": list(launch.remarks),
-        },
-    )
+    return json.dumps(launch_document(launch))

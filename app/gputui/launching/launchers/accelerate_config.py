@@ -150,7 +150,7 @@ def configuration(
         return Config(path, problem="accelerate will stop, as there is no such file")
     text = host_environment.text(path)
     if text is None:
-        return Config(path, problem="it cannot be read here, and accelerate will do what it says")
+        return Config(path, problem="gputui cannot read it here; accelerate will do what it says")
     return _read(path, text)
 
 

@@ -88,7 +88,7 @@ def _heard(session: Session, deadline: float, most: int) -> Answer:
             break
         out += data
         if len(out) > most:
-            trouble = Trouble("failed", "it prints more than an answer")
+            trouble = Trouble("failed", "its output is too long")
         elif time.monotonic() >= deadline:
             trouble = Trouble("unreachable", "gputui there does not answer in time")
     session.close() if trouble else session.finish()

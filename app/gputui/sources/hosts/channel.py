@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.calls import cannot_start, connect
 from gputui.sources.hosts.reading import Reading, read
 from gputui.sources.hosts.remote_script import Mode
@@ -56,6 +57,11 @@ class BoxState:
     error: str | None = None
     since: float = 0.0
     kind: TroubleKind | None = None
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The box in its last reading, None before the first."""
+        return self.reading.snapshot if self.reading is not None else None
 
     @property
     def asks(self) -> bool:
@@ -245,7 +251,7 @@ class Channel(Asker):
             if end >= 0:
                 del buffer[: end + len(ends)]
             if len(buffer) > MOST_BYTES:
-                return came, "it prints more than an answer"
+                return came, "its output is too long"
             if end >= 0:
                 # Of several lines that arrive before anybody looks, only the last one counts.
                 text = whole.rpartition(ends)[2]

@@ -13,7 +13,7 @@ QUERY = (
     "utilization.gpu,temperature.gpu,power.draw,power.limit,driver_version"
 )
 VIEW_ONLY = (
-    "no Python 3.10 or newer there: shown as nvidia-smi tells, without processes; nothing can start there"
+    "no Python 3.10 or newer there: shown by nvidia-smi, without processes; nothing can be started there"
 )
 MOST_LINES = 1024
 

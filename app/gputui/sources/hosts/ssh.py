@@ -94,4 +94,4 @@ def trouble_of(alias: str, said: bytes) -> Trouble:
         if words in text:
             return Trouble(kind, meaning.format(alias=alias))
     lines = [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
-    return Trouble("failed", printable(lines[-1])[:200] if lines else "ssh ended without a word")
+    return Trouble("failed", printable(lines[-1])[:200] if lines else "ssh ended without a message")

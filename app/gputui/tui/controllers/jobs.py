@@ -7,12 +7,11 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.selection import Selection
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import gpus
-from gputui.inventory.job import Job
+from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
@@ -25,7 +24,6 @@ from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation
-    from gputui.inventory.job import Job
     from gputui.launching.launch import Launch
     from gputui.requesting.launch_request import LaunchRequest
 
@@ -107,16 +105,12 @@ class JobsController:
         """What a rerun of a job would start on the best devices that are free now, and the names of those
         devices; or None, and why it cannot be started."""
         from gputui.jobs.again import again
-        from gputui.jobs.queued import CALLS, call_of
         from gputui.launching.environment_hints import THREADS, threads_near
 
-        call = call_of(job)
-        if call is not None:
-            return None, f"{CALLS[call.subcommand]}: gputui jobs rerun {job.id} starts it again"
+        why = self.not_again(job)
+        if why is not None:
+            return None, why
         kept = again(job)
-        lacks = kept.lacks(self._environ)
-        if lacks is not None:
-            return None, lacks
         options, asked = kept.request.options, kept.request.devices
         none_selected = replace(
             self._view.app_state,
@@ -156,46 +150,48 @@ class JobsController:
 
     # Variants of a job
 
-    def not_comparable(self, job: Job) -> str | None:
-        """Why variants of a job's command cannot be started, None where they can."""
+    def not_again(self, job: Job) -> str | None:
+        """Why a job's command and variants of it cannot be started here, None where they can."""
         from gputui.jobs.again import again
-        from gputui.jobs.queued import CALLS, call_of
+        from gputui.jobs.queued import experiment_of
 
-        call = call_of(job)
-        if call is not None:
-            return f"{CALLS[call.subcommand]} itself: gputui jobs rerun {job.id} starts it again"
+        try:
+            own = experiment_of(job)
+        except JobError as error:
+            return str(error)
+        if own is not None:
+            return f"a {own.experiment.kind}: gputui jobs rerun {job.id} starts it again"
         return again(job).lacks(self._environ)
 
     def explain_comparison(self, job: Job, line: str) -> str:
         """The effect of Enter with valid words of a comparison."""
-        from gputui.cli.experiment_call import variants_of
+        from gputui.cli.experiment_call import typed
         from gputui.jobs.again import again
+        from gputui.jobs.experiments.axes import variants
 
-        count = again(job).request.devices.count
+        request = again(job).request
+        count = request.devices.count
         devices = (
             "without devices" if not count else f"on the best {count} free" if count > 1 else "on one GPU"
         )
-        number = variants_of(_compare_words(line))
+        number = len(variants(typed(line, request).axes))
         return f"⏎ starts {number} variant{'s' if number > 1 else ''}, one after another, {devices}"
 
     def compare(self, job: Job, line: str) -> str:
         """Start a comparison of variants of a job's command as a job; return a message about it."""
         from gputui.allocating.errors import RequestError
         from gputui.cli.common import WrongCallError
-        from gputui.cli.experiment_call import prepared, says_devices
-        from gputui.inventory.job import JobError
+        from gputui.cli.experiment import new_experiment
+        from gputui.cli.experiment_call import prepared, typed
         from gputui.jobs.again import again
-        from gputui.jobs.queued import call_job
+        from gputui.jobs.experiments.store import begin
+        from gputui.jobs.queued import experiment_job
         from gputui.launching.start import StartError
 
-        request = again(job).request
-        if says_devices(_compare_words(line)):
-            request = replace(request, devices=DeviceRequest())
-        command = request.options.command
-        words = [*request.words[: -len(command) - 1], *_compare_words(line)]
         try:
-            prepared("comparison", words, command)
-            started = call_job("compare", words, command, self._environ)
+            request = typed(line, again(job).request)
+            made = new_experiment(request, prepared(request, lambda text: None))
+            started = experiment_job(begin(made, self._environ).id, request, self._environ)
         except (WrongCallError, RequestError, JobError, StartError) as error:
             return f"nothing is started: {error}"
         return f"job {started.id} compares: V shows how far it is"
@@ -277,17 +273,12 @@ def problem_of(line: str) -> str | None:
     """The error in the words of a comparison, None where they are valid."""
     from gputui.allocating.errors import RequestError
     from gputui.cli.common import WrongCallError
-    from gputui.cli.experiment_call import variants_of
+    from gputui.cli.experiment_call import typed
+    from gputui.jobs.experiments.axes import variants
+    from gputui.requesting.launch_request import LaunchRequest
 
     try:
-        variants_of(_compare_words(line))
+        variants(typed(line, LaunchRequest(LaunchOptions())).axes)
     except (WrongCallError, RequestError) as error:
         return str(error)
     return None
-
-
-def _compare_words(line: str) -> list[str]:
-    """The words of `gputui compare`: a word without a leading dash that is no option's value is varied."""
-    from gputui.cli.experiment_call import with_vary
-
-    return with_vary(split(line))

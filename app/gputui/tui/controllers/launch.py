@@ -15,6 +15,7 @@ from gputui.choosing.grouping import GroupingError
 from gputui.choosing.selection import NotFree, not_free
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.errors import GputuiError
+from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import assignments, command_line, shell_expansion, split
@@ -40,6 +41,8 @@ def select_first(keymap: Mapping[str, str]) -> str:
 
 _PATIENCE = 2.0
 """Seconds to wait for the selected devices to be read again before a launch."""
+
+_NUMBERS = {2: "two", 3: "three", 4: "four", 8: "eight"}
 
 StartMode = Literal["become", "return", "detach"]
 """How a command is started: in place of the screen, while the screen waits, or as a job."""
@@ -161,10 +164,10 @@ class LaunchController:
         app_state = self._view.app_state
         if not app_state.options.command:
             self.edit()
-        elif not app_state.selection.decided:
-            self._view.show_message(select_first(self._view.app_state.screen.keymap), "warn")
         elif self._cannot_start():
             return
+        elif not app_state.selection.decided:
+            self._offer_devices(mode)
         elif self.pending is None and self._confining is None:
             self._view.show_message("checking the selected devices …", passing=True)
             from gputui.tui import start_launch
@@ -177,6 +180,48 @@ class LaunchController:
             else:
                 self.pending = pending
                 self._sampler.ask()
+
+    def _offer_devices(self, mode: StartMode) -> None:
+        """Ask whether to run on the devices that the command asks for, or on the best free one; where too few
+        are free, whether to wait in line."""
+        from gputui.tui.screens.confirm import Answer, ConfirmScreen
+
+        before = self._view.app_state
+        if not before.rows:
+            self._view.show_message(select_first(before.screen.keymap), "warn")
+            return
+        offered, why = before.with_command_read(again=True)
+        says = offered.command_choice.words if offered.command_choice else ""
+        if not says:
+            offered, why = before.select_best(1)
+        if not offered.selection.decided:
+            if offered.short_of is not None and not before.label:
+                self._view.set_app_state(offered)
+                self.wait_in_line()
+            else:
+                self._view.show_message(why, "warn")
+            return
+        self._view.set_app_state(offered)
+        if before.label or offered.selection.cpu_only:
+            # One question is enough: the other asks whether to start on this machine.
+            self._launch(mode)
+            return
+
+        def answered(answer: Answer | None) -> None:
+            now = self._view.app_state
+            if answer in ("run", "detach", "return"):
+                self._launch(mode if answer == "run" else answer)
+            elif now.selection == offered.selection:
+                self._view.set_app_state(now.clear())
+
+        count = len(offered.selection)
+        best = "the best free" if count == 1 else f"the best {_NUMBERS.get(count, count)} free"
+        names = gpus([*map(offered.box.label, offered.selected)])
+        question = (
+            f"Run on {names} ({f'as {says} says' if offered.suggestion is before.suggestion else best})?"
+        )
+        reasons = [each for each in (why, *offered.warnings) if each]
+        self._view.open(ConfirmScreen(tuple(reasons), free=question), answered)
 
     def _cannot_start(self) -> bool:
         """Whether the command cannot start; the reason is shown."""
@@ -205,12 +250,13 @@ class LaunchController:
         missing = missing or missing_program(launch, self._environ)
         return (f"{missing}: press {edit} to edit the command", "lost") if missing is not None else None
 
-    def cancel(self) -> None:
-        """Drop the pending launches, and give their devices back."""
-        for pending in (self.pending, self._confining):
-            if pending is not None:
-                pending.allocation.release()
+    def cancel(self) -> bool:
+        """Drop the pending launches, and give their devices back; return whether there was one."""
+        dropped = [each for each in (self.pending, self._confining) if each is not None]
+        for pending in dropped:
+            pending.allocation.release()
         self.pending = self._confining = None
+        return bool(dropped)
 
     def release_all(self) -> None:
         """Release all claims of launches that have not been started."""
@@ -340,7 +386,7 @@ class LaunchController:
 
         app, allocation = self._view.app, pending.allocation
         if self._confining is not pending:
-            self._view.show_message("nothing is started: the launch was left before it could be", "warn")
+            self._view.show_message("nothing was started: the launch was cancelled first", "warn")
             return
         self._confining = None
         if isinstance(launch, GputuiError):

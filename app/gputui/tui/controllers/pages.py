@@ -17,10 +17,14 @@ from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
     from gputui.checking.measurement import Measured
-    from gputui.sources.hosts.channel import Channels
-    from gputui.tui.controllers.slurm import SlurmController
+    from gputui.tui.controllers.nodes import Nodes
+    from gputui.tui.controllers.slurm_nodes import SlurmNodes
     from gputui.tui.controllers.timelines import TimelineController
+    from gputui.tui.process_rows import Form
     from gputui.tui.screens.page import PageKeys
+
+
+NO_NODES = 'no other boxes yet: boxes = ["gpu1"] below [hosts] in the settings names them, as ssh does'
 
 
 class PageController:
@@ -30,7 +34,7 @@ class PageController:
         self, view: MainView, launch: LaunchController, jobs: JobsController, environ: Mapping[str, str]
     ) -> None:
         self._view, self._launch, self._jobs, self._environ = view, launch, jobs, environ
-        self._slurm: SlurmController | None = None
+        self._slurm: SlurmNodes | None = None
 
     def open_help(self, keys: PageKeys | None = None) -> None:
         """Open the help, which begins with the keys of a page, if there are any."""
@@ -42,11 +46,6 @@ class PageController:
         from gputui.tui.screens.messages import MessagesScreen
 
         self._view.open(MessagesScreen(self._view))
-
-    def open_panels(self) -> None:
-        from gputui.tui.screens.panels import PanelsScreen
-
-        self._view.open(PanelsScreen(self._view))
 
     def open_topology(self) -> None:
         from gputui.tui.screens.topology import TopologyScreen
@@ -61,57 +60,55 @@ class PageController:
 
         self._view.open(DeviceScreen(self._view))
 
-    def open_processes(self, filter_text: str = "") -> None:
+    def open_processes(self, form: Form = "list") -> None:
         from gputui.tui.screens.processes import ProcessesScreen
 
-        self._view.open(ProcessesScreen(self._view, self.open_people, filter_text))
+        self._view.open(ProcessesScreen(self._view, form))
 
-    def open_people(self) -> None:
-        from gputui.tui.screens.people import PeopleScreen
-
-        self._view.open(PeopleScreen(self._view, self.open_processes))
-
-    def open_boxes(self, clock: Callable[[], float]) -> None:
+    def open_nodes(self, clock: Callable[[], float]) -> None:
+        """Open the page of nodes; where there are none, say how to name some."""
         from gputui.allocating.settings import SettingsError
 
         try:
-            channels = self._channels(clock)
+            kinds = self._kinds_of_nodes(clock)
         except SettingsError as error:
             self._view.show_message(str(error), "warn")
             return
-        if isinstance(channels, str):
-            self._view.show_message(channels, "warn")
+        if not kinds:
+            label = self._view.app_state.label
+            self._view.show_message(f"{label}: a recording has no other nodes" if label else NO_NODES, "warn")
             return
-        from gputui.tui.screens.boxes import BoxesScreen
+        from gputui.tui.screens.nodes import NodesScreen
 
-        self._view.open(BoxesScreen(self._view, channels, self._launch, self._environ))
+        self._view.open(NodesScreen(self._view, kinds))
 
-    def _channels(self, clock: Callable[[], float]) -> Channels | str:
-        """The channels to the boxes of the settings or of the demo; or why there are none."""
+    def _kinds_of_nodes(self, clock: Callable[[], float]) -> list[Nodes]:
+        """The boxes of the settings, and Slurm where its programs are on this machine; those of the demo."""
         label = self._view.app_state.label
-        if label.startswith("demo "):
-            from gputui.sources.simulated.hosts import SimulatedChannels
-
-            return SimulatedChannels(clock)
-        if label:
-            return f"{label}: a recording has no other boxes"
+        demo = label.startswith("demo ")
+        if label and not demo:
+            return []
         from gputui.allocating.settings import settings
+        from gputui.sources.slurm import slurm_is_here
 
-        hosts = settings(self._environ).hosts
-        if not hosts.boxes:
-            return "no other boxes: `[hosts]` in the settings names them"
+        hosts, slurm = settings(self._environ).hosts, demo or slurm_is_here()
+        if not (demo or hosts.boxes or slurm):
+            return []
         from gputui.sources.hosts.channel import Channels
         from gputui.sources.hosts.ssh import Way
+        from gputui.sources.simulated.hosts import SimulatedChannels
+        from gputui.tui.controllers.box_nodes import BoxNodes
+        from gputui.tui.controllers.slurm_nodes import SlurmNodes
 
-        return Channels(hosts.boxes, Way(hosts.timeout), 1.0)
-
-    def open_slurm(self, clock: Callable[[], float]) -> None:
-        from gputui.tui.controllers.slurm import SlurmController
-        from gputui.tui.screens.slurm import SlurmScreen
-
-        if self._slurm is None:
-            self._slurm = SlurmController(self._view, self._environ, clock, self._launch)
-        self._view.open(SlurmScreen(self._slurm))
+        given = self._view, self._launch, self._environ
+        kinds: list[Nodes] = []
+        if demo or hosts.boxes:
+            channels = SimulatedChannels(clock) if demo else Channels(hosts.boxes, Way(hosts.timeout), 1.0)
+            kinds.append(BoxNodes(*given, channels))
+        if slurm:
+            self._slurm = self._slurm or SlurmNodes(*given, clock)
+            kinds.append(self._slurm)
+        return kinds
 
     def open_timelines(self, timelines: TimelineController) -> None:
         from gputui.tui.screens.timelines import TimelinesScreen
@@ -123,10 +120,11 @@ class PageController:
 
         self._view.open(LaunchScreen(self._view, self._environ))
 
-    def open_columns(self) -> None:
-        from gputui.tui.screens.columns import ColumnsScreen
+    def open_settings(self, first: str = "") -> None:
+        """Open the settings at the first row whose id begins with `first`."""
+        from gputui.tui.screens.settings import SettingsScreen
 
-        self._view.open(ColumnsScreen(self._view))
+        self._view.open(SettingsScreen(self._view, self._environ, first))
 
     def open_jobs(self) -> None:
         from gputui.tui.screens.jobs import JobsScreen

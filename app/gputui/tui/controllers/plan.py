@@ -15,7 +15,6 @@ from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
-    from gputui.inventory.device import Device
     from gputui.planning.fewest import Fewest
     from gputui.tui.plan_request import PlanRequest
 
@@ -107,28 +106,27 @@ class PlanController:
         self.read(self._look_for_enough)
 
     def _look_for_enough(self) -> None:
-        from gputui.choosing.pick import available
-        from gputui.planning.fewest import fewest
         from gputui.planning.model import PlanningError
+        from gputui.tui.plan_request import candidates_of
 
-        request, app_state, app = self.request, self._view.app_state, self._view.app
+        request, app = self.request, self._view.app
         if request is None or request.model is None:
             why = (request.problem if request else "") or "the command names no model"
             self._view.show_message(f"{printable(why)}: {self._key} asks for one", "warn")
             return
-        if app_state.snapshot is None:
-            self._view.show_message("no reading yet", "warn")
+        candidates = candidates_of(self._view.app_state)
+        if isinstance(candidates, str):
+            self._view.show_message(candidates, "warn")
             return
-        model, snapshot = request.model, app_state.snapshot
-        free = available(snapshot, app_state.verdicts, app_state.constraints(snapshot, 1)).devices
+        model = request.model
 
         def work() -> None:
             try:
-                found = fewest(model, request.workload, snapshot, free)
+                found = candidates.fewest(model, request.workload)
             except PlanningError as error:
                 app.call_later(self._view.show_message, str(error), "warn")
             else:
-                app.call_later(self._select, found, free)
+                app.call_later(self._select, found, len(candidates.free))
 
         in_background("fewest devices", work)
 
@@ -136,13 +134,13 @@ class PlanController:
     def _key(self) -> str:
         return key_of("plan", self._view.app_state.screen.keymap)
 
-    def _select(self, found: Fewest | None, free: tuple[Device, ...]) -> None:
+    def _select(self, found: Fewest | None, free: int) -> None:
         app_state = self._view.app_state
         there = app_state.box.by_key
         if found is None:
-            several = f"the {len(free)} free devices are" if len(free) != 1 else "the one free device is"
+            several = f"the {free} free devices are" if free != 1 else "the one free device is"
             words = f"{several} not enough" if free else "no device is free"
-            self._view.show_message(f"{words}: {self._key} shows what would do", "warn")
+            self._view.show_message(f"{words}: {self._key} shows what is enough", "warn")
         elif any(device.key not in there for device in found.devices):
             self._view.show_message("a device is no longer present: ask again", "warn")
         else:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 
 from gputui.inventory.job import Job
 from gputui.jobs.box_jobs import BoxJobs, JobsOfBoxes
-from gputui.tui.controllers.boxes import BoxCalls
+from gputui.tui.controllers.box_nodes import BoxNodes
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.jobs import JobsPage
 from gputui.tui.screens.page import cursor_bindings, shown
@@ -19,7 +19,7 @@ class BoxJobsScreen(JobsPage):
     """Queries the boxes from its opening until it closes."""
 
     BINDINGS = [
-        shown("escape,q,O", "dismiss", "boxes", "esc", "Back to the boxes"),
+        shown("escape,q", "dismiss", "nodes", "esc", "Back to the nodes"),
         *cursor_bindings("job"),
         shown("enter", "follow", "follow log", "⏎", "Follow the job's log in this terminal"),
         shown("S", "stop", "stop", about="Stop the job (press it twice)"),
@@ -28,9 +28,9 @@ class BoxJobsScreen(JobsPage):
 
     follows = "⏎ follows it"
 
-    def __init__(self, view: MainView, boxes: JobsOfBoxes, controller: BoxCalls) -> None:
+    def __init__(self, view: MainView, boxes: JobsOfBoxes, calls: BoxNodes) -> None:
         super().__init__(view)
-        self._boxes, self._controller = boxes, controller
+        self._boxes, self._calls = boxes, calls
         self._states: tuple[BoxJobs, ...] = ()
 
     def on_mount(self) -> None:
@@ -94,8 +94,8 @@ class BoxJobsScreen(JobsPage):
 
     def action_follow(self) -> None:
         if self.job is not None:
-            self._controller.follow(self.job)
+            self._calls.follow_log(self.job)
             self.draw()
 
     def stop(self, job: Job) -> None:
-        self._controller.stop(job, self._boxes)
+        self._calls.stop_job(job, self._boxes)

@@ -32,7 +32,7 @@ class CheckScreen(Page):
     """
 
     BINDINGS = [
-        shown("escape,q,v,enter", "leave", "back", "esc"),
+        shown("escape,q,enter", "leave", "back", "esc"),
         shown("r", "again", "check again", about="Ask the interpreter again"),
         shown("m", "measure", "measure the links", about="Measure the bandwidth between the devices"),
         shown("down,j", "scroll_report(1)", "scroll", "↑↓", "Down"),

@@ -1,4 +1,4 @@
-"""ConfirmScreen: the question before a launch on devices that are not free, or for which others wait."""
+"""ConfirmScreen: the question before a launch: on devices that are not free, or that nobody has selected."""
 
 from __future__ import annotations
 
@@ -9,34 +9,41 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-Answer = Literal["run", "wait", "back"]
+Answer = Literal["run", "wait", "back", "detach", "return"]
 
 
 class ConfirmScreen(ModalScreen[Answer]):
     """`reasons` are the facts that the answer depends on, a line each; `may_wait` offers to wait in line.
 
-    Enter is not accepted as an answer, so that a second press of it starts nothing unread.
+    Enter is not accepted as an answer, so that a second press of it starts nothing unread; unless the devices
+    are `free` and only the choice is asked about. Then the other ways of a start are offered, too.
     """
 
     CSS_PATH = "dialog.tcss"
     BINDINGS = [
         ("y", "answer('run')", "Run"),
+        ("enter", "answer('run', True)", "Run"),
+        ("d", "answer('detach', True)", "Run as a job"),
+        ("r", "answer('return', True)", "Run and come back"),
         ("w", "answer('wait')", "Wait in line"),
         ("n,escape,q", "answer('back')", "Back"),
     ]
 
-    def __init__(self, reasons: tuple[str, ...], may_wait: bool = False) -> None:
+    def __init__(self, reasons: tuple[str, ...], may_wait: bool = False, free: str = "") -> None:
         super().__init__(classes="dialog")
-        self.reasons, self._may_wait = reasons, may_wait
+        self.reasons, self._may_wait, self._free = reasons, may_wait, free
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = "start anyway?"
+            box.border_title = self._free or "start anyway?"
             for line in self.reasons:
                 yield Static(line, markup=False)
             waiting = "w  wait in line, as a job      " if self._may_wait else ""
-            yield Static(f"y  start anyway      {waiting}n  cancel", markup=False, classes="note")
+            keys = f"y  start anyway      {waiting}n  cancel"
+            if self._free:
+                keys = "⏎  yes      d  as a job      r  run and come back      esc  no"
+            yield Static(keys, markup=False, classes="note")
 
-    def action_answer(self, answer: Answer) -> None:
-        if answer != "wait" or self._may_wait:
+    def action_answer(self, answer: Answer, of_free: bool = False) -> None:
+        if (answer != "wait" or self._may_wait) and (self._free or not of_free):
             self.dismiss(answer)

@@ -24,7 +24,7 @@ class DeviceScreen(ProcessListPage):
     """Opens on the device at the cursor of the main screen; the cursor follows to other devices."""
 
     BINDINGS = [
-        shown("escape,q,left,i", "dismiss", "back", "esc"),
+        shown("escape,q,left", "dismiss", "back", "esc"),
         shown("right_square_bracket,tab", "device(1)", "other device", "[ ]", "Next device"),
         hidden("left_square_bracket,shift+tab", "device(-1)", "Previous device"),
         shown("space", "select", "select", about="Select the device, or deselect it"),

@@ -71,7 +71,7 @@ class ExperimentsScreen(ListPage):
         head = headline(self._found, len(self._kept.unreadable), width)
         if self._trouble:
             return [head, *(((f" {piece}", "warn"),) for piece in wrap(self._trouble, width - 2))]
-        heading, *listing = listed(self._found, self.cursor, width, time.time())
+        heading, *listing = listed(self._found, width, time.time())
         room = max(1, min(len(listing), height // 4))
         above = [head, heading, *self.window(listing, range(len(listing)), room, above=2)]
         current = self._current
@@ -115,11 +115,13 @@ class ExperimentsScreen(ListPage):
             return
         if current.state != "running" and self.confirmed("forget") != current.id:
             self.ask_again(
-                "forget", current.id, f"press x again to remove {current.kind} {current.id}; its jobs stay"
+                "forget",
+                current.id,
+                f"press x again to remove {current.request.kind} {current.id}; its jobs stay",
             )
             return
         try:
-            store.forget(current, self._environ)
-            self.show_message(f"{current.kind} {current.id} is removed")
+            store.forget(current)
+            self.show_message(f"{current.request.kind} {current.id} is removed")
         except JobError as error:
             self.show_message(str(error))

@@ -23,7 +23,7 @@ class ExportScreen(ListPage):
     """Exports the launch at the opening of the page. `copy_text` puts a text on the clipboard."""
 
     BINDINGS = [
-        shown("escape,q,Y", "dismiss", "back", "esc"),
+        shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("form"),
         shown("enter,y", "copy", "copy", "⏎ y", "Copy this form"),
         shown("w", "write", "write to a file"),
@@ -128,7 +128,7 @@ def written(name: str, text: str, private: bool = False) -> str:
             return f"{file} already exists; nothing was written"
         write_result(file, text.encode(errors="surrogateescape") + b"\n", private)
     except RuntimeError:
-        return f"there is no user {name.partition('/')[0][1:]!r}; nothing was written"
+        return f"there is of no user {name.partition('/')[0][1:]!r}; nothing was written"
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         return f"cannot write {name}: {reason}"

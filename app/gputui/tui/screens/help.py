@@ -39,8 +39,9 @@ class HelpScreen(Page):
 
     def lines(self, width: int, height: int) -> list[Line]:
         page, keymap = self._of_page, self.view.app_state.screen.keymap
-        of_page = (page.rows, page.actions) if page else ()
-        every = help_lines(keymap, self._filter, width, *of_page)
+        of_page, there = (page.rows, page.actions) if page else ((), None)
+        without = () if self.view.app_state.has_nodes else ("nodes",)
+        every = help_lines(keymap, self._filter, width, of_page, there, without)
         self._room = max(1, height - 1)
         self._top = min(max(0, self._top), max(0, len(every) - self._room))
         pages = -(-len(every) // self._room)

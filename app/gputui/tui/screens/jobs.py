@@ -9,7 +9,7 @@ from textual import events
 
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
-from gputui.jobs.log import Tail
+from gputui.jobs.log_screen import Tail
 from gputui.jobs.source import of_this_program, place
 from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.store import Stored, forget, stored
@@ -128,7 +128,7 @@ class JobsScreen(JobsPage):
     """
 
     BINDINGS = [
-        shown("escape,q,D", "dismiss", "back", "esc"),
+        shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("job"),
         shown("pageup", "scroll_log(1)", "log", "pgup/pgdn", "Earlier in the log"),
         hidden("pagedown", "scroll_log(-1)", "Later in the log"),
@@ -272,7 +272,7 @@ class JobsScreen(JobsPage):
         if job is None or self.view.app_state.label:
             self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
             return
-        why = self._controller.not_comparable(job)
+        why = self._controller.not_again(job)
         if why is not None:
             self.show_message(why)
             return

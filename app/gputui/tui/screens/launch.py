@@ -28,7 +28,8 @@ from gputui.tui.layout import LaunchRoom
 from gputui.tui.main_view import MainView
 from gputui.tui.option_rows import Row, cleared, pressed, rows, typed
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
+from gputui.tui.screens.options import OptionsPage
+from gputui.tui.screens.page import hidden, shown
 from gputui.tui.start_launch import count_of
 from gputui.tui.views.launch import launch
 from gputui.tui.views.launch_page import heading, no_launches, remembered, settings
@@ -41,16 +42,12 @@ _OF_LAUNCHES = ("take", "name", "forget")
 _OF_SETTINGS = ("change", "type", "default", "keep")
 
 
-class LaunchScreen(ListPage):
+class LaunchScreen(OptionsPage):
     """Two lists: the settings of the launch, and the last launches."""
 
     BINDINGS = [
-        shown("escape,q,L", "dismiss", "back", "esc"),
-        *cursor_bindings("row"),
-        shown("space,right,enter", "change", "change", "space", "Change the setting"),
+        *OptionsPage.BINDINGS,
         shown("enter,space,right", "take", "take", "⏎", "Load the launch (in the list of launches)"),
-        shown("e", "type", "type", about="Type the setting"),
-        shown("x,delete,backspace", "default", "default", "x", "Back to the default"),
         shown("x,delete,backspace", "forget", "forget", "x", "Forget the launch (in the list of launches)"),
         shown("y", "perform('copy')", "copy", about="Copy the launch line"),
         shown("s", "keep", "save as…", about="Save the launch under a name"),
@@ -64,7 +61,6 @@ class LaunchScreen(ListPage):
         self._launches: Launches = ()
         self._load_error = ""
         self._lists_launches = False
-        self._rows: tuple[Row, ...] = ()
         self._load()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -82,8 +78,10 @@ class LaunchScreen(ListPage):
         """The ids of the rows; the set of rows depends on the devices."""
         if self._lists_launches:
             return range(len(self._launches))
-        self._rows = rows(self.view.app_state)
-        return [row.id for row in self._rows]
+        return super().item_keys()
+
+    def option_rows(self) -> tuple[Row, ...]:
+        return rows(self.view.app_state)
 
     def notes(self, width: int) -> list[Line]:
         height = self.size.height
@@ -98,17 +96,11 @@ class LaunchScreen(ListPage):
             items = list[int | None](range(len(listing)))
             listing = listing or no_launches(width, self._load_error)
         else:
-            listing, items = settings(self._rows, width)
+            listing, items = settings(self.options, width)
         room = max(1, height - 1)
         visible = self.window(listing, items, room, above=1)
         below = max(0, len(listing) - self.top - room)
         return [heading(self.view.app_state, self._lists_launches, below, width), *visible]
-
-    @property
-    def _row(self) -> Row:
-        """The setting under the cursor."""
-        self.follow()
-        return self._rows[self.cursor]
 
     # Key actions
 
@@ -121,12 +113,17 @@ class LaunchScreen(ListPage):
             self._load()
         self.draw()
 
-    def action_change(self) -> None:
-        if self._row.kind == "text":
-            self.action_type()
-        else:
-            self.view.set_app_state(pressed(self.view.app_state, self._row))
-            self.draw()
+    def pressed(self, row: Row) -> AppState:
+        return pressed(self.view.app_state, row)
+
+    def typed(self, row: Row, line: str) -> AppState:
+        return typed(self.view.app_state, row, line)
+
+    def cleared(self, row: Row) -> AppState:
+        return cleared(self.view.app_state, row)
+
+    def apply(self, change: AppState) -> None:
+        self.view.set_app_state(change)
 
     def action_take(self) -> None:
         """Load the options of the launch under the cursor."""
@@ -149,27 +146,6 @@ class LaunchScreen(ListPage):
         with_best, reason = app_state.select_best(each.count)
         self.view.set_app_state(with_best)
         return f"{taken}; {reason}"
-
-    def action_type(self) -> None:
-        row = self._row
-        if row.kind == "choice":
-            self.action_change()
-            return
-
-        def with_line(line: str) -> AppState:
-            return typed(self.view.app_state, row, line)
-
-        def answered(line: str | None) -> None:
-            if line is not None:
-                self.view.set_app_state(with_line(line))
-            self.draw()
-
-        prompt = f"{row.label}: {row.about}   (⏎ accept, empty: default, esc cancel)"
-        self.app.push_screen(LineScreen(prompt, row.typed, check=with_line), answered)
-
-    def action_default(self) -> None:
-        self.view.set_app_state(cleared(self.view.app_state, self._row))
-        self.draw()
 
     def action_forget(self) -> None:
         if self._launches:
@@ -223,14 +199,5 @@ class LaunchScreen(ListPage):
             return False
         return True
 
-    def action_perform(self, action_id: str) -> None:
-        """Perform an action of the main screen."""
-        self.view.perform(action_id)
-        self.draw()
-
-    def clicked(self, place: int) -> None:
-        """Move to a row at the first click, and change it at a second click."""
-        again = place == self.cursor
-        self.go_to(place)
-        if again:
-            self.action_take() if self._lists_launches else self.action_change()
+    def action_change(self) -> None:
+        self.action_take() if self._lists_launches else super().action_change()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -19,14 +19,14 @@ from textual.binding import Binding
 from textual.containers import Container
 from textual.screen import Screen
 
-from gputui.allocating.settings import ScreenSettings, SettingsError
+from gputui.allocating.settings import DEFAULT_INTERVAL, ScreenSettings, Settings, SettingsError, settings
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.host_environment import READING
 from gputui.sources.sampler import GLANCE_EVERY, Sampler
 from gputui.sources.source import NoSourceError, Want
-from gputui.tui.actions import ACTIONS, key_of
+from gputui.tui.actions import BY_ID, by_key, key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
@@ -42,7 +42,7 @@ from gputui.tui.outcome import Outcome
 from gputui.tui.panels import parts
 from gputui.tui.remembered_files import RememberedFiles
 from gputui.tui.screens.page import Page, PageKeys
-from gputui.tui.theme import next_theme
+from gputui.tui.theme import default_theme, next_theme
 from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
 from gputui.tui.views.messages import message_line
@@ -80,19 +80,8 @@ class MainScreen(Screen[None]):
     """
 
     BINDINGS = [
-        *(
-            Binding(
-                action.keys,
-                f"perform('{action.id}')",
-                action.title,
-                id=action.id,
-                tooltip=action.about,
-                show=False,
-            )
-            for action in ACTIONS
-        ),
-        *(Binding(str(n), f"number({n})", show=False, id=f"number-{n}") for n in range(10)),
-        Binding("escape", "end_filter", show=False),
+        *(Binding(str(n), f"number({n})", show=False) for n in range(10)),
+        Binding("escape", "back", show=False),
     ]
 
     def __init__(
@@ -136,6 +125,8 @@ class MainScreen(Screen[None]):
             Lines(id=name) for name in ("header", "launch", "message")
         )
         self._log = MessageLog()
+        self.page_action = ""
+        """The action that opened the last page."""
         self._first_began: float | None = None
         """When the first reading began (`time.monotonic`)."""
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
@@ -200,39 +191,53 @@ class MainScreen(Screen[None]):
             "wait": launch.wait_in_line,
             "topology": pages.open_topology,
             "processes": pages.open_processes,
-            "people": pages.open_people,
-            "boxes": partial(pages.open_boxes, self._clock),
-            "slurm": partial(pages.open_slurm, self._clock),
+            "people": lambda: pages.open_processes("people"),
+            "nodes": partial(pages.open_nodes, self._clock),
             "timelines": partial(pages.open_timelines, self.timelines),
             "device": pages.open_device,
             "launch_page": pages.open_launch_page,
             "plan": self.plans.open,
-            "columns": pages.open_columns,
+            "settings": pages.open_settings,
+            "columns": partial(pages.open_settings, "column"),
             "jobs": pages.open_jobs,
             "queue": pages.open_queue,
             "export": pages.open_export,
             "check": pages.open_check,
             "help": pages.open_help,
             "messages": pages.open_messages,
-            "panels": pages.open_panels,
+            "panels": partial(pages.open_settings, "panel"),
+            "experiments": pages.open_experiments,
             "theme": self._next_theme,
             "palette": self._open_palette,
             "stop": lambda: self.app.action_suspend_process(),
             "quit": lambda: self.app.exit(Outcome(text=self.launch.uncertain_copy)),
         }
 
+    def on_key(self, event: events.Key) -> None:
+        action_id = by_key(self.app_state.screen.keymap).get(event.key)
+        if action_id is not None:
+            event.stop()
+            self.perform(action_id)
+
     def perform(self, action_id: str) -> None:
         """Perform one of the actions of `tui/actions.py`."""
         self.selection.finish_digits()
+        if BY_ID[action_id].page:
+            self.page_action = action_id
         self.handlers[action_id]()
+
+    def choose(self, action_id: str) -> None:
+        """Perform an action as chosen from the palette: on the present page if that can do it, else here."""
+        page = self.app.screen
+        if isinstance(page, Page) and page.can_perform(action_id):
+            page.action_perform(action_id)
+        else:
+            self.replace_page(action_id)
 
     def replace_page(self, action_id: str) -> None:
         """Close the open pages, and perform one of these actions, which opens another page."""
         while isinstance(self.app.screen, Page):
             self.app.screen.leave()
-        self.perform(action_id)
-
-    def action_perform(self, action_id: str) -> None:
         self.perform(action_id)
 
     def press_digit(self, digit: int) -> None:
@@ -246,27 +251,65 @@ class MainScreen(Screen[None]):
     def action_number(self, digit: int) -> None:
         self.press_digit(digit)
 
-    def action_end_filter(self) -> None:
-        if not self.forget_digits():
+    def action_back(self) -> None:
+        """Undo the last of these: digits, a launch that is being checked, the filter, the selection."""
+        if self.forget_digits():
+            return
+        if self.launch.cancel():
+            self.show_message("nothing is started", passing=True)
+        elif self.app_state.screen.filter:
             self.selection.end_filter()
+        elif self.app_state.selection.decided:
+            self.selection.clear()
+            self.show_message("selection cleared", passing=True)
 
     def _click_device(self, key: str) -> None:
         self.selection.finish_digits()
         self.selection.click(key)
 
     def _next_theme(self) -> None:
-        self.set_theme(next_theme(self.app.theme))
-
-    def set_theme(self, name: str) -> None:
-        """Use another theme, now and at the next start."""
-        self.app.theme = name
+        name = next_theme(self.app.theme)
         self.save_screen(self.app_state.screen._replace(theme=name))
         self.show_message(f"theme: {name}", passing=True)
 
     def save_screen(self, screen: ScreenSettings) -> None:
         """Show the screen with other settings, and save them in the user's settings."""
+        before = self.app_state.screen
+        if screen.theme != before.theme:
+            self.app.theme = screen.theme or default_theme(self.app_state.environ)
+        if screen.interval != before.interval:
+            self._sampler.set_interval(screen.interval or DEFAULT_INTERVAL)
         self.set_app_state(self.app_state.with_screen(screen))
         self._saver = in_background("save settings", self._save_settings)
+
+    def save_setting(self, table: str, key: str, value: Any, saved: Callable[[Settings], object]) -> None:
+        """Save one setting (None: the default) in the user's settings, and use it. `saved` is called with the
+        settings afterwards, unless they are the screen's own."""
+        if table == "screen":
+            self.save_screen(self.app_state.screen._replace(**{key: value}))
+            return
+        environ = self.app_state.environ
+
+        def use(found: Settings) -> None:
+            self.set_app_state(self.app_state.with_rules(found.rules))
+            saved(found)
+
+        def work() -> None:
+            from gputui.allocating.save_settings import save
+
+            with self._saving:
+                try:
+                    save(environ, [(table, key, value)])
+                    self.app.call_later(use, settings(environ))
+                    self._not_saved = None
+                except SettingsError as error:
+                    self._tell_not_saved(error)
+
+        self._saver = in_background("save settings", work)
+
+    def _tell_not_saved(self, error: SettingsError) -> None:
+        self._not_saved = f"settings not saved: {error}"
+        self.app.call_later(self.show_message, self._not_saved, "warn")
 
     def unsaved(self) -> str | None:
         """Wait a little until the settings are saved; return why they are not, None where they are."""
@@ -294,12 +337,13 @@ class MainScreen(Screen[None]):
                 save_screen(self.app_state.environ, before, after)
                 self._not_saved = None
             except SettingsError as error:
-                self._not_saved = f"settings not saved: {error}"
-                self.app.call_later(self.show_message, self._not_saved, "warn")
+                self._tell_not_saved(error)
 
     def _open_palette(self) -> None:
-        self.launch.cancel()
-        self.app.action_command_palette()
+        from gputui.tui.screens.palette import PaletteScreen
+
+        page = self.app.screen
+        self.open(PaletteScreen(self, page if isinstance(page, Page) else None))
 
     def look_at(self, keys: Sequence[str]) -> None:
         """Have these devices read in full while a page shows them, () for none."""

@@ -12,7 +12,7 @@ from gputui.tui.views.text import Line, title
 class MessagesScreen(ListPage):
     """The key that opened the page closes it."""
 
-    BINDINGS = [shown("escape,q,M", "dismiss", "back", "esc"), *cursor_bindings("message")]
+    BINDINGS = [shown("escape,q", "dismiss", "back", "esc"), *cursor_bindings("message")]
 
     def item_keys(self) -> Sequence[Hashable]:
         return [(message.time, message.text) for message in reversed(self.view.messages)]

@@ -6,8 +6,9 @@ A page is a body above a footer: notes, a line for messages, the keys. A list pa
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from textual import events
 from textual.actions import parse
@@ -15,8 +16,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
-from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.tui.actions import ACTIONS, keys_of, written
+from gputui.inventory.light_dataclasses import dataclass
+from gputui.tui.actions import BY_ID, by_key, written
 from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line
 from gputui.tui.views.text import Line, Span, clip, width_of
@@ -28,6 +29,14 @@ _LEAST_BODY = 3
 """Lines that the body keeps above the notes."""
 
 _HELP_KEYS = "question_mark,f1"
+
+Entry = TypeVar("Entry")
+
+_OF_CURSOR = ("cursor", "dismiss", "scroll", "page", "back", "leave")
+"""Actions of pages that nobody looks for by words."""
+
+_EVERYWHERE = ("palette", "help", "stop", "quit")
+"""The actions that every page performs; `q` and `?` are keys of a page's own."""
 
 _END = 100_000
 """Items: more than any list has, so that the cursor goes to the end."""
@@ -65,20 +74,15 @@ class PageKeys:
     actions: frozenset[str]
 
 
-def page_keys(bindings: Sequence[Binding]) -> PageKeys:
-    """The keys of a page from its bindings. Keys with the same description share a row."""
+def page_keys(bindings: Sequence[Binding]) -> tuple[tuple[str, str], ...]:
+    """The keys of a page and their descriptions. Keys with the same description share a row."""
     rows: dict[str, list[str]] = {}
-    actions: set[str] = set()
     for binding in bindings:
-        name, parameters = parse(binding.action)[1:]
-        if name == "perform":
-            actions.add(str(parameters[0]))
-            continue
         meaning = binding.tooltip or binding.description
         keys = rows.setdefault(meaning[:1].upper() + meaning[1:], [])
         keys += [key for key in map(written, binding.key.split(",")) if key not in keys]
     found = ((_together(keys), meaning) for meaning, keys in rows.items())
-    return PageKeys(tuple(found), frozenset(actions))
+    return tuple(found)
 
 
 def _together(keys: Sequence[str]) -> str:
@@ -92,6 +96,8 @@ class Page(ModalScreen[None]):
 
     CSS_PATH = "page.tcss"
     BINDINGS = [hidden(_HELP_KEYS, "help", "Help")]
+    HERE: frozenset[str] = frozenset()
+    """The actions of the main screen, apart from those that open a page, that are performed on this page."""
 
     def __init__(self, view: MainView) -> None:
         super().__init__(classes="page")
@@ -112,22 +118,62 @@ class Page(ModalScreen[None]):
     def on_key(self, event: events.Key) -> None:
         # This runs before the lookup of the key's binding.
         self._press()
-        action_id = self._openers().get(event.key)
-        if action_id is not None:
-            event.stop()
+        action_id = self._main_keys().get(event.key)
+        if action_id is None:
+            return
+        event.stop()
+        if self.can_perform(action_id):
+            self.action_perform(action_id)
+        elif action_id == self.view.page_action:
+            # The key that opens a page closes it, too.
+            self.leave()
+        else:
             self.view.replace_page(action_id)
+
+    def can_perform(self, action_id: str) -> bool:
+        """Whether an action of the main screen is performed on this page."""
+        return action_id in self.HERE or action_id in _EVERYWHERE
+
+    def action_perform(self, action_id: str) -> None:
+        """Perform an action of the main screen on this page."""
+        if action_id == "help":
+            self.action_help()
+        else:
+            self.view.perform(action_id)
+            self.draw()
+
+    def entries(self, entry: Callable[..., Entry]) -> list[Entry]:
+        """What this page does now, as entries of the palette."""
+        does: dict[str, Binding] = {}
+        for binding in self._own:
+            if self._does(binding) and not binding.action.startswith(_OF_CURSOR):
+                does.setdefault(binding.tooltip or binding.description, binding)
+        return [
+            entry(
+                binding.key_display or written(binding.key.split(",")[0]),
+                meaning[:1].upper() + meaning[1:],
+                "on this page",
+                (binding.description,),
+                "",
+                partial(self.app.call_later, self.run_action, binding.action),
+            )
+            for meaning, binding in does.items()
+        ]
 
     @property
     def _own(self) -> list[Binding]:
         return [binding for binding in self.BINDINGS if isinstance(binding, Binding)]
 
-    def _openers(self) -> dict[str, str]:
-        """The keys that open another page in place of this one, as on the main screen, with their actions:
-        the keys without a meaning of their own here."""
+    def _main_keys(self) -> dict[str, str]:
+        """The keys that mean the same here as on the main screen, with their actions: those of actions that
+        open a page in place of this one, or are performed here. The page's own keys come first."""
         own = {key for each in self._own for key in each.key.split(",")} | {*_HELP_KEYS.split(",")}
-        keymap = self.view.app_state.screen.keymap
-        keys = {key: action.id for action in ACTIONS if action.page for key in keys_of(action, keymap)}
-        return {key: action_id for key, action_id in keys.items() if key not in own}
+        keys = by_key(self.view.app_state.screen.keymap)
+        return {
+            key: action_id
+            for key, action_id in keys.items()
+            if key not in own and (BY_ID[action_id].page or self.can_perform(action_id))
+        }
 
     def leave(self) -> None:
         """Close this page: another one takes its place."""
@@ -185,9 +231,7 @@ class Page(ModalScreen[None]):
 
     def action_help(self) -> None:
         """Open the help, which begins with the keys of this page."""
-        keys = page_keys(self._own)
-        others = frozenset(self._openers().values())
-        self.view.open_help(replace(keys, actions=keys.actions | others))
+        self.view.open_help(PageKeys(page_keys(self._own), frozenset(self._main_keys().values())))
 
     @property
     def body(self) -> Lines:

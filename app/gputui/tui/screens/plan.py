@@ -13,6 +13,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import launcher_of
 from gputui.launching.launch_options import AUTO
 from gputui.launching.planned import FilesDifferError, Prepared, prepared, write
+from gputui.planning.devices import Candidates, PlannedDevices
 from gputui.planning.files import RecipeError, recipe_of
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan, Row
@@ -20,8 +21,8 @@ from gputui.system.files import NoHomeError, state_folder
 from gputui.tui.actions import key_of
 from gputui.tui.main_view import MainView
 from gputui.tui.plan_request import (
-    PlannedDevices,
     PlanRequest,
+    candidates_of,
     devices_for,
     devices_of_row,
     fewest_for,
@@ -63,7 +64,7 @@ class PlanScreen(ListPage):
     """
 
     BINDINGS = [
-        shown("escape,q,m", "dismiss", "back", "esc"),
+        shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("strategy"),
         shown("enter", "use", "use", "⏎", "Write its files, and put it on the launch line"),
         shown("e", "model", "model", about="Name the model: a path, a hub id, a size"),
@@ -116,7 +117,7 @@ class PlanScreen(ListPage):
         if found_for != self._found_for:
             self._found, self._found_for = devices_for(app_state, request.count), found_for
         elif isinstance(self._found, PlannedDevices) and not self._found.in_use:
-            self._found = self._found.as_read(app_state)
+            self._found = self._found.within(app_state.snapshot)
         self._plan, self._problem = None, ""
         if request.model is None or isinstance(self._found, str):
             return
@@ -214,7 +215,8 @@ class PlanScreen(ListPage):
     @property
     def _most(self) -> int:
         """How many devices there can be at most."""
-        return len(self.view.app_state.box.devices) if isinstance(self._found, str) else self._found.most
+        candidates = candidates_of(self.view.app_state)
+        return candidates.most if isinstance(candidates, Candidates) else len(self.view.app_state.box.devices)
 
     def action_model(self) -> None:
         def error_in(line: str) -> str | None:
@@ -273,7 +275,7 @@ class PlanScreen(ListPage):
         """Plan for the fewest devices that hold the model; show a message where no number is enough."""
         count = fewest_for(self._request, self.view.app_state)
         if count is None:
-            self.show_message("no number of the devices here is enough")
+            self.show_message("the devices here are not enough")
         else:
             self._set(replace(self._request, count=count))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Hashable, Sequence
 
-from gputui.inventory.formatting import printable, program
+from gputui.inventory.formatting import UNKNOWN, printable, program
 from gputui.inventory.process import Process
 from gputui.system.signals import SignalError, send
 from gputui.tui.main_view import MainView
@@ -91,7 +91,7 @@ class ProcessListPage(ListPage):
 
 
 def _what(process: Process, number: int) -> str:
-    return f"{signal.Signals(number).name} to {program(process.command or '?')} (pid {process.pid})"
+    return f"{signal.Signals(number).name} to {program(process.command or UNKNOWN)} (pid {process.pid})"
 
 
 def part_shown(items: Sequence[int | None], count: int) -> str:

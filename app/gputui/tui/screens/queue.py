@@ -19,7 +19,7 @@ class QueueScreen(ListPage):
     """Shows the queue as it is in the main screen's readings."""
 
     BINDINGS = [
-        shown("escape,q,Q", "dismiss", "back", "esc"),
+        shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("row"),
         hidden("pagedown", "page(1)", "Page down"),
         hidden("pageup", "page(-1)", "Page up"),

@@ -37,7 +37,7 @@ class TimelinesScreen(Page):
 
     BINDINGS = [
         shown("escape", "back", "back", "esc", "Back to now, then to all devices, then close this page"),
-        hidden("q,h", "dismiss", "Close this page"),
+        hidden("q", "dismiss", "Close this page"),
         shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-", "A shorter span"),
         hidden("minus", "zoom(1)", "A longer span"),
         shown("left", "moment(-1)", "moment", "←→", "One column earlier: read the values there"),

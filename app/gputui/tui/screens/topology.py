@@ -25,48 +25,40 @@ from gputui.tui.views.selection import at_least, runs
 from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.topology_tree import tree_lines
 
-_NO_PLACE = (
-    "down", "up", "first", "last", "palette", "stop", "quit", "sort", "filter", "help"
-)  # fmt: skip
-"""Actions of the main screen that make no sense here, or whose keys already have that effect here. All others
-work here; actions that open a page work on every page."""
+_NO_PLACE = ("down", "up", "first", "last", "sort", "filter")
+"""Actions of the main screen that make no sense here, or whose keys already have that effect here."""
 
-_SHOWN = {
-    "select": ("space", "select"),
-    "later": ("J/K", "reorder"),
-    "best": ("b B n", "best"),
-    "order": ("o", "order"),
-}
-"""The actions that the last line names, with their keys and the hint."""
-
+_KEYS = {"other": "B", "ask": "n", "order": "o", "clear": "x"}
+"""Keys of this page for actions that have none on the main screen."""
 
 _NOTES_FROM, _NOTE_FROM = 13, 8
 """Lines from which a page has all notes below the matrix, and from which only the selection."""
 
 
-def _main_binding(action_id: str) -> Binding:
+def _main_binding(action_id: str, key_display: str = "") -> Binding:
     """The binding on this page for an action of the main screen."""
-    keys, action = BY_ID[action_id].keys, f"perform('{action_id}')"
-    if action_id in _SHOWN:
-        key_display, hint = _SHOWN[action_id]
-        return shown(keys, action, hint, key_display, BY_ID[action_id].title)
-    return hidden(keys, action, BY_ID[action_id].title)
+    action, keys = BY_ID[action_id], _KEYS.get(action_id, BY_ID[action_id].keys)
+    return shown(keys, f"perform('{action_id}')", action.hint, key_display, action.title)
 
 
 class TopologyScreen(ListPage):
     """The cursor is the main screen's; the matrix has its own column cursor in addition."""
 
     BINDINGS = [
-        shown("escape,q,t", "dismiss", "back", "esc"),
+        shown("escape,q", "dismiss", "back", "esc"),
         shown("tab", "show_tree", "tree", about="Show what hangs where"),
         shown("tab", "show_matrix", "matrix", about="Show the matrix again"),
-        *map(_main_binding, _SHOWN),
-        shown("right", "column(1)", "pair", "←→", "Next column: the pair is told below"),
+        _main_binding("select"),
+        _main_binding("later", "J/K"),
+        _main_binding("best"),
+        shown("right", "column(1)", "pair", "←→", "Next column: the pair is described below"),
         hidden("left", "column(-1)", "Previous column"),
         *(replace(binding, show=False) for binding in cursor_bindings("device")),
-        *(_main_binding(a.id) for a in ACTIONS if not a.page and a.id not in (*_NO_PLACE, *_SHOWN)),
+        *map(_main_binding, _KEYS),
         *(hidden(str(n), f"number({n})", "Select the GPU of that number") for n in range(10)),
     ]
+
+    HERE = frozenset(a.id for a in ACTIONS if not a.page and a.id not in _NO_PLACE)
 
     def __init__(self, view: MainView) -> None:
         super().__init__(view)
@@ -136,7 +128,7 @@ class TopologyScreen(ListPage):
         least = 0 if not any(keys[:place]) else place
         self.top = min(max(self.top, place - room + 1), least, max(0, len(drawn) - room))
         top = self.top
-        if _last_device(keys) == place:
+        if not any(keys[place + 1 :]):
             # Network devices and the NVLinks may follow the last device.
             self._past = min(self._past, max(0, len(drawn) - room - top))
             top += self._past
@@ -212,11 +204,6 @@ class TopologyScreen(ListPage):
             self.view.set_app_state(replace(self.view.app_state, cursor=cursor))
         self.draw()
 
-    def action_perform(self, action_id: str) -> None:
-        """Perform an action of the main screen."""
-        self.view.perform(action_id)
-        self.draw()
-
     def on_key(self, event: events.Key) -> None:
         # Textual calls the handler of the base class, too.
         if event.key == "escape" and self.view.forget_digits():
@@ -230,11 +217,6 @@ class TopologyScreen(ListPage):
     def clicked(self, place: int) -> None:
         self.go_to(place)
         self.action_perform("select")
-
-
-def _last_device(keys: list[str | None]) -> int:
-    """The place of the last device among drawn lines."""
-    return max((place for place, key in enumerate(keys) if key is not None), default=0)
 
 
 def _link_facts(app_state: AppState, one: Device, other: Device) -> str:

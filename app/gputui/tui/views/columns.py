@@ -106,7 +106,7 @@ def _name(device: Device, cell: Cell) -> tuple[Span, ...]:
 
 def _short_name(device: Device) -> str:
     """The name without its maker; for a MIG instance, which is shown under its GPU, only the profile."""
-    name = short_name(device.name or "?")
+    name = short_name(device.name or UNKNOWN)
     return name.removesuffix(" MIG") if device.parent else name
 
 

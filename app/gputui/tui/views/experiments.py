@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputui.inventory.columns import Column
 from gputui.jobs.experiments import table as text
 from gputui.jobs.experiments.record import Experiment, summaries
-from gputui.jobs.experiments.table import bars, by_what, figures, list_rows, table
-from gputui.tui.views.text import Line, clip, title, wrap
+from gputui.jobs.experiments.table import bars, by_what, experiment_columns, figures, table
+from gputui.tui.views.text import Line, clip, table_lines, title, wrap
 
 _SIGNS: dict[str, tuple[str, str]] = {
     "running": ("▶", "free"),
@@ -25,17 +26,15 @@ def headline(found: Sequence[Experiment], unreadable: int, width: int) -> Line:
     return title("experiments", width, ", ".join(counts))
 
 
-def listed(found: Sequence[Experiment], cursor: int | None, width: int, now: float) -> list[Line]:
+def listed(found: Sequence[Experiment], width: int, now: float) -> list[Line]:
     """The headings, and one line per experiment. `now` is seconds since the epoch."""
     if not found:
         return [clip(((_NONE, "dim"),), width)]
-    heading, *rows = list_rows(found, now)
-    lines: list[Line] = [((f"   {heading}", "dim"),)]
-    for place, (each, row) in enumerate(zip(found, rows, strict=True)):
-        here = place == cursor
-        sign, style = _SIGNS[each.state]
-        lines.append((("▸" if here else " ", "cursor"), (f"{sign} ", style), (row, "strong" if here else "")))
-    return [clip(line, width) for line in lines]
+    signed = Column[Experiment](
+        "  ID", lambda each: f"{_SIGNS[each.state][0]} {each.id}", lambda each: _SIGNS[each.state][1]
+    )
+    columns = [signed, *experiment_columns(now)[1:]]
+    return [clip(line, width) for line in table_lines(columns, found, heading=True)]
 
 
 def details(experiment: Experiment, figure: int, width: int, room: int) -> list[Line]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from gputui.inventory.formatting import duration, printable
+from gputui.inventory.formatting import UNKNOWN, duration, printable
 from gputui.inventory.snapshot import HostLoad
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Span, clip, width_of
@@ -18,7 +18,7 @@ def header(app_state: AppState, width: int, age: float | None, clock: float) -> 
     left: list[Span] = [(" gputui ", "brand")]
     snapshot = app_state.snapshot
     if snapshot is not None:
-        left.append((f" {printable(snapshot.host.name or '?')}", "strong"))
+        left.append((f" {printable(snapshot.host.name or UNKNOWN)}", "strong"))
         left.append((f"  {snapshot.models}", ""))
     right: list[Span] = [(time.strftime("%H:%M ", time.localtime(clock)), "dim")]
     if app_state.label:
@@ -35,7 +35,7 @@ def header(app_state: AppState, width: int, age: float | None, clock: float) -> 
             if value is None and name == "CUDA":
                 # Other vendors have no CUDA.
                 continue
-            part = (f"  {name} {printable(value or '?')}", "dim")
+            part = (f"  {name} {printable(value or UNKNOWN)}", "dim")
             if width_of((*left, part, *right)) + 1 < width:
                 left.append(part)
     if width_of(tuple(right)) > width // 2 and age is None:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from gputui.choosing.verdict import GLYPHS, State
-from gputui.tui.actions import Action, in_groups, key_of, written
+from gputui.tui.actions import BY_ID, START, Action, in_groups, key_of, written
 from gputui.tui.views.columns import SHARED, SHARED_SHORT
 from gputui.tui.views.matrix import SIGNS
-from gputui.tui.views.table import OWN_JOB
+from gputui.tui.views.table import IDLE, OWN_JOB
 from gputui.tui.views.text import Line, Span, clip, fit, padded, title, width_of, wrap
 
 MEANINGS: dict[State, str] = {
@@ -43,8 +43,10 @@ def help_lines(
     width: int,
     of_page: Sequence[tuple[str, str]] = (),
     there: Collection[str] | None = None,
+    without: Collection[str] = (),
 ) -> list[Line]:
-    """The sections with a row that contains all of `words`, in two columns where they fit.
+    """The sections with a row that contains all of `words`, in two columns where they fit; `without` are the
+    ids of actions that have nothing to act on here.
 
     of_page  the keys of a page and their effects: the first section
     there    the actions of the main screen (ids) that are possible on that page; the others follow in grey,
@@ -54,7 +56,7 @@ def help_lines(
     room = width // columns - (columns - 1)
     wanted = words.lower().split()
     sections: list[list[Line]] = []
-    for name, rows in _sections(keymap, of_page, there):
+    for name, rows in _sections(keymap, of_page, there, without):
         found = [row for row in rows if _has(row, name, wanted)]
         if found:
             sections.append([title(name, room), *(line for row in found for line in _whole(row, room)), ()])
@@ -71,23 +73,30 @@ def help_lines(
 
 
 def _sections(
-    keymap: Mapping[str, str], of_page: Sequence[tuple[str, str]], there: Collection[str] | None
+    keymap: Mapping[str, str],
+    of_page: Sequence[tuple[str, str]],
+    there: Collection[str] | None,
+    without: Collection[str],
 ) -> Iterator[tuple[str, list[Line]]]:
     yield "This page", [((f"  {fit(keys, _KEYS)}", "key"), (meaning, "strong")) for keys, meaning in of_page]
     if there is None:
-        for group, actions in in_groups():
+        yield "Start here", [row(_keys(BY_ID[name], keymap), BY_ID[name].title, "") for name in START]
+        for group, actions in in_groups(without):
             yield group, [_row(action, keymap) for action in actions]
     else:
         taken = {key for keys, _ in of_page for key in keys.split()}
-        in_order = [action for _, actions in in_groups() for action in actions]
+        named = {meaning for _, meaning in of_page}
+        groups = [(group, [a for a in rows if a.title not in named]) for group, rows in in_groups(without)]
+        in_order = [action for _, actions in groups for action in actions]
         yield "As on the main screen", [_row(a, keymap, taken) for a in in_order if a.id in there]
-        for group, actions in in_groups():
-            rows = [_row(action, keymap) for action in actions if action.id not in there]
-            yield f"On the main screen: {group}", [tuple((text, "dim") for text, _ in row) for row in rows]
+        for name, others in groups:
+            rows = [_row(action, keymap) for action in others if action.id not in there]
+            yield f"On the main screen: {name}", [tuple((text, "dim") for text, _ in row) for row in rows]
     signs = [
         ("[1]", "slot", "selected; the command sees [1] as its first device"),
         ("▸", "cursor", "the cursor"),
-        (OWN_JOB, "load", "your own job runs on it"),
+        (OWN_JOB, "mine", "your own job runs on it"),
+        (IDLE, "idle", "somebody has it and does not use it"),
         *((glyph, state, f"{state:<8} {MEANINGS[state]}") for state, glyph in GLYPHS.items()),
         (f"{SHARED_SHORT}{SHARED}", "", "memory that GPU and host share: the RAM in use, by anybody"),
         *((*SIGNS[word], meaning) for word, meaning in LINKS),
@@ -103,10 +112,15 @@ def _has(row: Line, section: str, words: Sequence[str]) -> bool:
 
 def _row(action: Action, keymap: Mapping[str, str], taken: Collection[str] = ()) -> Line:
     """The keys of an action without those that are `taken`, its title, and its description."""
-    keys = " ".join(key for key in _keys(action, keymap).split() if key not in taken)
-    spans: list[Span] = [(f"  {fit(keys, _KEYS)}", "key"), (action.title, "strong")]
-    if action.about:
-        spans.append((f"  {action.about}", "dim"))
+    keys = " ".join(key for key in _keys(action, keymap).split(" ") if key not in taken)
+    return row(keys, action.title, action.about)
+
+
+def row(keys: str, name: str, about: str) -> Line:
+    """Keys, a name, and a description."""
+    spans: list[Span] = [(f"  {fit(keys, _KEYS)}", "key"), (name, "strong")]
+    if about:
+        spans.append((f"  {about}", "dim"))
     return tuple(spans)
 
 
@@ -126,5 +140,5 @@ def _keys(action: Action, keymap: Mapping[str, str]) -> str:
     if action.id in keymap:
         return " ".join(written(key) for key in keymap[action.id].split(","))
     shown = key_of(action.id, keymap)
-    every = [written(key) for key in action.keys.split(",")]
+    every = [written(key) for key in filter(None, action.keys.split(","))]
     return " ".join([shown, *(key for key in every if key not in (shown, *re.split("[ /]", shown)))])

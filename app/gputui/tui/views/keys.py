@@ -10,7 +10,7 @@ from gputui.tui.actions import BY_ID, key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Span
 
-_ALWAYS = ("help", "quit")
+_ALWAYS = ("palette", "help", "quit")
 """These are at the end, and are the last to be left out."""
 
 _ON_THEIR_WAY = ("starting", "waiting", "running")
@@ -18,43 +18,42 @@ _ON_THEIR_WAY = ("starting", "waiting", "running")
 
 
 def next_actions(app_state: AppState) -> tuple[str, ...]:
-    """The actions that make sense now, the most sensible first; help and quit are not among them."""
+    """The actions that make sense now, the most sensible first; those that always do are not among them."""
     return tuple(dict.fromkeys(_next_actions(app_state)))
 
 
 def _next_actions(app_state: AppState) -> Iterator[str]:
-    command, selected = bool(app_state.options.command), app_state.selected
-    decided = app_state.selection.decided
-    starts = command and not app_state.is_example
-    if not starts:
+    decided, verdicts = app_state.selection.decided, app_state.verdicts
+    starts = bool(app_state.options.command) and not app_state.is_example
+    if not starts and not app_state.is_example:
         yield "edit"
     if decided:
         if starts:
             waits = any(
-                app_state.verdicts[device.key].state in ("busy", "held", "claimed")
-                and app_state.own_job_on(device.key) is None
-                for device in selected
+                verdicts[device.key].state in _TAKEN and app_state.own_job_on(device.key) is None
+                for device in app_state.selected
             )
             yield from ("wait", "launch") if waits and not app_state.label else ("launch",)
         yield "copy"
-        if starts:
-            yield "return"
-            yield "detach"
-        if len(selected) > 1:
+        if len(app_state.selected) > 1:
             yield "later"
-        yield "cpu" if app_state.selection.cpu_only else "clear"
+        yield "clear"
     elif app_state.rows:
-        yield "select"
-        yield "best"
+        full = not any(verdict.free for verdict in verdicts.values())
+        if starts and full:
+            yield "wait"
+        yield from ("select",) if full else ("select", "best")
+        if starts and not full:
+            yield "launch"
     else:
         yield "cpu"
     if any(job.state in _ON_THEIR_WAY for job in app_state.box.jobs):
         yield "jobs"
-    if decided:
-        yield from ("best", "launcher", "plan", "check") if selected else ("launcher",)
-    elif app_state.rows:
-        yield from ("device", "ask", "plan", "edit", "launcher", "topology")
-    yield from ("edit", "device", "topology", "processes", "people", "panels")
+    yield from ("best", "edit", "topology", "processes", "jobs") if app_state.rows else ("edit", "jobs")
+
+
+_TAKEN = ("busy", "held", "claimed")
+"""States that end by themselves."""
 
 
 def keys(app_state: AppState, width: int) -> tuple[Line, list[tuple[int, int, str]]]:
@@ -67,7 +66,7 @@ def keys(app_state: AppState, width: int) -> tuple[Line, list[tuple[int, int, st
     last = {name: (key_of(name, keymap), BY_ID[name].hint) for name in _ALWAYS}
     cells = {name: cell_len(f"{key} {hint}  ") for name, (key, hint) in (*hints.items(), *last.items())}
     while (hints or last) and sum(cells[name] for name in (*hints, *last)) - 1 > width:
-        (hints or last).popitem()
+        hints.popitem() if hints else last.pop(next(iter(last)))
     spans: list[Span] = [(" ", "")]
     places: list[tuple[int, int, str]] = []
     begin = 1
@@ -90,6 +89,4 @@ def _key(name: str, app_state: AppState) -> str:
 def _hint(name: str, app_state: AppState) -> str:
     if name == "edit" and not app_state.options.command:
         return "type a command"
-    if name == "cpu" and app_state.selection.cpu_only:
-        return "not CPU only"
     return BY_ID[name].hint

@@ -63,7 +63,7 @@ def _title(app_state: AppState) -> str:
     name = app_state.launcher
     # The unchanged line has no launcher; the plain one adds nothing to it.
     shown = app_state.selection.decided or name == "python"
-    return f"launch: {name}" if shown else f"launch (with a selection: {name})"
+    return f"launch: {name}" if shown else f"launch: {name}, once GPUs are selected"
 
 
 def _remarks(remarks: Sequence[str], width: int, most: int, more: str, roomy: int) -> list[Line]:

@@ -6,17 +6,13 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from gputui.inventory.columns import Column
-from gputui.inventory.formatting import duration, printable
-from gputui.launching.history import PastLaunch
-from gputui.launching.launch_options import AUTO
-from gputui.launching.shell_words import command_line
+from gputui.inventory.formatting import printable
+from gputui.launching.history import PastLaunch, launch_columns
 from gputui.tui.app_state import AppState
-from gputui.tui.option_rows import NEW, Row
+from gputui.tui.option_rows import ENVIRONMENT, NEW, Row
 from gputui.tui.views.text import Line, clip, fit, table_lines, title, told_lines
 
 _LABEL = 14
-_LONGEST_NAME = 24
 _VALUE, _NAME = 26, 30
 """The least cells of a value and of a variable; they may take half of the screen's cells beyond 80."""
 _BEFORE_VALUE, _BEFORE_NAME = 18, 6
@@ -24,13 +20,13 @@ _BEFORE_VALUE, _BEFORE_NAME = 18, 6
 
 
 def settings(rows: Sequence[Row], width: int) -> tuple[list[Line], list[int | None]]:
-    """The rows with a rule before the variables, and for every line the place of its row."""
+    """The rows with a rule before each section, and for every line the place of its row."""
     lines: list[Line] = []
     places: list[int | None] = []
     cells = _cells(rows, width)
     for place, row in enumerate(rows):
-        if row.variable and (place == 0 or not rows[place - 1].variable):
-            lines.append(title("environment", width))
+        if row.section and (place == 0 or rows[place - 1].section != row.section):
+            lines.append(title(row.section, width))
             places.append(None)
         lines.append(clip(_row(row, *cells), width))
         places.append(place)
@@ -40,10 +36,11 @@ def settings(rows: Sequence[Row], width: int) -> tuple[list[Line], list[int | No
 def _cells(rows: Sequence[Row], width: int) -> tuple[int, int]:
     """The cells of a value and of a variable: where there is room, all explanations are aligned."""
     more = max(0, width - 80) // 2
-    variables = [cell_len(f"{row.label}={printable(row.value)} ") for row in rows if row.variable]
-    values = [cell_len(printable(row.value)) for row in rows if not row.variable]
-    value = min(_VALUE + more, max([_VALUE, *values]))
-    name = min(_NAME + more, max([_NAME, *variables]))
+    variables = [cell_len(f"{row.label}={printable(row.value)} ") for row in rows if row.box]
+    values = [cell_len(printable(row.value)) for row in rows if not row.box]
+    least = (_VALUE, _NAME) if any(row.section == ENVIRONMENT for row in rows) else (0, 0)
+    value = min(_VALUE + more, max([least[0], *values]))
+    name = min(_NAME + more, max([least[1], *variables]))
     if more < _BEFORE_VALUE - _BEFORE_NAME:
         return value, name
     column = max(_BEFORE_VALUE + value, _BEFORE_NAME + name)
@@ -52,30 +49,18 @@ def _cells(rows: Sequence[Row], width: int) -> tuple[int, int]:
 
 def _row(row: Row, value_cells: int, name_cells: int) -> Line:
     strong = "strong" if row.given else ""
-    if row.variable:
+    if row.box:
         box = ("   " if row.id == NEW else "[x]" if row.given else "[ ]", "prompt")
-        shown = row.label if row.id == NEW else f"{row.label}={printable(row.value)}"
+        variable = row.section == ENVIRONMENT and row.id != NEW
+        shown = f"{row.label}={printable(row.value)}" if variable else row.label
         return ((" ", ""), box, (f" {fit(shown, name_cells)}", strong), (f" {row.about}", "dim"))
     value = fit(printable(row.value), value_cells)
     return ((f"  {fit(row.label, _LABEL)}", "dim"), (f"{value}  ", strong), (row.about, "dim"))
 
 
 def remembered(known: Sequence[PastLaunch], width: int, now: float) -> list[Line]:
-    """The recent launches, a line each: name, devices, age, the launcher if one was given, command."""
-
-    def devices(each: PastLaunch) -> str:
-        return f"{each.count} GPU{'s' if each.count > 1 else ''}" if each.count else "CPU only"
-
-    columns: tuple[Column[PastLaunch], ...] = (
-        Column(
-            "", lambda each: f"★ {printable(each.name)}" if each.name else "", "prompt", most=_LONGEST_NAME
-        ),
-        Column("", devices, "dim"),
-        Column("", lambda each: f"{duration(max(0.0, now - each.when))} ago", "dim", right=True),
-        Column("", lambda each: printable(each.options.launcher) if each.options.launcher != AUTO else ""),
-        Column("", lambda each: printable(command_line(each.options.additions, each.options.command))),
-    )
-    return [clip(line, width) for line in table_lines(columns, known, before="  ")]
+    """The recent launches, a line each."""
+    return [clip(line, width) for line in table_lines(launch_columns(known, now), known, before=" ")]
 
 
 def no_launches(width: int, trouble: str) -> list[Line]:

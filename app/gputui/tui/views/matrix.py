@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import UNKNOWN, printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import SELF, LinkMatrix, direct_links, family, is_counted
 from gputui.tui.app_state import AppState
@@ -183,7 +183,7 @@ def _cell(word: str | None, cell: int) -> Span:
     if word == SELF:
         return fit("╲", room), "dim"
     if word is None:
-        return fit("?", room), "dim"
+        return fit(UNKNOWN, room), "dim"
     count = direct_links(word) if is_counted(word) else 0
     sign, style = SIGNS[word if word in SIGNS else "NV"]
     if room == 1:

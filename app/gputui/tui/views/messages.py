@@ -17,7 +17,7 @@ def message_line(message: Message | None, width: int, key: str = "") -> Line:
     if message is None:
         return (("", ""),)
     line: Line = ((" ▌ ", "key"), (message.text, message.style))
-    end = f" {key}: all" if key and width_of(line) > width >= _NAMES_KEY else ""
+    end = f" {key} for all" if key and width_of(line) > width >= _NAMES_KEY else ""
     return (*clip(line, width - len(end)), *(((end, "dim"),) if end else ()))
 
 

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from gputui.inventory.formatting import printable, short_name, size
+from gputui.inventory.formatting import UNKNOWN, printable, short_name, size
+from gputui.planning.devices import PlannedDevices
 from gputui.planning.memory import Bytes
 from gputui.planning.plan import Plan, Row, what_would_do
 from gputui.tui.app_state import AppState
-from gputui.tui.plan_request import PlannedDevices, PlanRequest
+from gputui.tui.plan_request import PlanRequest
 from gputui.tui.views.selection import runs
 from gputui.tui.views.text import Line, Span, clip, fit, flow, hanging, title, told_lines
 
@@ -75,7 +76,7 @@ def _parameters(number: int) -> str:
 def settings(request: PlanRequest, found: PlannedDevices | str, width: int) -> list[Line]:
     """The request, each part with the key that changes it; parts that were given explicitly stand out."""
     workload, said = request.workload, request.said
-    count = "?" if isinstance(found, str) else len(found.devices)
+    count = UNKNOWN if isinstance(found, str) else len(found.devices)
     devices = f"{count} device" if count == 1 else f"{count} devices"
     lora = f"LoRA {workload.lora}" if workload.lora else "no LoRA"
     checkpointing = "checkpointing" if workload.checkpointing else "no checkpointing"
@@ -240,7 +241,7 @@ def nothing_fits(plan: Plan, width: int) -> list[Line]:
         return []
     helps = tuple(what_would_do(plan.model, plan.workload, plan.rows))
     short = "nothing fits" if plan.best is None else f"only {plan.best.name} fits"
-    words = f"{short}; would do: {'; '.join(helps)}" if helps else plan.shortage
+    words = f"{short}; enough would be: {'; '.join(helps)}" if helps else plan.shortage
     return told_lines(words, "warn", width)[:2]
 
 

@@ -1,11 +1,13 @@
-"""The processes on each device, and the holders of devices without processes."""
+"""The processes on each device, the holders of devices without processes, and the people who have them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gputui.choosing.people import Person
+from gputui.choosing.verdict_text import user_name
 from gputui.inventory.columns import Column
-from gputui.inventory.formatting import number, size
+from gputui.inventory.formatting import duration, number, size
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
@@ -118,7 +120,7 @@ def _figure(text: Callable[[Process], str]) -> Callable[[Row], str]:
 # Figures change, but the widths of their columns must not.
 _DEVICE = Column[Row]("#", lambda row: row.label, "dim", right=True)
 _PID = Column[Row]("PID", lambda row: row.pid, "dim", right=True)
-_USER = Column[Row]("USER", lambda row: row.user, most=_MOST_USER)
+_USER = Column[Row]("USER", lambda row: row.user, lambda row: "strong" if row.person else "", most=18)
 _GPU = Column[Row]("GPU", _figure(lambda process: number(process.sm, "%")), right=True, least=4)
 _MEMORY = Column[Row]("MEMORY", lambda row: row.memory, right=True)
 _CPU = Column[Row]("CPU", _figure(lambda process: number(process.host_cpu, "%")), right=True, least=5)
@@ -163,7 +165,7 @@ def listed(
         branch = "  " * (row.depth - 1) + "└ " if row.depth else ""
         return branch + (row.what if paths or not row.pid else row.short) + where(row)
 
-    widths[Column("COMMAND", command, lambda row: "" if row.process else "dim")] = room
+    widths[Column("COMMAND", command, lambda row: row.tone or ("" if row.process else "dim"))] = room
     (heading,) = table_lines([], [], heading=True, widths=widths)
     if height is not None and len(found) <= height:
         whole = [hanging(line, width) for line in table_lines([], found, widths=widths)]
@@ -189,3 +191,16 @@ def _columns(found: Sequence[Row], width: int, of_one_device: bool) -> dict[Colu
         else:
             del widths[column]
     return widths
+
+
+def idle_notice(found: Sequence[Person], app_state: AppState) -> str:
+    """Whom to ask for a device: the user of the largest idle holding."""
+    snapshot = app_state.snapshot
+    idle = [(person, holding) for person in found for holding in person.idle]
+    if snapshot is None or not idle:
+        return ""
+    person, holding = max(idle, key=lambda pair: pair[1].memory or 0)
+    name = f"GPU {snapshot.label(holding.device)}"
+    what = name if holding.memory is None else f"{size(holding.memory)} on {name}"
+    who = f"process {holding.processes[0].pid}" if person.user is None else user_name(person)
+    return f"{who} {'hold' if person.own else 'holds'} {what}, idle for {duration(holding.idle or 0)}"

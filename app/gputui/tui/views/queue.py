@@ -14,6 +14,7 @@ from gputui.choosing.queue_outlook import (
     waiter_name,
 )
 from gputui.inventory.snapshot import Snapshot
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import (
     Line,
@@ -49,14 +50,14 @@ def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
     assert snapshot is not None
     rows = _in_line(found, snapshot)
     lines = [len(hanging(row, width)) for row in rows]
-    heads = 1 + bool(found.turns and told) + _lines_of_told(told, snapshot, width)
+    heads = (
+        1
+        + bool(found.turns and told)
+        + sum(len(hanging(row, width)) for row in _rows_of_told(told, snapshot))
+    )
     # The panel exists for the next waiter's reason and for the holders: their lines are never cut.
     least = len(found.turns) + sum(lines[len(found.turns) :])
     return heads + least, heads + sum(lines)
-
-
-def _lines_of_told(told: Sequence[Occupied], snapshot: Snapshot, width: int) -> int:
-    return sum(len(hanging(row, width)) for row in _rows_of_told(told, snapshot))
 
 
 def _rows_of_told(told: Sequence[Occupied], snapshot: Snapshot) -> list[Line]:
@@ -94,7 +95,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     last = len(rows) + len(below)
     order = [*range(place, last), *range(place)]
     lines = wrapped_where_free([*rows, *below], width, room, order)
-    return [headline(found, width, "Q"), *lines][:height]
+    return [headline(found, width, key_of("queue", app_state.screen.keymap)), *lines][:height]
 
 
 def _told(told: Sequence[Occupied], found: Outlook, app_state: AppState, room: int) -> list[Line]:
@@ -117,7 +118,7 @@ def _told(told: Sequence[Occupied], found: Outlook, app_state: AppState, room: i
 def _in_line(found: Outlook, snapshot: Snapshot) -> list[Line]:
     """The rows of the panel about the waiters, and the row with the next waiter's reason."""
     reasons: list[Line] = [
-        ((f" next {waiter_name(turn.waiter)}: ", "strong"), (blocking_reason(turn, snapshot), ""))
+        ((f" next: {waiter_name(turn.waiter)} · ", "strong"), (blocking_reason(turn, snapshot), ""))
         for turn in found.next[:1]
     ]
     return [*table_lines(turn_columns(snapshot), found.turns), *reasons]

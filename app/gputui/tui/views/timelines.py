@@ -17,6 +17,7 @@ from gputui.inventory.formatting import UNKNOWN, duration, printable, size
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.timeline.store import METRICS, Metric, Timelines
 from gputui.timeline.store import Span as TimeSpan
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.chart import TICK_ROOM, axis, chart, half_line, mark, outlined
 from gputui.tui.views.table import filter_in_title, why_no_rows
@@ -126,7 +127,8 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
     else:
         lines, frame = all_timelines(app_state, width, height - 1, zoom)
         missing = len(devices) - len(frame.shown) if frame else 0
-        tail.insert(0, f"{missing} more: h" if missing > 0 else "")
+        key = key_of("timelines", app_state.screen.keymap)
+        tail.insert(0, f"{missing} more {key}" if missing > 0 else "")
     return [title("timelines", width, *tail), *lines]
 
 

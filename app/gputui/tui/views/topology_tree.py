@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputui.choosing.tree import lines, links_in_words
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import printable, short_name
+from gputui.inventory.formatting import UNKNOWN, printable, short_name
 from gputui.tui.app_state import AppState
 from gputui.tui.views.table import state_of
 from gputui.tui.views.text import Line, clip, place_mark
@@ -40,7 +40,7 @@ def tree_lines(app_state: AppState, width: int) -> tuple[list[Line], list[str | 
 def _device(app_state: AppState, before: str, device: Device, label: int) -> Line:
     """A row of the tree, with its number in at least `label` cells."""
     rank, (sign, words, look) = app_state.selection.rank(device.key), state_of(app_state, device)
-    name = short_name(device.name or "?")
+    name = short_name(device.name or UNKNOWN)
     return (
         ("▸" if device.key == app_state.cursor else " ", "cursor"),
         *place_mark(rank),
@@ -48,5 +48,5 @@ def _device(app_state: AppState, before: str, device: Device, label: int) -> Lin
         (f"GPU {app_state.box.label(device):<{label}}", "strong" if rank is not None else ""),
         (f"  {name}", "dim"),
         (f"  {sign} ", look),
-        (words, look if look != "busy" else "dim"),
+        (words, look),
     )

@@ -22,7 +22,7 @@ _TEXT_AS_BYTES = r"(?:3[0-9]|6[1-6]){16}"
 
 _OPENCL = "GPU_DEVICE_ORDINAL"
 
-_OF_A_PARTITION = "load, power, temperature, clocks and errors are told of the whole GPU, of no partition"
+_OF_A_PARTITION = "load, power, temperature, clocks and errors are those of the whole GPU, not of a partition"
 
 _NOT_TOLD = ("SM active", "SM occupancy", "tensor cores", "video", "state", "PCIe traffic", "NVLink", "XID")
 _FACTS = {"SM": "GPU", **dict.fromkeys(_NOT_TOLD, "")}
@@ -94,7 +94,7 @@ class Amd(Vendor):
     containers = AmdContainers()
     environment_hints = (
         ("AMD_SERIALIZE_KERNEL", "3", "errors name their line; slow"),
-        ("PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragmentation"),
+        ("PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True", "less fragmentation"),
     )
     remedies = {
         "held": "`sudo fuser -v /dev/kfd` may show it",

@@ -52,7 +52,7 @@ class Gaudi(Vendor):
     )
     remedies = {
         "held": "`sudo fuser -v /dev/accel/accel*` may show it",
-        "memory": "only hl-smi tells it, which must be in PATH and answer",
+        "memory": "only hl-smi reports it, which must be on PATH and answer",
         "reset": "`sudo hl-smi -r` resets it",
     }
     gres = "hpu"
@@ -93,7 +93,7 @@ class Gaudi(Vendor):
         return _FACTS
 
     def untold(self, device: Device) -> str:
-        return "clocks, links and errors are not asked of hl-smi; processes of others are told to root only"
+        return "gputui does not ask hl-smi for clocks, links and errors; only root sees processes of others"
 
 
 VENDOR = Gaudi()

@@ -63,7 +63,7 @@ class Intel(Vendor):
     )
     remedies = {
         "held": "`sudo fuser -v /dev/dri/render*` may show it",
-        "memory": "the kernel tells it only to root, and to programs with CAP_PERFMON: `sudo gputui`",
+        "memory": "the kernel reports it only to root and to programs with CAP_PERFMON: `sudo gputui`",
     }
     backend = "xccl"
     driver = "Level Zero"
@@ -122,9 +122,7 @@ class Intel(Vendor):
         return _FACTS
 
     def untold(self, device: Device) -> str:
-        return (
-            "errors and traffic are told by no file of the driver, memory in use to root only (CAP_PERFMON)"
-        )
+        return "the driver does not report errors or traffic, and memory in use only to root (CAP_PERFMON)"
 
 
 VENDOR = Intel()

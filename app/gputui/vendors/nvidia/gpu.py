@@ -97,7 +97,7 @@ _NODES_OF_INSTANCES = ("gpu_instance", "compute_instance")
 
 _FACTS_OF_GPUS = tuple(fact for fact in _FACTS if fact not in (*_NODES, *_NODES_OF_INSTANCES))
 
-_SPEED = ("compute_capability", "cores", "max_sm_clock")
+SPEED = ("compute_capability", "cores", "max_sm_clock")
 """The facts that rank GPUs by speed, because the name does not."""
 
 _WITHOUT_OUTPUTS = re.compile(r"\b(P100|V100|A30|A[18]00X?|[HB][1238]00|H20|G[HB][23]00)\b")
@@ -561,10 +561,6 @@ class Gpu:
             self.read_once("display")
         elif self.device.display is None:
             self.have(display=False)
-
-    def read_speed(self) -> None:
-        """Read the facts that rank GPUs by speed, in the same way."""
-        self.read_once(*_SPEED)
 
     def read_nodes(self) -> None:
         """Read the facts that identify its device files and those of its instances, in the same way."""

@@ -17,7 +17,7 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoHardwareError, NoSourceError, Want
 from gputui.system.root import HERE, Root
-from gputui.vendors.nvidia.gpu import Gpu, bare, text_of, words_of
+from gputui.vendors.nvidia.gpu import SPEED, Gpu, bare, text_of, words_of
 from gputui.vendors.nvidia.patience import LITTLE_PATIENCE, PATIENCE, Part, Reader, Turn
 
 if TYPE_CHECKING:
@@ -367,7 +367,7 @@ class NvmlSource:
 
         self._for_each(wanted(), lambda gpu: gpu.read_model())
         if not one_model(gpu.device for gpu in wanted()):
-            self._for_each(wanted(), lambda gpu: gpu.read_speed())
+            self._for_each(wanted(), lambda gpu: gpu.read_once(*SPEED))
 
     def _read_order(self) -> None:
         """Read how CUDA numbers GPUs of several models. That does not change, so CUDA is asked once."""

@@ -1,8 +1,4 @@
-"""NVIDIA behind the vendor port: CUDA's variables, containers, and the meaning of CUDA's errors.
-
-Rules of CUDA_VISIBLE_DEVICES: CUDA C++ Programming Guide, "CUDA Environment Variables"; odd values are read
-as torch's own parser reads them (torch/cuda/__init__.py, `_parse_visible_devices`).
-"""
+"""NVIDIA behind the vendor port: its devices' files, containers, and the meaning of CUDA's errors."""
 
 from __future__ import annotations
 
@@ -12,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
+from gputui.vendors.nvidia.visibility import UUID_PREFIXES, CudaVisibility
 from gputui.vendors.vendor import Containers, Vendor
-from gputui.vendors.visibility import CONFINED, Visibility
+from gputui.vendors.visibility import CONFINED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +22,6 @@ if TYPE_CHECKING:
 _SEVERAL_RANKS = "NCCL_MULTI_RANK_GPU_ENABLE"
 """NCCL's experimental variable for several ranks on one GPU."""
 
-_UUID_PREFIXES = ("GPU-", "MIG-")
-"""The prefixes of GPUs and of MIG instances ("MIG-GPU-…/1/0" of older drivers)."""
-
-
 _NODE = re.compile("nvidia[0-9]{1,6}")
 _UVM = "/dev/nvidia-uvm"
 _CAPABILITY = re.compile("(gpu[0-9]{1,6}/gi[0-9]{1,6}/\\S{1,64}) ([0-9]{1,6})")
@@ -39,25 +32,6 @@ def _capabilities(root: Root) -> dict[str, str]:
     lines = (root.text("/proc/driver/nvidia-caps/mig-minors", 2**20) or "").splitlines()
     found = filter(None, map(_CAPABILITY.fullmatch, lines))
     return {each[1]: f"/dev/nvidia-caps/nvidia-cap{each[2]}" for each in found}
-
-
-class CudaVisibility(Visibility):
-    """CUDA_VISIBLE_DEVICES: indices or UUIDs, in the order in which a program counts them.
-
-    CUDA counts the fastest device first (`device_order.py`) unless it is set to count by bus id, like NVML.
-    """
-
-    variable = "CUDA_VISIBLE_DEVICES"
-    order = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    uuid_prefixes = _UUID_PREFIXES
-    begins_with = True
-    also = ("NVIDIA_VISIBLE_DEVICES",)
-    reader = "CUDA"
-
-    def own_order(self, gpus: Sequence[Device]) -> tuple[Device | None, ...]:
-        from gputui.vendors.nvidia.device_order import known_places
-
-        return known_places(gpus)
 
 
 class NvidiaContainers(Containers):
@@ -85,12 +59,12 @@ class Nvidia(Vendor):
     title = "NVIDIA"
     runtime = "CUDA"
     device_type = "cuda"
-    uuid_prefixes = _UUID_PREFIXES
+    uuid_prefixes = UUID_PREFIXES
     visibility = CudaVisibility()
     containers = NvidiaContainers()
     environment_hints = (
         ("CUDA_LAUNCH_BLOCKING", "1", "errors name their line; slow"),
-        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragmentation"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less fragmentation"),
     )
     remedies = {
         "held": "`sudo fuser -v /dev/nvidia*` may show it",

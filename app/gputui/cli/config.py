@@ -1,0 +1,134 @@
+"""`gputui config`: the settings in force and where each comes from, or a commented file of the defaults."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gputui.allocating.settings import documents, own_file, settings
+from gputui.allocating.settings_tables import DESCRIBED
+from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, say, starting_nothing
+from gputui.inventory.formatting import printable
+from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import Document, View
+
+DEFAULT, VARIABLE = "default", "variable"
+_OPTIONS = {
+    "rules.memory": "--busy-memory",
+    "rules.utilization": "--busy-util",
+    "rules.window": "--window",
+    "rules.ignore_users": "--ignore-user",
+    "rules.mine_is_free": "--mine",
+    "devices.never": "--never",
+    "devices.prefer": "--prefer",
+    "run.confine": "--confine",
+    "screen.interval": "--interval",
+    "hosts.boxes": "--hosts",
+}
+"""The options that set something else for one call."""
+_VARIABLES = {
+    "GPUTUI_CLAIMS": "the folder of the claims",
+    "XDG_CONFIG_HOME": "the folder of your settings file",
+    "XDG_STATE_HOME": "the folder of jobs, launches and readings",
+    "NO_COLOR": "no colours",
+    "FORCE_COLOR": "colours in files and pipes, too",
+}
+
+
+class Row(NamedTuple):
+    """A setting in force; `source` is a file, "default" or "variable"; `option` sets another for a call."""
+
+    name: str
+    value: object
+    source: str
+    option: str | None
+
+
+_ROW = View(Row, "name value source option", name=str, value=object, source=str, option=str | None)
+CONFIG = Document("file settings", file=str | None, settings=_ROW.list)
+
+
+def parser() -> Parser:
+    made = Parser(
+        "config",
+        "Show every setting: its value, where that comes from (the default, a settings file, a variable), and"
+        " the option that sets another for one call. --write makes a file of yours with all defaults as"
+        " comments.",
+        example="gputui config --write",
+    )
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--write", action="store_true", help="write your settings file, if there is none")
+    return made
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = starting_nothing(parser(), words, command)
+    file = own_file(os.environ)
+    if args.write:
+        return _write(file)
+    settings(os.environ)
+    rows = list(in_force(os.environ))
+    if args.json:
+        print_json(CONFIG.write(file=file, settings=rows))
+        return DONE
+    table = [("SETTING", "VALUE", "FROM", "FOR ONE CALL")]
+    table += [(row.name, printable(_shown(row)), printable(row.source), row.option or "") for row in rows]
+    print_line("\n".join(aligned(table)))
+    if file is not None and not Path(file).exists():
+        say(f"there is no {file}; `gputui config --write` writes one")
+    return DONE
+
+
+def in_force(environ: Mapping[str, str]) -> list[Row]:
+    """Every setting, then the variables that are set. The settings must be valid."""
+    found: dict[str, tuple[Any, str]] = {}
+    for file, document in documents(environ):
+        for table, values in document.items():
+            found |= {f"{table}.{key}": (value, file) for key, value in values.items()}
+    rows = []
+    for name, told in DESCRIBED.items():
+        # The defaults are written alike in TOML and in JSON.
+        value, source = found.get(name) or (json.loads(told.default or "null"), DEFAULT)
+        rows.append(Row(name, value, source, _OPTIONS.get(name)))
+    return [*rows, *(Row(name, environ[name], VARIABLE, None) for name in _VARIABLES if name in environ)]
+
+
+def template() -> str:
+    """A settings file with all defaults as comments."""
+    lines = [
+        "# The settings of gputui, with their defaults or an example. Remove the # before a key to set it."
+    ]
+    table = ""
+    for name, told in DESCRIBED.items():
+        begins, _, key = name.partition(".")
+        if begins != table:
+            table = begins
+            lines += ["", f"[{table}]"]
+        lines += [f"# {told.about}", f"#{key} = {told.example or told.default}"]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(row: Row) -> str:
+    if row.value is None:
+        return "automatic"
+    return str(row.value) if row.source == VARIABLE else json.dumps(row.value, ensure_ascii=False)
+
+
+def _write(file: str | None) -> int:
+    from gputui.system.files import make_folder, write_private
+
+    if file is None:
+        raise WrongCallError("there is no home folder for the settings")
+    if os.path.lexists(file):
+        raise WrongCallError(f"{file} exists already, and is not overwritten")
+    try:
+        make_folder(Path(file).parent)
+        write_private(Path(file), template())
+    except OSError as error:
+        raise WrongCallError(f"cannot write {file}: {error.strerror}") from None
+    say(f"wrote {file}")
+    return DONE

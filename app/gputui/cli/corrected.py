@@ -1,0 +1,109 @@
+"""The call that a wrong call probably means: its parser takes it, so that it works when it is copied."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+from collections.abc import Iterator, Sequence
+
+from gputui.cli.common import Parser, WrongCallError
+from gputui.cli.subcommands import SCREEN, SUBCOMMANDS
+from gputui.launching.quoting import quote
+
+_START = ("run", "export", "check", "compare", "each", "plan")
+"""The subcommands that take a command."""
+_ALIKE = 0.75
+"""The least similarity of a word and the option that was probably meant (difflib's ratio)."""
+
+
+def corrected(words: Sequence[str], name: str | None, command: Sequence[str] | None) -> str | None:
+    """The corrected call as a line for a shell; None where none is found.
+
+    `words` are those before `--`, without the subcommand `name`. A `name` of None: `words` begin with a word
+    that is no subcommand.
+    """
+    for call in _candidates(list(words), name):
+        before, own = (call[: call.index("--")], call[call.index("--") :]) if "--" in call else (call, [])
+        if own and command is not None:
+            continue
+        if command is not None:
+            own = ["--", *command]
+        if _parses(before):
+            return " ".join(map(quote, ("gputui", *before, *own)))
+    return None
+
+
+def _candidates(words: list[str], name: str | None) -> Iterator[list[str]]:
+    """Yield calls that may have been meant, with the subcommand first."""
+    if name is None:
+        close = difflib.get_close_matches(words[0], SUBCOMMANDS, 1)
+        if close:
+            yield [*close, *words[1:]]
+            yield from _candidates(words[1:], close[0])
+        yield ["run", "--", *words]
+        return
+    own = [name] if name else []
+    parser = _parser(name)
+    fixed = list(_with_known_words(parser, words))
+    try:
+        _, unknown = parser.parse_known_args(_without_help(fixed))  # type: ignore[no-untyped-call]
+    except WrongCallError:
+        unknown = []
+    first = next((word for word in unknown if not word.startswith("-")), None)
+    place = len(words) if first is None else fixed.index(first)
+    if first is not None and first.isascii() and first.isdigit():
+        yield [*own, *fixed[:place], "-n", *fixed[place:]]
+    if fixed != words:
+        yield [*own, *fixed]
+    if first is not None and (name in _START or not name):
+        # What follows belongs to the command, even if some of it looks like our options.
+        yield [*own, *fixed[:place], "--", *words[place:]]
+    if unknown and not name:
+        # `gputui -n 2 -- python train.py`: only `run` has the option.
+        yield ["run", *words]
+        yield from _candidates(words, "run")
+
+
+def _with_known_words(parser: Parser, words: Sequence[str]) -> Iterator[str]:
+    """Yield the words, with the nearest option or choice in place of an unknown one."""
+    known = parser._option_string_actions
+    choices = {option: list(action.choices or ()) for option, action in known.items()}
+    under = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    choices[""] = list(under[0].choices) if under else []
+    before = ""
+    for word in words:
+        option, equals, value = word.partition("=")
+        if option.startswith("--") and option not in known:
+            close = difflib.get_close_matches(option, known, 1, _ALIKE)
+            option = close[0] if close else option
+            yield option + equals + value
+        elif equals and choices.get(option):
+            yield f"{option}={_nearest(value, choices[option])}"
+        else:
+            yield _nearest(word, choices.get(before, [])) if not word.startswith("-") else word
+        before = word if word in known else ""
+
+
+def _nearest(word: str, among: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, among, 1) if word not in among else ()
+    return close[0] if close else word
+
+
+def _without_help(words: Sequence[str]) -> list[str]:
+    """The words without those on which a parser prints something and exits."""
+    return [word for word in words if word not in ("-h", "--help", "--help-all", "--version")]
+
+
+def _parses(call: Sequence[str]) -> bool:
+    name = call[0] if call and call[0] in SUBCOMMANDS else ""
+    try:
+        _parser(name).parse_args(_without_help(call[1:] if name else call))
+    except WrongCallError:
+        return False
+    return True
+
+
+def _parser(name: str) -> Parser:
+    made: Parser = importlib.import_module(f"gputui.cli.{name or SCREEN}").parser()
+    return made

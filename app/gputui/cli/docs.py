@@ -1,0 +1,76 @@
+"""`gputui docs`: the pages of documentation, which are part of the installation: no network is needed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+import gputui
+from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, starting_nothing
+from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import Document, View
+from gputui.system.terminal_abilities import is_terminal
+
+PAGES = Document("pages", pages=View(None, "page title", page=str, title=str).list)
+PAGE = Document("page text", page=str, text=str)
+
+
+def parser() -> Parser:
+    made = Parser(
+        "docs",
+        "List the pages of documentation, or show one: in a pager on a terminal, else as Markdown on stdout.",
+        example="gputui docs\ngputui docs keys",
+    )
+    made.add_argument("page", nargs="?", metavar="PAGE", help="the page to show, by its name in the list")
+    made.add_argument("--json", action="store_true", help="print the list, or the page, as JSON")
+    return made
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = starting_nothing(parser(), words, command)
+    found = pages()
+    if not found:
+        raise WrongCallError("this copy of gputui has no pages: an installed one does")
+    if args.page is None:
+        titles = {name: _title(file) for name, file in found.items()}
+        if args.json:
+            print_json(PAGES.write(pages=[{"page": name, "title": title} for name, title in titles.items()]))
+        else:
+            print_line("\n".join(aligned(list(titles.items()))))
+        return DONE
+    if args.page not in found:
+        close = difflib.get_close_matches(args.page, found, 1)
+        meant = f"did you mean {close[0]}?" if close else f"there are: {', '.join(found)}"
+        raise WrongCallError(f"no page is called {args.page!r}; {meant}")
+    text = found[args.page].read_text(encoding="utf-8")
+    if args.json:
+        print_json(PAGE.write(page=args.page, text=text))
+    else:
+        _show(text)
+    return DONE
+
+
+def pages() -> dict[str, Path]:
+    """The pages by name: in the package, or beside it in a working copy."""
+    package = Path(gputui.__file__).parent
+    for folder in (package / "docs", package.parents[1] / "docs"):
+        if (folder / "command-line.md").is_file():
+            return {file.stem: file for file in sorted(folder.glob("*.md")) if file.stem != "README"}
+    return {}
+
+
+def _title(file: Path) -> str:
+    with file.open(encoding="utf-8") as lines:
+        return lines.readline().lstrip("# ").rstrip("\n")
+
+
+def _show(text: str) -> None:
+    import sys
+
+    if is_terminal(sys.stdout):
+        from pydoc import pager
+
+        pager(text)
+    else:
+        print(text, end="")

@@ -1,0 +1,225 @@
+"""`gputui doctor`: what gputui needs here and what it can use, each with its remedy where it is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from gputui.allocating.claims.folder import Problems, own_place, places
+from gputui.allocating.errors import UnsafeError
+from gputui.allocating.named_source import named_source
+from gputui.allocating.settings import Settings, SettingsError, settings
+from gputui.cli.common import CHECK_FAILED, DONE, Parser, print_json, print_line, starting_nothing
+from gputui.inventory.formatting import printable
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.text_table import aligned
+from gputui.inventory.typed_json import Document, View
+from gputui.launching.clipboard import tools
+from gputui.launching.confine import against_here, no_landlock
+from gputui.launching.confine_proof import NOT_YET
+from gputui.sources.in_time import InTime
+from gputui.sources.source import NoSourceError, Want
+from gputui.system.root import HERE
+from gputui.system.terminal_abilities import ascii_only, can_draw, coloured, is_terminal
+from gputui.system.users import own_name
+from gputui.vendors.registry import vendor_of
+
+_PATIENCE = 1.2
+"""Seconds in which the driver must answer, so that the call ends within two."""
+
+
+class Finding(NamedTuple):
+    """What was found about one thing.
+
+    remedy  what helps; None where all is well, or where the detail says it
+    needed  whether gputui cannot start commands on devices without it
+    """
+
+    name: str
+    good: bool
+    detail: str
+    remedy: str | None = None
+    needed: bool = False
+
+
+_FINDING = View(
+    Finding,
+    "name good detail remedy needed",
+    name=str,
+    good=bool,
+    detail=str,
+    remedy=str | None,
+    needed=bool,
+)
+DOCTOR = Document("good checks", good=bool, checks=_FINDING.list)
+
+
+def parser() -> Parser:
+    made = Parser(
+        "doctor",
+        "Say what is wrong here, and the remedy: the driver, the device files, the claims and the settings,"
+        " which gputui needs (status 5 where one of them fails), and what it can use besides. It takes two"
+        " seconds at most, and starts nothing.",
+        example="gputui doctor",
+    )
+    made.add_argument("--json", action="store_true", help="print JSON")
+    return made
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = starting_nothing(parser(), words, command)
+    found = list(findings(os.environ))
+    if args.json:
+        print_json(DOCTOR.write(good=not _failed(found), checks=found))
+    else:
+        print_line("\n".join(_lines(found)))
+    return CHECK_FAILED if _failed(found) else DONE
+
+
+def findings(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what is found, the needed things first."""
+    driver, snapshot = _driver()
+    yield driver
+    if snapshot is not None:
+        yield _device_files(snapshot)
+    yield _claims(environ)
+    own, finding = _settings(environ)
+    yield finding
+    yield _confinement(snapshot, environ)
+    yield _ssh(environ, own)
+    yield _clipboard(environ)
+    yield _notification(environ, own)
+    yield _terminal(environ)
+
+
+def _failed(found: Sequence[Finding]) -> bool:
+    return any(each.needed and not each.good for each in found)
+
+
+def _lines(found: Sequence[Finding]) -> list[str]:
+    rows = []
+    for each in found:
+        rows.append((each.name, "ok" if each.good else "problem", printable(each.detail)))
+        if each.remedy is not None:
+            rows.append(("", "", f"→ {printable(each.remedy)}"))
+    return aligned(rows)
+
+
+def _driver() -> tuple[Finding, Snapshot | None]:
+    """Return the finding, and a snapshot where the driver answers."""
+    source = InTime(named_source(None, None), _PATIENCE)
+    try:
+        source.open()
+        snapshot = source.read(Want.NAMES | Want.NODES)
+        source.close()
+    except NoSourceError as error:
+        remedy = None
+        if source.hangs:
+            remedy = (
+                "`gputui ls` waits longer. A driver that starts anew for each call is slow: see its manual"
+            )
+        return Finding("driver", False, str(error), remedy, needed=True), None
+    host, count = snapshot.host, len(snapshot.devices)
+    parts = (f"driver {host.driver}" if host.driver else "", f"CUDA {host.cuda}" if host.cuda else "")
+    told = ", ".join(part for part in (snapshot.models or "no devices", *parts) if part)
+    return Finding("driver", count > 0, told, "see `gputui ls`" if not count else None, True), snapshot
+
+
+def _device_files(snapshot: Snapshot) -> Finding:
+    files = {file for each in snapshot.devices for file in vendor_of((each,)).nodes(each, HERE)}
+    closed = sorted(file for file in files if not os.access(file, os.R_OK | os.W_OK))
+    name = "device files"
+    if not closed:
+        told = f"all {len(files)} can be opened" if files else "not known"
+        return Finding(name, True, told, needed=True)
+    return Finding(name, False, f"you cannot open {', '.join(closed)}", _opens(closed[0]), needed=True)
+
+
+def _opens(file: str) -> str:
+    """Return the remedy for a device file that we cannot open."""
+    try:
+        facts = Path(file).stat()
+        group = Path(file).group()
+    except (OSError, KeyError):
+        return f"ask the administrator to let you open {file}"
+    if facts.st_mode & 0o060 == 0o060 and facts.st_gid:
+        return f"`sudo usermod -aG {group} {own_name()}`, and log in again"
+    return f"ask the administrator to let you open {file}"
+
+
+def _claims(environ: Mapping[str, str]) -> Finding:
+    problems = Problems()
+    try:
+        for _ in places(environ, problems):
+            pass
+        problems.refuse_if_missing()
+        return Finding("claims", True, str(own_place(environ)), needed=True)
+    except UnsafeError as error:
+        return Finding("claims", False, str(error), needed=True)
+
+
+def _settings(environ: Mapping[str, str]) -> tuple[Settings, Finding]:
+    try:
+        own = settings(environ)
+    except SettingsError as error:
+        return Settings(), Finding("settings", False, str(error), needed=True)
+    return own, Finding("settings", True, "`gputui config` shows them", needed=True)
+
+
+def _confinement(snapshot: Snapshot | None, environ: Mapping[str, str]) -> Finding:
+    if snapshot is not None and snapshot.devices:
+        why = against_here(snapshot.devices[0], snapshot, environ, HERE)
+    else:
+        why = no_landlock()
+    if why is None:
+        return Finding("confinement", True, "a command can open its own devices only")
+    if why is NOT_YET:
+        return Finding("confinement", False, "not proved on this machine yet", "`gputui check --confine`")
+    return Finding("confinement", False, why, "none is needed: commands start all the same, not confined")
+
+
+def _ssh(environ: Mapping[str, str], own: Settings) -> Finding:
+    found = shutil.which("ssh", path=environ.get("PATH"))
+    if found is None:
+        return Finding("ssh", False, "no `ssh` on PATH", "install OpenSSH's client, for --hosts and --on")
+    boxes = ", ".join(own.hosts.boxes)
+    told = f"{found}; boxes: {boxes} (`gputui ls --hosts all` asks them)" if boxes else f"{found}; no boxes"
+    return Finding("ssh", True, told)
+
+
+def _clipboard(environ: Mapping[str, str]) -> Finding:
+    names = [name for name, _ in tools(environ)]
+    if names:
+        return Finding("clipboard", True, f"by {' or '.join(names)}")
+    if is_terminal(sys.stdin) or is_terminal(sys.stderr):
+        return Finding("clipboard", True, "by the terminal (OSC 52), where it allows that")
+    return Finding("clipboard", False, "no clipboard tool and no terminal", "install wl-copy, xclip or xsel")
+
+
+def _notification(environ: Mapping[str, str], own: Settings) -> Finding:
+    if not own.notify:
+        return Finding("notification", True, "by the terminal; [wait] notify adds a command")
+    program = own.notify[0]
+    if shutil.which(program, path=environ.get("PATH")) is None:
+        return Finding(
+            "notification", False, f"no program {program!r}", "install it, or change [wait] notify"
+        )
+    return Finding("notification", True, f"by {program}")
+
+
+def _terminal(environ: Mapping[str, str]) -> Finding:
+    name, screen = "terminal", sys.stdout
+    if not is_terminal(screen):
+        return Finding(name, True, "none here: output goes to a file or a pipe")
+    if not can_draw(environ):
+        remedy = "set TERM to the name of your terminal, as xterm-256color"
+        return Finding(name, False, f"TERM={environ.get('TERM', '')} cannot show the screen", remedy)
+    if ascii_only(screen, environ):
+        remedy = "set LANG to a UTF-8 locale, as C.UTF-8, and TERM to the name of your terminal"
+        return Finding(name, False, "ASCII only: states and charts are shown by letters", remedy)
+    colours = "colours" if coloured(screen, environ) else "no colours (NO_COLOR)"
+    return Finding(name, True, f"{environ['TERM']}, UTF-8, {colours}")

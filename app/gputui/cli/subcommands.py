@@ -1,0 +1,30 @@
+"""SUBCOMMANDS: the table of subcommands, for dispatch, help, completion and corrections."""
+
+from __future__ import annotations
+
+SUBCOMMANDS: dict[str, str] = {
+    "ls": "list the devices and their state, as a table or JSON",
+    "topo": "show the links between devices, as `nvidia-smi topo -m` does",
+    "people": "list users: who uses which devices, and for how long",
+    "pick": "print the best free devices, in order",
+    "plan": "show which parallelism a model fits with, and write its files",
+    "run": "start a command on the best free devices",
+    "export": "write the launch for a shell, docker, Slurm, VS Code, …",
+    "check": "verify which devices the command's Python will see",
+    "compare": "run a command in variants, and compare them",
+    "each": "run many tasks, each on devices of its own",
+    "jobs": "background jobs: list, log, wait, stop, rerun",
+    "claims": "list who holds which devices through gputui",
+    "queue": "list who waits for devices, and why",
+    "launches": "saved and recent launches: list, name, forget",
+    "metrics": "print OpenMetrics text, or serve it, for Prometheus",
+    "record": "write a snapshot to a file, for a bug report or for --from",
+    "doctor": "find what is wrong here, with its remedy",
+    "config": "show the settings and where they come from, or write a file",
+    "docs": "list or read the pages of documentation",
+    "completion": "print a completion script for bash, zsh, fish or tcsh",
+}
+"""Every subcommand, with its line in `gputui --help`; each is in the module of its name."""
+
+SCREEN = "screen"
+"""The module of a call without a subcommand."""

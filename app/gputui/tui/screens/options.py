@@ -1,0 +1,92 @@
+"""OptionsPage: a list of options, each changed by the same keys: space, e and x."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from gputui.tui.main_view import MainView
+from gputui.tui.option_rows import Row
+from gputui.tui.screens.line_input import LineScreen
+from gputui.tui.screens.page import ListPage, cursor_bindings, shown
+
+
+class OptionsPage(ListPage):
+    """A subclass says what the rows are, and which change each key makes; `apply` makes the change."""
+
+    BINDINGS = [
+        shown("escape,q", "dismiss", "back", "esc"),
+        *cursor_bindings("row"),
+        shown("space,right,enter", "change", "change", "space", "Change the setting"),
+        shown("e", "type", "type", about="Type the setting"),
+        shown("x,delete,backspace", "default", "default", "x", "Back to the default"),
+    ]
+
+    def __init__(self, view: MainView) -> None:
+        super().__init__(view)
+        self.options: tuple[Row, ...] = ()
+
+    @abstractmethod
+    def option_rows(self) -> tuple[Row, ...]:
+        """The present rows."""
+
+    @abstractmethod
+    def pressed(self, row: Row) -> Any:
+        """The change by space."""
+
+    @abstractmethod
+    def typed(self, row: Row, line: str) -> Any:
+        """The change by a typed line; "" means the default. Raises ValueError."""
+
+    @abstractmethod
+    def cleared(self, row: Row) -> Any:
+        """The change back to the default."""
+
+    @abstractmethod
+    def apply(self, change: Any) -> None:
+        """Make one of these changes."""
+
+    def item_keys(self) -> Sequence[Hashable]:
+        """The ids of the rows; the set of rows may change."""
+        self.options = self.option_rows()
+        return [row.id for row in self.options]
+
+    @property
+    def row(self) -> Row:
+        """The option under the cursor."""
+        self.follow()
+        return self.options[self.cursor]
+
+    def action_change(self) -> None:
+        if self.row.kind == "text":
+            self.action_type()
+        else:
+            self.apply(self.pressed(self.row))
+            self.draw()
+
+    def action_type(self) -> None:
+        row = self.row
+        if row.kind == "choice":
+            self.action_change()
+            return
+
+        def answered(line: str | None) -> None:
+            if line is not None:
+                self.apply(self.typed(row, line))
+            self.draw()
+
+        prompt = f"{row.label}: {row.about}   (⏎ accept, empty: default, esc cancel)"
+        check = LineScreen(prompt, row.typed, check=lambda line: self.typed(row, line) and None)
+        self.app.push_screen(check, answered)
+
+    def action_default(self) -> None:
+        self.apply(self.cleared(self.row))
+        self.draw()
+
+    def clicked(self, place: int) -> None:
+        """Move to a row at the first click, and change it at a second click."""
+        again = place == self.cursor
+        self.go_to(place)
+        if again:
+            self.action_change()

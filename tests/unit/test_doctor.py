@@ -1,0 +1,113 @@
+"""`gputui doctor`: each thing that is wrong is found, with its remedy, in two seconds."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputui.cli import doctor
+from gputui.sources.simulated.boxes import BOXES
+from simnvml import SimulatedNvml
+from unit.calling import Call
+
+NEEDED = {"driver", "claims", "settings"}
+
+
+def _checks(call: Call, status: int) -> dict[str, Any]:
+    started = time.monotonic()
+    ended = call("doctor", "--json")
+    assert time.monotonic() - started < 2
+    assert (ended.status, ended.err) == (status, "")
+    document = json.loads(ended.out)
+    assert document["good"] is (status == 0)
+    return {each["name"]: each for each in document["checks"]}
+
+
+@pytest.fixture
+def dgx(nvml_here: SimulatedNvml) -> SimulatedNvml:
+    """A driver that answers, with eight devices."""
+    nvml_here.show_box(BOXES["dgx-h100"])
+    return nvml_here
+
+
+with_devices = pytest.mark.usefixtures("dgx")
+
+
+@with_devices
+def test_where_all_is_well_the_status_is_0(call: Call) -> None:
+    found = _checks(call, 0)
+    assert {name for name, each in found.items() if each["needed"]} == NEEDED | {"device files"}
+    assert all(found[name]["good"] for name in NEEDED)
+    assert "8× " in found["driver"]["detail"]
+
+
+def test_without_a_driver_the_rest_is_checked_all_the_same(call: Call) -> None:
+    found = _checks(call, 5)
+    assert not found["driver"]["good"] and found["claims"]["good"]
+    assert {"confinement", "ssh", "clipboard", "notification", "terminal"} <= found.keys()
+
+
+def test_a_driver_that_does_not_answer_is_given_up(
+    call: Call, dgx: SimulatedNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_PATIENCE", 0.05)
+    dgx.delay("*", 100_000)
+    found = _checks(call, 5)
+    assert not found["driver"]["good"] and found["driver"]["remedy"]
+
+
+@with_devices
+def test_a_device_file_that_cannot_be_opened_is_named(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from gputui.vendors.nvidia.vendor import VENDOR
+
+    monkeypatch.setattr(type(VENDOR), "nodes", lambda *_: (str(tmp_path / "closed"),))
+    found = _checks(call, 5)["device files"]
+    assert "closed" in found["detail"] and found["remedy"]
+
+
+@with_devices
+def test_a_claims_folder_that_cannot_be_used_is_a_problem(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir(0o755)
+    monkeypatch.setenv("GPUTUI_CLAIMS", str(folder))
+    assert str(folder) in _checks(call, 5)["claims"]["detail"]
+
+
+@with_devices
+def test_settings_that_are_wrong_are_a_problem(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "gputui" / "config.toml"
+    file.parent.mkdir()
+    file.write_text("[rulez]\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert "rulez" in _checks(call, 5)["settings"]["detail"]
+
+
+@with_devices
+def test_what_can_be_used_besides_does_not_fail_the_call(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "gputui" / "config.toml"
+    file.parent.mkdir()
+    file.write_text('[wait]\nnotify = ["no-such-program"]\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = _checks(call, 0)
+    for name in ("ssh", "notification"):
+        assert not found[name]["good"] and found[name]["remedy"]
+
+
+def test_the_text_has_a_line_for_each_check_and_each_remedy(call: Call) -> None:
+    ended = call("doctor")
+    lines = ended.out.splitlines()
+    assert ended.status == 5 and lines[0].split()[:2] == ["driver", "problem"]
+    assert sum(" ok " in line or " problem " in line for line in lines) == len(lines) - ended.out.count("→")
