@@ -1312,6 +1312,28 @@ def test_what_fills_several_folders_is_too_much_as_in_one(
     assert box.call("run", "-q", "-n", "1", "--", "true", uid=users.ana)[0] == 4
 
 
+def test_who_fills_one_place_keeps_nobody_from_reading_the_next(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one person may have in all places is used up, and more, before the second place is read."""
+    use_as_default(box, monkeypatch)
+    more = box.folder / "more"
+    more.mkdir()
+    more.chmod(0o1777)
+    monkeypatch.setattr(folders, "STICKY", (str(box.claims_folder), str(more)))
+
+    def plant() -> int:
+        (more / "gputui-claims.2.x").mkdir(0o755)
+        for number in range(MOST_RECORDS + MOST_TICKETS + 10):
+            (box.claims_folder / record_name(f"GPU-{number}-x", users.bob)).touch(0o644)
+        return 0
+
+    box.hold(0, uid=users.ana)
+    assert box.fork(plant, users.bob).end() == 0
+    assert [claim.key for claim in claims(box.environ)[0]] == [box.uuids[0]]
+    assert box.call("run", "-q", "-n", "7", "--", "true", uid=users.ana)[0] == 0
+
+
 # waiters that cannot take their turn
 
 
