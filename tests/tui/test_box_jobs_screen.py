@@ -205,7 +205,7 @@ async def test_the_page_opens_over_the_boxes_and_closes_to_them() -> None:
         assert s.app.screen is page and boxes_of(page).request
         await s.press("D", "D")
         assert isinstance(s.app.screen, JobsScreen) and len(s.app.screen_stack) == 2
-        assert any("O, D" in line for line in texts(s))
+        assert any(":nodes, D" in line for line in texts(s))
 
 
 async def test_in_a_demo_the_jobs_are_simulated_and_nothing_is_done() -> None:
