@@ -107,22 +107,21 @@ def texts_of(each: Occupied, snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(column.text(each) for column in occupied_columns(snapshot)[1:])
 
 
-def test_who_has_the_devices_in_the_order_of_the_box() -> None:
-    """The time at which a device becomes free is unknown, so that none comes first. The time before a user
-    came does not count as idle."""
+def test_who_has_the_devices_those_first_who_may_be_asked_for_one() -> None:
+    """When a device becomes free is unknown. The time before a user came does not count as idle."""
     still = replace(busy(FOUR[1], job(7, user="bo", started=NOW - 7200)), utilization=0)
     young = replace(busy(FOUR[2], job(8, user="kim", started=NOW - 90)), utilization=0)
     there = box(busy(FOUR[0], job(6, user="mira")), still, young, FOUR[3])
     there = replace(there, claims=(Claim(KEYS[1], "bo", NOW - 7300), Claim(KEYS[3], "lee", NOW - 3000)))
     assert occupied(there, _1=2400.0, _2=2400.0) == [
-        (0, False, ("mira", "20.0G", "for 1h", "", "python train.py")),
         (1, True, ("bo", "20.0G", "claimed 2h01m ago", "0 % for 40m", "python train.py")),
-        (2, False, ("kim", "20.0G", "for 1m", "0 % for 1m", "python train.py")),
         (3, True, ("lee", "", "claimed 50m ago", "nothing runs on it", "")),
+        (0, False, ("mira", "20.0G", "for 1h", "", "python train.py")),
+        (2, False, ("kim", "20.0G", "for 1m", "0 % for 1m", "python train.py")),
     ]
     told = occupied(there)
-    assert [(index, hoarded) for index, hoarded, _ in told] == [(0, False), (1, False), (2, False), (3, True)]
-    assert told[1][2][3] == "0 % now", "how long is not known from one reading"
+    assert [(index, hoarded) for index, hoarded, _ in told] == [(3, True), (0, False), (1, False), (2, False)]
+    assert told[2][2][3] == "0 % now", "how long is not known from one reading"
 
 
 def test_a_claim_by_another_user_than_the_one_who_runs_is_named() -> None:

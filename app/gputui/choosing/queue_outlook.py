@@ -6,6 +6,7 @@ Nothing is guessed. Nobody knows when a job ends, so only a device that is cooli
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 
 from gputui.choosing.most_ever import can_never_start, would_do
 from gputui.choosing.rules import DEFAULT_RULES
@@ -80,8 +81,8 @@ class Occupied:
 class Outlook:
     """The waiting requests, the first in line first, and the devices that are not free.
 
-    Devices for which the time of release is known come first, the soonest first; then the others in the order
-    of the box.
+    Devices for which the time of release is known come first, the soonest first; then those that nobody uses,
+    which may be asked for; then the others; each in the order of the box.
     """
 
     turns: tuple[Turn, ...]
@@ -146,8 +147,8 @@ def _occupied(device: Device, verdict: Verdict, snapshot: Snapshot, idle: float 
     return Occupied(device, verdict, user, own, claim, since, unused)
 
 
-def _soonest(each: Occupied) -> float:
-    return float("inf") if each.free_in is None else each.free_in
+def _soonest(each: Occupied) -> tuple[float, bool]:
+    return inf if each.free_in is None else each.free_in, not each.hoarded
 
 
 # Text for the user

@@ -25,6 +25,7 @@ from gputui.cli.common import (
     output_width,
     print_json,
     print_line,
+    print_lines,
     say,
 )
 from gputui.cli.experiment_call import Prepared, parsed, parser, prepared
@@ -58,6 +59,7 @@ from gputui.launching.launch import Launch
 from gputui.sources.source import NoSourceError, Source
 from gputui.system.ending_signals import EndedError, until_a_signal
 from gputui.system.environment import given_environment
+from gputui.system.terminal_abilities import ascii_only
 from gputui.vendors.vendor import Vendor
 
 FAILED = 1
@@ -114,7 +116,7 @@ def _list(kind: Kind, args: argparse.Namespace) -> int:
         made = made if kind == "comparison" else "each -n 1 -- python train.py --seed '{1..8}'"
         say(f"no {kind}s; `gputui {made}` makes one")
     else:
-        print_line("\n".join(printed(experiment_columns(time.time()), found, output_width())))
+        print_lines(printed(experiment_columns(time.time()), found, output_width()))
     return DONE
 
 
@@ -125,9 +127,8 @@ def _print(found: Experiment, args: argparse.Namespace) -> None:
         sys.stdout.write(as_csv(found))
     else:
         home = os.environ.get("HOME")
-        ascii_only = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "") != "utf8"
         place = Place(Path(home) if home else None, time.time())
-        print_line("\n".join(lines(found, output_width(), place, ascii_only)))
+        print_lines(lines(found, output_width(), place, ascii_only(sys.stdout, os.environ)))
 
 
 # Start and resume

@@ -6,12 +6,19 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, say, starting_nothing
-from gputui.inventory.columns import Column
-from gputui.inventory.formatting import printable
-from gputui.inventory.text_table import aligned
+from gputui.cli.common import (
+    DONE,
+    Parser,
+    WrongCallError,
+    output_width,
+    print_json,
+    print_lines,
+    say,
+    starting_nothing,
+)
+from gputui.inventory.columns import printed
 from gputui.inventory.typed_json import Document
-from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, found, launch_columns, named
+from gputui.launching.history import KeepError, Launches, check_name, found, launch_columns, named
 from gputui.launching.history_file import ROW, change, load, row
 
 LAUNCHES = Document("launches", launches=ROW.list)
@@ -74,11 +81,5 @@ def _list(as_json: bool) -> int:
     elif not known:
         say("no launches are saved yet: gputui saves those started in a terminal")
     else:
-        print_line("\n".join(_lines(known)))
+        print_lines(printed(launch_columns(known, time.time()), known, output_width()))
     return DONE
-
-
-def _lines(known: Sequence[PastLaunch]) -> list[str]:
-    columns = (Column[PastLaunch]("", lambda each: printable(each.name or "")), *launch_columns(time.time()))
-    rows = [(str(number), *(column.text(each) for column in columns)) for number, each in enumerate(known, 1)]
-    return aligned(rows, right=(0, 3), least=(3, 0, 8, 10))

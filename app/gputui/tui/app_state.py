@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING
 
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
@@ -15,7 +16,7 @@ from gputui.choosing.people import idle_seconds
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.state_times import Watch, with_cooling
-from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict import UsedBy, Verdict, verdicts
 from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus, short_name
@@ -240,7 +241,28 @@ class AppState:
         # The first frame needs no outlook, and its search for sets of devices takes 4 ms to import.
         from gputui.choosing.queue_outlook import outlook
 
-        return outlook(self.box, self.verdicts, idle_seconds(self.watch, self.box), self.rules.idle)
+        return outlook(self.box, self.verdicts, self.idle, self.rules.idle)
+
+    @cached_property
+    def idle(self) -> Mapping[str, float]:
+        """The seconds for which each device has been at 0 %, by its key. For a device that was so when this
+        program started, the timelines may know the start."""
+        found = idle_seconds(self.watch, self.box)
+        for key, seconds in found.items() if self.timelines is not None else ():
+            since = self.box.time - seconds
+            if self.timelines is not None and since == self.watch.began:
+                found[key] = self.box.time - self.timelines.unused_since(key, since, 0.0, inf)
+        return found
+
+    def idle_for(self, key: str) -> float | None:
+        """For how long the user of a device has had it without using it; None where that is not long, or not
+        known."""
+        cause, now = self.verdicts[key].cause, self.box.time
+        if not isinstance(cause, UsedBy) or key not in self.idle:
+            return None
+        started = min((each.started for each in cause.processes if each.started is not None), default=now)
+        seconds = min(self.idle[key], now - started)
+        return seconds if seconds >= self.rules.idle else None
 
     @cached_property
     def limits(self) -> Inherited | None:

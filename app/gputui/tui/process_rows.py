@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
-from gputui.choosing.people import Person, idle_seconds, people
+from gputui.choosing.people import Person, people
 from gputui.choosing.verdict_text import (
     job_claimed_and_runs_on,
     state_and_brief,
@@ -96,7 +96,7 @@ def _people(app_state: AppState, sort: str, wanted: str) -> Iterator[Row]:
     if snapshot is None:
         return
     groups: list[tuple[Row, ...]] = []
-    for found in people(snapshot, idle_seconds(app_state.watch, snapshot), app_state.rules.idle):
+    for found in people(snapshot, app_state.idle, app_state.rules.idle):
         heading, *others = _person(app_state, snapshot, found)
         below = [row for row in others if _matches(heading, wanted) or _matches(row, wanted)]
         if below:

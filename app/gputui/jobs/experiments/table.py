@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size
-from gputui.inventory.job import how_it_failed
+from gputui.inventory.job import how_it_ended
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import cut
 from gputui.jobs.experiments.record import Basis, Experiment, Run, Spread, Summary, summaries
@@ -189,7 +189,11 @@ def how(run: Run) -> str:
     """Describe the state or the outcome of a run in words."""
     said = {"done": "ok", "timeout": "took too long"}.get(run.state, str(run.state))
     if run.state == "failed":
-        said = "failed" if run.status is None else how_it_failed(run.status, run.signal)
+        said = (
+            "failed"
+            if run.status is None
+            else how_it_ended(run.status, run.signal).removeprefix("ended with ")
+        )
         said += f" ({printable(run.reason)})" if run.reason is not None else ""
     return f"{said}, {run.attempts}. time" if run.attempts > 1 else said
 

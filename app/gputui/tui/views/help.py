@@ -10,7 +10,7 @@ from gputui.choosing.verdict import GLYPHS, State
 from gputui.tui.actions import BY_ID, START, Action, in_groups, key_of, written
 from gputui.tui.views.columns import SHARED, SHARED_SHORT
 from gputui.tui.views.matrix import SIGNS
-from gputui.tui.views.table import OWN_JOB
+from gputui.tui.views.table import IDLE, OWN_JOB
 from gputui.tui.views.text import Line, Span, clip, fit, padded, title, width_of, wrap
 
 MEANINGS: dict[State, str] = {
@@ -95,7 +95,8 @@ def _sections(
     signs = [
         ("[1]", "slot", "selected; the command sees [1] as its first device"),
         ("▸", "cursor", "the cursor"),
-        (OWN_JOB, "load", "your own job runs on it"),
+        (OWN_JOB, "mine", "your own job runs on it"),
+        (IDLE, "idle", "somebody has it and does not use it"),
         *((glyph, state, f"{state:<8} {MEANINGS[state]}") for state, glyph in GLYPHS.items()),
         (f"{SHARED_SHORT}{SHARED}", "", "memory that GPU and host share: the RAM in use, by anybody"),
         *((*SIGNS[word], meaning) for word, meaning in LINKS),

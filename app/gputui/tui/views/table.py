@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from gputui.choosing.verdict import GLYPHS
+from gputui.choosing.verdict import GLYPHS, UsedBy
 from gputui.choosing.verdict_text import brief, your_job
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import duration, printable
+from gputui.inventory.formatting import UNKNOWN, duration, person, printable
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.device_rows import RISING
@@ -23,6 +23,9 @@ _BEFORE_STATE = "  "
 
 OWN_JOB = "▶"
 """The sign of a device that the user's own job has."""
+
+IDLE = "◔"
+"""The sign of a device that somebody has and does not use."""
 
 _LONG_ENOUGH = 60
 """Seconds after which "free" is followed by how long the device has been free."""
@@ -186,10 +189,11 @@ def facts_shown(app_state: AppState, device: Device) -> object:
 def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Line:
     """One device in exactly `width` cells. Equal boards give equal lines, so that unchanged rows stay."""
     c, gap = columns, " " * columns.gap
-    verdict = app_state.verdicts[device.key]
     rank = app_state.selection.rank(device.key)
     given = not app_state.limits or device.key in app_state.limits.keys
-    tone = "" if given and verdict.state not in ("lost",) and not device.mig else "dim"
+    sign, words, look = state_of(app_state, device)
+    # The whole row has the tone of its state: one glance finds the free devices.
+    tone = "dim" if device.mig or not given else look
     label = fit(label_of(app_state, device, c.tree), c.label, right=not c.tree)
     spans: list[Span] = [
         ("▸" if device.key == app_state.cursor else " ", "cursor"),
@@ -200,8 +204,7 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
     for column, cells in c.shown:
         spans.append((gap, ""))
         spans += column.spans(device, Cell(cells, tone, c.box, memory))
-    sign, words, look = state_of(app_state, device)
-    spans += [(f"{_BEFORE_STATE}{sign} ", look), (words, look if look != "busy" else tone)]
+    spans += [(f"{_BEFORE_STATE}{sign} ", look), (words, look if given else tone)]
     return padded(tuple(spans), width)
 
 
@@ -216,11 +219,12 @@ def state_of(app_state: AppState, device: Device) -> tuple[str, str, str]:
     verdict, words = app_state.verdicts[device.key], _state_words(app_state, device)
     if not given:
         return GLYPHS[verdict.state], f"not yours, {verdict.state}", verdict.state
-    return (
-        (OWN_JOB, words, "load")
-        if app_state.own_job_on(device.key) is not None
-        else (GLYPHS[verdict.state], words, verdict.state)
-    )
+    if app_state.own_job_on(device.key) is not None:
+        return OWN_JOB, words, "mine"
+    if app_state.idle_for(device.key) is not None:
+        return IDLE, words, "idle"
+    own = isinstance(verdict.cause, UsedBy) and verdict.cause.processes[0].own
+    return GLYPHS[verdict.state], words, "mine" if own else verdict.state
 
 
 def _state_words(app_state: AppState, device: Device) -> str:
@@ -230,6 +234,10 @@ def _state_words(app_state: AppState, device: Device) -> str:
     job = app_state.own_job_on(device.key)
     if job is not None:
         return your_job(job, now)
+    idle = app_state.idle_for(device.key)
+    if idle is not None and isinstance(verdict.cause, UsedBy):
+        main = verdict.cause.processes[0]
+        return f"{person(main.user or UNKNOWN, main.own)} idle {duration(idle)}"
     words = brief(verdict, now)
     lasting = app_state.seconds_in_state(device.key)
     return f"{words} {duration(lasting)}" if verdict.free and lasting >= _LONG_ENOUGH else words

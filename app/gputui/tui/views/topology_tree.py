@@ -48,5 +48,5 @@ def _device(app_state: AppState, before: str, device: Device, label: int) -> Lin
         (f"GPU {app_state.box.label(device):<{label}}", "strong" if rank is not None else ""),
         (f"  {name}", "dim"),
         (f"  {sign} ", look),
-        (words, look if look != "busy" else "dim"),
+        (words, look),
     )

@@ -1,0 +1,128 @@
+"""The glance: the row of a device says its state as a whole, to every eye, and nothing moves meanwhile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from textual.color import Color
+
+from gputui.choosing.rules import Rules
+from gputui.inventory.snapshot import Snapshot
+from gputui.launching.launch_options import LaunchOptions
+from gputui.tui.app_state import AppState
+from gputui.tui.theme import DARK, LIGHT
+from gputui.tui.views.table import IDLE, columns_of, row, state_of
+from gputui.tui.widgets.lines import Lines
+from tui.support import OPENED, Session, StillSource, box_at, session
+from unit.builders import GIB, box, busy, gpu, job
+
+STATES = ("free", "mine", "busy", "idle")
+
+
+def luminance(color: str) -> float:
+    """The relative luminance of WCAG 2."""
+    parts = [each / 255 for each in Color.parse(color).rgb]
+    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", [DARK, LIGHT], ids=lambda theme: theme.name)
+def test_states_differ_in_luminance_and_each_can_be_read(theme: object) -> None:
+    colors = {state: theme.variables[state] for state in STATES}  # type: ignore[attr-defined]
+    assert all(contrast(color, theme.background) >= 4.5 for color in colors.values())  # type: ignore[attr-defined]
+    pairs = combinations(colors.values(), 2)
+    assert all(contrast(one, other) >= 1.25 for one, other in pairs)
+
+
+def watched(seconds: float) -> AppState:
+    """A box after so many seconds: bo holds GPU 0 without using it, and GPU 1 is free."""
+    bo = job(7, user="bo", memory=8 * GIB, started=0.0)
+    first = replace(busy(gpu(0), bo), utilization=0)
+    state = AppState({}, LaunchOptions(("true",)), rules=Rules(idle=60))
+    for now in range(1000, 1001 + int(seconds), 30):
+        state = state.with_snapshot(replace(box(first, gpu(1)), time=float(now)))
+    return state
+
+
+def test_who_holds_a_device_without_using_it_is_named() -> None:
+    assert "idle" not in state_of(watched(30), watched(30).box.devices[0])[1]
+    state = watched(90)
+    sign, words, look = state_of(state, state.box.devices[0])
+    assert (sign, words, look) == (IDLE, "bo idle 1m", "idle")
+    assert state_of(state, state.box.devices[1])[2] == "free"
+    assert state.outlook.occupied[0].hoarded
+
+
+def test_a_row_has_the_tone_of_its_state_as_a_whole() -> None:
+    state = watched(90)
+    for device in state.box.devices:
+        look = state_of(state, device)[2]
+        tones = [style for text, style in row(state, device, columns_of(state, 100), 100) if text.strip()]
+        assert tones.count(look) >= 4
+
+
+# A film of a minute
+
+SIZES = [(60, 15), (80, 24), (100, 30), (130, 40), (200, 60)]
+_RULE = re.compile(r"─ ([a-z][^─]*) ─")
+
+
+def picture(s: Session) -> list[str]:
+    return [strip.text for strip in s.app.screen._compositor.render_strips()]
+
+
+def places(lines: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Where the heading of each part is, and the heading of the table."""
+    found = [
+        (y, match.start(), re.sub(r"[\d.]+[A-Za-z]*", "0", match[1]).split(":")[0])
+        for y, line in enumerate(lines)
+        for match in _RULE.finditer(line)
+    ]
+    heading = next((y, 0, line[:70]) for y, line in enumerate(lines) if " # " in line or "STATE" in line)
+    return [*found, heading]
+
+
+def steady(name: str, elapsed: float) -> Snapshot:
+    """A box on which the figures of the devices change, and nobody comes or goes."""
+    first, now = box_at(name), box_at(name, elapsed)
+    later = {device.key: device for device in now.devices}
+    devices = tuple(
+        replace(
+            device,
+            utilization=later[device.key].utilization if device.processes else device.utilization,
+            temperature=later[device.key].temperature,
+            power=later[device.key].power,
+        )
+        for device in first.devices
+    )
+    return replace(first, devices=devices, time=OPENED + elapsed, ticks=elapsed)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", ["shared", "idle"])
+async def test_nothing_moves_for_a_minute(name: str, size: tuple[int, int]) -> None:
+    async with session(steady(name, 0), size=size, interval=1000) as s:
+        source = s.source
+        assert isinstance(source, StillSource)
+        first = None
+        for second in range(61):
+            app_state = s.main.app_state.with_snapshot(steady(name, float(second)))
+            app_state = replace(app_state, timelines=s.main.timelines.after(app_state.box))
+            s.main.set_app_state(app_state)
+            await s.settle()
+            lines = picture(s)
+            assert len(lines) == size[1] and lines[-1].rstrip().endswith("q quit"), "the keys are covered"
+            now = places(lines)
+            # The first frame has no past yet; a box that is read has all its parts at the second reading.
+            first = first if second > 1 else now
+            assert now == first, f"second {second}"
+            assert all(widget.region.right <= size[0] for widget in s.main.query(Lines) if widget.display)
