@@ -12,7 +12,7 @@ from gputui.cli.common import (
     WrongCallError,
     output_width,
     print_json,
-    print_line,
+    print_lines,
     say,
     starting_nothing,
 )
@@ -81,5 +81,5 @@ def _list(as_json: bool) -> int:
     elif not known:
         say("no launches are saved yet: gputui saves those started in a terminal")
     else:
-        print_line("\n".join(printed(launch_columns(known, time.time()), known, output_width())))
+        print_lines(printed(launch_columns(known, time.time()), known, output_width()))
     return DONE

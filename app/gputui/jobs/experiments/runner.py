@@ -125,8 +125,9 @@ def notes_of(launch: Launch) -> list[str]:
 class Listener(TurnListener, Protocol):
     """Receives the events of an experiment."""
 
-    def begins(self, experiment: Experiment, place: int, run: Run) -> None:
-        """A run of the variant with the index `place` has begun, as the job `run.job`."""
+    def begins(self, experiment: Experiment, place: int, run: Run, devices: Sequence[str]) -> None:
+        """A run of the variant with the index `place` has begun on these devices (labels), as the job
+        `run.job`."""
 
     def ended(self, experiment: Experiment, place: int, run: Run) -> None:
         """A run has ended; it may be started again later."""
@@ -379,8 +380,8 @@ class Runner:
         run = Run(number, None, "running", attempts=(before.attempts if before else 0) + 1)
         try:
             launch, asked = self._made_ready(planned, held, place, number)
+            labels = tuple(map(held.snapshot.label, launch.devices))
             if number:
-                labels = tuple(map(held.snapshot.label, launch.devices))
                 change = Change(place, run, labels, without_secrets_of(launch).line)
                 self.experiment = self.experiment.with_changes([change])
             with without_signals():
@@ -394,7 +395,7 @@ class Runner:
         except StartError as error:
             self._ended(place, replace(run, state="failed", status=error.status, reason=str(error)))
             return
-        self.listener.begins(self.experiment, place, run)
+        self.listener.begins(self.experiment, place, run, labels)
 
     def _made_ready(
         self, planned: Planned, held: Allocation, place: int, number: int

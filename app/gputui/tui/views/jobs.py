@@ -31,7 +31,7 @@ from gputui.tui.views.text import (
 
 _NONE = (
     " no jobs: d on the main screen or gputui run --detach starts one",
-    " those of other boxes: O, D, or gputui jobs --hosts all",
+    " those of other boxes: :nodes, D, or gputui jobs --hosts all",
 )
 _WITH_PEAK = 72
 """The width in cells from which a line has the peak memory."""
