@@ -7,6 +7,8 @@ they are in a file.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -42,7 +44,10 @@ DOCUMENTS: dict[str, tuple[Record[Any], tuple[str, ...]]] = {
     "people": (people.PEOPLE, ("people --json",)),
     "pick": (document.PICK, ("pick --json", "pick --format json")),
     "plan": (plans.PLAN, ("plan --json",)),
-    "launch": (json_document.LAUNCH, ("run --dry-run --json", "export --json", "export --as json")),
+    "launch": (
+        json_document.LAUNCH,
+        ("run --dry-run --json", "plan --use STRATEGY --json", "export --json", "export --as json"),
+    ),
     "dry-run": (json_document.DRY_RUN, ("compare --dry-run --json", "each --dry-run --json")),
     "job": (
         jobs_text.JOB,
@@ -221,6 +226,64 @@ def table() -> str:
     return "\n".join(rows)
 
 
+def key_table(name: str) -> str:
+    """The table of docs/json.md with every key of a document."""
+    rows = [f"### {name}", "", "| key | value | meaning |", "|---|---|---|"]
+    for path, found in _keys(published(name)):
+        rows.append(f"| `{path}` | {_value(found)} | {found.get('description', '')} |")
+    return "\n".join(rows) + "\n"
+
+
+def _keys(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The path and the schema of every key, but that of the version."""
+    for key, found in schema.get("properties", {}).items():
+        inner = f"{path}{key}"
+        if inner == "schema":
+            continue
+        yield inner, found
+        inside = next((each for each in found.get("anyOf", ()) if each != {"type": "null"}), found)
+        while "items" in inside:
+            inner, inside = f"{inner}[]", inside["items"]
+        yield from _keys(inside, f"{inner}.")
+
+
+def _value(schema: dict[str, Any]) -> str:
+    """The type of a key in a few words."""
+    if "anyOf" in schema:
+        return " or ".join(map(_value, schema["anyOf"]))
+    if "enum" in schema:
+        return ", ".join("null" if each is None else f"`{each}`" for each in schema["enum"])
+    kinds = schema.get("type", "any")
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if kinds == ["array"] and "items" in schema:
+        return f"list of {_value(schema['items'])}"
+    time = schema.get("format") == "date-time"
+    return " or ".join("time" if time and each == "string" else _WORDS.get(each, each) for each in kinds)
+
+
+_WORDS = {"string": "text", "boolean": "true or false", "array": "list"}
+_ELSEWHERE = ("ls", "job", "dry-run", "comparisons", "sweep", "sweeps")
+"""The documents whose keys docs/json.md leaves out: docs/command-line.md has those of `ls`, and the others
+consist of documents that it has."""
+PAGE = Path(__file__).parents[1] / "docs" / "json.md"
+
+
+def page() -> str:
+    """docs/json.md with its tables made anew."""
+    told = PAGE.read_text()
+    told = re.sub(r"\| calls \| schema \|\n(\|[^\n]*\n)+", lambda _: table() + "\n", told)
+    written = told[: told.index(_KEYS)] + _KEYS
+    return written + "\n".join(map(key_table, (each for each in DOCUMENTS if each not in _ELSEWHERE)))
+
+
+_KEYS = """## Keys
+
+`job` is one of `jobs`, each of the launches of `dry-run` is a `launch` with a `label`, and a `sweep` is a
+`comparison` whose variants are called `tasks`. [The command line](command-line.md#json) has the keys of `ls`.
+
+"""
+
+
 def closed(schema: Any) -> Any:
     """The schema, changed to reject every key that it does not name."""
     if isinstance(schema, list):
@@ -234,3 +297,4 @@ def closed(schema: Any) -> Any:
 if __name__ == "__main__":
     for each in SCHEMAS:
         file_of(each).write_text(json.dumps(made(each), indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(page())

@@ -1,4 +1,4 @@
-"""The README's lines for a machine without internet: they make a folder of packages and install from it."""
+"""docs/install.md, for machines without internet: its lines make a folder of packages and install it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unit.claims_support import EIGHT
 ROOT = Path(__file__).parents[2]
 LINES = [
     shlex.split(line, comments=True)
-    for line in (ROOT / "README.md").read_text().splitlines()
+    for line in (ROOT / "docs" / "install.md").read_text().splitlines()
     if "wheelhouse" in line and line.startswith(("pip ", "uv ", "pipx "))
 ]
 HOUSE = "wheelhouse"
@@ -33,7 +33,7 @@ pytestmark = [
 
 
 def _line(*begin: str) -> list[str]:
-    """The words of the README's line that begins so, after the program's name."""
+    """The words of the page's line that begins so, after the program's name."""
     (found,) = (line for line in LINES if tuple(line[: len(begin)]) == begin)
     return found[1:]
 
@@ -43,7 +43,8 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that contains the finished copy of the packages, and no source."""
     folder = tmp_path_factory.mktemp("made")
     clone = folder / "clone"
-    shutil.copytree(ROOT / "app", clone / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("app", "docs"):
+        shutil.copytree(ROOT / name, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy2(ROOT / name, clone)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]

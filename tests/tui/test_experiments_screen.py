@@ -186,6 +186,9 @@ async def test_a_comparison_itself_and_no_job_at_all_are_not_compared(desk: Desk
         ended(experiment_job(made.id, made.request, desk.environ))
         await s.press("v", "R")
         assert isinstance(s.app.screen, JobsScreen)
+        await s.press("c")
+        assert s.main.app_state.options.command == made.request.words
+        assert "cannot be read" not in s.main.message
 
 
 async def test_sweeps_are_beside_comparisons(desk: Desk, environ: dict[str, str]) -> None:

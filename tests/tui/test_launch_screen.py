@@ -274,7 +274,7 @@ async def test_tab_lists_the_last_launches_and_enter_takes_one_with_the_best_so_
         await s.press("@launch_page", "tab")
         assert "new.py" in texts(s)[1]
         assert "CPU only" in texts(s)[1]
-        assert "★ nightly" in texts(s)[2]
+        assert "nightly" in texts(s)[2]
         await s.press("down", "enter")
         assert s.selected == ["4", "5"]
         assert f"{VISIBLE}=4,5 A=1 python old.py" in below(s)

@@ -217,6 +217,8 @@ async def test_where_slurm_does_not_answer_the_page_says_so(tmp_path: Path) -> N
     (tmp_path / "nodes").unlink()
     async with opened(tmp_path) as s:
         await s.until(lambda: "does not answer" in "\n".join(texts(s)))
+        # The whole reason stands below the list.
+        assert "says more" in " ".join(footer(s))
         await s.press("enter", "d", "y", "4", "escape")
         assert s.app.screen is s.main
 

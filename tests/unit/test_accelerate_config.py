@@ -233,7 +233,7 @@ def test_a_file_that_cannot_be_read_counts_all_the_same() -> None:
     launch = compose(
         [gpu(0), gpu(1)], LaunchOptions(("accelerate", "launch", "x.py")), HOME, Locked({DEFAULT: "secret"})
     )
-    assert DEFAULT in warning(launch) and "cannot be read" in warning(launch)
+    assert DEFAULT in warning(launch) and "cannot read" in warning(launch)
     assert "--multi_gpu" not in launch.argv
 
 

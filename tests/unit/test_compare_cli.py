@@ -183,6 +183,8 @@ def test_a_warm_up_runs_first_and_is_no_row(box: Box) -> None:
     found = compare(box, "-n", "1", "--warm-up", "--metric", "loss (.*)", "--vary", "env:X=1,2", *count)
     assert [[run["metric"] for run in row["runs"]] for row in found["variants"]] == [[2], [3]]
     assert [job.name.split()[-1] for job in all_jobs(box.environ) if job.name] == ["X=1", "X=1", "X=2"]
+    said = box.call("compare", "-n", "1", "--warm-up", "--vary", "env:X=1", "--", "true")[2]
+    assert "warm-up X=1: on GPU 0" in said and "1/1 X=1: on GPU 0" in said
 
 
 def test_memory_and_utilization_are_measured(box: Box) -> None:

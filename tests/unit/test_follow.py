@@ -13,13 +13,15 @@ from typing import Any
 
 import pytest
 
-from gputui.cli.ls_follow import follow
+from gputui.choosing.rules import DEFAULT_RULES
+from gputui.cli.ls_follow import Changes, Documents, follow
+from gputui.inventory.device import Device
 from gputui.inventory.document_reader import from_document
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.users import own_name
 from simnvml import SimulatedNvml
-from unit.builders import box, gpu
+from unit.builders import box, busy, gpu
 from unit.calling import Call
 
 
@@ -105,18 +107,48 @@ def test_a_reading_that_fails_later_is_a_line_and_reading_goes_on(monkeypatch: p
     with open(stdin) as ours, open(stdout, "w") as writes, open(output) as reads:  # noqa: PTH123
         monkeypatch.setattr(sys, "stdin", ours)
         monkeypatch.setattr(sys, "stdout", writes)
-        call = threading.Thread(target=follow, args=(Failing(), lambda read: "{}", 0.1), daemon=True)
+        call = threading.Thread(target=follow, args=(Failing(), Documents(DEFAULT_RULES), 0.1), daemon=True)
         call.start()
         lines = [json.loads(reads.readline()) for _ in range(4)]
         os.close(hold)
         call.join(20)
         assert not call.is_alive()
     failed = {"schema": 1, "error": "gone"}
-    assert lines == [{}, failed, {}, failed]
+    assert lines[1::2] == [failed, failed] and all(each["devices"] for each in lines[::2])
+
+
+def test_without_json_a_device_has_a_line_when_its_state_changes() -> None:
+    texts = Changes(DEFAULT_RULES)
+
+    def told(*devices: Device) -> list[str]:
+        return [line.split(" ", 1)[1] for line in texts.of(box(*devices)).splitlines()]
+
+    first = told(gpu(0), busy(gpu(1)))
+    assert [line.split()[:3] for line in first] == [["GPU", "0", "free:"], ["GPU", "1", "busy:"]]
+    assert told(gpu(0), busy(gpu(1))) == []
+    assert [line.split()[1] for line in told(busy(gpu(0)), busy(gpu(1)))] == ["0"]
+    assert texts.failed("gone").endswith(" gone") and texts.failed("gone") == ""
+    (line,) = told(busy(gpu(0)))
+    assert line.startswith("GPU 1 ")
+
+
+def test_the_plain_list_ends_with_its_input() -> None:
+    words = [sys.executable, "-m", "gputui", "ls", "--demo", "idle", "--follow", "--interval", "0.1"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert b"GPU 0 free" in process.stdout.readline()
+        rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and b"\x1b" not in rest
 
 
 @pytest.mark.parametrize(
-    "words", [("--follow",), ("--json", "--follow", "--details"), ("--json", "--interval", "2")]
+    "words",
+    [
+        ("--follow", "--format", "{free}"),
+        ("--follow", "--hosts", "gpu1"),
+        ("--json", "--follow", "--details"),
+        ("--json", "--interval", "2"),
+    ],
 )
 def test_what_does_not_go_together_is_refused(call: Call, words: tuple[str, ...]) -> None:
     call("ls", "--demo", *words).refused(2)

@@ -432,7 +432,7 @@ def test_text_without_an_end_is_no_answer(boxes: SshBoxes, call: Call) -> None:
     home = boxes.add(name)
     (home / "bin" / "gputui").write_text("#!/bin/sh\nhead -c 2000000 /dev/zero | tr '\\0' x\n")
     ended = call("queue", "--hosts", name)
-    assert ended.status == 3 and "more than an answer" in ended.out and len(ended.out) < 1000
+    assert ended.status == 3 and "too long" in ended.out and len(ended.out) < 1000
 
 
 @pytest.mark.parametrize("read_it", [

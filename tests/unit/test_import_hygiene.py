@@ -152,6 +152,7 @@ def test_ids_are_picked_without_json_or_another_subcommand() -> None:
             "gputui.cli.rules",
             "gputui.cli.hosts_options",
             "gputui.cli.pick",
+            "gputui.cli.subcommands",
         ),
     }
 

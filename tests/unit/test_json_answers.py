@@ -17,7 +17,7 @@ from gputui.launching.history import with_launch
 from gputui.launching.history_file import change
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
-from published_schemas import DOCUMENTS, closed, errors, published, table
+from published_schemas import DOCUMENTS, PAGE, closed, errors, page, published
 from unit.calling import Call, Ended
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -155,10 +155,11 @@ def test_a_command_that_cannot_start_is_a_failure_with_its_status(call: Call) ->
     [
         ("run", "--gpus", "none", "--json", "--", "true"),
         ("run", "--gpus", "none", "--attach", "--json", "--", "true"),
-        ("run", "--on", "gpu1", "--detach", "--json", "--", "true"),
+        ("run", "--on", "gpu1,gpu2", "--detach", "--json", "--", "torchrun", "t.py"),
         ("run", "--slurm", "--detach", "--json", "--", "true"),
         ("jobs", "--json", "attach", "x"),
         ("claims", "--setup", "--json"),
+        ("plan", "--demo", "8B", "--prove", "--json", "--", "t.py"),
     ],
 )
 def test_json_is_refused_where_stdout_is_for_something_else(call: Call, words: tuple[str, ...]) -> None:
@@ -262,6 +263,18 @@ def test_a_wrong_call_is_told_where_its_help_is(call: Call) -> None:
     assert "gputui pick --help" in failure(call("pick", "--json", "--nope"), 2)["remedy"]
 
 
+def test_a_failure_with_bytes_that_are_no_text_is_one_object_too(call: Call) -> None:
+    told = call("pick", "--demo", "--json", "--gpus", "\udce9\x1b[2J")
+    assert told.status == 2 and told.out.isascii()
+    check(json.loads(told.out), "error")
+
+
+def test_the_launch_of_a_plan_answers_as_its_schema_says(call: Call) -> None:
+    told = call("plan", "--demo=idle", "1B", "-n", "2", "--use", "ddp", "--json", "--", "python", "t.py")
+    assert told.status == 0, told
+    check(json.loads(told.out), "launch")
+
+
 def test_a_failure_without_json_leaves_stdout_alone(call: Call) -> None:
     call("pick", "--demo", "-n", "99").refused(4)
     # The form that scripts know since before there was --json.
@@ -305,19 +318,14 @@ def test_every_subcommand_answers_in_json() -> None:
         assert name in described or name in NO_JSON, name
 
 
-def page() -> str:
-    """The page of the documentation on JSON."""
-    return Path(__file__).parents[2].joinpath("docs", "json.md").read_text()
-
-
-def test_the_documentation_lists_every_call_with_its_schema() -> None:
-    assert table() in page()
+def test_the_documentation_lists_every_call_with_its_schema_and_every_key() -> None:
+    assert PAGE.read_text() == page()
 
 
 def test_the_documentation_lists_every_code_with_its_status() -> None:
     documented = dict(
         line.split("|")[1:3]
-        for line in page().splitlines()
+        for line in PAGE.read_text().partition("## Keys")[0].splitlines()
         if line.startswith("| `") and line.count("|") == 4
     )
     told = {code.strip(" `"): status.strip() for code, status in documented.items()}

@@ -50,7 +50,7 @@ plain = AppState(environ={}, options=LaunchOptions(("python", "x.py")))
 row = next(row for row in rows(plain) if row.id == "flavour")
 minty = typed(plain, row, " mint ")
 print(json.dumps({
-    "help": parser().format_help(),
+    "help": parser().format_whole_help(),
     "parsed": options.flavour,
     "row": [row.label, row.value, row.given],
     "typed": minty.options.flavour,

@@ -59,7 +59,8 @@ def test_without_any_it_says_so_and_prints_nothing(call: Call) -> None:
 def test_the_list_has_a_number_a_name_the_devices_and_the_command(call: Call, keep: Keep) -> None:
     keep(LaunchOptions(("python", "a.py")), 0)
     keep(LaunchOptions(("torchrun", "b c.py"), additions=(("A", "x y"),)), 4, "nightly")
-    first, second = call("launches").text.splitlines()
+    head, first, second = call("launches").text.splitlines()
+    assert head.split() == ["#", "NAME", "DEVICES", "BEGAN", "COMMAND"]
     assert first.split()[:4] == ["1", "nightly", "4", "GPUs"]
     assert first.endswith("ago  A='x y' torchrun 'b c.py'")
     assert second.split()[:3] == ["2", "CPU", "only"]
@@ -76,7 +77,7 @@ def test_the_list_as_json_has_everything_that_is_kept(call: Call, keep: Keep) ->
 
 def test_foreign_text_in_it_does_nothing_to_the_terminal(call: Call, keep: Keep) -> None:
     keep(LaunchOptions(("python", "\x1b]0;pwn\x07\n\u202e.py", os.fsdecode(b"\xff"))))
-    assert call("launches").line.isprintable()
+    assert all(line.isprintable() for line in call("launches").text.splitlines())
 
 
 # Naming and forgetting

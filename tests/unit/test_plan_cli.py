@@ -491,10 +491,6 @@ def test_a_wrong_call_is_one_line_and_status_2(call: Call, words: list[str]) -> 
     call("plan", "--demo", *words).refused(2)
 
 
-def test_the_files_of_a_strategy_are_not_told_as_json(call: Call) -> None:
-    assert call("plan", "--demo", "gpt2", "--use", "ddp", "--json", "--", "t.py").status == 2
-
-
 def test_a_truncated_header_and_a_huge_file_are_refused(call: Call, models: Path) -> None:
     (models / "cut.safetensors").write_bytes((1000).to_bytes(8, "little") + b'{"a": ')
     call("plan", "cut.safetensors", "--demo").refused(2)

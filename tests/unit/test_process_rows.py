@@ -137,7 +137,7 @@ def test_a_gpu_has_its_instances_with_it() -> None:
 
 def test_those_of_one_launcher_stand_under_it_and_it_is_drawn_once() -> None:
     ancestors = (TORCHRUN, SHELL)
-    found = rows(app_state(job(1, ancestors=ancestors), job(2), job(3, ancestors=ancestors)), tree=True)
+    found = rows(app_state(job(1, ancestors=ancestors), job(2), job(3, ancestors=ancestors)), form="trees")
     assert drawn(found) == [(0, "50"), (1, "60"), (2, "1"), (2, "3"), (0, "2")]
     assert [row.what for row in found[:2]] == ["bash", "torchrun train.py"]
     assert found[0].process is None and found[2].process is not None
@@ -151,7 +151,7 @@ def test_a_shared_ancestor_is_drawn_once_whatever_stands_between() -> None:
             job(2, ancestors=(other, SHELL)),
             job(3, ancestors=(TORCHRUN, SHELL)),
         ),
-        tree=True,
+        form="trees",
     )
     assert drawn(found) == [(0, "50"), (1, "60"), (2, "1"), (2, "3"), (1, "61"), (2, "2")]
 
@@ -161,7 +161,7 @@ def test_an_ancestor_that_is_on_a_device_itself_is_drawn_there() -> None:
     loader = job(70, ancestors=(Ancestor(60, "python train.py"), SHELL, TMUX))
     trainer = job(60, ancestors=(SHELL, TMUX))
     for those in ((trainer, loader), (loader, trainer)):
-        found = rows(app_state(*those), tree=True)
+        found = rows(app_state(*those), form="trees")
         assert drawn(found) == [(0, "40"), (1, "50"), (2, "60"), (3, "70")]
         assert found[2].process == trainer
 
@@ -170,18 +170,18 @@ def test_relatives_at_different_depths_have_one_tree() -> None:
     far = Ancestor(30, "systemd --user")
     shallow = job(1, ancestors=(TORCHRUN, SHELL, TMUX, far))
     deep = job(2, ancestors=(Ancestor(1, "x"), TORCHRUN, SHELL, TMUX, far))
-    found = rows(app_state(shallow, deep), tree=True)
+    found = rows(app_state(shallow, deep), form="trees")
     assert drawn(found) == [(0, "40"), (1, "50"), (2, "60"), (3, "1"), (4, "2")]
 
 
 def test_only_the_nearest_that_started_it_are_drawn() -> None:
     ancestors = tuple(Ancestor(90 - n, f"a{n}") for n in range(8))
-    assert pids(rows(app_state(job(1, ancestors=ancestors)), tree=True)) == ["88", "89", "90", "1"]
+    assert pids(rows(app_state(job(1, ancestors=ancestors)), form="trees")) == ["88", "89", "90", "1"]
 
 
 def test_a_process_on_two_devices_is_told_on_each() -> None:
     both = job(1, ancestors=(SHELL,))
-    found = rows(app_state(both, both), tree=True)
+    found = rows(app_state(both, both), form="trees")
     assert [(row.label, row.depth) for row in found] == [("", 0), ("0", 1), ("1", 1)]
 
 
@@ -191,7 +191,7 @@ def test_the_filter_leaves_of_a_tree_what_leads_to_what_was_found() -> None:
             job(1, user="bo", ancestors=(TORCHRUN, SHELL)), job(2, user="ana", ancestors=(TORCHRUN, SHELL))
         ),
         filter_text="ana",
-        tree=True,
+        form="trees",
     )
     assert drawn(found) == [(0, "50"), (1, "60"), (2, "2")]
 
@@ -204,14 +204,14 @@ def test_trees_stand_in_the_order_of_their_first() -> None:
             job(3, memory=3 * GIB, ancestors=(SHELL,)),
         ),
         "memory",
-        tree=True,
+        form="trees",
     )
     assert drawn(found) == [(0, "50"), (1, "3"), (1, "1"), (0, "2")]
 
 
 def test_a_recording_in_which_a_process_started_itself_ends() -> None:
     loop = job(1, ancestors=(Ancestor(1, "x"), Ancestor(2, "y"), Ancestor(1, "x")))
-    assert rows(app_state(loop, loop), tree=True)
+    assert rows(app_state(loop, loop), form="trees")
 
 
 @st.composite
@@ -239,7 +239,7 @@ def test_a_tree_has_every_process_of_the_list_and_no_ancestor_twice(
     snapshot: Snapshot, sort: str, wanted: str
 ) -> None:
     there = AppState({}).with_snapshot(snapshot)
-    flat, tree = rows(there, sort, wanted), rows(there, sort, wanted, tree=True)
+    flat, tree = rows(there, sort, wanted), rows(there, sort, wanted, form="trees")
     on_devices = [row for row in tree if row.process]
     assert sorted((r.label, r.pid) for r in on_devices) == sorted((r.label, r.pid) for r in flat)
     above = [row.pid for row in tree if not row.process]
@@ -261,7 +261,7 @@ def test_hostile_text_is_harmless_in_every_column() -> None:
     claimed = replace(
         box(busy(gpu(0), process), busy(gpu(1), noted), gpu(2)), claims=(Claim(gpu(2).key, evil),)
     )
-    found = rows(AppState({}).with_snapshot(claimed), tree=True)
+    found = rows(AppState({}).with_snapshot(claimed), form="trees")
     for line in listed(found, 200).lines(0, 99):
         assert all(piece.isprintable() for piece, _ in line)
 

@@ -181,6 +181,23 @@ def test_a_detached_job_is_named_with_its_box(remote: Remote) -> None:
     assert out.decode().strip() in said
 
 
+def test_a_job_of_another_box_is_answered_in_json(remote: Remote) -> None:
+    status, out, _ = remote.run("--detach", "--json", "-n", "1", "--", "true")
+    assert status == 0, out
+    job = json.loads(out)["job"]
+    assert (status, job["id"]) == (0, f"{remote.name}:{remote.jobs()[0]['id']}") and job["argv"] == ["true"]
+    status, out, said = remote.run("--detach", "--json", "-n", "9", "--", "true")
+    error = json.loads(out)["error"]
+    assert (status, error["code"]) == (4, "not_enough") and error["message"] in said
+    status, out, _ = remote.run("--dry-run", "--json", "-n", "2", "--", "true")
+    assert status == 0 and len(json.loads(out)["devices"]) == 2
+
+
+def test_a_box_that_cannot_be_reached_is_a_failure_in_json(remote: Remote) -> None:
+    status, out, _ = remote.run("--detach", "--json", "--on", "no-such-box", "--", "true")
+    assert (status, json.loads(out)["error"]["code"]) == (3, "unreachable")
+
+
 @pytest.mark.parametrize("words", [(), ("--detach",), ("--attach", "--name", "night")])
 def test_the_line_of_a_dry_run_is_the_line_that_runs(remote: Remote, words: tuple[str, ...]) -> None:
     status, out, _ = remote.run("--dry-run", *words, "-n", "2", "--", "true")

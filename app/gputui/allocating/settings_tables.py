@@ -109,11 +109,12 @@ class Described(NamedTuple):
 
 
 DESCRIBED = {
-    "rules.memory": Described("a device without a process is free up to this memory use", '"512M"'),
-    "rules.utilization": Described("and up to this utilization, in percent", "10"),
-    "rules.window": Described("seconds for which it must have been free (screen and waiting)", "10"),
-    "rules.ignore_users": Described("users whose processes do not count", "[]", '["dcgm"]'),
-    "rules.mine_is_free": Described("whether devices with only your own processes are free", "false"),
+    "rules.memory": Described("without a process, a device is free up to this use", '"512M"'),
+    "rules.utilization": Described("and up to this percentage", "10"),
+    "rules.window": Described("seconds for which it must have been free", "10"),
+    "rules.idle_after": Described("seconds at 0 % after which its holder counts as idle", "600"),
+    "rules.ignore_users": Described("their processes do not count", "[]", '["dcgm"]'),
+    "rules.mine_is_free": Described("your own processes do not count either", "false"),
     "devices.never": Described("-n never selects these (index or UUID)", "[]", '["0"]'),
     "devices.prefer": Described("-n selects these first, in this order", "[]", '["7", "6"]'),
     "wait.notify": Described(

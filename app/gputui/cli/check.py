@@ -27,7 +27,7 @@ from gputui.cli.common import (
     elsewhere,
     opened,
     print_json,
-    print_line,
+    print_lines,
     say,
 )
 from gputui.cli.launch_call import add_launch_options, launch_of, launch_request
@@ -111,7 +111,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         )
     else:
         _say_confinement(launch)
-        print_line("\n".join([*lines(report), *(measured_lines(*measured) if measured else ())]))
+        print_lines([*lines(report), *(measured_lines(*measured) if measured else ())])
     good = report.equal and (measured is None or measured[0].verified)
     good = good and not (how == "always" and launch.unconfined is not None)
     return DONE if good else CHECK_FAILED

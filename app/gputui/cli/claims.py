@@ -20,7 +20,7 @@ from gputui.cli.common import (
     elsewhere,
     opened,
     print_json,
-    print_line,
+    print_lines,
     say,
     starting_nothing,
 )
@@ -118,7 +118,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     elif not found:
         say("no claims; `gputui run` claims the devices that it starts on")
     else:
-        print_line("\n".join(printed(_columns(box, uses, kept), found)))
+        print_lines(printed(_columns(box, uses, kept), found))
     return DONE
 
 

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -264,6 +264,11 @@ def terminal_columns() -> int:
     import shutil
 
     return shutil.get_terminal_size().columns or 80
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines for people to stdout, in what it can show."""
+    print("\n".join(lines))
 
 
 def print_line(line: str) -> None:

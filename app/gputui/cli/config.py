@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from gputui.allocating.settings import documents, own_file, settings
 from gputui.allocating.settings_tables import DESCRIBED
-from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, say, starting_nothing
+from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_lines, say, starting_nothing
 from gputui.inventory.formatting import printable
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
@@ -77,7 +77,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         return DONE
     table = [("SETTING", "VALUE", "FROM", "FOR ONE CALL")]
     table += [(row.name, printable(_shown(row)), printable(row.source), row.option or "") for row in rows]
-    print_line("\n".join(aligned(table)))
+    print_lines(aligned(table))
     if file is not None and not Path(file).exists():
         say(f"there is no {file}; `gputui config --write` writes one")
     return DONE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gputui.inventory.columns import Column, printed
 from gputui.inventory.device_facts import Group, fact_groups, facts_elsewhere
 from gputui.inventory.formatting import (
     GIB,
@@ -17,7 +18,7 @@ from gputui.inventory.formatting import (
 )
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
-from gputui.inventory.text_table import aligned, cut
+from gputui.inventory.text_table import cut
 from gputui.vendors.registry import vendor_named
 
 _BETWEEN = "   "
@@ -40,7 +41,8 @@ def details_text(snapshot: Snapshot, width: int | None) -> str:
         lines += _facts(groups, width) or ["  no details"]
         elsewhere = facts_elsewhere(device, snapshot) or vendor.untold(device)
         lines += [f"  {line}" for line in _wrapped(elsewhere, width)]
-        lines += [f"  {line}" for line in _processes(device.processes or ())]
+        if device.processes:
+            lines += [f"  {line}" for line in printed(_PROCESSES, device.processes)]
     return "".join(f"{cut(line, width)}\n" for line in lines)
 
 
@@ -89,18 +91,12 @@ def _load(load: HostLoad) -> str:
     return ", ".join(part for part in (cpu, average, memory) if part)
 
 
-def _processes(processes: Iterable[Process]) -> list[str]:
-    rows = [
-        (
-            str(process.pid),
-            person(process.user or UNKNOWN, process.own),
-            number(process.sm, "%"),
-            size(process.memory),
-            number(process.host_cpu, "%"),
-            size(process.host_memory),
-            without_path(printable(process.command or process.note or UNKNOWN)),
-        )
-        for process in processes
-    ]
-    heading = ("PID", "USER", "GPU", "MEMORY", "CPU", "RAM", "COMMAND")
-    return aligned([heading, *rows], right=(0, 2, 3, 4, 5)) if rows else []
+_PROCESSES: tuple[Column[Process], ...] = (
+    Column("PID", lambda process: str(process.pid), right=True),
+    Column("USER", lambda process: person(process.user or UNKNOWN, process.own)),
+    Column("GPU", lambda process: number(process.sm, "%"), right=True),
+    Column("MEMORY", lambda process: size(process.memory), right=True),
+    Column("CPU", lambda process: number(process.host_cpu, "%"), right=True),
+    Column("RAM", lambda process: size(process.host_memory), right=True),
+    Column("COMMAND", lambda process: without_path(printable(process.command or process.note or UNKNOWN))),
+)

@@ -12,6 +12,7 @@ from gputui.allocating.errors import NotEnoughError
 from gputui.cli.common import DONE, WRONG_CALL, WrongCallError, print_json, say
 from gputui.cli.subcommands import SCREEN, SUBCOMMANDS
 from gputui.inventory.errors import GputuiError
+from gputui.system.terminal_abilities import ascii_only, in_ascii, is_utf8
 
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO)
 _NO_THREAD = "can't start new thread"
@@ -92,12 +93,18 @@ def _failed(error: GputuiError, remedy: str | None, as_json: bool) -> int:
 
 
 def _speak_plainly() -> None:
-    """Let the output streams accept any text: with UTF-8, a command's bytes are written unchanged; in another
-    encoding, characters that it lacks are escaped."""
+    """Let the output streams accept any text: with UTF-8, a command's bytes are written unchanged; where only
+    ASCII or another encoding can be shown, our own glyphs are replaced, and other characters are escaped."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
-            utf8 = stream.encoding.lower().replace("-", "") == "utf8"
-            stream.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")
+            if not ascii_only(stream, os.environ):
+                stream.reconfigure(errors="surrogateescape")
+                continue
+            import codecs
+
+            codecs.register_error("gputui.plain", in_ascii)
+            encoding = "ascii" if is_utf8(stream) else stream.encoding
+            stream.reconfigure(encoding=encoding, errors="gputui.plain")
 
 
 def _output_lost(error: OSError) -> int:

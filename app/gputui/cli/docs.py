@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import gputui
-from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, starting_nothing
+from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_lines, starting_nothing
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
 from gputui.system.terminal_abilities import is_terminal
@@ -37,7 +37,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         if args.json:
             print_json(PAGES.write(pages=[{"page": name, "title": title} for name, title in titles.items()]))
         else:
-            print_line("\n".join(aligned(list(titles.items()))))
+            print_lines(aligned(list(titles.items())))
         return DONE
     if args.page not in found:
         close = difflib.get_close_matches(args.page, found, 1)

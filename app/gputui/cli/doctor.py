@@ -13,7 +13,7 @@ from gputui.allocating.claims.folder import Problems, own_place, places
 from gputui.allocating.errors import UnsafeError
 from gputui.allocating.named_source import named_source
 from gputui.allocating.settings import Settings, SettingsError, settings
-from gputui.cli.common import CHECK_FAILED, DONE, Parser, print_json, print_line, starting_nothing
+from gputui.cli.common import CHECK_FAILED, DONE, Parser, print_json, print_lines, starting_nothing
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
@@ -76,7 +76,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.json:
         print_json(DOCTOR.write(good=not _failed(found), checks=found))
     else:
-        print_line("\n".join(_lines(found)))
+        print_lines(_lines(found))
     return CHECK_FAILED if _failed(found) else DONE
 
 

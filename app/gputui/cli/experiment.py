@@ -25,6 +25,7 @@ from gputui.cli.common import (
     output_width,
     print_json,
     print_line,
+    print_lines,
     say,
 )
 from gputui.cli.experiment_call import Prepared, parsed, parser, prepared
@@ -59,6 +60,7 @@ from gputui.launching.launch import Launch
 from gputui.sources.source import NoSourceError, Source
 from gputui.system.ending_signals import EndedError, until_a_signal
 from gputui.system.environment import given_environment
+from gputui.system.terminal_abilities import ascii_only
 from gputui.vendors.vendor import Vendor
 
 FAILED = 1
@@ -115,7 +117,7 @@ def _list(kind: Kind, args: argparse.Namespace) -> int:
         made = made if kind == "comparison" else "each -n 1 -- python train.py --seed '{1..8}'"
         say(f"no {kind}s; `gputui {made}` makes one")
     else:
-        print_line("\n".join(printed(experiment_columns(time.time()), found, output_width())))
+        print_lines(printed(experiment_columns(time.time()), found, output_width()))
     return DONE
 
 
@@ -126,9 +128,8 @@ def _print(found: Experiment, args: argparse.Namespace) -> None:
         sys.stdout.write(as_csv(found))
     else:
         home = os.environ.get("HOME")
-        ascii_only = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "") != "utf8"
         place = Place(Path(home) if home else None, time.time())
-        print_line("\n".join(lines(found, output_width(), place, ascii_only)))
+        print_lines(lines(found, output_width(), place, ascii_only(sys.stdout, os.environ)))
 
 
 # Start and resume
@@ -177,24 +178,30 @@ def start(args: argparse.Namespace, request: ExperimentRequest, found: Experimen
         return _detached(found or store.begin(made, os.environ), request, args)
     allocation = _allocation(call, request, found, holds=not args.dry_run)
     try:
-        if allocation is not None or args.dry_run:
-            launches = _launches(call, allocation, args.dry_run)
-        if not args.dry_run:
-            return _run(call, request, found or store.begin(made, os.environ), allocation, args, tell)
-        labels = [variant.label for variant, _ in call.planned]
-        if args.json:
-            from gputui.launching.exports.json_document import dry_run_document
-
-            print_json(dry_run_document(zip(labels, launches, strict=True)))
-            return DONE
-        for label, launch in zip(labels, launches, strict=True):
-            if allocation is not None:
-                say(printable(label))
-            print_line(launch.line)
-        return DONE
+        if allocation is not None and not args.dry_run:
+            # Nothing starts where a variant cannot.
+            _launches(call, allocation, prove=True)
+        if args.dry_run:
+            return _dry_run(call, allocation, args)
+        return _run(call, request, found or store.begin(made, os.environ), allocation, args, tell)
     finally:
         if allocation is not None:
             allocation.release()
+
+
+def _dry_run(call: Prepared, allocation: Allocation | None, args: argparse.Namespace) -> int:
+    labels = [variant.label for variant, _ in call.planned]
+    found = list(zip(labels, _launches(call, allocation, prove=False), strict=True))
+    if args.json:
+        from gputui.launching.exports.json_document import dry_run_document
+
+        print_json(dry_run_document(found))
+        return DONE
+    for label, launch in found:
+        if allocation is not None:
+            say(printable(label))
+        print_line(launch.line)
+    return DONE
 
 
 def _rows(experiment: Experiment) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -261,7 +268,7 @@ def _approve(call: Prepared) -> Approve:
     return approve
 
 
-def _launches(call: Prepared, held: Allocation | None, dry_run: bool) -> list[Launch]:
+def _launches(call: Prepared, held: Allocation | None, prove: bool) -> list[Launch]:
     """Make the launch of every variant, and print each warning and remark once: on its devices among those
     that are held, or on those that the first variant with the same request would get now. Raises
     RequestError."""
@@ -279,7 +286,7 @@ def _launches(call: Prepared, held: Allocation | None, dry_run: bool) -> list[La
                 if key not in known:
                     known[key] = allocated(prepared, holds=False)
                 on = known[key]._replace(request=request)
-            found.append(launch_on(planned, on, os.environ, prove=not dry_run))
+            found.append(launch_on(planned, on, os.environ, prove=prove))
         except RequestError as error:
             raise RequestError(f"{variant.label}: {error}") from None
         for text in notes_of(found[-1]):
@@ -371,9 +378,8 @@ class _Progress(AllocationListener):
         self._clear_progress()
         self._tell(text)
 
-    def begins(self, experiment: Experiment, place: int, run: Run) -> None:
+    def begins(self, experiment: Experiment, place: int, run: Run, devices: Sequence[str]) -> None:
         """Print a line with the devices and the job of a run."""
-        devices = experiment.rows[place].devices
         on = f"on GPU {','.join(devices)}" if devices else "on the CPU"
         self._line(experiment, place, run, f"{on}: job {run.job}")
 

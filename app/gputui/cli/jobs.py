@@ -20,6 +20,7 @@ from gputui.cli.common import (
     output_width,
     print_json,
     print_line,
+    print_lines,
     say,
     starting_nothing,
 )
@@ -199,7 +200,7 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
 
         notes = {id: claimed_and_runs_on(use, box) for id, use in uses.items() if use.differs}
         columns = job_columns("id name devices state status ran ended command", time.time(), box, notes)
-        print_line("\n".join(printed(columns, jobs.jobs, output_width())))
+        print_lines(printed(columns, jobs.jobs, output_width()))
     else:
         say("no jobs; `gputui run --detach -n 1 -- python train.py` starts one")
     return DONE
@@ -370,7 +371,7 @@ def _show(args: argparse.Namespace, jobs: Stored) -> int:
         return DONE
     from gputui.cli.jobs_text import facts
 
-    print_line("\n".join(facts(job, _box([job] if job.state == "waiting" else []))))
+    print_lines(facts(job, _box([job] if job.state == "waiting" else [])))
     return DONE
 
 

@@ -6,13 +6,20 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_line, say, starting_nothing
-from gputui.inventory.formatting import duration, printable
-from gputui.inventory.text_table import aligned
+from gputui.cli.common import (
+    DONE,
+    Parser,
+    WrongCallError,
+    output_width,
+    print_json,
+    print_lines,
+    say,
+    starting_nothing,
+)
+from gputui.inventory.columns import printed
 from gputui.inventory.typed_json import Document
-from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, found, named
+from gputui.launching.history import KeepError, Launches, check_name, found, launch_columns, named
 from gputui.launching.history_file import ROW, change, load, row
-from gputui.launching.shell_words import command_line
 
 LAUNCHES = Document("launches", launches=ROW.list)
 
@@ -74,24 +81,5 @@ def _list(as_json: bool) -> int:
     elif not known:
         say("no launches are saved yet: gputui saves those started in a terminal")
     else:
-        print_line("\n".join(_lines(known)))
+        print_lines(printed(launch_columns(known, time.time()), known, output_width()))
     return DONE
-
-
-def _lines(known: Sequence[PastLaunch]) -> list[str]:
-    now = time.time()
-    rows = [
-        (
-            str(number),
-            printable(each.name or ""),
-            _devices(each.count),
-            f"{duration(max(0.0, now - each.when))} ago",
-            printable(command_line(each.options.additions, each.options.command)),
-        )
-        for number, each in enumerate(known, 1)
-    ]
-    return aligned(rows, right=(0, 3), least=(3, 0, 8, 10))
-
-
-def _devices(count: int) -> str:
-    return "CPU only" if not count else f"{count} GPU{'s' if count > 1 else ''}"

@@ -16,6 +16,7 @@ from gputui.cli.common import (
     opened,
     output_width,
     print_line,
+    print_lines,
     starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
@@ -57,14 +58,14 @@ def parser() -> Parser:
     made.add_argument(
         "--follow",
         action="store_true",
-        help="with --json: a document a line, again and again, until standard input ends; a line of standard"
-        " input is a number of seconds, the pace from then on",
+        help="go on until standard input ends or Ctrl-C: a line for each device whose state changes, as a"
+        " screen reader can read it; with --json a document a line, at the pace of --interval",
     )
     made.add_argument(
         "--interval",
         type=duration_type(*INTERVALS),
         metavar="S",
-        help="with --follow: seconds from one document to the next (default 1)",
+        help="with --follow: seconds between two readings (default 1)",
     )
     add_hosts_option(made)
     add_source_options(made)
@@ -73,8 +74,10 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
-    if args.follow and (args.details or not args.json):
-        raise WrongCallError("--follow goes with --json, and without --details")
+    if args.follow and (args.details or args.format is not None):
+        raise WrongCallError("--follow does not go with --details or --format")
+    if args.follow and args.hosts is not None and not args.json:
+        raise WrongCallError("--follow of other boxes needs --json")
     if args.interval is not None and not args.follow:
         raise WrongCallError("--interval goes with --follow")
     if args.slurm:
@@ -109,7 +112,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         return DONE
     print(table(snapshot, judged, output_width(), coloured()), end="")
     if args.ray is not None:
-        print_line("\n".join(cut(line, output_width()) for line in ray_text(ray, snapshot, judged)))
+        print_lines(cut(line, output_width()) for line in ray_text(ray, snapshot, judged))
     if args.details:
         from gputui.cli.details_text import details_text
 
@@ -131,13 +134,8 @@ def _status_line(args: argparse.Namespace) -> int:
 
 
 def _follow(args: argparse.Namespace) -> int:
-    from gputui.cli.ls_follow import INTERVAL, follow
-    from gputui.system.users import own_name
+    from gputui.cli.ls_follow import INTERVAL, Changes, Documents, follow
 
     rules = rules_of(None)
     source = named_source(args.demo, args.recording, args.root)
-    # A user who follows from another machine may have another name there.
-    more = {"user": own_name()}
-    return follow(
-        source, lambda read: document_text(read, verdicts(read, rules), more=more), args.interval or INTERVAL
-    )
+    return follow(source, (Documents if args.json else Changes)(rules), args.interval or INTERVAL)

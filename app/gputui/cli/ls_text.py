@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from gputui.choosing.device_columns import device_columns
 from gputui.choosing.verdict import GLYPHS, State, Verdict
 from gputui.choosing.verdict_text import brief, for_document, reason
-from gputui.cli.common import output_width
 from gputui.inventory.columns import printed
 from gputui.inventory.formatting import UNKNOWN, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import cut
+from gputui.system import terminal_abilities
 
 _COLOURS: dict[State, int] = {
     "free": 32,
@@ -42,9 +43,8 @@ def document_text(
 
 
 def coloured() -> bool:
-    """Whether to colour: only on a terminal."""
-    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-    return output_width() is not None and not plain
+    """Whether to colour the table."""
+    return terminal_abilities.coloured(sys.stdout, os.environ)
 
 
 def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, colour: bool) -> str:

@@ -9,6 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+_OF_UNIX = ("fcntl", "grp", "pwd", "resource", "termios")
+"""Modules of Python that Windows lacks. What imports one is caught here, for all calls."""
+
 
 def entry() -> NoReturn:
     """Run the command; it exits without the interpreter's finalization, which takes 5 ms."""
@@ -52,9 +55,25 @@ def _keep_standard_numbers() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one call and return its exit status. `run`, and Enter on the screen, do not return."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words == ["--version"]:
+        from gputui import __version__
+
+        print(f"gputui {__version__}")
+        return 0
     # Imports cause garbage collections, but create no garbage: without collections a `pick` takes 69 ms
     # instead of 80. The screen, which runs for long, enables collection after its first paint.
     gc.disable()
-    from gputui.cli.dispatch import dispatch
+    try:
+        from gputui.cli.dispatch import dispatch
 
-    return dispatch(list(sys.argv[1:] if argv is None else argv))
+        return dispatch(words)
+    except ModuleNotFoundError as error:
+        if error.name not in _OF_UNIX:
+            raise
+        print(
+            f"gputui: this needs Linux, also in WSL: Python has no module {error.name} here. What works"
+            " everywhere: `gputui --version`, `gputui docs`, `gputui topo --demo`",
+            file=sys.stderr,
+        )
+        return 3

@@ -24,18 +24,29 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.choosing.named_devices import NONE
 from gputui.cli.boxes import ranked
-from gputui.cli.common import DONE, NO_SOURCE, NOT_ENOUGH, WrongCallError, elsewhere, print_line, say
+from gputui.cli.common import (
+    DONE,
+    NO_SOURCE,
+    NOT_ENOUGH,
+    WrongCallError,
+    elsewhere,
+    print_json,
+    print_line,
+    say,
+)
 from gputui.cli.hosts_options import all_boxes, box_named, boxes_named, way
 from gputui.cli.job_output import PrefixedOutput, write
 from gputui.cli.launch_call import check_machines, prepared_call
 from gputui.cli.run_held import reached
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.typed_json import loads_of_others, within
+from gputui.jobs.record import JOB_ID
 from gputui.jobs.store import Stored
 from gputui.requesting.launch_request import LaunchRequest, sent
 from gputui.sources.hosts.alias import ANYWHERE
@@ -150,7 +161,9 @@ def _counts(text: str) -> dict[str, int | None]:
 def _on(box: str, call: _Call) -> int:
     how, dry_run = _with_prompts(), call.args.dry_run
     if call.args.detach and not dry_run:
-        return _tell_started(_asked_to_start(box, call.words("--detach"), how), call.args.quiet)
+        return _tell_started(
+            _asked_to_start(box, call.words("--detach"), how), call.args.quiet, call.args.json
+        )
     own = _reached(box, how, call.starting_nothing)
     # A dry run also prints the launch line of a job.
     return _shown(box, call.words("--detach" if dry_run else "--attach"), how, own, not dry_run)
@@ -176,7 +189,7 @@ def _on_the_best(call: _Call) -> int:
             raise NotEnoughError(f"{why}{tried}")
         say(f"on {next_best}, as {why}")
     if answer.status is None or (args.detach and not args.dry_run):
-        return _tell_started(answer, args.quiet)
+        return _tell_started(answer, args.quiet, args.json)
     _tell_said(answer, args.quiet or args.dry_run)
     if args.dry_run or answer.status != DONE:
         write([answer.out])
@@ -218,8 +231,8 @@ def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> 
     for box in boxes:
         others = {":".join((other, job)) for other, _, job in there if other != box}
         call = ["jobs", *(w.removeprefix(f"{box}:") if w in ids else w for w in words if w not in others)]
-        if action == "rerun" and "--json" not in call:
-            status = _tell_started(_asked_to_start(box, call, how))
+        if action == "rerun":
+            status = _tell_started(_asked_to_start(box, call, how), as_json="--json" in call)
         else:
             follows = action == "attach"
             own = follows and on_a_terminal() and _reached(box, how)
@@ -270,13 +283,16 @@ def _tells_whether_it_started(box: str) -> str:
     return f"`gputui jobs --hosts {box}` shows whether the job has started"
 
 
-def _tell_started(answer: Answer, quiet: bool = False) -> int:
-    """Print BOX:ID of a started job and the messages from there. Returns the status."""
+def _tell_started(answer: Answer, quiet: bool = False, as_json: bool = False) -> int:
+    """Print BOX:ID of a started job and the messages from there. Returns the status. Raises NoSourceError."""
     if answer.status is None:
-        say(f"{answer.alias}: {answer.error}; {_tells_whether_it_started(answer.alias)}")
-        return LOST
+        lost = UnreachableError(f"{answer.alias}: {answer.error}; {_tells_whether_it_started(answer.alias)}")
+        lost.status = LOST
+        raise lost
     _tell_said(answer, quiet)
-    if answer.status == DONE:
+    if as_json:
+        print_json(_document_of(answer))
+    elif answer.status == DONE:
         job = _job_of(answer)
         print_line(job)
         if not quiet:
@@ -296,9 +312,27 @@ def _job_of(answer: Answer) -> str:
     people and scripts put it into commands."""
     job = _job_id(answer.out)
     if job is None:
-        started = _tells_whether_it_started(answer.alias)
-        raise NoSourceError(f"{answer.alias}: its answer cannot be read; {started}")
+        raise _unreadable(answer)
     return f"{answer.alias}:{job}"
+
+
+def _document_of(answer: Answer) -> dict[str, Any]:
+    """The same as JSON: the job with BOX:ID as its id, or the failure. Raises NoSourceError."""
+    try:
+        document: dict[str, Any] = loads_of_others(answer.out)
+        if answer.status == DONE:
+            job = within(document, "job")
+            job["id"] = f"{answer.alias}:{JOB_ID.read(within(job, 'id'))}"
+        else:
+            within(document, "error", "code")
+    except ValueError:
+        raise _unreadable(answer) from None
+    return document
+
+
+def _unreadable(answer: Answer) -> NoSourceError:
+    started = _tells_whether_it_started(answer.alias)
+    return UnreachableError(f"{answer.alias}: its answer cannot be read; {started}")
 
 
 def _job_id(said: bytes) -> str | None:

@@ -16,7 +16,7 @@ from gputui.cli.common import (
     add_source_options,
     opened,
     print_json,
-    print_line,
+    print_lines,
     say,
     starting_nothing,
 )
@@ -70,7 +70,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     elif not found and not held:
         say("no processes or claims on this box")
     else:
-        print_line("\n".join(_lines(found, held, snapshot, judged)))
+        print_lines(_lines(found, held, snapshot, judged))
     return DONE
 
 

@@ -20,7 +20,7 @@ from gputui.cli.common import (
     say,
 )
 from gputui.cli.hosts_options import add_hosts_option
-from gputui.cli.launch_call import NEAR, add_launch_options, launch_request, noted
+from gputui.cli.launch_call import NEAR, add_launch_options, launch_request, noted, print_launch
 from gputui.cli.planned_devices import devices_for_plan
 from gputui.cli.planned_training import Subject, subject_of
 from gputui.inventory.formatting import printable
@@ -55,8 +55,8 @@ def parser() -> Parser:
         metavar="FILE",
         help="the links' bandwidths: the output of `gputui check --bandwidth --json`",
     )
+    made.add_argument("--json", action="store_true", help="print the plan as JSON; with --use, the launch")
     what = made.add_mutually_exclusive_group()
-    what.add_argument("--json", action="store_true", help="print the plan as JSON (schema 1)")
     what.add_argument(
         "--use", metavar="STRATEGY", help="write the files of this strategy and print the launch line"
     )
@@ -82,6 +82,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("-o and --overwrite go with --use STRATEGY")
     if args.use is not None and not command and args.saved is None:
         raise WrongCallError("--use starts a command: put it after --, as in `--use ddp -- train.py`")
+    if args.prove and args.json:
+        raise WrongCallError("--prove prints a table: it does not go with --json")
     _check_options(args)
     if args.hosts is not None:
         if args.use is not None or args.prove or args.measured is not None:
@@ -203,7 +205,7 @@ def _use(args: argparse.Namespace, options: LaunchOptions, made: Plan, found: Pl
         say(f"wrote {path}")
     for note in (*ready.notes, *_notices(found)):
         say(f"note: {note}")
-    print_line(noted(launch).line)
+    print_launch(noted(launch), args.json)
     return DONE
 
 
@@ -221,8 +223,8 @@ def _prove(
 ) -> int:
     """Show the model as the training's own Python reports it; status 5 where it counts other parameters."""
     from gputui.checking.check import SECONDS
-    from gputui.checking.plan_proof import ClosedForms, differences, prove
-    from gputui.inventory.text_table import aligned
+    from gputui.checking.plan_proof import ClosedForms, Difference, differences, prove
+    from gputui.inventory.columns import Column, printed
     from gputui.launching.compose import compose
     from gputui.planning.memory import needed
     from gputui.planning.strategies import Strategy
@@ -249,18 +251,18 @@ def _prove(
     compared = differences(proof, closed)
     print()
     if compared:
-        rows = [
-            (
-                each.what,
-                f"{each.closed:,}",
-                f"{each.proved:,}",
-                "equal" if each.closed == each.proved else f"{each.share:+.1%}",
-            )
-            for each in compared
-        ]
+        columns: tuple[Column[Difference], ...] = (
+            Column("", lambda each: each.what),
+            Column("CLOSED FORM", lambda each: f"{each.closed:,}", right=True),
+            Column("THAT PYTHON", lambda each: f"{each.proved:,}", right=True),
+            Column(
+                "DIFFERENCE",
+                lambda each: "equal" if each.closed == each.proved else f"{each.share:+.1%}",
+                right=True,
+            ),
+        )
         versions = ", ".join(f"{name} {version}" for name, version in proof.versions)
-        heads = ("", "CLOSED FORM", "THAT PYTHON", "DIFFERENCE")
-        print("\n".join(aligned([heads, *rows], right=(1, 2, 3))))
+        print("\n".join(printed(columns, compared)))
         print_line(
             printable(f"  {proof.name}, by {versions}; peak: one device with AdamW, without its context")
         )

@@ -5,12 +5,14 @@ There are two forms: with all parts of the memory and the reasons, or, for a nar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from gputui.inventory.columns import Column, printed
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, UNKNOWN, printable, short_name, size
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.text_table import aligned, cut
+from gputui.inventory.text_table import cut
+from gputui.planning.estimators import Estimate
 from gputui.planning.model import Model
 from gputui.planning.plan import Plan, Row
 from gputui.planning.workload import Workload
@@ -36,15 +38,14 @@ def plan_lines(
         heading = ["  ".join(heading)]
     yield from (cut(line, width) for line in (*heading, _devices(plan, snapshot, devices, in_use)))
     yield ""
-    rows = _wide(plan) if wide else _narrow(plan)
-    yield from (cut(line, width) for line in aligned(rows, right=range(1, len(rows[0]) - 1)))
+    yield from printed(_columns(plan, wide), plan.rows, width)
     yield cut("  GiB of each device; what each sends in a step, and its time on the links", width)
     best = plan.best
     if best is not None:
         yield ""
         yield from _wrapped(f"{best.name}: {best.reason}", width)
     yield ""
-    yield from (cut(line, width) for line in _estimates(plan))
+    yield from printed(_ESTIMATES, plan.estimates, width)
 
 
 def _model(model: Model) -> str:
@@ -92,34 +93,33 @@ def _links(plan: Plan) -> str:
     return ", ".join(sorted(link or UNKNOWN for link in found))
 
 
-_PARTS = ("weights", "gradients", "optimizer", "buffers", "activations", "fixed")
+_PARTS = {
+    "weights": "WEIGHTS",
+    "gradients": "GRADS",
+    "optimizer": "OPTIM",
+    "buffers": "BUFFERS",
+    "activations": "ACTIV",
+    "fixed": "FIXED",
+}
 
 
-def _wide(plan: Plan) -> list[tuple[str, ...]]:
-    heads = ("WEIGHTS", "GRADS", "OPTIM", "BUFFERS", "ACTIV", "FIXED")
-    rows: list[tuple[str, ...]] = [
-        ("  STRATEGY", "N", *heads, "TOTAL", "LEFT", "SENT", "TIME", "WHY"),
-    ]
-    for row in plan.rows:
-        parts = (_gib(getattr(row.bytes, part)) for part in _PARTS)
-        rows.append(
-            (
-                _name(row),
-                str(row.strategy.devices),
-                *parts,
-                *_sums(row),
-                _why(row),
-            )
-        )
-    return rows
+def _columns(plan: Plan, wide: bool) -> list[Column[Row]]:
+    """The columns of the strategies: with all parts of the memory and the reasons, or with the sums."""
 
+    def part(name: str) -> Callable[[Row], str]:
+        return lambda row: _gib(getattr(row.bytes, name))
 
-def _narrow(plan: Plan) -> list[tuple[str, ...]]:
+    parts = [Column[Row](head, part(name), right=True) for name, head in _PARTS.items()]
     last = "WOULD FIT WITH" if any(row.would_fit_with for row in plan.rows) else ""
-    rows: list[tuple[str, ...]] = [("  STRATEGY", "TOTAL", "LEFT", "SENT", "TIME", last)]
-    for row in plan.rows:
-        rows.append((_name(row), *_sums(row), _short(row)))
-    return rows
+    return [
+        Column("  STRATEGY", _name),
+        *([Column[Row]("N", lambda row: str(row.strategy.devices), right=True), *parts] if wide else ()),
+        Column("TOTAL", lambda row: _gib(row.bytes.total), right=True),
+        Column("LEFT", _left, right=True),
+        Column("SENT", lambda row: row.traffic.amount, right=True),
+        Column("TIME", lambda row: row.traffic.time, right=True),
+        Column("WHY", _why) if wide else Column(last, _short),
+    ]
 
 
 def _name(row: Row) -> str:
@@ -127,9 +127,8 @@ def _name(row: Row) -> str:
     return f"{glyph} {row.name}"
 
 
-def _sums(row: Row) -> tuple[str, ...]:
-    left = UNKNOWN if row.margin is None else f"{row.margin / GIB:+.1f}"
-    return (_gib(row.bytes.total), left, row.traffic.amount, row.traffic.time)
+def _left(row: Row) -> str:
+    return UNKNOWN if row.margin is None else f"{row.margin / GIB:+.1f}"
 
 
 def _why(row: Row) -> str:
@@ -155,14 +154,12 @@ def _gib(amount: int) -> str:
     return f"{amount / GIB:.1f}" if amount else UNKNOWN
 
 
-def _estimates(plan: Plan) -> list[str]:
-    rows = [
-        (f"zero{each.stage}", _OFFLOADS[each.offload], size(each.gpu), size(each.cpu))
-        for each in plan.estimates
-    ]
-    return aligned(
-        [("DeepSpeed's estimates", "IN HOST MEMORY", "DEVICE", "HOST"), *rows], right=(2, 3), least=(0, 0)
-    )
+_ESTIMATES: tuple[Column[Estimate], ...] = (
+    Column("DeepSpeed's estimates", lambda each: f"zero{each.stage}"),
+    Column("IN HOST MEMORY", lambda each: _OFFLOADS[each.offload]),
+    Column("DEVICE", lambda each: size(each.gpu), right=True),
+    Column("HOST", lambda each: size(each.cpu), right=True),
+)
 
 
 def _wrapped(text: str, width: int | None) -> Iterator[str]:

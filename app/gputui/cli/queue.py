@@ -26,7 +26,7 @@ from gputui.cli.common import (
     elsewhere,
     opened,
     print_json,
-    print_line,
+    print_lines,
     say,
     starting_nothing,
 )
@@ -81,7 +81,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         say(why or "the queue is empty; `gputui run --wait` waits for devices")
     else:
         judged = verdicts(snapshot, rules_of(None))
-        print_line("\n".join(_lines(snapshot, outlook(snapshot, judged))))
+        print_lines(_lines(snapshot, outlook(snapshot, judged)))
     return DONE
 
 

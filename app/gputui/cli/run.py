@@ -133,10 +133,8 @@ def start(args: argparse.Namespace, command: Sequence[str], asked: LaunchRequest
         raise WrongCallError("--if-free excludes --force and --wait")
     if args.attach and args.detach:
         raise WrongCallError("--attach and --detach exclude each other")
-    if args.json and not (args.dry_run or (args.detach and args.on is None and args.slurm is None)):
-        raise WrongCallError(
-            "--json goes with --dry-run, and with --detach on this machine: else stdout is the command's"
-        )
+    if args.json and not (args.dry_run or (args.detach and args.slurm is None)):
+        raise WrongCallError("--json goes with --dry-run and --detach: else stdout is the command's")
     if args.on is not None and args.saved is not None:
         raise WrongCallError("--saved does not go with --on: saved launches are those of this machine")
     asked = asked or launch_request(args, command)

@@ -7,7 +7,6 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
-from typing import TextIO
 
 from gputui import __version__
 from gputui.allocating.named_source import named_source, opened_in_time
@@ -28,6 +27,7 @@ from gputui.cli.rules import own_settings, rules_of
 from gputui.cli.subcommands import SUBCOMMANDS
 from gputui.sources.source import INTERVALS, NoSourceError, Source
 from gputui.system.environment import given_environment
+from gputui.system.terminal_abilities import can_draw, is_terminal
 
 EXAMPLE = ("python", "train.py")
 """The default command of a demo: it can be edited and copied, but not started."""
@@ -119,7 +119,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         say(f"warning: {outcome.warning}")
     if outcome.launch is None:
         return outcome.status
-    if stderr_is_terminal():
+    if is_terminal(sys.stderr):
         # The launch line stays readable above the command's output; a log gets only the command's own output.
         say(outcome.launch.line)
         if outcome.launch.inside is not None:
@@ -137,22 +137,12 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 def _no_screen() -> str | None:
     """Return why the screen cannot start here, None where it can."""
     # Only one of the two must be the terminal: the other may be a file or a pipe for the command.
-    stdin, stdout, stderr = (stream is not None and stream.isatty() for stream in _streams())
+    stdin, stdout, stderr = map(is_terminal, (sys.stdin, sys.stdout, sys.stderr))
     if not (stdin and (stdout or stderr)):
         return "no terminal: showing `gputui ls` instead"
-    if os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+    if not can_draw(os.environ):
         return "TERM=dumb cannot show a screen: showing `gputui ls` instead"
     return None
-
-
-def stderr_is_terminal() -> bool:
-    """Whether messages appear on a terminal."""
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
-def _streams() -> tuple[TextIO | None, ...]:
-    # A stream is None where it was closed before the start.
-    return sys.stdin, sys.stdout, sys.stderr
 
 
 def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -> int:

@@ -14,7 +14,7 @@ from gputui.cli.common import (
     add_source_options,
     opened,
     print_json,
-    print_line,
+    print_lines,
     say,
     starting_nothing,
 )
@@ -82,9 +82,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.json:
         print_json(_document(snapshot))
     elif args.tree:
-        print_line("\n".join(_tree(snapshot)))
+        print_lines(_tree(snapshot))
     else:
-        print_line((write_peers if args.p2p else write)(snapshot).rstrip("\n"))
+        print_lines([(write_peers if args.p2p else write)(snapshot).rstrip("\n")])
     return DONE
 
 

@@ -45,7 +45,9 @@ class Column(Generic[T]):
 
 
 def printed(columns: Sequence[Column[T]], rows: Sequence[T], width: int | None = None) -> list[str]:
-    """Return the names of the columns and a line for each row, cut at `width`; None does not cut."""
-    cells = [[column.name for column in columns], *([c.text(row) for c in columns] for row in rows)]
-    right = [place for place, column in enumerate(columns) if column.right]
-    return [cut(line, width) for line in aligned(cells, right, [column.least for column in columns])]
+    """Return the names of the columns and a line for each row, cut at `width`; None does not cut. A column
+    without a text in any row is left out."""
+    told = {column: texts for column in columns if any(texts := [*map(column.text, rows)]) or not rows}
+    right = [place for place, column in enumerate(told) if column.right]
+    cells = [[column.name for column in told], *zip(*told.values(), strict=True)]
+    return [cut(line, width) for line in aligned(cells, right, [column.least for column in told])]

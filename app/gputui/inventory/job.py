@@ -204,9 +204,11 @@ class Job:
         return self.tail[-1] if self.tail else None
 
 
-def how_it_failed(status: int, signal: int | None) -> str:
-    """ "status 1", or "ended by SIGKILL" after a signal."""
-    return f"status {status}" if signal is None else f"ended by {signal_name(signal)}"
+def how_it_ended(status: int | None, signal: int | None) -> str:
+    """ "ended with status 1", or "ended by SIGKILL" after a signal."""
+    if signal is not None:
+        return f"ended by {signal_name(signal)}"
+    return "ended, status unknown," if status is None else f"ended with status {status}"
 
 
 def signal_name(number: int) -> str:

@@ -76,16 +76,23 @@ def as_kept(request: LaunchRequest) -> object:
     return sparse(_KEPT.write(_Kept(LaunchRequest(options, devices, near=request.near), here(), withheld)))
 
 
+def runs_experiment(job: Job) -> bool:
+    """Whether a job is gputui itself, which runs an experiment; see `experiment_of` in jobs/queued.py."""
+    return isinstance(job.launch, dict) and "experiment" in job.launch
+
+
 def again(job: Job) -> Again:
-    """The rerun of a job from the current working directory. A record without a launch request yields the
-    command as it ran."""
+    """The rerun of a job from the current working directory. A record without a launch request, as that of an
+    experiment, yields the command as it ran."""
     number = len(job.devices) if job.waits is None else job.waits
     devices = DeviceRequest(count=number) if number else DeviceRequest(names=NONE)
     kept, problem = None, ""
     try:
-        kept = None if job.launch is None else _KEPT.read(job.launch)
+        kept = None if job.launch is None or runs_experiment(job) else _KEPT.read(job.launch)
     except DocumentError as error:
         problem = f"what job {job.id} was started from cannot be read ({error}): type its command again"
+    if job.launch is None and job.argv[:1] == ("gputui",):
+        problem = f"job {job.id} is of an earlier gputui, which did not keep its request: type its call again"
     if kept is None:
         options = LaunchOptions(job.argv, directory=_from_here(job.directory))
         return Again(LaunchRequest(options, devices), job.withheld, problem=problem)

@@ -9,6 +9,7 @@ from gputui.allocating.claims.own_lease import own_lease
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.typed_json import DocumentError, Record
+from gputui.jobs.again import runs_experiment
 from gputui.jobs.experiments.request import REQUEST, SUBCOMMANDS, ExperimentRequest, without_secrets
 from gputui.jobs.own_call import OwnCall, this_gputui
 from gputui.jobs.start import start_job
@@ -71,7 +72,7 @@ def experiment_job(
 def experiment_of(job: Job) -> KeptExperiment | None:
     """The experiment that a job runs; None where it runs another command. Raises JobError if its request
     cannot be read."""
-    if not isinstance(job.launch, dict) or "experiment" not in job.launch:
+    if not runs_experiment(job):
         return None
     try:
         return _KEPT.read(job.launch)

@@ -59,9 +59,10 @@ _FINISHED = Record(
     ended=Epoch,
 )
 _LATER = "created started ended directory status signal stop killed left peak_process_memory launcher user"
+JOB_ID = check(str, re.compile("[a-z0-9]{1,64}").fullmatch, "a job's id")
 TOLD_KEYS = f"id name state line argv devices {_LATER}"
 TOLD_KINDS: dict[str, Any] = {
-    "id": Annotated[str, check(str, re.compile("[a-z0-9]{1,64}").fullmatch, "a job's id")],
+    "id": Annotated[str, JOB_ID],
     **dict.fromkeys(("created", "started", "ended"), Moment | None),
 }
 TOLD = Record(Job, TOLD_KEYS, _LATER, **TOLD_KINDS)

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gputui.inventory.columns import Column
+from gputui.inventory.formatting import duration, printable
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.secrets import is_secret, secret_word
+from gputui.launching.shell_words import command_line
 from gputui.vendors.registry import vendors
 
 MOST = 40
@@ -105,6 +108,26 @@ def named(known: Sequence[PastLaunch], place: int, name: str | None) -> Launches
         else each
         for at, each in enumerate(known)
     )
+
+
+def launch_columns(known: Sequence[PastLaunch], now: float) -> tuple[Column[PastLaunch], ...]:
+    """The columns of lists of these launches. `now` is seconds since the epoch."""
+    numbers = {id(each): str(number) for number, each in enumerate(known, 1)}
+    return (
+        Column("#", lambda each: numbers[id(each)], "dim", right=True, least=3),
+        Column("NAME", lambda each: printable(each.name or ""), "prompt", most=24),
+        Column("DEVICES", _devices, "dim", least=8),
+        Column("BEGAN", lambda each: f"{duration(max(0.0, now - each.when))} ago", "dim", True, 10),
+        Column(
+            "LAUNCHER",
+            lambda each: printable(each.options.launcher) if each.options.launcher != AUTO else "",
+        ),
+        Column("COMMAND", lambda each: printable(command_line(each.options.additions, each.options.command))),
+    )
+
+
+def _devices(each: PastLaunch) -> str:
+    return f"{each.count} GPU{'s' if each.count > 1 else ''}" if each.count else "CPU only"
 
 
 def check_name(name: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+from gputui.inventory.light_dataclasses import fields
 from gputui.inventory.typed_json import DocumentError, Epoch, Record, Words, whole
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, here, with_launch
 from gputui.launching.launch_options import MOST, OPTIONS, LaunchOptions
@@ -133,13 +134,14 @@ _PAST = Record(
 )
 
 
-_OPTIONS = " ".join(f"{key}=options.{name}" for name, key, _, _ in OPTIONS.rows)
-ROW = Record(PastLaunch, f"name count when where withheld {_OPTIONS}", "*", when=Epoch, where=Words | None)
+_OPTIONS = " ".join(f"{each.name}=options.{each.name}" for each in fields(LaunchOptions))
+ROW = Record(PastLaunch, f"name count when where withheld {_OPTIONS}", "*")
+"""The types of a row, for its schema."""
 
 
 def row(each: PastLaunch) -> dict[str, Any]:
     """Return a launch as a row of the file, ready for JSON; what is not known is left out."""
-    facts = ROW.write(each, withheld=each.withheld or None)
+    facts = _PAST.write(each, withheld=each.withheld or None) | OPTIONS.write(each.options)
     return {key: value for key, value in facts.items() if value is not None}
 
 

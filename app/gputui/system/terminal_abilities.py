@@ -1,4 +1,4 @@
-"""What an output can show: colours, and characters beyond ASCII. The command line and the screen ask here."""
+"""What an output can show: colours, and characters beyond ASCII, for the command line and the screen."""
 
 from __future__ import annotations
 
@@ -42,44 +42,18 @@ def coloured(stream: Any, environ: Mapping[str, str]) -> bool:
     return is_terminal(stream) and can_draw(environ)
 
 
-def plain(text: str) -> str:
-    """The text in ASCII: each glyph of the program as a letter or sign that looks like it, "?" for others."""
-    return text if text.isascii() else text.translate(_ASCII).encode("ascii", "replace").decode()
+def in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Handle characters that an output cannot encode (codecs.register_error): each of the program's glyphs
+    becomes a sign of the same width, other characters are escaped, so that no letter of a name is lost."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end].translate(_ASCII)
+    return lacking.encode("ascii", "backslashreplace").decode(), error.end
 
 
-_ASCII = str.maketrans(
-    {
-        "○": "o",
-        "●": "*",
-        "◐": "%",
-        "✕": "x",
-        "▶": ">",
-        "▸": ">",
-        "◌": "~",
-        "…": "...",
-        "·": "-",
-        "–": "-",
-        "—": "-",
-        "−": "-",
-        "×": "x",
-        "→": "->",
-        "←": "<-",
-        "↑": "^",
-        "↓": "v",
-        "⏎": "Enter",
-        "°": " ",
-        "│": "|",
-        "─": "-",
-        "├": "|",
-        "└": "`",
-        "┌": ",",
-        "┐": ".",
-        "┘": "'",
-        "≥": ">=",
-        "≤": "<=",
-        "±": "+-",
-        "■": "#",
-        "█": "#",
-        "░": ".",
-    }
+_GLYPHS = (
+    "○o●*◐%◔&◆$◌~✕x✗x✓+★*▶>▸>◷@▲^▼v…~·-–-—-−-×x→>←<↑^↓v↗^⏎E°'²2µuΣS±~≥>≤<«<»>“\"”\"‘'’'"
+    "│|─-━=┈.├|└`┌,┐.┘'╵'╲\\■#█#▉#▊#▋#▌=▍=▎-▏-▕|░.▒:▓#▁_▂_▃.▄-▅=▆+▇*"
 )
+"""The glyphs of the program, each before the sign in its place."""
+_ASCII = dict(zip(map(ord, _GLYPHS[::2]), _GLYPHS[1::2], strict=True))

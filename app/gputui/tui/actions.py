@@ -292,7 +292,6 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Show other nodes",
         "boxes over ssh and the nodes of Slurm: what is free there; starts the command on one",
-        hint="nodes",
         also="hosts boxes machines servers cluster remote slurm partitions sbatch srun scheduler",
     ),
     _settings(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gputui.allocating.settings import Settings
-from gputui.allocating.settings_tables import read_tables
+from gputui.allocating.settings_tables import DESCRIBED, read_tables
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.formatting import MIB
 from gputui.tui.app_state import AppState
@@ -33,14 +33,7 @@ class Change(NamedTuple):
     value: Any
 
 
-_RULES = {
-    "memory": "without a process, a device is free up to this use",
-    "utilization": "and up to this percentage",
-    "window": "seconds for which it must have been free",
-    "idle_after": "seconds at 0 % after which its holder counts as idle",
-    "ignore_users": "their processes do not count",
-    "mine_is_free": "your own processes do not count either",
-}
+_RULES = {name.removeprefix("rules."): told.about for name, told in DESCRIBED.items() if name[:6] == "rules."}
 
 
 def _of_rules(rules: Rules) -> dict[str, str]:

@@ -16,7 +16,7 @@ from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import duration, gpus, printable
-from gputui.inventory.job import signal_name
+from gputui.inventory.job import how_it_ended
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.launch import Launch
@@ -162,7 +162,8 @@ def _on_our_terminal(
             terminal.take_back()
             return Returned(str(error), signal=terminal.ended, gone=terminal.gone)
         terminal.take_back()
-        text = f"{_ended(status)} after {duration(time.monotonic() - began)}"
+        how = "done" if status == 0 else how_it_ended(status, -status if status < 0 else None)
+        text = f"{how} after {duration(time.monotonic() - began)}"
         if terminal.ended is None and not terminal.gone:
             terminal.say(f"{text}; press Enter to return to gputui", end="")
             terminal.wait_for_enter()
@@ -171,12 +172,6 @@ def _on_our_terminal(
     program = launch.argv[0] if line == launch.line else line.partition(" ")[0]
     name = program.rsplit("/", 1)[-1]
     return Returned(f"{name} {text}", status == 0, terminal.ended, terminal.gone, text)
-
-
-def _ended(status: int) -> str:
-    if status < 0:
-        return f"ended by {signal_name(-status)}"
-    return "done" if status == 0 else f"ended with status {status}"
 
 
 def request_of(app_state: AppState) -> LaunchRequest:

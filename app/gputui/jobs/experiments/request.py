@@ -94,8 +94,8 @@ class ExperimentRequest:
     def options(self) -> list[str]:
         """The options of its subcommand that ask for the same experiment, without `tasks` and the model."""
         found = self.launch.words[: -len(self.launch.options.command) - 1]
-        found += [word for axis in self.axes for word in ("--vary", axis.text)]
-        found += [word for text in self.left_out for word in ("--except", text)]
+        found += [f"--vary={axis.text}" for axis in self.axes]
+        found += [f"--except={text}" for text in self.left_out]
         default = ExperimentRequest(self.kind, self.launch)
         for name in OPTIONS:
             value, flag = getattr(self, name), f"--{name.replace('_', '-')}"

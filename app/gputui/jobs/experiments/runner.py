@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -124,8 +125,9 @@ def notes_of(launch: Launch) -> list[str]:
 class Listener(TurnListener, Protocol):
     """Receives the events of an experiment."""
 
-    def begins(self, experiment: Experiment, place: int, run: Run) -> None:
-        """A run of the variant with the index `place` has begun, as the job `run.job`."""
+    def begins(self, experiment: Experiment, place: int, run: Run, devices: Sequence[str]) -> None:
+        """A run of the variant with the index `place` has begun on these devices (labels), as the job
+        `run.job`."""
 
     def ended(self, experiment: Experiment, place: int, run: Run) -> None:
         """A run has ended; it may be started again later."""
@@ -218,13 +220,13 @@ class Runner:
     _settled: float = 0.0
     _tie: int | None = None
 
-    @property
+    @cached_property
     def _most(self) -> int:
         """The most runs at the same time. On the CPU, nothing else limits their number."""
         one_by_one = self._on_cpu or (self.held is not None and self.request.memory is None)
         return self.request.jobs or (1 if one_by_one else len(self.planned))
 
-    @property
+    @cached_property
     def _on_cpu(self) -> bool:
         no_device = self.held is not None and not self.held.devices
         return no_device or any(each.prepared.request.cpu_only for each in self.planned)
@@ -378,8 +380,8 @@ class Runner:
         run = Run(number, None, "running", attempts=(before.attempts if before else 0) + 1)
         try:
             launch, asked = self._made_ready(planned, held, place, number)
+            labels = tuple(map(held.snapshot.label, launch.devices))
             if number:
-                labels = tuple(map(held.snapshot.label, launch.devices))
                 change = Change(place, run, labels, without_secrets_of(launch).line)
                 self.experiment = self.experiment.with_changes([change])
             with without_signals():
@@ -393,7 +395,7 @@ class Runner:
         except StartError as error:
             self._ended(place, replace(run, state="failed", status=error.status, reason=str(error)))
             return
-        self.listener.begins(self.experiment, place, run)
+        self.listener.begins(self.experiment, place, run, labels)
 
     def _made_ready(
         self, planned: Planned, held: Allocation, place: int, number: int

@@ -42,11 +42,11 @@ _CHANGES, _LOCK = "changes.jsonl", "lock"
 @dataclass(frozen=True, slots=True)
 class Kept:
     """Experiments, the oldest first, and the folders that cannot be read. `stamps` are the states of the
-    files from before they were read, by id."""
+    files from before they were read, by folder."""
 
     records: tuple[Experiment, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
-    stamps: Mapping[str, object] = field(default_factory=dict)
+    stamps: Mapping[Path, object] = field(default_factory=dict)
 
 
 def folder(kind: Kind, environ: Mapping[str, str]) -> Path:
@@ -86,13 +86,12 @@ def kept(environ: Mapping[str, str], before: Kept | None = None, *kinds: Kind) -
 
     Experiments of `before` whose files have not changed are not read again.
     """
-    before, stamps = before or Kept(), dict[str, object]()
-    known = {each.id: each for each in before.records}
+    before, stamps = before or Kept(), dict[Path, object]()
+    known = {each.folder: each for each in before.records}
 
     def read_again(folder: Path) -> Experiment:
-        stamp = stamps[folder.name] = _stamp(folder)
-        unchanged = stamp == before.stamps.get(folder.name) and folder.name in known
-        return _present(folder, known[folder.name] if unchanged else _read(folder))
+        stamp = stamps[folder] = _stamp(folder)
+        return _read(folder, known.get(folder) if stamp == before.stamps.get(folder) else None)
 
     records, unreadable = list[Experiment](), list[Unreadable]()
     for kind in kinds or SUBCOMMANDS:
@@ -100,15 +99,6 @@ def kept(environ: Mapping[str, str], before: Kept | None = None, *kinds: Kind) -
         records += found
         unreadable += others
     return Kept(tuple(sorted(records, key=lambda each: (each.created, each.id))), tuple(unreadable), stamps)
-
-
-def _present(own: Path, found: Experiment) -> Experiment:
-    """The experiment, stopped if no process runs it any more. Raises RecordError."""
-    try:
-        over = found.state == "running" and not _is_run(own)
-    except OSError as error:
-        raise RecordError(f"its lock cannot be read: {error.strerror}") from None
-    return replace(found, state="stopped") if over else found
 
 
 def _stamp(folder: Path) -> object:
@@ -150,14 +140,15 @@ def running_alone(experiment: Experiment) -> Iterator[None]:
 
 
 def _is_run(own: Path) -> bool:
-    """Whether a process holds the lock of the experiment in this folder. Raises OSError."""
+    """Whether a process holds the lock of the experiment in this folder, or that cannot be known (some NFS).
+    Raises OSError."""
     try:
         lock = open_own(own / _LOCK, os.O_RDWR)
     except FileNotFoundError:
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError:
         return True
     finally:
         os.close(lock)
@@ -178,16 +169,18 @@ def cannot_read(kind: Kind, found: Unreadable) -> JobError:
     )
 
 
-def _read(folder: Path) -> Experiment:
-    """Read the experiment of a folder. Raises RecordError."""
+def _read(folder: Path, found: Experiment | None) -> Experiment:
+    """Read the experiment of a folder, unless it is `found`. One that no process runs any more is stopped.
+    Raises RecordError."""
     try:
         refuse_of_others(folder)
-        changes = _changes(folder / _CHANGES)
-        file = _record(folder)
-        found = read_document(file, _MOST_BYTES, lambda value: read(value, folder, changes))
+        if found is None:
+            changes, file = _changes(folder / _CHANGES), _record(folder)
+            found = read_document(file, _MOST_BYTES, lambda value: read(value, folder, changes))
         if found is None:
             raise RecordError("there is no record in it")
-        return found
+        over = found.state == "running" and not _is_run(folder)
+        return replace(found, state="stopped") if over else found
     except OSError as error:
         raise RecordError(f"it cannot be read: {error.strerror}") from None
     except DocumentError as error:

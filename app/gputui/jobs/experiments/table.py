@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size
-from gputui.inventory.job import how_it_failed
+from gputui.inventory.job import how_it_ended
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import cut
 from gputui.jobs.experiments.record import Basis, Experiment, Run, Spread, Summary, summaries
@@ -121,25 +121,26 @@ def _columns(
     experiment: Experiment, found: Sequence[Summary], other_time: bool, spread: bool, place: Place | None
 ) -> list[Column[Summary]]:
     sweep, basis = experiment.request.kind == "sweep", experiment.basis
-    first = [
-        Column("TASK", lambda each: str(each.number), right=True),
-        Column("WHAT", lambda each: cut(printable(each.row.label), _MOST_WHAT)),
-        Column("GPU", _devices),
-    ]
-    if not sweep:
-        first = [_value(number, heading) for number, (_, heading) in enumerate(experiment.axes)]
-    columns: list[Column[Summary]] = []
-    for figure in _FIGURES:
+    first = [_value(number, heading) for number, (_, heading) in enumerate(experiment.axes)]
+    if sweep:
+        first = [
+            Column("TASK", lambda each: str(each.number), right=True),
+            Column("WHAT", lambda each: cut(printable(each.row.label), _MOST_WHAT)),
+            Column("GPU", _devices),
+            Column("TIME", lambda each: _took(each, place), right=True),
+        ]
+
+    def is_shown(figure: Figure) -> bool:
         known = any(each.spreads[figure.name] is not None for each in found)
-        if figure.name == "wall" and sweep:
-            columns.insert(0, Column(figure.heading, lambda each: _took(each, place), right=True))
-        elif figure.name == basis and (known or not sweep):
-            compared = [Column("VS BEST", _difference, right=True)] if experiment.compares else []
-            columns[:0] = [_figure(figure, spread), *compared]
-        elif figure.name in ("metric", "runtime", "wall"):
-            columns += [_figure(figure, spread)] if other_time and known else []
-        elif known or not sweep:
-            columns.append(_figure(figure, figure.name == "steps_per_second" and spread))
+        if figure.name == basis or figure.name not in ("metric", "runtime", "wall"):
+            return known or not sweep
+        return known and other_time
+
+    figures = [each for each in _FIGURES if is_shown(each) and not (sweep and each.name == "wall")]
+    figures.sort(key=lambda figure: figure.name != basis)
+    columns = [_figure(each, spread and each.name in (basis, "steps_per_second")) for each in figures]
+    if experiment.compares and figures and figures[0].name == basis:
+        columns.insert(1, Column("VS BEST", _difference, right=True))
     columns = [*first, *columns, Column("RESULT", lambda each: how_it_went(experiment, each))]
     return [*columns, _log_column(experiment, place)] if place is not None and sweep else columns
 
@@ -188,7 +189,11 @@ def how(run: Run) -> str:
     """Describe the state or the outcome of a run in words."""
     said = {"done": "ok", "timeout": "took too long"}.get(run.state, str(run.state))
     if run.state == "failed":
-        said = "failed" if run.status is None else how_it_failed(run.status, run.signal)
+        said = (
+            "failed"
+            if run.status is None
+            else how_it_ended(run.status, run.signal).removeprefix("ended with ")
+        )
         said += f" ({printable(run.reason)})" if run.reason is not None else ""
     return f"{said}, {run.attempts}. time" if run.attempts > 1 else said
 

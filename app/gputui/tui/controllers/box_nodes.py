@@ -128,8 +128,8 @@ class BoxNodes(Nodes):
         return self._selected.selection.rank(key) if alias == self.box else None
 
     @property
-    def awaited(self) -> bool:
-        return any(state.state == "connecting" for state in self._states)
+    def awaited(self) -> int:
+        return sum(state.state == "connecting" for state in self._channels.states)
 
     # The row at the cursor
 

@@ -44,9 +44,9 @@ class Nodes(ABC):
         """The nodes as they are now, with `only_free` those with free devices."""
 
     @property
-    def awaited(self) -> bool:
-        """Whether the first answer of a node is awaited."""
-        return False
+    def awaited(self) -> int:
+        """How many nodes have not answered yet."""
+        return 0
 
     def can(self, action: str) -> bool:
         """Whether the row at the cursor has the action."""

@@ -27,7 +27,7 @@ from gputui.tui.main_view import MainView
 from gputui.tui.outcome import Outcome
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.views.nodes import Node, Row, broken, job_lines, launch_lines, place_node
-from gputui.tui.views.text import Line
+from gputui.tui.views.text import Line, told_lines
 from gputui.vendors.registry import default_vendor
 
 _EVERY = 10.0
@@ -223,7 +223,8 @@ class SlurmNodes(Nodes):
 
     def launch(self, width: int, room: int) -> list[Line]:
         if self._place is None:
-            return []
+            # The row itself may have too little room for the reason.
+            return told_lines(self._error, "lost", width) if self._error else []
         made, notes = self._made(self._form)
         count, order = self._devices, self._order
         ordered = f", in the order {','.join(map(str, order))}" if order else ""

@@ -77,6 +77,8 @@ class NodesScreen(ListPage):
         super().__init__(view)
         self.kinds = kinds
         self._only_free = False
+        self._awaited: int | None = None
+        """How many nodes had not answered when the page was last drawn for that; None before."""
         self._rows: list[Row] = []
         self._kind_of: dict[Hashable, Nodes] = {}
 
@@ -84,12 +86,14 @@ class NodesScreen(ListPage):
         # Textual calls the handler of each class: `Page` starts the page's timer.
         for kind in self.kinds:
             kind.begin()
-        self._awaiting = self.set_interval(_ANSWERS_SEEN_WITHIN, self._show_answers)
+        self._answers = self.set_interval(_ANSWERS_SEEN_WITHIN, self._show_answers)
 
     def _show_answers(self) -> None:
-        self.draw()
-        if not any(kind.awaited for kind in self.kinds):
-            self._awaiting.stop()
+        before, self._awaited = self._awaited, sum(kind.awaited for kind in self.kinds)
+        if self._awaited != before:
+            self.draw()
+        if not self._awaited:
+            self._answers.stop()
 
     def on_unmount(self) -> None:
         for kind in self.kinds:

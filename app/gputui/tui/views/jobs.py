@@ -10,7 +10,7 @@ from rich.cells import cell_len, chop_cells
 from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.inventory.formatting import duration, gpus, peak_size, printable, size
-from gputui.inventory.job import Job, signal_name
+from gputui.inventory.job import Job, how_it_ended
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.columns import how_long, job_columns, labels_of
@@ -31,7 +31,7 @@ from gputui.tui.views.text import (
 
 _NONE = (
     " no jobs: d on the main screen or gputui run --detach starts one",
-    " those of other boxes: O, D, or gputui jobs --hosts all",
+    " those of other boxes: :nodes, D, or gputui jobs --hosts all",
 )
 _WITH_PEAK = 72
 """The width in cells from which a line has the peak memory."""
@@ -111,12 +111,7 @@ def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
 
 
 def _ended(job: Job) -> str:
-    if job.state == "stopped":
-        how = "was stopped"
-    elif job.signal is not None:
-        how = f"ended by {signal_name(job.signal)}"
-    else:
-        how = "ended, status unknown," if job.status is None else f"ended with status {job.status}"
+    how = "was stopped" if job.state == "stopped" else how_it_ended(job.status, job.signal)
     return f"{how} after {how_long(job, 0.0)}"
 
 

@@ -6,17 +6,13 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from gputui.inventory.columns import Column
-from gputui.inventory.formatting import duration, printable
-from gputui.launching.history import PastLaunch
-from gputui.launching.launch_options import AUTO
-from gputui.launching.shell_words import command_line
+from gputui.inventory.formatting import printable
+from gputui.launching.history import PastLaunch, launch_columns
 from gputui.tui.app_state import AppState
 from gputui.tui.option_rows import ENVIRONMENT, NEW, Row
 from gputui.tui.views.text import Line, clip, fit, table_lines, title, told_lines
 
 _LABEL = 14
-_LONGEST_NAME = 24
 _VALUE, _NAME = 26, 30
 """The least cells of a value and of a variable; they may take half of the screen's cells beyond 80."""
 _BEFORE_VALUE, _BEFORE_NAME = 18, 6
@@ -63,21 +59,8 @@ def _row(row: Row, value_cells: int, name_cells: int) -> Line:
 
 
 def remembered(known: Sequence[PastLaunch], width: int, now: float) -> list[Line]:
-    """The recent launches, a line each: name, devices, age, the launcher if one was given, command."""
-
-    def devices(each: PastLaunch) -> str:
-        return f"{each.count} GPU{'s' if each.count > 1 else ''}" if each.count else "CPU only"
-
-    columns: tuple[Column[PastLaunch], ...] = (
-        Column(
-            "", lambda each: f"★ {printable(each.name)}" if each.name else "", "prompt", most=_LONGEST_NAME
-        ),
-        Column("", devices, "dim"),
-        Column("", lambda each: f"{duration(max(0.0, now - each.when))} ago", "dim", right=True),
-        Column("", lambda each: printable(each.options.launcher) if each.options.launcher != AUTO else ""),
-        Column("", lambda each: printable(command_line(each.options.additions, each.options.command))),
-    )
-    return [clip(line, width) for line in table_lines(columns, known, before="  ")]
+    """The recent launches, a line each."""
+    return [clip(line, width) for line in table_lines(launch_columns(known, now), known, before=" ")]
 
 
 def no_launches(width: int, trouble: str) -> list[Line]:
