@@ -122,7 +122,7 @@ def test_warnings_that_have_no_room_are_counted() -> None:
     count = len(app_state.warnings) + len(app_state.launch.warnings)
     lines = launch(app_state, 60, LaunchRoom(2, 3, 0))
     shown = [line for line in lines if any(style == "warn" for _, style in line)]
-    assert len(shown) == 2 and _text(lines[-1:]).endswith(f"… +{count - 2}: L")
+    assert len(shown) == 2 and _text(lines[-1:]).endswith(f"… +{count - 2} (:launch page)")
 
 
 def test_a_very_wide_terminal_has_timelines_below_all_and_links_below_the_table() -> None:
@@ -353,7 +353,7 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
         app_state = app_state.toggle(BOX.devices[index])[0]
     low, high = (launch(app_state, 80, launch_room(height, 8)) for height in (24, 40))
     assert len(low) < len(high) and _text(high[-1:]).endswith("one per device")
-    assert _text(low[-1:]).endswith("… (L shows all)")
+    assert _text(low[-1:]).endswith("… (:launch page shows all)")
 
 
 @pytest.mark.parametrize("name", list(BOXES))
