@@ -207,7 +207,8 @@ def test_what_the_next_one_waits_for_and_who_holds_what_is_wrapped_and_not_cut()
             panel = ["".join(text for text, _ in line) for line in queue_panel(state, width, height)]
             next_one = next(n for n, line in enumerate(panel) if line.startswith(" next: ana"))
             assert not any("…" in line for line in panel[next_one:]), (width, panel)
-            assert len(panel) == height and "needs" in " ".join(panel)
+            # A line may be kept for a row that is about to be wrapped.
+            assert height - 2 <= len(panel) <= height and "needs" in " ".join(panel)
 
 
 async def test_a_column_of_commands_without_room_is_left_out() -> None:

@@ -89,7 +89,7 @@ def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[
     if len(lines) < room:
         return lines
     kept = max(0, room - 1)
-    return _ending(lines[:kept], f" … +{len(lines) - kept}" + (f": {key}" if key else ""), width)
+    return _ending(lines[:kept], f" … +{len(lines) - kept}" + (f" ({key})" if key else ""), width)
 
 
 def _ending(lines: list[Line], end: str, width: int) -> list[Line]:

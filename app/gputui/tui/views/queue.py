@@ -33,6 +33,10 @@ _LEAST_COMMAND = 6
 _NOBODY = " nobody is in line: w on the main screen waits for devices"
 
 
+_GROWTH = 5
+"""Cells by which the times in a holder's line grow: "0 % now" is "0 % for 59m" later."""
+
+
 def worth_a_panel(app_state: AppState) -> bool:
     """Whether anybody waits, or another user holds a claim. The user's own claims are in the panel of
     jobs."""
@@ -50,11 +54,12 @@ def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
     assert snapshot is not None
     rows = _in_line(found, snapshot)
     lines = [len(hanging(row, width)) for row in rows]
-    heads = (
-        1
-        + bool(found.turns and told)
-        + sum(len(hanging(row, width)) for row in _rows_of_told(told, snapshot))
+    # A line is kept for a row that is about to be wrapped.
+    holders = sum(
+        max(len(hanging(row, width)), 1 + (width_of(row) + _GROWTH > width))
+        for row in _rows_of_told(told, snapshot)
     )
+    heads = 1 + bool(found.turns and told) + holders
     # The panel exists for the next waiter's reason and for the holders: their lines are never cut.
     least = len(found.turns) + sum(lines[len(found.turns) :])
     return heads + least, heads + sum(lines)
