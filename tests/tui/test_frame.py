@@ -140,7 +140,7 @@ async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_f
         ("t", ("tab", "Show what hangs where")),
         ("p", ("s", "Next order: device")),
         ("@timelines", ("+ =", "A shorter span")),
-        ("D", ("w", "Break long lines")),
+        ("D", ("tab", "Break long lines")),
         ("@launch_page", ("x delete", "Back to the default")),
         ("@device", ("[ shift+tab", "Previous device")),
         ("@queue", ("S", "Leave the queue")),

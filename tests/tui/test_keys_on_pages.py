@@ -40,7 +40,7 @@ def pages(s: Session) -> list[Screen[object]]:
     [
         ("D @queue", QueueScreen),
         ("@timelines @people", ProcessesScreen),
-        ("@timelines p", TimelinesScreen),  # p is the previous device there
+        ("@timelines p", ProcessesScreen),
         ("t p", ProcessesScreen),
         ("p @people", ProcessesScreen),
         ("right D", JobsScreen),
